@@ -1,0 +1,1 @@
+"""Whole programs: models that tests and benchmarks run."""

@@ -1,0 +1,52 @@
+"""The PEP 517 backend: setuptools, plus one start-up line in every wheel.
+
+Python runs the lines of `.pth` files when it starts. Ours turns the compiler on for a whole program when `JIT_AUTO` is
+set. setuptools cannot ship such a file in an editable wheel, so it is added to the finished wheel here.
+"""
+import base64
+import hashlib
+import zipfile
+from pathlib import Path
+
+from setuptools import build_meta
+from setuptools.build_meta import *  # noqa: F403  (every other hook is setuptools' own)
+
+# Files are run in order of their names, and capitals and `_` come before small letters: so `__editable__.*`, which
+# makes `jit` importable, has run by then.
+START_UP_NAME = "framejit_start_up.pth"
+
+# Every Python start pays for this line, so it asks for the variable before it imports anything of ours. `-I` and `-E`
+# promise that the environment has no say; Python itself still reads `.pth` files then.
+START_UP_LINE = (
+    "import os, sys; os.environ.get('JIT_AUTO', '0') not in ('', '0') and not sys.flags.ignore_environment"
+    " and __import__('jit.autowrap', fromlist=['install']).install()\n"
+)
+
+
+def build_wheel(wheel_directory: str, config_settings: dict | None = None, metadata_directory: str | None = None) -> str:
+    name = build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
+    add_start_up(Path(wheel_directory, name))
+    return name
+
+
+def build_editable(
+    wheel_directory: str, config_settings: dict | None = None, metadata_directory: str | None = None
+) -> str:
+    name = build_meta.build_editable(wheel_directory, config_settings, metadata_directory)
+    add_start_up(Path(wheel_directory, name))
+    return name
+
+
+def add_start_up(wheel: Path) -> None:
+    """Adds the start-up file to `wheel`, and to its RECORD, so that uninstalling takes it away again."""
+    content = START_UP_LINE.encode()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    with_line = wheel.with_suffix(".tmp")
+    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(with_line, "w", zipfile.ZIP_DEFLATED) as new:
+        for item in old.infolist():
+            data = old.read(item)
+            if item.filename.endswith(".dist-info/RECORD"):
+                data = f"{START_UP_NAME},sha256={digest},{len(content)}\n".encode() + data
+            new.writestr(item, data)
+        new.writestr(START_UP_NAME, content)
+    with_line.replace(wheel)

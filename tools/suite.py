@@ -1,0 +1,52 @@
+"""`tools/test`: ruff, mypy and pytest, in the environment that tools/setup has made.
+
+All of them run even when one fails, so that one run tells everything; the exit status is that of the first failure.
+pytest on the whole suite comes last: its closing line is the last line of the output.
+"""
+import argparse
+import os
+import subprocess
+import sys
+
+from tools.environment import ROOT
+
+# Types do not depend on the Python that runs them, so one version of three checks them.
+MYPY_PYTHON = (3, 11)
+
+
+def step(title: str, *command: str, environment: dict[str, str] | None = None) -> int:
+    """Runs one command of the suite and returns its exit status."""
+    print(f"\n== {title}", flush=True)
+    return subprocess.run([sys.executable, "-m", *command], cwd=ROOT, env=environment).returncode
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="tools/test", allow_abbrev=False, epilog="Every other argument goes to pytest, such as a file or -k NAME."
+    )
+    parser.add_argument("--python", metavar="X.Y", help="the Python to run on (default 3.11)")
+    parser.add_argument("--torch", metavar="VERSION", help="the torch to run with (default: $FRAMEJIT_TORCH, or ours)")
+    parser.add_argument("--long", action="store_true", help="run the tests marked long as well")
+    parser.add_argument("--break-everywhere", action="store_true", help="break the graph wherever it can be broken")
+    parser.add_argument("--ci", action="store_true", help="two workers; the marked part also with breaks everywhere")
+    options, arguments = parser.parse_known_args()
+
+    workers = "2" if options.ci else str(min(4, os.cpu_count() or 1))
+    pytest = ["pytest", "-n", workers]
+    environment = {**os.environ, "JIT_ON_ERROR": "raise"}
+    broken = {**environment, "JIT_BREAK_EVERYWHERE": "1"}
+
+    results = [step("ruff", "ruff", "check", ".")]
+    if sys.version_info[:2] == MYPY_PYTHON:
+        results.append(step("mypy", "mypy"))
+    if options.ci:
+        marked = [*pytest, "-m", "break_everywhere and not long", *arguments]
+        results.append(step("the marked part of the suite, with a graph break everywhere", *marked, environment=broken))
+    chosen = ["-m", ""] if options.long else []
+    suite = [*pytest, *chosen, *arguments]
+    results.append(step("the suite", *suite, environment=broken if options.break_everywhere else environment))
+    return next((status for status in results if status != 0), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
