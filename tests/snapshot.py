@@ -1,0 +1,312 @@
+"""A picture of an object graph as plain data, and the first difference between two of them.
+
+Objects get numbers in the order in which they are first met, and keep them from one walk to the next: two pictures are
+equal only where the same object stands in the same places, before and after the program ran.
+"""
+import collections
+import enum
+import functools
+import sys
+import types
+import weakref
+
+import numpy
+import torch
+
+ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented))
+VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, bytearray, torch.qscheme)
+REDUCED = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter({})), type(iter({}.items())),
+           type(iter({}.values())), enumerate, zip, map, filter, reversed, type(reversed([]))}
+OPAQUE = (types.CodeType, types.FrameType, types.TracebackType, types.GeneratorType, types.CoroutineType, torch.autograd.graph.Node)
+
+
+class Bits:
+    """The values of a tensor."""
+
+    def __init__(self, tensor):
+        tensor = tensor.detach()
+        tensor = tensor.to_dense() if tensor.layout is not torch.strided else tensor
+        self.values = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+
+    def differs(self, other, tolerance):
+        a, b = self.values, other.values
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"{a.dtype}{tuple(a.shape)} != {b.dtype}{tuple(b.shape)}"
+        if tolerance is not None and (a.is_floating_point() or a.is_complex()):
+            if torch.allclose(a, b, *tolerance, equal_nan=True):
+                return None
+        elif _same_bits(a, b):
+            return None
+        return f"values differ\n  eager:    {a}\n  compiled: {b}"
+
+
+def _same_bits(a, b):
+    if a.is_complex():
+        a, b = torch.view_as_real(a), torch.view_as_real(b)
+    same = (a.reshape(-1, 1).view(torch.uint8) == b.reshape(-1, 1).view(torch.uint8)).all(-1) if a.numel() else None
+    if same is None:
+        return True
+    if a.is_floating_point():
+        same = same | (a.isnan() & b.isnan()).reshape(-1)
+    return bool(same.all())
+
+
+def difference(a, b, path="", tolerance=None):
+    """In words: the first place where two pictures differ, or None."""
+    if isinstance(a, Bits) and isinstance(b, Bits):
+        found = a.differs(b, tolerance)
+        return f"{path}: {found}" if found else None
+    if type(a) is not type(b):
+        return f"{path}: eager has {a!r}, compiled has {b!r}"
+    if isinstance(a, dict):
+        if list(a) != list(b):
+            return f"{path}: eager has {list(a)}, compiled has {list(b)}"
+        return _first(difference(a[key], b[key], f"{path}.{key}" if path else str(key), tolerance) for key in a)
+    if isinstance(a, (list, tuple)):
+        if len(a) != len(b):
+            return f"{path}: eager has {len(a)}, compiled has {len(b)}\n  eager:    {_short(a)}\n  compiled: {_short(b)}"
+        return _first(difference(x, y, f"{path}[{i}]", tolerance) for i, (x, y) in enumerate(zip(a, b)))
+    if isinstance(a, torch.Tensor):
+        return None if torch.equal(a, b) else f"{path}: tensors differ"
+    return None if a == b else f"{path}: eager has {_short(a)}, compiled has {_short(b)}"
+
+
+def _first(found):
+    return next((text for text in found if text), None)
+
+
+def _short(value):
+    text = repr(value)
+    return text if len(text) < 600 else text[:600] + "..."
+
+
+class Snapshot:
+    def __init__(self):
+        self.numbers, self.storages, self.keep = {}, {}, []
+        self.visited, self.tensors, self.leaves = set(), [], []
+
+    def walk(self, root):
+        """A picture of everything that can be reached from `root`, by a new walk."""
+        self.visited = set()
+        self.tensors = []
+        tree = self.see(root)
+        self.leaves += [t for t in self.tensors if not any(t is known for known in self.leaves)]
+        self.tensors = []
+        return tree
+
+    def more(self, root):
+        """A picture of `root` in which what the last walk has shown is only named."""
+        self.visited_result = set()
+        tree = self.see(root)
+        self.tensors = _tensors_in(root)
+        return tree
+
+    def exception(self, exc):
+        if exc is None:
+            return None
+        chain = []
+        for link in (exc.__cause__, exc.__context__):
+            chain.append(self.exception(link))
+        return {"type": _name(type(exc)), "text": str(exc), "args": [self.see(arg) for arg in exc.args],
+                "attributes": self._attributes(exc), "cause": chain[0], "context": chain[1],
+                "suppressed": exc.__suppress_context__}
+
+    def number(self, obj):
+        key = id(obj)
+        if key not in self.numbers:
+            self.numbers[key] = len(self.numbers)
+            self.keep.append(obj)
+        return self.numbers[key]
+
+    def see(self, obj):
+        kind = type(obj)
+        if kind in ATOMS:
+            return (kind.__name__, repr(obj))
+        if kind in VALUES:
+            return (kind.__name__, repr(obj))
+        if kind is tuple and all(type(item) in ATOMS for item in obj):
+            return ("tuple", repr(obj))
+        if issubclass(kind, enum.Enum):
+            return ("enum", _name(kind), obj.name)
+        if issubclass(kind, type) or kind in (types.FunctionType, types.BuiltinFunctionType) and _importable(obj):
+            return ("known", _name(obj), None if _importable(obj) else self.number(obj))
+        if issubclass(kind, types.ModuleType):
+            return ("module", obj.__name__)
+        number = self.number(obj)
+        if number in self.visited:
+            return {"seen": number}
+        self.visited.add(number)
+        return {"object": number, "type": _name(kind), **self._inside(obj, kind)}
+
+    def _inside(self, obj, kind):
+        if issubclass(kind, torch.Tensor):
+            return self._tensor(obj)
+        if issubclass(kind, (list, tuple, collections.deque)):
+            extra = {"maxlen": obj.maxlen} if issubclass(kind, collections.deque) else {}
+            return {**extra, "items": [self.see(item) for item in _plain(obj, kind)], **self._attributes(obj)}
+        if issubclass(kind, dict):
+            factory = {"factory": self.see(obj.default_factory)} if issubclass(kind, collections.defaultdict) else {}
+            return {**factory, "items": [(self.see(k), self.see(v)) for k, v in dict.items(obj)], **self._attributes(obj)}
+        if issubclass(kind, (set, frozenset)):
+            in_order = sorted(obj, key=lambda item: repr(_stable(item)))
+            return {"items": [self.see(item) for item in in_order], **self._attributes(obj)}
+        for types_, picture in INSIDE:
+            if issubclass(kind, types_):
+                return picture(self, obj)
+        if kind in REDUCED or kind.__module__ == "itertools":
+            return {"reduced": self._reduced(obj)}
+        return self._attributes(obj)
+
+    def _reduced(self, obj):
+        import warnings
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return [self.see(part) for part in obj.__reduce__()[:3]]
+
+    def _tensor(self, t):
+        self.tensors.append(t)
+        with torch.inference_mode(False), torch.no_grad():
+            tree = {"dtype": str(t.dtype), "shape": tuple(t.shape), "device": str(t.device), "layout": str(t.layout),
+                    "requires_grad": t.requires_grad, "is_leaf": t.is_leaf, "has grad_fn": t.grad_fn is not None,
+                    "inference": t.is_inference(), "conj": t.is_conj(), "neg": t.is_neg(),
+                    "retains_grad": t.retains_grad, "hooks": len(t._backward_hooks or ())}
+            if t.layout is torch.strided:
+                tree.update(stride=t.stride(), offset=t.storage_offset(), storage=self._storage(t),
+                            storage_size=t.untyped_storage().size())
+            if t.device.type != "meta":
+                tree["values"] = Bits(t)
+            tree["view of"] = None if t._base is None else self.see(t._base)
+            tree["grad"] = None if not (t.is_leaf or t.retains_grad) or t.grad is None else self.see(t.grad)
+        attributes = {k: v for k, v in t.__dict__.items()}
+        return {**tree, "attributes": [(k, self.see(v)) for k, v in attributes.items()]} if attributes else tree
+
+    def _storage(self, t):
+        key = t.untyped_storage()._cdata
+        return self.storages.setdefault(key, len(self.storages))
+
+    def _attributes(self, obj):
+        found = []
+        try:
+            found += [(k, self.see(v)) for k, v in object.__getattribute__(obj, "__dict__").items()]
+        except AttributeError:
+            pass
+        for cls in type(obj).__mro__:
+            slots = cls.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if name in ("__dict__", "__weakref__"):
+                    continue
+                name = f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
+                try:
+                    found.append((name, self.see(object.__getattribute__(obj, name))))
+                except AttributeError:
+                    pass
+        return {"attributes": found} if found else {}
+
+
+def _function(snap, fn):
+    code = fn.__code__
+    cells = [_cell(snap, cell) for cell in fn.__closure__ or ()]
+    return {"name": (fn.__module__, fn.__qualname__, fn.__doc__), "code": (code.co_name, code.co_firstlineno),
+            "defaults": snap.see(fn.__defaults__), "kwdefaults": snap.see(fn.__kwdefaults__),
+            "annotations": snap.see(dict(fn.__annotations__)), "cells": cells, "dict": snap.see(fn.__dict__)}
+
+
+def _cell(snap, cell):
+    number = snap.number(cell)
+    if ("cell", number) in snap.visited:
+        return {"seen cell": number}
+    snap.visited.add(("cell", number))
+    try:
+        return {"cell": number, "content": snap.see(cell.cell_contents)}
+    except ValueError:
+        return {"cell": number, "content": "empty"}
+
+
+def _array(snap, array):
+    return {"dtype": str(array.dtype), "shape": array.shape, "strides": array.strides, "writeable": array.flags.writeable,
+            "values": array.tobytes(), "base": array.base is not None}
+
+
+INSIDE = [
+    (types.FunctionType, _function),
+    (types.CellType, lambda snap, cell: _cell(snap, cell)),
+    (types.MethodType, lambda snap, m: {"function": snap.see(m.__func__), "self": snap.see(m.__self__)}),
+    ((types.BuiltinMethodType, types.MethodWrapperType), lambda snap, m: {"name": m.__name__, "self": snap.see(m.__self__)}),
+    (functools.partial, lambda snap, p: {"function": snap.see(p.func), "args": snap.see(p.args), "keywords": snap.see(p.keywords),
+                                         **snap._attributes(p)}),
+    (types.MappingProxyType, lambda snap, proxy: {"items": snap.see(dict(proxy))}),
+    ((type({}.keys()), type({}.values()), type({}.items())), lambda snap, view: {"items": [snap.see(item) for item in view]}),
+    (weakref.ref, lambda snap, ref: {"target": snap.see(ref())}),
+    (numpy.ndarray, _array),
+    (numpy.generic, lambda snap, value: {"dtype": str(value.dtype), "value": repr(value)}),
+    (torch.Generator, lambda snap, g: {"state": g.get_state().tolist()}),
+    (BaseException, lambda snap, exc: snap.exception(exc)),
+    (OPAQUE, lambda snap, value: {}),
+    (torch.UntypedStorage, lambda snap, s: {"storage": snap.storages.setdefault(s._cdata, len(snap.storages))}),
+    ((int, float, complex, str, bytes), lambda snap, value: {"value": _plain_repr(value), **snap._attributes(value)}),
+    (property, lambda snap, p: {"parts": [snap.see(p.fget), snap.see(p.fset), snap.see(p.fdel)]}),
+    ((staticmethod, classmethod), lambda snap, m: {"function": snap.see(m.__func__)}),
+]
+
+
+def _plain_repr(value):
+    base = next(cls for cls in (int, float, complex, str, bytes) if isinstance(value, cls))
+    return base.__repr__(value)
+
+
+def _plain(obj, kind):
+    base = next(cls for cls in (list, tuple, collections.deque) if issubclass(kind, cls))
+    return base.__iter__(obj)
+
+
+def _stable(item):
+    """An order for the elements of a set that does not depend on addresses."""
+    kind = type(item)
+    if kind in ATOMS or kind in VALUES:
+        return (kind.__name__, repr(item))
+    if issubclass(kind, tuple):
+        return (kind.__name__, [_stable(part) for part in item])
+    if issubclass(kind, torch.Tensor):
+        return (kind.__name__, tuple(item.shape), item.detach().flatten().tolist())
+    if issubclass(kind, (type, types.FunctionType, types.BuiltinFunctionType)):
+        return ("known", _name(item))
+    return (_name(kind), [(name, _stable(value)) for name, value in getattr(item, "__dict__", {}).items()
+                          if type(value) in ATOMS])
+
+
+def _name(obj):
+    return f"{getattr(obj, '__module__', None)}.{getattr(obj, '__qualname__', getattr(obj, '__name__', '?'))}"
+
+
+def _importable(obj):
+    """Whether the name of a function or class leads to this very object: then it is the same one in every run."""
+    where = sys.modules.get(getattr(obj, "__module__", None) or "builtins")
+    for part in getattr(obj, "__qualname__", "?").split("."):
+        where = getattr(where, part, None)
+    return where is obj
+
+
+def _tensors_in(root):
+    """The float tensors in a result, in order."""
+    found, seen, todo = [], set(), [root]
+    while todo:
+        obj = todo.pop()
+        if id(obj) in seen or type(obj) in ATOMS:
+            continue
+        seen.add(id(obj))
+        kind = type(obj)
+        if issubclass(kind, torch.Tensor):
+            if obj.is_floating_point() or obj.is_complex():
+                found.append(obj)
+        elif issubclass(kind, (list, tuple, collections.deque)):
+            todo += reversed(list(_plain(obj, kind)))
+        elif issubclass(kind, dict):
+            todo += reversed(list(dict.values(obj)))
+        elif issubclass(kind, torch.nn.Module) or hasattr(kind, "__dataclass_fields__"):
+            todo += reversed(list(vars(obj).values()) if hasattr(obj, "__dict__") else [])
+        elif kind.__module__.startswith("tests.") and hasattr(kind, "__dict__"):
+            try:
+                todo += reversed(list(object.__getattribute__(obj, "__dict__").values()))
+            except AttributeError:
+                pass
+    return found
