@@ -1,0 +1,203 @@
+"""`tools/bench overhead`: what a call of a compiled function costs beyond the work itself, beside torch.compile.
+
+Added cost is measured with a backend whose graphs do nothing: they return tensors that were made beforehand. What a call
+takes then, less what calling such a graph directly takes, is what the compiler adds: checking guards, fetching parameters,
+calling the graph, unpacking its results. The times with `backend="eager"`, which runs the captured operations one by one,
+stand beside it to show what that means for a whole call.
+"""
+import argparse
+import timeit
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+import jit
+from tools.report import duration, machine, ratio, show, take_turns
+
+Compile = Callable[[Any], Any]
+COMPILERS: dict[str, Callable[..., Any]] = {"ours": jit.compile, "theirs": torch.compile}
+
+
+@dataclass(frozen=True)
+class Case:
+    """`make(compile)` gives the statement to time and the names in it; it is a fresh program at every call."""
+
+    name: str
+    make: Callable[[Compile], tuple[str, dict[str, Any]]]
+    graphs: int = 1  # how many the program should give: with fewer or more, its figure would mean something else
+    calls: int = 1  # in the statement
+
+
+def four_elements(compile: Compile) -> tuple[str, dict[str, Any]]:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    return "f(x)", {"f": compile(f), "x": torch.ones(4)}
+
+
+def ten_tensors(compile: Compile) -> tuple[str, dict[str, Any]]:
+    def f(a, b, c, d, e, g, h, i, j, k):  # noqa: ANN001, ANN202
+        return a + b + c + d + e + g + h + i + j + k
+
+    names = "abcdeghijk"
+    return f"f({', '.join(names)})", {"f": compile(f), **{name: torch.ones(4) for name in names}}
+
+
+def bound_method(compile: Compile) -> tuple[str, dict[str, Any]]:
+    class Scale:
+        def __init__(self) -> None:
+            self.factor = torch.ones(4)
+
+        def apply(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.factor
+
+    Scale.apply = compile(Scale.apply)  # type: ignore[method-assign]  # what decorating it does
+    return "scale.apply(x)", {"scale": Scale(), "x": torch.ones(4)}
+
+
+def small_module(compile: Compile) -> tuple[str, dict[str, Any]]:
+    class Small(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(4, 4)
+            self.second = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(torch.relu(self.first(x)))
+
+    return "model(x)", {"model": compile(Small()), "x": torch.ones(4)}
+
+
+def deep_module(parameters: int, compile: Compile) -> tuple[str, dict[str, Any]]:
+    class Deep(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(parameters // 2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    return "model(x)", {"model": compile(Deep()), "x": torch.ones(4)}
+
+
+def specialised(statement: str, compile: Compile) -> tuple[str, dict[str, Any]]:
+    """Eight numbers of dimensions: neither compiler makes these dynamic, so each stays a specialisation of its own."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    f = compile(f)
+    names = {f"x{rank}": torch.ones([4] + [1] * (rank - 1)) for rank in range(1, 9)}
+    for x in names.values():
+        f(x)
+    return statement, {"f": f, **names}
+
+
+CASES = (
+    Case("`x + 1`, four elements", four_elements),
+    Case("function of ten tensors", ten_tensors),
+    Case("bound method", bound_method),
+    Case("Linear-ReLU-Linear", small_module),
+    Case("module, 100 parameters", partial(deep_module, 100)),
+    Case("module, 1,000 parameters", partial(deep_module, 1000)),
+    Case("8 specialisations, the last one hit", partial(specialised, "f(x8)"), graphs=8),
+    Case(
+        "8 specialisations, hit in turn (per call)",
+        partial(specialised, "; ".join(f"f(x{rank})" for rank in range(1, 9))), graphs=8, calls=8,
+    ),
+)
+
+
+class NoWork:
+    """A backend whose graphs return ready-made tensors; it remembers the last graph for a direct call."""
+
+    def __init__(self) -> None:
+        self.graphs = 0
+
+    def __call__(self, graph: fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        (returned,) = graph.graph.find_nodes(op="output")[0].args
+        outputs = tuple(torch.zeros(4) for _ in returned)
+        self.graphs += 1
+        self.arguments = tuple(range(len(inputs)))
+        self.run = lambda *arguments: outputs
+        return self.run
+
+    def direct(self) -> timeit.Timer:
+        """Its arguments come as one ready tuple: bringing them together is part of what a compiler adds."""
+        return timeit.Timer("run(*arguments)", globals={"run": self.run, "arguments": self.arguments})
+
+
+@dataclass(frozen=True)
+class Result:
+    """Seconds per call: of whole calls with backend="eager", and what each compiler adds (None: it gave other graphs)."""
+
+    whole: dict[str, float]
+    added: dict[str, float | None]
+
+
+def timer(case: Case, compile: Compile) -> timeit.Timer:
+    """A timer of the case's statement, compiled and warm."""
+    statement, names = case.make(compile)
+    ready = timeit.Timer(statement, globals=names)
+    ready.timeit(5)
+    return ready
+
+
+def forget() -> None:
+    """Empties both compilers, so that one measurement's programs do not lengthen the look-ups of the next."""
+    jit.reset()
+    torch.compiler.reset()
+
+
+def measure(case: Case, rounds: int) -> Result:
+    forget()
+    backends = {name: NoWork() for name in COMPILERS}
+    timers = {name: timer(case, partial(compile, backend=backends[name])) for name, compile in COMPILERS.items()}
+    compiled = [name for name, backend in backends.items() if backend.graphs == case.graphs]
+    times = take_turns(timers | {f"{name}, direct": backends[name].direct() for name in compiled}, rounds)
+    added = {
+        name: times[name] / case.calls - times[f"{name}, direct"] if name in compiled else None for name in COMPILERS
+    }
+
+    forget()
+    timers = {"eager": timer(case, lambda program: program)}
+    timers |= {name: timer(case, partial(compile, backend="eager")) for name, compile in COMPILERS.items()}
+    whole = {name: seconds / case.calls for name, seconds in take_turns(timers, rounds).items()}
+    return Result(whole, added)
+
+
+def row(case: Case, result: Result) -> list[str]:
+    ours, theirs = result.added["ours"], result.added["theirs"]
+    return [
+        case.name,
+        *(duration(result.whole[name]) for name in ("eager", "ours", "theirs")),
+        *("other graphs" if added is None else duration(added) for added in (ours, theirs)),
+        "-" if ours is None or theirs is None else ratio(ours, theirs),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="tools/bench overhead", description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=21, help="the median of how many (default 21)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only the cases with TEXT in their name")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown on a terminal too")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+
+    rows = [row(case, measure(case, options.rounds)) for case in CASES if options.only in case.name]
+    columns = [
+        "per call", "eager", "ours", "torch.compile", "ours adds", "torch.compile adds", "adds, as a ratio",
+    ]
+    show("Cost of a cached call", columns, rows, options.markdown)
+    print('\nWhole calls have backend="eager"; added cost has a backend that does no work, its own cost taken off.')
+    print(f"Medians of {options.rounds} rounds taken in turn, 1 thread. {machine()}.")
+
+
+if __name__ == "__main__":
+    main()
