@@ -1,18 +1,28 @@
 """Every test starts with an empty compiler that raises its own errors instead of falling back."""
+import os
+
 import pytest
 import torch
 
 import jit
 
-torch.set_num_threads(1)
-
-# Each third quick test is also run with a break forced after every call.
+HERE = os.path.dirname(os.path.abspath(__file__))
+COMPARING = ("symbolic", "sideeffects", "test_graph_breaks.py", "test_guards.py", "test_recursion.py", "test_threads.py")
 THIRD = 3
 
+torch.set_num_threads(1)
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "long: whole models and other slow tests")
-    config.addinivalue_line("markers", "break_everywhere: part of the run under JIT_BREAK_EVERYWHERE=1")
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Each third quick test of programs also runs with breaks everywhere: a sample of every file, itself unchanging."""
+    places = {}
+    for item in items:
+        inside = os.path.relpath(item.path, HERE).split(os.sep)[0]
+        if inside in COMPARING and not item.get_closest_marker("long"):
+            places[item.path] = place = places.get(item.path, -1) + 1
+            if place % THIRD == 0:
+                item.add_marker("break_everywhere")
 
 
 @pytest.fixture(autouse=True)

@@ -34,7 +34,7 @@ import numpy
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from tests.snapshot import Snapshot, difference
+from tests.snapshot import Fields, Items, Snapshot, difference
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PLUMBING = {os.path.join(HERE, name) for name in ("differential.py", "snapshot.py", "conftest.py")}
@@ -242,15 +242,16 @@ class World:
 
     def roots(self):
         """All that the program may have changed."""
-        scopes = []
+        scopes = Items()
         for scope, saved, names in self.globals:
             touched = {name for name in scope if name in names or saved.get(name, MISSING) is not scope[name]}
-            scopes.append({name: scope[name] for name in sorted(touched) if not name.startswith("__")
-                           and not isinstance(scope[name], types.ModuleType)})
-        return {"args": self.args, "kwargs": self.kwargs, "self": self.subject, "globals": scopes,
-                "cells": [_content(cell) if _content(cell) is not MISSING else "(empty cell)" for cell in self.around.cells],
-                "defaults": [(fn.__defaults__, fn.__kwdefaults__, fn.__dict__) for fn in self.around.functions],
-                "classes": [(cls.__name__, _class_data(cls)) for cls in self.around.classes]}
+            scopes.append(Fields({name: scope[name] for name in sorted(touched) if not name.startswith("__")
+                                  and not isinstance(scope[name], types.ModuleType)}))
+        cells = Items(_content(cell) if _content(cell) is not MISSING else "(empty cell)" for cell in self.around.cells)
+        defaults = Items(Items((fn.__defaults__, fn.__kwdefaults__, fn.__dict__)) for fn in self.around.functions)
+        classes = Fields({cls.__name__: Fields(_class_data(cls)) for cls in self.around.classes})
+        return Fields({"args": self.args, "kwargs": self.kwargs, "self": self.subject, "globals": scopes, "cells": cells,
+                       "defaults": defaults, "classes": classes})
 
 
 # --- one call, observed ------------------------------------------------------------------------------------------

@@ -20,6 +20,14 @@ REDUCED = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")),
 OPAQUE = (types.CodeType, types.FrameType, types.TracebackType, types.GeneratorType, types.CoroutineType, torch.autograd.graph.Node)
 
 
+class Fields(dict):
+    """Named places to start a walk from: not itself an object of the program."""
+
+
+class Items(list):
+    """The same without names."""
+
+
 class Bits:
     """The values of a tensor."""
 
@@ -96,7 +104,6 @@ class Snapshot:
 
     def more(self, root):
         """A picture of `root` in which what the last walk has shown is only named."""
-        self.visited_result = set()
         tree = self.see(root)
         self.tensors = _tensors_in(root)
         return tree
@@ -120,6 +127,10 @@ class Snapshot:
 
     def see(self, obj):
         kind = type(obj)
+        if kind is Fields:
+            return {name: self.see(value) for name, value in obj.items()}
+        if kind is Items:
+            return [self.see(value) for value in obj]
         if kind in ATOMS:
             return (kind.__name__, repr(obj))
         if kind in VALUES:
