@@ -1,8 +1,8 @@
 """`tools/bench capture`: how long the first call of a compiled model takes, beside torch.compile.
 
-Both capture with a backend that runs the graph as it is, so no kernel is compiled: what is timed is reading the program.
-Each figure comes from a process of its own, in which the model has run eagerly once and the compiler is imported; the
-compilers take turns.
+Both capture with a backend that runs the graph as it is, so no kernel is compiled: what is timed is reading the
+program. Each figure comes from a process of its own, in which the model has run eagerly once and the compiler is
+imported; the compilers take turns.
 """
 import argparse
 import json

@@ -1,9 +1,9 @@
 """`tools/bench overhead`: what a call of a compiled function costs beyond the work itself, beside torch.compile.
 
-Added cost is measured with a backend whose graphs do nothing: they return tensors that were made beforehand. What a call
-takes then, less what calling such a graph directly takes, is what the compiler adds: checking guards, fetching parameters,
-calling the graph, unpacking its results. The times with `backend="eager"`, which runs the captured operations one by one,
-stand beside it to show what that means for a whole call.
+Added cost is measured with a backend whose graphs do nothing: they return tensors that were made beforehand. What a
+call takes then, less what calling such a graph directly takes, is what the compiler adds: checking guards, fetching
+parameters, calling the graph, unpacking its results. The times with `backend="eager"`, which runs the captured
+operations one by one, stand beside it to show what that means for a whole call.
 """
 import argparse
 import timeit
@@ -19,6 +19,7 @@ import jit
 from tools.report import duration, machine, ratio, show, take_turns
 
 Compile = Callable[[Any], Any]
+T = torch.Tensor
 COMPILERS: dict[str, Callable[..., Any]] = {"ours": jit.compile, "theirs": torch.compile}
 
 
@@ -40,7 +41,7 @@ def four_elements(compile: Compile) -> tuple[str, dict[str, Any]]:
 
 
 def ten_tensors(compile: Compile) -> tuple[str, dict[str, Any]]:
-    def f(a, b, c, d, e, g, h, i, j, k):  # noqa: ANN001, ANN202
+    def f(a: T, b: T, c: T, d: T, e: T, g: T, h: T, i: T, j: T, k: T) -> T:
         return a + b + c + d + e + g + h + i + j + k
 
     names = "abcdeghijk"
@@ -135,7 +136,7 @@ class NoWork:
 
 @dataclass(frozen=True)
 class Result:
-    """Seconds per call: of whole calls with backend="eager", and what each compiler adds (None: it gave other graphs)."""
+    """Seconds per call: whole calls with backend="eager", and what each compiler adds (None: it made other graphs)."""
 
     whole: dict[str, float]
     added: dict[str, float | None]

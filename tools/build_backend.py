@@ -23,14 +23,17 @@ START_UP_LINE = (
 )
 
 
-def build_wheel(wheel_directory: str, config_settings: dict | None = None, metadata_directory: str | None = None) -> str:
+Settings = dict[str, str | list[str]] | None
+
+
+def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
     name = build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
     add_start_up(Path(wheel_directory, name))
     return name
 
 
 def build_editable(
-    wheel_directory: str, config_settings: dict | None = None, metadata_directory: str | None = None
+    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
 ) -> str:
     name = build_meta.build_editable(wheel_directory, config_settings, metadata_directory)
     add_start_up(Path(wheel_directory, name))

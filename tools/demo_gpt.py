@@ -1,7 +1,7 @@
 """`tools/demo`: a small GPT learns to write Python, eager and compiled side by side.
 
 It reads the standard library's source as bytes. Both sides start from the same weights and see the same batches, so
-their losses must agree step by step: bit by bit with `--backend eager`, up to rounding with a backend that makes kernels.
+their losses must agree step by step: bit by bit with `--backend eager`, up to rounding where a backend makes kernels.
 """
 import argparse
 import copy
@@ -31,6 +31,8 @@ TOLERANCE = 1e-3  # of the loss, for backends that order their sums in another w
 
 class Attention(nn.Module):
     """Causal self-attention, written out."""
+
+    future: torch.Tensor
 
     def __init__(self, width: int, heads: int, length: int) -> None:
         super().__init__()

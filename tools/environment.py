@@ -50,7 +50,7 @@ def install_requirements(torch: str) -> None:
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
     run([*pip, f"torch=={torch}", *project["dependencies"], *extras], ROOT / "build" / "requirements.log")
     # What an editable install would do, without a build: the checkout's path and the start-up line.
-    start_up = "from tools.build_backend import START_UP_LINE, START_UP_NAME; print(START_UP_NAME); print(START_UP_LINE)"
+    start_up = "from tools.build_backend import START_UP_LINE as line, START_UP_NAME as name; print(name); print(line)"
     name, line = subprocess.check_output([sys.executable, "-c", start_up], cwd=ROOT, text=True).split("\n")[:2]
     Path(sysconfig.get_path("purelib"), name).write_text(f"{ROOT}\n{line}\n")
     stamp.write_text(wanted)

@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 import transformers
-from torch import nn
+from transformers import PreTrainedModel
 
 VOCABULARY = 256
+KINDS = 10  # that an image can be of
 Inputs = dict[str, torch.Tensor]
 
 
@@ -23,14 +24,14 @@ Inputs = dict[str, torch.Tensor]
 class Entry:
     """One model: `config(layers, hidden, dropout)` and `inputs(model, batch, length)` make what it needs."""
 
-    kind: type[nn.Module]
+    kind: type[PreTrainedModel]
     config: Callable[[int, int, float], Any]
-    inputs: Callable[[nn.Module, int, int], Inputs]
+    inputs: Callable[[PreTrainedModel, int, int], Inputs]
 
     def make_model(
         self, layers: int = 2, hidden: int = 64, *, train: bool = False, dropout: float = 0.0,
         attention: str | None = None, seed: int = 0,
-    ) -> nn.Module:
+    ) -> PreTrainedModel:
         """`attention` is transformers' own name for an implementation ("eager", "sdpa"); None leaves its default."""
         config = self.config(layers, hidden, dropout)
         if attention is not None:
@@ -39,7 +40,7 @@ class Entry:
             torch.manual_seed(seed)
             return self.kind(config).train(train)
 
-    def make_inputs(self, model: nn.Module, batch: int = 2, length: int = 16, *, seed: int = 0) -> Inputs:
+    def make_inputs(self, model: PreTrainedModel, batch: int = 2, length: int = 16, *, seed: int = 0) -> Inputs:
         """Keyword arguments of `model`, labels included, so that the output has a loss."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -69,18 +70,21 @@ def llama(layers: int, hidden: int, dropout: float) -> Any:
 
 
 def t5(layers: int, hidden: int, dropout: float) -> Any:
-    return transformers.T5Config(
+    config = transformers.T5Config(
         vocab_size=VOCABULARY, d_model=hidden, num_layers=layers, num_heads=4, d_kv=hidden // 4, d_ff=4 * hidden,
-        dropout_rate=dropout, decoder_start_token_id=0,
+        dropout_rate=dropout,
     )
+    config.decoder_start_token_id = 0  # the model shifts the labels right, and puts this in front
+    return config
 
 
 def vit(layers: int, hidden: int, dropout: float) -> Any:
-    return transformers.ViTConfig(
+    config = transformers.ViTConfig(
         image_size=32, patch_size=8, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=4,
-        intermediate_size=4 * hidden, num_labels=10,
-        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
+        intermediate_size=4 * hidden, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
     )
+    config.num_labels = KINDS
+    return config
 
 
 def whisper(layers: int, hidden: int, dropout: float) -> Any:
@@ -104,23 +108,23 @@ def tokens(batch: int, length: int) -> torch.Tensor:
     return torch.randint(3, VOCABULARY, (batch, length))  # the first three are padding, start and end in some models
 
 
-def next_token(model: nn.Module, batch: int, length: int) -> Inputs:
+def next_token(model: PreTrainedModel, batch: int, length: int) -> Inputs:
     ids = tokens(batch, length)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids.clone()}
 
 
-def sequence_to_sequence(model: nn.Module, batch: int, length: int) -> Inputs:
+def sequence_to_sequence(model: PreTrainedModel, batch: int, length: int) -> Inputs:
     ids = tokens(batch, length)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": tokens(batch, length // 2)}
 
 
-def image(model: nn.Module, batch: int, length: int) -> Inputs:
+def image(model: PreTrainedModel, batch: int, length: int) -> Inputs:
     """An image has its config's size: `length` says nothing here."""
     size = model.config.image_size
-    return {"pixel_values": torch.randn(batch, 3, size, size), "labels": torch.randint(10, (batch,))}
+    return {"pixel_values": torch.randn(batch, 3, size, size), "labels": torch.randint(KINDS, (batch,))}
 
 
-def speech(model: nn.Module, batch: int, length: int) -> Inputs:
+def speech(model: PreTrainedModel, batch: int, length: int) -> Inputs:
     """Whisper takes twice as many frames as its encoder has positions, no more and no fewer."""
     config = model.config
     frames = torch.randn(batch, config.num_mel_bins, 2 * config.max_source_positions)
