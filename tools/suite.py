@@ -36,16 +36,21 @@ def main() -> int:
     environment = {**os.environ, "JIT_ON_ERROR": "raise"}
     broken = {**environment, "JIT_BREAK_EVERYWHERE": "1"}
 
-    results = [step("ruff", "ruff", "check", ".")]
+    results = {"ruff": step("ruff", "ruff", "check", ".")}
     if sys.version_info[:2] == MYPY_PYTHON:
-        results.append(step("mypy", "mypy"))
+        results["mypy"] = step("mypy", "mypy")
     if options.ci:
-        marked = [*pytest, "-m", "break_everywhere and not long", *arguments]
-        results.append(step("the marked part of the suite, with a graph break everywhere", *marked, environment=broken))
+        part = "the marked part of the suite, with a graph break everywhere"
+        results[part] = step(part, *pytest, "-m", "break_everywhere and not long", *arguments, environment=broken)
+    failed = [title for title, status in results.items() if status != 0]
+    if failed:
+        print(f"\n** Failed so far: {'; '.join(failed)}.")
     chosen = ["-m", ""] if options.long else []
-    suite = [*pytest, *chosen, *arguments]
-    results.append(step("the suite", *suite, environment=broken if options.break_everywhere else environment))
-    return next((status for status in results if status != 0), 0)
+    suite = "the suite"
+    results[suite] = step(
+        suite, *pytest, *chosen, *arguments, environment=broken if options.break_everywhere else environment
+    )
+    return next((status for status in results.values() if status != 0), 0)
 
 
 if __name__ == "__main__":
