@@ -1,0 +1,474 @@
+// Evaluates a guard tree. This is the hot path: one pass over the nodes, a switch, no allocation while guards hold.
+#include "guards.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace jit {
+namespace {
+
+constexpr uint64_t type_stamp = uint64_t(1) << 63;  // tags of types and of dicts are counted apart
+
+// Tag of what can be looked up in this object, or 0 if it has none that can be trusted.
+inline uint64_t contents_tag(PyObject* object, const Node& node) {
+    if (PyDict_Check(object)) {
+        if (jit_dict_is_inline(object)) return 0;
+        // An OrderedDict keeps its order in a list of its own: move_to_end changes no tag.
+        if (node.order_matters && PyODict_Check(object)) return 0;
+        return jit_dict_tag(object);
+    }
+    if (PyType_Check(object)) {
+        uint32_t tag = jit_type_tag((PyTypeObject*)object);
+        return tag ? type_stamp | tag : 0;
+    }
+    return 0;
+}
+
+// Same bits, or both NaN: a NaN equals no NaN, yet means the same constant; 0.0 == -0.0, yet differs.
+bool same_double(double expected, double actual) {
+    if (expected != expected) return actual != actual;
+    return std::memcmp(&expected, &actual, sizeof(double)) == 0;
+}
+
+// Elements with their types beside them, so that {1} and {True} differ.
+Ref typed_elements(PyObject* set) {
+    Ref result = take(PyFrozenSet_New(nullptr));
+    Ref iterator = take(PyObject_GetIter(set));
+    while (result && iterator) {
+        Ref element = take(PyIter_Next(iterator.get()));
+        if (!element) return PyErr_Occurred() ? Ref() : result;
+        Ref pair = take(PyTuple_Pack(2, Py_TYPE(element.get()), element.get()));
+        if (!pair || PySet_Add(result.get(), pair.get()) < 0) return Ref();
+    }
+    return Ref();
+}
+
+bool rich_equal(PyObject* expected, PyObject* actual) {
+    int equal = PyObject_RichCompareBool(expected, actual, Py_EQ);
+    if (equal < 0) PyErr_Clear();
+    return equal == 1;
+}
+
+PyObject* const none = Py_None;
+
+bool same_or_none(PyObject* expected, PyObject* field) { return expected == (field ? field : none); }
+
+}  // namespace
+
+bool same_constant(PyObject* expected, PyObject* actual) {
+    if (expected == actual) return true;
+    PyTypeObject* type = Py_TYPE(expected);
+    if (type != Py_TYPE(actual)) return false;
+    if (type == &PyFloat_Type) return same_double(PyFloat_AS_DOUBLE(expected), PyFloat_AS_DOUBLE(actual));
+    if (type == &PyComplex_Type) {
+        Py_complex one = PyComplex_AsCComplex(expected), other = PyComplex_AsCComplex(actual);
+        return same_double(one.real, other.real) && same_double(one.imag, other.imag);
+    }
+    if (PyTuple_Check(expected) && type->tp_richcompare == PyTuple_Type.tp_richcompare) {
+        if (PyTuple_GET_SIZE(expected) != PyTuple_GET_SIZE(actual)) return false;
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(expected); ++i)
+            if (!same_constant(PyTuple_GET_ITEM(expected, i), PyTuple_GET_ITEM(actual, i))) return false;
+        return true;
+    }
+    if (type == &PySlice_Type) {
+        auto *one = (PySliceObject*)expected, *other = (PySliceObject*)actual;
+        return same_constant(one->start, other->start) && same_constant(one->stop, other->stop) &&
+               same_constant(one->step, other->step);
+    }
+    if (type == &PyFrozenSet_Type) {
+        Ref one = typed_elements(expected), other = typed_elements(actual);
+        if (!one || !other) {
+            PyErr_Clear();
+            return false;
+        }
+        return rich_equal(one.get(), other.get());
+    }
+    return rich_equal(expected, actual);
+}
+
+// One evaluation. With `owning`, reading may run Python code, so that every object read is held until the end;
+// without, whatever might run Python code stops the walk, and it starts again as an owning one.
+template <bool owning>
+class GuardTree::Walk {
+public:
+    Walk(GuardTree& tree, const CallContext& call, PyObject** objects, uint8_t* unchanged, bool remembers)
+        : tree_(tree), call_(call), objects_(objects), unchanged_(unchanged), remembers_(remembers),
+          local_keys_(LocalKeys::now()) {
+        if (owning) std::fill_n(objects_, tree_.nodes_.size(), nullptr);
+    }
+    Walk(const Walk&) = delete;
+    ~Walk() {
+        if (owning)
+            for (size_t i = 0; i < tree_.nodes_.size(); ++i) Ref dropped = take(objects_[i]);
+    }
+
+    Outcome run(Failure* why) {
+        why_ = why;
+        if (tree_.state_ && !tree_.state_->holds()) {
+            if (why_) tell(Failure::At::check, tree_.state_index_, tree_.state_->differences());
+            return Outcome::fails;
+        }
+        const uint32_t count = tree_.nodes_.size();
+        for (uint32_t i = 0; i < count;) {
+            Node& node = tree_.nodes_[i];
+            bool same = false;  // the very object of last time
+            PyObject* object;
+            if (node.has_parent && unchanged_[node.parent] && is_still_unchanged(node.parent) && reads_contents(node)) {
+                if (node.needs_only_identity) {
+                    // What is left below this parent is settled, too: such children come last.
+                    i = tree_.nodes_[node.parent].end;
+                    continue;
+                }
+                object = node.remembered;
+                same = true;
+                if (owning) Py_XINCREF(object);
+            } else {
+                object = read(node);
+                node.remembered = remembers_ ? object : node.remembered;
+            }
+            if (runs_python_) return Outcome::runs_python;
+            unchanged_[i] = 0;
+            objects_[i] = object;
+            if (!object) {
+                if (node.only_absent) {
+                    i = node.end;
+                    continue;
+                }
+                if (why_) tell(Failure::At::node, node.given_index, share(node.has_parent ? objects_[node.parent] : none));
+                return Outcome::fails;
+            }
+            uint32_t first = same ? node.contents_checks : node.checks;
+            if (node.watched) {
+                uint64_t tag = contents_tag(object, node);
+                if (tag && tag == node.stamp && remembers_) {
+                    unchanged_[i] = 1;
+                    first = node.call_checks;
+                } else if (same && PyTuple_CheckExact(object)) {
+                    unchanged_[i] = 1;
+                } else if (remembers_) {
+                    node.stamp = 0;  // the remembered children are about to be overwritten
+                    if (tag) pending_.push_back({i, tag});
+                }
+            }
+            for (uint32_t c = first; c < node.checks_end; ++c) {
+                const Check& check = tree_.checks_[c];
+                if (holds(check, object)) continue;
+                if (runs_python_) return Outcome::runs_python;
+                if (why_) tell(Failure::At::check, check.given_index, share(object));
+                return Outcome::fails;
+            }
+            ++i;
+        }
+        for (const Check& check : tree_.between_) {
+            if (holds_between(check)) continue;
+            if (why_) tell(Failure::At::check, check.given_index, share(observed_between(check)));
+            return Outcome::fails;
+        }
+        // Tags were taken before the look-ups that they vouch for.
+        for (const Pending& pending : pending_) tree_.nodes_[pending.node].stamp = pending.stamp;
+        return Outcome::holds;
+    }
+
+    // The wanted objects. All are owned before the tuple is made: making it may start the garbage collector.
+    Ref values() const {
+        const auto& wanted = tree_.values_;
+        for (uint32_t node : wanted) Py_INCREF(objects_[node]);
+        Ref tuple = take(PyTuple_New(wanted.size()));
+        if (!tuple) {
+            for (uint32_t node : wanted) Ref dropped = take(objects_[node]);
+            return tuple;
+        }
+        for (size_t i = 0; i < wanted.size(); ++i) PyTuple_SET_ITEM(tuple.get(), i, objects_[wanted[i]]);
+        return tuple;
+    }
+
+private:
+    static bool reads_contents(const Node& node) {
+        return node.step == Step::item || node.step == Step::key || node.step == Step::typeattr || node.step == Step::index;
+    }
+
+    // Where Python code may have run since the parent was read, its tag is compared again before each use.
+    bool is_still_unchanged(uint32_t parent) const {
+        if (!owning) return true;
+        PyObject* object = objects_[parent];
+        return PyTuple_CheckExact(object) || contents_tag(object, tree_.nodes_[parent]) == tree_.nodes_[parent].stamp;
+    }
+
+    PyObject* give(PyObject* borrowed) const { return owning ? Py_XNewRef(borrowed) : borrowed; }
+
+    // What only an owning walk may do, because Python code may run. Gives a new reference or NULL; errors are dropped.
+    template <class Read>
+    PyObject* with_python(Read read) {
+        if (!owning) {
+            runs_python_ = true;
+            return nullptr;
+        }
+        PyObject* object = read();
+        if (!object) PyErr_Clear();
+        return object;
+    }
+
+    PyObject* read(const Node& node) {
+        PyObject* parent = node.has_parent ? objects_[node.parent] : nullptr;
+        switch (node.step) {
+            case Step::arg:
+                return node.index < (size_t)call_.slot_count ? give(call_.slots[node.index]) : nullptr;
+            case Step::closure:
+                if (!call_.closure || !PyTuple_Check(call_.closure) || node.index >= (size_t)PyTuple_GET_SIZE(call_.closure))
+                    return nullptr;
+                return give(PyTuple_GET_ITEM(call_.closure, node.index));
+            case Step::constant:
+                return give(node.key);
+            case Step::globals:
+                return give(call_.globals);
+            case Step::function:
+                return give(call_.function);
+            case Step::attr:
+                return with_python([&] { return PyObject_GetAttr(parent, node.key); });
+            case Step::dict:
+                return instance_dict(parent);
+            case Step::item: {
+                if (!PyDict_Check(parent)) return nullptr;
+                PyObject* item = PyDict_GetItemWithError(parent, node.key);
+                if (!item) PyErr_Clear();
+                return give(item);
+            }
+            case Step::index:
+                if (PyList_Check(parent)) return node.index < (size_t)PyList_GET_SIZE(parent) ? give(PyList_GET_ITEM(parent, node.index)) : nullptr;
+                if (PyTuple_Check(parent)) return node.index < (size_t)PyTuple_GET_SIZE(parent) ? give(PyTuple_GET_ITEM(parent, node.index)) : nullptr;
+                return nullptr;
+            case Step::cell:
+                return PyCell_Check(parent) ? give(PyCell_GET(parent)) : nullptr;
+            case Step::type:
+                return give((PyObject*)Py_TYPE(parent));
+            case Step::typeattr:
+                return PyType_Check(parent) ? give(_PyType_Lookup((PyTypeObject*)parent, node.key)) : nullptr;
+            case Step::getitem:
+                return with_python([&] { return PyObject_GetItem(parent, node.key); });
+            case Step::key:
+                return key_at(parent, node.index);
+        }
+        return nullptr;
+    }
+
+    PyObject* instance_dict(PyObject* object) const {
+        if (PyObject* made = jit_made_managed_dict(object)) return give(made);
+        PyObject** place = _PyObject_GetDictPtr(object);
+        if (!place) return nullptr;
+        if (!*place) {
+            // An object that has none yet gets an empty one, as reading `__dict__` would give it.
+            Ref made = take(PyObject_GenericGetDict(object, nullptr));
+            if (!made) PyErr_Clear();
+        }
+        return give(*place);
+    }
+
+    PyObject* key_at(PyObject* dict, uint32_t index) {
+        if (PyODict_Check(dict))
+            return with_python([&]() -> PyObject* {
+                Ref keys = take(PySequence_List(dict));
+                return keys && index < (size_t)PyList_GET_SIZE(keys.get()) ? Py_NewRef(PyList_GET_ITEM(keys.get(), index)) : nullptr;
+            });
+        if (!PyDict_Check(dict)) return nullptr;
+        Py_ssize_t position = 0;
+        PyObject *key, *value;
+        for (uint32_t i = 0; PyDict_Next(dict, &position, &key, &value); ++i)
+            if (i == index) return give(key);
+        return nullptr;
+    }
+
+    bool equal(PyObject* expected, PyObject* actual) {
+        if (expected == actual) return true;
+        if (Py_TYPE(expected) != Py_TYPE(actual)) return false;
+        if (!owning && !compares_without_python(expected)) {
+            runs_python_ = true;
+            return false;
+        }
+        return same_constant(expected, actual);
+    }
+
+    bool holds(const Check& check, PyObject* object) {
+        PyObject* expected = check.expected.get();
+        switch (check.kind) {
+            case CheckKind::type:
+                return (PyObject*)Py_TYPE(object) == expected;
+            case CheckKind::is:
+                return object == expected;
+            case CheckKind::is_weak:
+                return object == jit_weak_target(expected);
+            case CheckKind::eq:
+                return equal(expected, object);
+            case CheckKind::tensor:
+                return tree_.tensors_[check.number].matches(object, local_keys_);
+            case CheckKind::len:
+                return length_is(object, check.number);
+            case CheckKind::keys:
+                return keys_are(object, expected);
+            case CheckKind::absent:
+                return PyDict_Check(object) && !contains(object, expected);
+            case CheckKind::no_attr:
+                return !attribute_exists(object, expected);
+            case CheckKind::no_typeattr:
+                return PyType_Check(object) && !_PyType_Lookup((PyTypeObject*)object, expected);
+            case CheckKind::function: {
+                if (!PyFunction_Check(object)) return false;
+                auto* function = (PyFunctionObject*)object;
+                PyObject** wanted = &PyTuple_GET_ITEM(expected, 0);
+                return (wanted[0] == none || wanted[0] == object) && wanted[1] == function->func_code &&
+                       same_or_none(wanted[2], function->func_defaults) && same_or_none(wanted[3], function->func_kwdefaults);
+            }
+            case CheckKind::predicate: {
+                Ref answer = take(with_python([&] { return PyObject_CallOneArg(expected, object); }));
+                int truth = answer ? PyObject_IsTrue(answer.get()) : 0;
+                if (truth < 0) PyErr_Clear();
+                return truth == 1;
+            }
+            default:
+                return false;  // relations stand elsewhere
+        }
+    }
+
+    bool length_is(PyObject* object, uint32_t length) {
+        PyTypeObject* type = Py_TYPE(object);
+        if (PyTuple_CheckExact(object) || PyList_CheckExact(object)) return (size_t)Py_SIZE(object) == length;
+        if (PyDict_Check(object) && type->tp_as_mapping && type->tp_as_mapping->mp_length == PyDict_Type.tp_as_mapping->mp_length)
+            return (size_t)((PyDictObject*)object)->ma_used == length;
+        if (PyUnicode_CheckExact(object)) return (size_t)PyUnicode_GET_LENGTH(object) == length;
+        if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+            if (!owning) return !(runs_python_ = true);
+        }
+        Py_ssize_t actual = PyObject_Size(object);
+        if (actual < 0) PyErr_Clear();
+        return actual == (Py_ssize_t)length;
+    }
+
+    bool keys_are(PyObject* dict, PyObject* keys) {
+        if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
+        if (PyODict_Check(dict)) {
+            Ref actual = take(with_python([&] { return PySequence_Tuple(dict); }));
+            return actual && same_constant(keys, actual.get());
+        }
+        Py_ssize_t position = 0, i = 0;
+        PyObject *key, *value;
+        // Comparing may run Python code, and that may change the dict: what is compared is held, and the count checked.
+        for (; i < PyTuple_GET_SIZE(keys) && PyDict_Next(dict, &position, &key, &value); ++i) {
+            Ref held = owning ? share(key) : Ref();
+            if (!equal(PyTuple_GET_ITEM(keys, i), key)) return false;
+        }
+        return i == PyTuple_GET_SIZE(keys);
+    }
+
+    bool contains(PyObject* dict, PyObject* key) {
+        if (!owning && !compares_without_python(key)) return runs_python_ = true;
+        int found = PyDict_Contains(dict, key);
+        if (found < 0) PyErr_Clear();
+        return found != 0;
+    }
+
+    bool attribute_exists(PyObject* object, PyObject* name) {
+        if (!owning) return runs_python_ = true;
+        PyObject* value = nullptr;
+        int found = jit_optional_attribute(object, name, &value);
+        Ref dropped = take(value);
+        if (found < 0) PyErr_Clear();
+        return found != 0;
+    }
+
+    bool holds_between(const Check& check) {
+        switch (check.kind) {
+            case CheckKind::same:
+                return objects_[check.node] == objects_[check.number];
+            case CheckKind::distinct:
+                return are_apart(tree_.groups_[check.number], [](PyObject* object) { return (const void*)object; });
+            default:
+                return are_apart(tree_.groups_[check.number], storage_identity);
+        }
+    }
+
+    PyObject* observed_between(const Check& check) const {
+        if (check.kind == CheckKind::same) return objects_[check.node];
+        const auto& groups = tree_.groups_[check.number].nodes;
+        return groups.empty() || groups[0].empty() ? none : objects_[groups[0][0]];
+    }
+
+    // For "distinct" the one list holds nodes that must all differ; for "storage" members of a list agree and lists differ.
+    template <class Identity>
+    bool are_apart(Groups& groups, Identity identity) {
+        auto& seen = groups.identities;
+        size_t used = 0;
+        for (const auto& group : groups.nodes) {
+            const void* first = nullptr;
+            for (uint32_t node : group) {
+                const void* mine = identity(objects_[node]);
+                if (!mine) return false;
+                if (groups.members_agree && first) {
+                    if (mine != first) return false;
+                    continue;
+                }
+                seen[used++] = first = mine;
+            }
+        }
+        return all_differ(seen.data(), used);
+    }
+
+    static bool all_differ(const void** pointers, size_t count) {
+        if (count <= 16) {
+            for (size_t i = 1; i < count; ++i)
+                for (size_t j = 0; j < i; ++j)
+                    if (pointers[i] == pointers[j]) return false;
+            return true;
+        }
+        std::sort(pointers, pointers + count);
+        return std::adjacent_find(pointers, pointers + count) == pointers + count;
+    }
+
+    GuardTree& tree_;
+    const CallContext& call_;
+    PyObject** objects_;
+    uint8_t* unchanged_;
+    const bool remembers_;
+    bool runs_python_ = false;
+    Failure* why_ = nullptr;
+    const LocalKeys local_keys_;
+    std::vector<Pending> pending_;
+
+    void tell(Failure::At at, uint32_t given_index, Ref observed) {
+        why_->at = at;
+        why_->given_index = given_index;
+        why_->observed = std::move(observed);
+    }
+};
+
+bool GuardTree::check(const CallContext& call, Ref& values, Failure* why) {
+    // Only the outermost evaluation may use and write what is remembered: an inner one would pull it from under the outer.
+    struct Running {
+        int& count;
+        explicit Running(int& c) : count(c) { ++count; }
+        ~Running() { --count; }
+    } running(running_);
+    const bool outermost = running_ == 1;
+    std::vector<PyObject*> own_objects(outermost ? 0 : nodes_.size());
+    std::vector<uint8_t> own_unchanged(outermost ? 0 : nodes_.size());
+    PyObject** objects = outermost ? objects_.data() : own_objects.data();
+    uint8_t* unchanged = outermost ? unchanged_.data() : own_unchanged.data();
+
+    auto evaluate = [&](auto&& walk) {
+        Outcome outcome = walk.run(why);
+        if (outcome == Outcome::holds && !values_.empty()) {
+            values = walk.values();
+            if (!values) {
+                PyErr_Clear();
+                return Outcome::fails;
+            }
+        }
+        return outcome;
+    };
+    if (!owning_) {
+        Outcome outcome = evaluate(Walk<false>(*this, call, objects, unchanged, outermost));
+        if (outcome != Outcome::runs_python) return outcome == Outcome::holds;
+        owning_ = true;
+    }
+    return evaluate(Walk<true>(*this, call, objects, unchanged, outermost)) == Outcome::holds;
+}
+
+}  // namespace jit

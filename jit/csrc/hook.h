@@ -1,0 +1,56 @@
+/* The PEP 523 frame hook, and what it asks of the regions. */
+#pragma once
+
+#include "thread.h"
+
+#ifdef __cplusplus
+#include <utility>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes `region` (or NULL: none) the region of this thread. The hook is installed while any thread is in a region. */
+void jit_set_region(void *region);
+
+/* What to do with a frame that is about to start. */
+typedef enum {
+    JIT_RUN_ORIGINAL,
+    JIT_RUN_COMPILED,
+    JIT_RAISE
+} jit_verdict_t;
+
+typedef struct {
+    PyObject *function; /* owned */
+    PyObject *values;   /* owned; NULL: the code takes none */
+    void *region;       /* the region that waits while the compiled code runs */
+} jit_replacement_t;
+
+/* Decides about a frame of `function` with these argument slots. With JIT_RUN_COMPILED the region of this thread is
+ * set aside, and `replacement` filled. Never called for generators, coroutines, or class and module bodies. */
+jit_verdict_t jit_decide(PyFunctionObject *function, PyCodeObject *code, PyObject **slots, jit_replacement_t *replacement);
+
+#ifdef __cplusplus
+}
+
+namespace jit {
+
+// No region is active on this thread while one of these lives.
+class PauseRegion {
+public:
+    PauseRegion() : region_(jit_thread.region) {
+        if (region_) jit_set_region(nullptr);
+    }
+    ~PauseRegion() { resume(); }
+    PauseRegion(const PauseRegion&) = delete;
+    void resume() {
+        if (region_) jit_set_region(std::exchange(region_, nullptr));
+    }
+
+private:
+    void* region_;
+};
+
+}  // namespace jit
+#endif

@@ -1,0 +1,49 @@
+// The extension module `jit._C`.
+#include "thread.h"
+#include "types.h"
+
+__thread jit_thread_t jit_thread;
+
+namespace jit {
+
+PyTypeObject* add_type(PyObject* module, PyType_Spec& spec) {
+    Ref type = checked(PyType_FromModuleAndSpec(module, &spec, nullptr));
+    if (PyModule_AddType(module, (PyTypeObject*)type.get()) < 0) throw PythonError();
+    return (PyTypeObject*)type.release();  // kept for the life of the process: C++ code names it
+}
+
+namespace {
+
+PyObject* is_compiling_thread(PyObject*, PyObject*) { return PyBool_FromLong(jit_thread.compiling > 0); }
+
+PyObject* tensor_info_of(PyObject*, PyObject* tensor) {
+    return guarded((PyObject*)nullptr, [&] { return tensor_info(tensor).release(); });
+}
+
+PyMethodDef functions[] = {
+    {"is_compiling_thread", is_compiling_thread, METH_NOARGS, "is_compiling_thread() -> bool\n\nTrue while `miss` runs on this thread."},
+    {"tensor_info", tensor_info_of, METH_O,
+     "tensor_info(tensor) -> dict\n\nThe payload of a \"tensor\" check as the tensor is now. Its dispatch keys are those in "
+     "force on this thread: call it under the same modes as the code that is to be guarded."},
+    {}};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "jit._C", "Native core: guards, doors and regions.", -1, functions};
+
+}  // namespace
+}  // namespace jit
+
+PyMODINIT_FUNC PyInit__C() {
+    using namespace jit;
+    return guarded((PyObject*)nullptr, []() -> PyObject* {
+        Ref module = checked(PyModule_Create(&definition));
+        add_guards(module.get());
+        add_cache_types(module.get());
+        add_door_types(module.get());
+        add_resume_door(module.get());
+        add_region(module.get());
+        if (PyModule_AddStringConstant(module.get(), "torch_version", torch_version()) < 0 ||
+            PyModule_AddStringConstant(module.get(), "python_version", PY_VERSION) < 0)
+            throw PythonError();
+        return module.release();
+    });
+}

@@ -1,0 +1,162 @@
+// Tensor properties, read straight from the TensorImpl: no Python object is made and no Python code runs.
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/Layout.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/version.h>
+
+#include "tensors.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+namespace jit {
+namespace {
+
+const c10::TensorImpl* impl_of(PyObject* tensor) {
+    return THPVariable_Unpack(tensor).unsafeGetTensorImpl();
+}
+
+bool is_tensor(PyObject* object) {
+    return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass));
+}
+
+uint64_t effective_keys(const c10::TensorImpl* impl, const LocalKeys& local) {
+    return (impl->key_set().raw_repr() | local.included) & ~local.excluded;
+}
+
+PyObject* property(PyObject* properties, const char* name) {
+    PyObject* value = PyDict_GetItemString(properties, name);
+    if (!value) raise(PyExc_KeyError, "tensor check without '%s'", name);
+    return value;
+}
+
+// Appends a tuple of int or None (any). Returns the length.
+size_t append_extents(std::vector<int64_t>& extents, PyObject* tuple, const char* what) {
+    if (!PyTuple_Check(tuple)) raise(PyExc_TypeError, "%s must be a tuple or None, got %R", what, tuple);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+        PyObject* extent = PyTuple_GET_ITEM(tuple, i);
+        if (extent == Py_None) {
+            extents.push_back(TensorExpectation::any_size);
+            continue;
+        }
+        int64_t value = PyLong_AsLongLong(extent);
+        if (value == -1 && PyErr_Occurred()) throw PythonError();
+        extents.push_back(value);
+    }
+    return PyTuple_GET_SIZE(tuple);
+}
+
+bool extents_match(const int64_t* expected, c10::IntArrayRef actual) {
+    for (size_t i = 0; i < actual.size(); ++i)
+        if (expected[i] != actual[i] && expected[i] != TensorExpectation::any_size) return false;
+    return true;
+}
+
+Ref tuple_of(c10::IntArrayRef extents) {
+    Ref tuple = checked(PyTuple_New(extents.size()));
+    for (size_t i = 0; i < extents.size(); ++i)
+        PyTuple_SET_ITEM(tuple.get(), i, checked(PyLong_FromLongLong(extents[i])).release());
+    return tuple;
+}
+
+// Sizes and strides of some tensors cannot be read as numbers (symbolic, nested, sparse): None then.
+template <class Read>
+Ref tuple_or_none(Read read) {
+    try {
+        return tuple_of(read());
+    } catch (const c10::Error&) {
+        return share(Py_None);
+    }
+}
+
+}  // namespace
+
+LocalKeys LocalKeys::now() {
+    auto keys = c10::impl::tls_local_dispatch_key_set();
+    return {keys.included_.raw_repr(), keys.excluded_.raw_repr()};
+}
+
+TensorExpectation::TensorExpectation(PyObject* properties) {
+    if (!PyDict_Check(properties)) raise(PyExc_TypeError, "a tensor check takes a dict, got %R", properties);
+    PyObject* type = property(properties, "cls");
+    PyObject* dtype = property(properties, "dtype");
+    PyObject* device = property(properties, "device");
+    PyObject* layout = property(properties, "layout");
+    PyObject* sizes = property(properties, "sizes");
+    PyObject* strides = property(properties, "strides");
+    if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject*)type, (PyTypeObject*)THPVariableClass))
+        raise(PyExc_TypeError, "cls must be a tensor type, got %R", type);
+    if (!THPDtype_Check(dtype)) raise(PyExc_TypeError, "dtype must be a torch.dtype, got %R", dtype);
+    if (!THPDevice_Check(device)) raise(PyExc_TypeError, "device must be a torch.device, got %R", device);
+    if (!THPLayout_Check(layout)) raise(PyExc_TypeError, "layout must be a torch.layout, got %R", layout);
+    int requires_grad = PyObject_IsTrue(property(properties, "requires_grad"));
+    if (requires_grad < 0) throw PythonError();
+
+    type_ = reinterpret_cast<PyTypeObject*>(type);
+    dtype_ = static_cast<uint16_t>(reinterpret_cast<THPDtype*>(dtype)->scalar_type);
+    auto place = reinterpret_cast<THPDevice*>(device)->device;
+    device_type_ = static_cast<int8_t>(place.type());
+    device_index_ = place.index();
+    layout_ = static_cast<int8_t>(reinterpret_cast<THPLayout*>(layout)->layout);
+    // Every other layout shows in the key set, so equal key sets leave nothing to compare for a strided tensor.
+    checks_layout_ = layout_ != static_cast<int8_t>(c10::kStrided);
+    requires_grad_ = requires_grad;
+    keys_ = PyLong_AsUnsignedLongLong(property(properties, "keys"));
+    if (PyErr_Occurred()) throw PythonError();
+
+    checks_sizes_ = sizes != Py_None;
+    checks_strides_ = strides != Py_None;
+    if (checks_strides_ && !checks_sizes_) raise(PyExc_ValueError, "a tensor check of strides needs the sizes too");
+    if (checks_sizes_) dimensions_ = append_extents(extents_, sizes, "sizes");
+    if (checks_strides_ && append_extents(extents_, strides, "strides") != dimensions_)
+        raise(PyExc_ValueError, "sizes %R and strides %R differ in length", sizes, strides);
+}
+
+bool TensorExpectation::matches(PyObject* object, const LocalKeys& local) const {
+    if (Py_TYPE(object) != type_) return false;
+    const c10::TensorImpl* impl = impl_of(object);
+    if (effective_keys(impl, local) != keys_) return false;
+    if (static_cast<uint16_t>(c10::typeMetaToScalarType(impl->dtype())) != dtype_) return false;
+    try {  // a tensor that customises these properties may refuse to tell them
+        c10::Device device = impl->device();
+        if (static_cast<int8_t>(device.type()) != device_type_ || device.index() != device_index_) return false;
+        if (impl->requires_grad() != requires_grad_) return false;
+        if (checks_layout_ && static_cast<int8_t>(impl->layout()) != layout_) return false;
+        if (checks_sizes_) {
+            auto sizes = impl->sizes();
+            if (sizes.size() != dimensions_ || !extents_match(extents_.data(), sizes)) return false;
+        }
+        if (checks_strides_ && !extents_match(extents_.data() + dimensions_, impl->strides())) return false;
+        return true;
+    } catch (const std::exception&) {
+        PyErr_Clear();
+        return false;
+    }
+}
+
+const void* storage_identity(PyObject* object) {
+    if (!is_tensor(object)) return nullptr;
+    const c10::TensorImpl* impl = impl_of(object);
+    if (!impl->has_storage()) return impl;
+    return impl->unsafe_storage().unsafeGetStorageImpl();
+}
+
+Ref tensor_info(PyObject* tensor) {
+    if (!is_tensor(tensor)) raise(PyExc_TypeError, "expected a tensor, got %R", (PyObject*)Py_TYPE(tensor));
+    const c10::TensorImpl* impl = impl_of(tensor);
+    Ref sizes = tuple_or_none([&] { return impl->sizes(); });
+    Ref strides = sizes.get() == Py_None ? share(Py_None) : tuple_or_none([&] { return impl->strides(); });
+    Ref device = checked(THPDevice_New(impl->device()));
+    auto* dtype = torch::getTHPDtype(c10::typeMetaToScalarType(impl->dtype()));
+    auto* layout = torch::getTHPLayout(impl->layout());
+    return checked(Py_BuildValue(
+        "{s:O,s:O,s:O,s:O,s:O,s:O,s:O,s:K}",
+        "cls", Py_TYPE(tensor), "dtype", dtype, "device", device.get(), "layout", layout,
+        "requires_grad", impl->requires_grad() ? Py_True : Py_False, "sizes", sizes.get(), "strides", strides.get(),
+        "keys", (unsigned long long)effective_keys(impl, LocalKeys::now())));
+}
+
+const char* torch_version() { return TORCH_VERSION; }
+
+}  // namespace jit

@@ -1,0 +1,66 @@
+// What guards read from torch: tensor properties and the global state. Only tensors.cpp and torch_state.cpp include torch.
+#pragma once
+
+#include "refs.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace jit {
+
+// The dispatch keys that this thread adds to and removes from every call.
+struct LocalKeys {
+    uint64_t included;
+    uint64_t excluded;
+    static LocalKeys now();
+};
+
+// The properties of a tensor that compiled code was specialised on.
+class TensorExpectation {
+public:
+    // From the dict that `tensor_info` makes. Throws PythonError.
+    explicit TensorExpectation(PyObject* properties);
+    bool matches(PyObject* object, const LocalKeys& local) const;
+
+    static constexpr int64_t any_size = -1;
+
+private:
+    PyTypeObject* type_;  // owned by the properties dict, which the check keeps
+    uint64_t keys_;
+    uint16_t dtype_;
+    int8_t device_type_;
+    int16_t device_index_;
+    int8_t layout_;
+    bool requires_grad_;
+    bool checks_layout_;
+    bool checks_sizes_;
+    bool checks_strides_;
+    uint32_t dimensions_ = 0;
+    std::vector<int64_t> extents_;  // sizes, then strides
+};
+
+// What identifies the memory a tensor lies in; a tensor without storage stands for itself. NULL: not a tensor.
+const void* storage_identity(PyObject* object);
+
+Ref tensor_info(PyObject* tensor);
+
+// The global state of torch at one moment.
+class TorchState {
+public:
+    static std::unique_ptr<TorchState> snapshot();
+    bool holds() const;
+    // One line per difference to the present state.
+    Ref differences() const;
+    ~TorchState();
+    int visit(visitproc visitor, void* argument) const;
+
+private:
+    TorchState();
+    struct Values;
+    std::unique_ptr<Values> values_;
+};
+
+const char* torch_version();
+
+}  // namespace jit
