@@ -219,7 +219,8 @@ class World:
         for cell, content in zip(self.around.cells, self.cells):
             _set_cell(cell, content)
         for scope, saved, _ in self.globals:
-            for name in [name for name in scope if name not in saved]:
+            # A compiler may keep what its code needs under names of this kind: they outlive the world.
+            for name in [name for name in scope if name not in saved and not name.startswith("__")]:
                 del scope[name]
             for name in [name for name in saved if scope.get(name, MISSING) is not saved[name]]:
                 scope[name] = saved[name]
