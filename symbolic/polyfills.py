@@ -1,0 +1,126 @@
+"""Library functions in plain Python, traced like user code: they call back into it, and a break there can resume.
+
+Each does what the native one does, in the same order, down to the message of its exceptions.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+
+class Absent:
+    """Marks an argument that was not given."""
+
+
+ABSENT: Any = Absent()
+
+
+def _empty(fn: Any) -> str:
+    """What this Python says of an empty iterable."""
+    try:
+        fn(())
+    except ValueError as error:
+        return str(error)
+    raise AssertionError(fn)
+
+
+MAX_EMPTY = _empty(builtins.max)
+MIN_EMPTY = _empty(builtins.min)
+
+
+def any(iterable: Iterable[Any], /) -> bool:
+    for item in iterable:
+        if item:
+            return True
+    return False
+
+
+def all(iterable: Iterable[Any], /) -> bool:
+    for item in iterable:
+        if not item:
+            return False
+    return True
+
+
+def max(*args: Any, key: Any = None, default: Any = ABSENT) -> Any:
+    if len(args) > 1:
+        if default is not ABSENT:
+            raise TypeError("Cannot specify a default for max() with multiple positional arguments")
+        candidates = args
+    else:
+        candidates = args[0]
+    best = best_rank = ABSENT
+    for candidate in candidates:
+        rank = candidate if key is None else key(candidate)
+        if best is ABSENT or rank > best_rank:
+            best, best_rank = candidate, rank
+    if best is not ABSENT:
+        return best
+    if default is ABSENT:
+        raise ValueError(MAX_EMPTY)
+    return default
+
+
+def min(*args: Any, key: Any = None, default: Any = ABSENT) -> Any:
+    if len(args) > 1:
+        if default is not ABSENT:
+            raise TypeError("Cannot specify a default for min() with multiple positional arguments")
+        candidates = args
+    else:
+        candidates = args[0]
+    best = best_rank = ABSENT
+    for candidate in candidates:
+        rank = candidate if key is None else key(candidate)
+        if best is ABSENT or rank < best_rank:
+            best, best_rank = candidate, rank
+    if best is not ABSENT:
+        return best
+    if default is ABSENT:
+        raise ValueError(MIN_EMPTY)
+    return default
+
+
+def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any = ABSENT, /) -> Any:
+    iterator = iter(iterable)
+    if initial is ABSENT:
+        value = next(iterator, ABSENT)
+        if value is ABSENT:
+            raise TypeError("reduce() of empty iterable with no initial value")
+    else:
+        value = initial
+    for item in iterator:
+        value = function(value, item)
+    return value
+
+
+def count_of(sequence: Iterable[Any], value: Any, /) -> int:
+    count = 0
+    for item in sequence:
+        if item is value or item == value:
+            count += 1
+    return count
+
+
+def index_of(sequence: Iterable[Any], value: Any, /) -> int:
+    index = 0
+    for item in sequence:
+        if item is value or item == value:
+            return index
+        index += 1
+    raise ValueError("sequence.index(x): x not in sequence")
+
+
+def reversed(sequence: Any, /) -> Iterator[Any]:
+    return _backwards(sequence, len(sequence) - 1)
+
+
+def _backwards(sequence: Any, position: int) -> Iterator[Any]:
+    while position >= 0:
+        try:
+            item = sequence[position]
+        except (IndexError, StopIteration):
+            return
+        yield item
+        position -= 1

@@ -1,0 +1,450 @@
+"""Rows for the functions and classes of `builtins`. Importing this module fills all tables."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections import OrderedDict
+from collections.abc import Callable
+from types import BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, ModuleType, WrapperDescriptorType
+from typing import TYPE_CHECKING, Any
+
+from symbolic import polyfills
+from symbolic.errors import GraphBreak, Observed
+from symbolic.variables import iterators, stdlib, text
+from symbolic.variables.base import MISSING, Identity, Variable
+from symbolic.variables.classes import NATIVE_CONSTRUCTORS
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.containers import NativeVariable, as_index
+from symbolic.variables.objects import ObjectMethod, ObjectVariable
+from symbolic.variables.objects import lookup as type_lookup
+from symbolic.variables.stdlib import SKIPPED_MODULES
+from symbolic.variables.tables import (
+    GROWING,
+    HANDLERS,
+    KINDS,
+    POLYFILLS,
+    REFUSED,
+    Args,
+    BuiltinVariable,
+    Handler,
+    Kwargs,
+    fold,
+    from_python,
+    handles,
+    is_tensor,
+    lookup,
+    name_of,
+    pure,
+    special,
+)
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+__all__ = ["SKIPPED_MODULES", "BuiltinVariable", "lookup", "stdlib", "text"]
+
+pure((abs, all, any, divmod, hash, max, min, pow, round, sum))
+pure((ascii, bin, bytes, chr, complex, float, hex, int, oct, ord))
+GROWING[pow] = True
+
+# --- inspection -------------------------------------------------------------------------------------------------------
+
+
+@handles(len)
+def _len(tx: Translator, value: Variable, /) -> Variable:
+    return ConstantVariable(tx.len(value))
+
+
+@handles(isinstance)
+def _isinstance(tx: Translator, value: Variable, classes: Variable, /) -> Variable:
+    return ConstantVariable(tx.isinstance(value, classes))
+
+
+def real_classes(tx: Translator, variable: Variable) -> Any:
+    """The class, union or (nested) tuple of classes as Python has it."""
+    if variable.python_type() is tuple and not isinstance(variable, ObjectVariable):
+        return tuple(real_classes(tx, item) for item in tx.unpack(variable))
+    found = variable.real()
+    return variable.constant() if found is MISSING else found
+
+
+@handles(issubclass)
+def _issubclass(tx: Translator, cls: Variable, classes: Variable, /) -> Variable:
+    child, parents = real_classes(tx, cls), real_classes(tx, classes)
+    for parent in parents if isinstance(parents, tuple) else (parents,):
+        check = type_lookup(type(parent), "__subclasscheck__")
+        if getattr(check, "__module__", None) not in (None, "abc", "typing", "enum"):
+            raise GraphBreak("subclass check by a metaclass", str(classes))
+    return ConstantVariable(tx.attempt(issubclass, child, parents))
+
+
+@handles(type)
+def _type(tx: Translator, value: Variable, /, *bases_and_namespace: Variable) -> Variable:
+    if bases_and_namespace:
+        raise GraphBreak("class made while running", "type(name, bases, namespace)")
+    return tx.class_of(value)
+
+
+@handles(callable)
+def _callable(tx: Translator, value: Variable, /) -> Variable:
+    return ConstantVariable(type_lookup(value.python_type(), "__call__") is not MISSING)
+
+
+def _attribute_name(tx: Translator, fn: Any, name: Variable) -> str:
+    if name.python_type() is not str:
+        tx.attempt(fn, None, None)
+    return name.constant()
+
+
+@handles(hasattr)
+def _hasattr(tx: Translator, value: Variable, name: Variable, /) -> Variable:
+    return ConstantVariable(tx.hasattr(value, _attribute_name(tx, hasattr, name)))
+
+
+@handles(getattr)
+def _getattr(tx: Translator, value: Variable, name: Variable, default: Variable | None = None, /) -> Variable:
+    text = _attribute_name(tx, getattr, name)
+    if default is None:
+        return tx.getattr(value, text)
+    try:
+        return tx.getattr(value, text)
+    except Observed as raised:
+        if issubclass(raised.variable.python_type(), AttributeError):
+            return default
+        raise
+
+
+@handles(setattr)
+def _setattr(tx: Translator, value: Variable, name: Variable, new: Variable, /) -> Variable:
+    value.setattr(tx, name.constant(), new)
+    return ConstantVariable(None)
+
+
+@handles(delattr)
+def _delattr(tx: Translator, value: Variable, name: Variable, /) -> Variable:
+    value.delattr(tx, name.constant())
+    return ConstantVariable(None)
+
+
+@handles(vars)
+def _vars(tx: Translator, *value: Variable) -> Variable:
+    if len(value) != 1:
+        raise GraphBreak("namespace of the frame", "vars()")
+    return tx.getattr(value[0], "__dict__")
+
+
+class IdVariable(Variable):
+    """`id(value)`: compared and used as a key while tracing; as a number it exists only when the program runs."""
+
+    def __init__(self, value: Variable) -> None:
+        self.value = value
+
+    def python_type(self) -> type:
+        return int
+
+    def key(self) -> Any:
+        return ("id", Identity(self.value))
+
+    def truth(self, tx: Translator) -> bool:
+        return True
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if isinstance(other, IdVariable) and op.__name__ in ("eq", "ne"):
+            return ConstantVariable(self.value.is_same(tx, other.value) is (op.__name__ == "eq"))
+        raise GraphBreak("identity number needed", self.describe())
+
+    def unary(self, tx: Translator, op: Any) -> Variable:
+        raise GraphBreak("identity number needed", self.describe())
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        raise GraphBreak("identity number needed", self.describe())
+
+    def reachable(self) -> Args:
+        return [self.value]
+
+    def describe(self) -> str:
+        return f"id of {self.value.describe()}"
+
+
+@handles(id)
+def _id(tx: Translator, value: Variable, /) -> Variable:
+    if isinstance(value, ConstantVariable):
+        raise GraphBreak("identity number needed", value.describe())
+    return IdVariable(value)
+
+
+@handles(hash)
+def _hash(tx: Translator, value: Variable, /) -> Variable:
+    answer = special(tx, value, "__hash__")
+    if answer is None:
+        raise GraphBreak("identity number needed", f"hash of {value.describe()}")
+    return from_python(tx, tx.attempt(hash, answer.constant()))
+
+
+# --- iteration --------------------------------------------------------------------------------------------------------
+
+
+@handles(range)
+def _range(tx: Translator, *bounds: Variable) -> Variable:
+    return ConstantVariable(tx.attempt(range, *(as_index(tx, bound) for bound in bounds)))
+
+
+@handles(iter)
+def _iter(tx: Translator, value: Variable, sentinel: Variable | None = None, /) -> Variable:
+    return tx.iter(value) if sentinel is None else iterators.CallableIterator(value, sentinel)
+
+
+@handles(next)
+def _next(tx: Translator, iterator: Variable, default: Variable | None = None, /) -> Variable:
+    if type_lookup(iterator.python_type(), "__next__") is MISSING:
+        tx.raise_(TypeError, f"{iterator.python_type().__name__!r} object is not an iterator")
+    item = tx.next(iterator)
+    if item is not None:
+        return item
+    return default if default is not None else tx.stop_iteration(getattr(iterator, "returned", ConstantVariable(None)))
+
+
+@handles(enumerate)
+def _enumerate(tx: Translator, iterable: Variable, start: Variable | None = None) -> Variable:
+    return iterators.EnumerateIterator(tx.iter(iterable), as_index(tx, start) if start is not None else 0)
+
+
+@handles(zip)
+def _zip(tx: Translator, *iterables: Variable, strict: Variable | None = None) -> Variable:
+    return iterators.ZipIterator([tx.iter(each) for each in iterables], strict is not None and tx.truth(strict))
+
+
+@handles(map)
+def _map(tx: Translator, function: Variable, iterable: Variable, /, *more: Variable) -> Variable:
+    return iterators.MapIterator(function, [tx.iter(each) for each in (iterable, *more)])
+
+
+@handles(filter)
+def _filter(tx: Translator, function: Variable, iterable: Variable, /) -> Variable:
+    return iterators.FilterIterator(function, tx.iter(iterable))
+
+
+@handles(reversed)
+def _reversed(tx: Translator, sequence: Variable, /) -> Variable:
+    if (answer := special(tx, sequence, "__reversed__")) is not None:
+        return answer
+    native = sequence.payload if isinstance(sequence, ObjectVariable) else sequence
+    if isinstance(native, NativeVariable):
+        return native.reversed(tx)
+    if isinstance(native, ConstantVariable):
+        backwards = tx.attempt(reversed, native.value)
+        if isinstance(native.value, range):
+            return tx.range_iterator(native.value[::-1])
+        return tx.new_tuple([tx.from_constant(item) for item in backwards]).iterator(tx)
+    kind = sequence.python_type()
+    if is_tensor(sequence):
+        return tx.getattr(sequence, "__reversed__").call(tx, [], {})
+    if type_lookup(kind, "__len__") is MISSING or type_lookup(kind, "__getitem__") is MISSING:
+        tx.raise_(TypeError, f"{kind.__name__!r} object is not reversible")
+    return tx.inline(polyfills.reversed, [sequence], {})
+
+
+@handles(sorted)
+def _sorted(
+    tx: Translator, iterable: Variable, /, *, key: Variable | None = None, reverse: Variable | None = None
+) -> Variable:
+    named = {"key": key, "reverse": reverse}
+    result = tx.new_list(tx.unpack(iterable))
+    result.method(tx, "sort", [], {name: value for name, value in named.items() if value is not None})
+    return result
+
+
+@handles(sum)
+def _sum(tx: Translator, iterable: Variable, /, start: Variable | None = None) -> Variable:
+    """Numbers before the first other value are added by the real `sum`, whose float sums are compensated since 3.12."""
+    total = start if start is not None else ConstantVariable(0)
+    if total.python_type() in (str, bytes, bytearray):
+        tx.attempt(sum, [], total.python_type()())
+    numbers = _is_number(total)
+    iterator, prefix = tx.iter(iterable), []
+    while (item := tx.next(iterator)) is not None:
+        if numbers and _is_number(item):
+            prefix.append(item.constant())
+            continue
+        if prefix:
+            total, prefix = ConstantVariable(sum(prefix, total.constant())), []
+        numbers = False
+        total = tx.binary(operator.add, total, item)
+    return total if not prefix else ConstantVariable(tx.attempt(sum, prefix, total.constant()))
+
+
+def _is_number(variable: Variable) -> bool:
+    return variable.is_constant() and type(variable.constant()) in (int, float, bool, complex)
+
+
+POLYFILLS.update({any: polyfills.any, all: polyfills.all, max: polyfills.max, min: polyfills.min})
+
+
+# --- containers -------------------------------------------------------------------------------------------------------
+
+
+@handles(list)
+def _list(tx: Translator, iterable: Variable | None = None, /) -> Variable:
+    return tx.new_list(tx.unpack(iterable) if iterable is not None else [])
+
+
+@handles(tuple)
+def _tuple(tx: Translator, iterable: Variable | None = None, /) -> Variable:
+    if iterable is None:
+        return tx.new_tuple([])
+    if iterable.python_type() is tuple:
+        return iterable
+    return tx.new_tuple(tx.unpack(iterable))
+
+
+@handles(dict)
+def _dict(tx: Translator, *pairs: Variable, **named: Variable) -> Variable:
+    made = tx.new_dict([])
+    made.method(tx, "update", list(pairs), named)
+    return made
+
+
+@handles(OrderedDict)
+def _ordered_dict(tx: Translator, *pairs: Variable, **named: Variable) -> Variable:
+    made = tx.new_dict([], OrderedDict)
+    made.method(tx, "update", list(pairs), named)
+    return made
+
+
+@handles(set)
+def _set(tx: Translator, iterable: Variable | None = None, /) -> Variable:
+    made = tx.new_set([])
+    if iterable is not None:
+        made.method(tx, "update", [iterable], {})
+    return made
+
+
+@handles(frozenset)
+def _frozenset(tx: Translator, iterable: Variable | None = None, /) -> Variable:
+    if iterable is not None and iterable.python_type() is frozenset:
+        return iterable
+    items = tx.unpack(iterable) if iterable is not None else []
+    if all(item.is_constant() for item in items):
+        return tx.from_constant(tx.attempt(frozenset, [item.constant() for item in items]))
+    raise GraphBreak("frozenset of values not known", f"{len(items)} items")
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def _operator_handler(op: Any) -> Callable[..., Variable]:
+    return lambda tx, a, b, /: tx.binary(op, a, b)
+
+
+handles(divmod)(_operator_handler(divmod))
+
+
+@handles(abs)
+def _abs(tx: Translator, value: Variable, /) -> Variable:
+    return tx.unary(abs, value)
+
+
+@handles(pow)
+def _pow(tx: Translator, base: Variable, exp: Variable, mod: Variable | None = None) -> Variable:
+    if mod is not None and mod.python_type() is not type(None):
+        raise GraphBreak("pow() with a modulus of values not known", base.describe())
+    return tx.binary(operator.pow, base, exp)
+
+
+@handles(round)
+def _round(tx: Translator, number: Variable, ndigits: Variable | None = None) -> Variable:
+    if is_tensor(number):
+        raise GraphBreak("tensor value needed", "round")
+    return number.method(tx, "__round__", [ndigits] if ndigits is not None else [], {})
+
+
+@handles(bool)
+def _bool(tx: Translator, value: Variable | None = None, /) -> Variable:
+    if value is None:
+        return ConstantVariable(False)
+    if is_tensor(value):
+        raise GraphBreak("tensor value needed", "bool")
+    return ConstantVariable(tx.truth(value))
+
+
+_CONVERSIONS: dict[type, tuple[str, ...]] = {
+    int: ("__int__", "__index__", "__trunc__"),
+    float: ("__float__", "__index__"),
+    complex: ("__complex__", "__float__", "__index__"),
+}
+
+
+def _convert(kind: type) -> Callable[..., Variable]:
+    def handler(tx: Translator, value: Variable, /) -> Variable:
+        if is_tensor(value):
+            raise GraphBreak("tensor value needed", kind.__name__)
+        if isinstance(value, ObjectVariable):
+            if value.payload is not None and (folded := fold(tx, kind, [value.payload], {})) is not None:
+                return folded
+            answer = special(tx, value, *_CONVERSIONS[kind])
+            if answer is not None:
+                return from_python(tx, tx.attempt(kind, answer.constant()))
+        elif value.python_type() is kind:
+            return value
+        raise GraphBreak("number needed", f"{kind.__name__} of {value.describe()}")
+
+    return handler
+
+
+for _kind in _CONVERSIONS:
+    handles(_kind)(_convert(_kind))
+
+
+# --- native methods as callables --------------------------------------------------------------------------------------
+
+#: (class, name) of native class methods -> handler
+CLASS_METHODS: dict[tuple[type, str], Handler] = {}
+_FOLDING_CLASS_METHODS = {(int, "from_bytes"), (float, "fromhex"), (bytes, "fromhex"), (str, "maketrans")}
+
+
+def _unbound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """`list.append(xs, x)`, `object.__setattr__(obj, "name", value)`: the method of that class and no other."""
+    if not args:
+        tx.attempt(fn)
+    receiver, rest, name = args[0], args[1:], fn.__name__
+    if not issubclass(receiver.python_type(), fn.__objclass__):
+        text = f"descriptor {name!r} for {fn.__objclass__.__name__!r} objects doesn't apply to a "
+        tx.raise_(TypeError, f"{text}{receiver.python_type().__name__!r} object")
+    if isinstance(receiver, ObjectVariable):
+        if receiver.payload is not None and fn.__objclass__ is not object:
+            return receiver.payload.method(tx, name, rest, kwargs)
+        return ObjectMethod(receiver, name, fn).call(tx, rest, kwargs)
+    return receiver.method(tx, name, rest, kwargs)
+
+
+def _bound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """A native method bound to an existing object, or a native class method."""
+    owner = fn.__self__
+    if isinstance(owner, type):
+        handler = CLASS_METHODS.get((owner, fn.__name__))
+        if handler is not None:
+            return handler(tx, args, kwargs)
+        folded = fold(tx, fn, args, kwargs) if (owner, fn.__name__) in _FOLDING_CLASS_METHODS else None
+        if folded is None:
+            raise GraphBreak("builtin not supported", name_of(fn))
+        return folded
+    if isinstance(owner, ModuleType) or owner is None:
+        raise GraphBreak("builtin not supported", name_of(fn))
+    return tx.wrap(owner, tx.sources.const(owner, type(owner).__qualname__)).method(tx, fn.__name__, args, kwargs)
+
+
+KINDS.update({MethodDescriptorType: _unbound, WrapperDescriptorType: _unbound, BuiltinFunctionType: _bound,
+              MethodWrapperType: _bound})
+
+# --- what can't be captured -------------------------------------------------------------------------------------------
+
+REFUSED.update({fn: "namespace of the frame" for fn in (locals, globals, dir)})
+REFUSED.update({fn: "text that runs as code" for fn in (eval, exec, compile)})
+REFUSED.update({fn: "world outside" for fn in (open, input, breakpoint)})
+REFUSED.update({fn: "descriptor made while running" for fn in (property, staticmethod, classmethod)})
+REFUSED.update({fn: "bytes buffer" for fn in (bytearray, memoryview)})
+REFUSED.update({print: "print", builtins.__build_class__: "class made while running"})  # type: ignore[dict-item]
+
+
+NATIVE_CONSTRUCTORS.update({cls: handler for cls, handler in HANDLERS.items() if isinstance(cls, type)})

@@ -1,0 +1,291 @@
+"""The tables that say what calling a builtin or a library function means, and the variable for such a callable.
+
+Keyed by the callable itself (by identity):
+
+    PURE        folds now when every argument is wholly known
+    HANDLERS    handler(tx, args, kwargs) -> Variable
+    POLYFILLS   plain Python (symbolic/polyfills.py), traced like user code, so that a break inside can resume
+    REFUSED     the reason of the graph break
+
+and for whole families of callables, handler(tx, fn, args, kwargs) -> Variable:
+
+    KINDS       by the callable's type: unbound native methods, bound ones, getters, cached functions
+    CODES       by the code object of a Python function: the wrappers that library decorators make
+
+`builtins` and `stdlib` hold the rows.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable, Iterable
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import torch
+
+from symbolic.errors import GraphBreak
+from symbolic.sources import Source
+from symbolic.variables.base import BINARY, MISSING, Variable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.objects import lookup as type_lookup
+
+if TYPE_CHECKING:
+    from symbolic.frames import Frame
+    from symbolic.translator import Translator
+
+Args = list[Variable]
+Kwargs = dict[str, Variable]
+Handler = Callable[["Translator", Args, Kwargs], Variable]
+Family = Callable[["Translator", Any, Args, Kwargs], Variable]
+T = TypeVar("T")
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+
+class CallableTable(Generic[T]):
+    """A table whose keys are callables, found by identity: nothing of a user's callable (`__eq__`, `__hash__`) runs."""
+
+    def __init__(self, rows: dict[Any, T] | None = None) -> None:
+        self._rows: dict[int, tuple[Any, T]] = {}
+        self.update(rows or {})
+
+    def __setitem__(self, fn: Any, value: T) -> None:
+        self._rows[id(fn)] = (fn, value)
+
+    def __contains__(self, fn: Any) -> bool:
+        return id(fn) in self._rows
+
+    def get(self, fn: Any) -> T | None:
+        row = self._rows.get(id(fn))
+        return row[1] if row is not None else None
+
+    def update(self, rows: dict[Any, T]) -> None:
+        for fn, value in rows.items():
+            self[fn] = value
+
+    def items(self) -> list[tuple[Any, T]]:
+        return list(self._rows.values())
+
+
+HANDLERS: CallableTable[Handler] = CallableTable()
+POLYFILLS: CallableTable[Any] = CallableTable()
+PURE: CallableTable[bool] = CallableTable()
+REFUSED: CallableTable[str] = CallableTable()
+KINDS: dict[type, Family] = {}
+CODES: dict[CodeType, Family] = {}
+
+
+def handles(*functions: Any) -> Callable[[Callable[..., Variable]], Callable[..., Variable]]:
+    """Registers `body(tx, *args, **kwargs)` for these callables; its signature is the one that callers see."""
+
+    def register(body: Callable[..., Variable]) -> Callable[..., Variable]:
+        signature = inspect.signature(body)
+        for fn in functions:
+            HANDLERS[fn] = _bound_handler(fn, body, signature)
+        return body
+
+    return register
+
+
+def _bound_handler(fn: Any, body: Callable[..., Variable], signature: inspect.Signature) -> Handler:
+    def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Variable:
+        try:
+            signature.bind(tx, *args, **kwargs)
+        except TypeError:
+            return misused(tx, fn, args, kwargs)
+        return body(tx, *args, **kwargs)
+
+    return handler
+
+
+def misused(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """A call with arguments that do not fit: a native function checks these first, so anything will do as arguments."""
+    if isinstance(fn, (BuiltinFunctionType, type)):
+        tx.attempt(fn, *(None for _ in args), **{name: None for name in kwargs})
+    raise GraphBreak("arguments do not fit the function", name_of(fn))
+
+
+def lookup(fn: Any) -> bool:
+    """Whether the tables know this callable, so that a BuiltinVariable is the variable for it."""
+    if fn in HANDLERS or fn in POLYFILLS or fn in PURE or fn in REFUSED:
+        return True
+    kind = type(fn)
+    if kind is BuiltinFunctionType:
+        owner = fn.__self__
+        return owner is not None and not isinstance(owner, ModuleType) and not _of_torch(type(owner), owner)
+    if kind in (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType):
+        return not _of_torch(fn.__objclass__)
+    if kind is MethodWrapperType:
+        return not _of_torch(type(fn.__self__))
+    return kind in KINDS or getattr(fn, "__code__", None) in CODES
+
+
+def _of_torch(*owners: Any) -> bool:
+    return any(isinstance(owner, type) and owner.__module__.split(".")[0] == "torch" for owner in owners)
+
+
+def name_of(fn: Any) -> str:
+    """The callable in words: `math.sqrt`, `list.append`, `itemgetter`."""
+    name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    module = getattr(fn, "__module__", None)
+    return name if module in (None, "builtins") else f"{module}.{name}"
+
+
+# --- the variable -----------------------------------------------------------------------------------------------------
+
+
+class BuiltinVariable(Variable):
+    """A native function, a builtin class, or a library callable that the tables know: `fn` is the object itself."""
+
+    def __init__(self, fn: Any, source: Source | None = None) -> None:
+        self.fn = fn
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.fn)
+
+    def is_constant(self) -> bool:
+        return isinstance(self.fn, type)
+
+    def constant(self) -> Any:
+        return self.fn if self.is_constant() else super().constant()
+
+    def real(self) -> Any:
+        return self.fn
+
+    def key(self) -> Any:
+        return self.fn
+
+    def describe(self) -> str:
+        return name_of(self.fn)
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        return other.real() is self.fn
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "__call__" and not isinstance(self.fn, type):
+            return self
+        value = tx.attempt(getattr, self.fn, name)
+        return tx.wrap(value, tx.sources.const(value, f"{name_of(self.fn)}.{name}"))
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        parts = index.real() if index.real() is not MISSING else index.constant()
+        value = tx.attempt(lambda: self.fn[parts])
+        return tx.wrap(value, tx.sources.const(value, repr(value)))
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        right = other.real() if other.real() is not MISSING else other.constant() if other.is_constant() else MISSING
+        dunder = type_lookup(type(self.fn), BINARY[op][0])
+        if right is MISSING or not isinstance(dunder, WrapperDescriptorType):
+            return None
+        result = tx.attempt(dunder, self.fn, right)
+        if result is NotImplemented:
+            return None
+        if isinstance(result, bool):
+            return ConstantVariable(result)
+        return tx.wrap(result, tx.sources.const(result, repr(result)))
+
+    def enter(self, tx: Translator, args: Args, kwargs: Kwargs) -> Frame | None:
+        polyfill = POLYFILLS.get(self.fn)
+        if polyfill is None or (self.fn in PURE and fold(tx, self.fn, args, kwargs) is not None):
+            return None
+        return tx.function(polyfill).enter(tx, args, kwargs)
+
+    def call(self, tx: Translator, args: Args, kwargs: Kwargs) -> Variable:
+        fn = self.fn
+        if fn in PURE and (folded := fold(tx, fn, args, kwargs)) is not None:
+            return folded
+        if (handler := HANDLERS.get(fn)) is not None:
+            return handler(tx, args, kwargs)
+        if (polyfill := POLYFILLS.get(fn)) is not None:
+            return tx.inline(polyfill, args, kwargs)
+        if (reason := REFUSED.get(fn)) is not None:
+            raise GraphBreak(reason, name_of(fn))
+        family = KINDS.get(type(fn)) or CODES.get(getattr(fn, "__code__", None))
+        if family is not None and fn not in PURE:
+            return family(tx, fn, args, kwargs)
+        if any(is_tensor(arg) for arg in args):
+            raise GraphBreak("tensor value needed", name_of(fn))
+        raise GraphBreak("builtin not supported", name_of(fn))
+
+
+def builtin(tx: Translator, fn: Any) -> Variable:
+    """The variable for a library callable."""
+    return tx.wrap(fn, tx.sources.const(fn, name_of(fn)))
+
+
+# --- what is known ----------------------------------------------------------------------------------------------------
+
+_CONTAINERS: dict[type, Callable[[Any], Any]] = {list: list, tuple: tuple, set: set, frozenset: frozenset}
+
+
+def known(tx: Translator, variable: Variable) -> Any:
+    """The value as a Python object of its own, MISSING if part of it is not known: constants and containers of them."""
+    if variable.is_constant():
+        return variable.constant()
+    kind = variable.python_type()
+    if kind in _CONTAINERS and not isinstance(variable, ObjectVariable):
+        items = [known(tx, item) for item in tx.unpack(variable)]
+        return MISSING if any(item is MISSING for item in items) else tx.attempt(_CONTAINERS[kind], items)
+    if kind is dict and not isinstance(variable, ObjectVariable):
+        keys = tx.unpack(variable)
+        pairs = [(known(tx, key), known(tx, variable.getitem(tx, key))) for key in keys]
+        return MISSING if any(MISSING in pair for pair in pairs) else dict(pairs)
+    return MISSING
+
+
+def fold(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable | None:
+    """The result of a pure function now, None if an argument is not known."""
+    values = [known(tx, arg) for arg in args]
+    named = {name: known(tx, arg) for name, arg in kwargs.items()}
+    if any(value is MISSING or isinstance(value, enum.Enum) for value in (*values, *named.values())):
+        return None
+    if any(type(value) is int and abs(value) > LARGE for value in values) and fn in GROWING:
+        raise GraphBreak("very large integer", name_of(fn))
+    return from_python(tx, tx.attempt(fn, *values, **named))
+
+
+def from_python(tx: Translator, value: Any) -> Variable:
+    """The variable for a fresh value made of constants."""
+    if type(value) is list:
+        return tx.new_list([from_python(tx, item) for item in value])
+    if type(value) is dict:
+        return tx.new_dict([(from_python(tx, key), from_python(tx, item)) for key, item in value.items()])
+    if type(value) is tuple:
+        return tx.new_tuple([from_python(tx, item) for item in value])
+    return tx.from_constant(value)
+
+
+#: Functions whose result may be far longer than their arguments, and what is a large argument.
+GROWING: CallableTable[bool] = CallableTable()
+LARGE = 4096
+
+
+def is_tensor(variable: Variable) -> bool:
+    return issubclass(variable.python_type(), torch.Tensor)
+
+
+def pure(functions: Iterable[Any]) -> None:
+    for fn in functions:
+        PURE[fn] = True
+
+
+def special(tx: Translator, variable: Variable, *names: str) -> Variable | None:
+    """Calls the first of these special methods that the value's class defines in Python; None if there is none."""
+    if isinstance(variable, ObjectVariable):
+        for name in names:
+            if (function := variable.special(tx, name)) is not None:
+                return tx.call(function, [], {})
+    return None

@@ -1,0 +1,171 @@
+"""`str`, `repr`, `ascii` and `format` of values that are known in part: containers, exceptions, objects with text of
+their own.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from symbolic.errors import GraphBreak
+from symbolic.variables.base import Variable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.objects import lookup as type_lookup
+from symbolic.variables.tables import fold, handles, is_tensor
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+
+
+class _Text:
+    """Stands for a value whose repr is known, inside a real container whose repr is wanted."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _native_text(variable: Variable) -> bool:
+    """Whether a constant's text is Python's own (an enum may have a `__repr__` or `__format__` of the user's)."""
+    if not variable.is_constant():
+        return False
+    value = variable.constant()
+    if isinstance(value, enum.Enum):
+        raws = [type_lookup(type(value), name) for name in ("__repr__", "__str__", "__format__")]
+        return all(getattr(raw, "__module__", "enum") in ("enum", "builtins") for raw in raws)
+    return not (isinstance(value, (tuple, frozenset)) and any(isinstance(item, enum.Enum) for item in value))
+
+
+def _slot(tx: Translator, variable: Variable, name: str) -> Variable | None:
+    """The answer of a text method written in Python, None if the class has a native one."""
+    kind = variable.python_type()
+    raw = type_lookup(kind, name)
+    if inspect.isfunction(raw) or not hasattr(raw, "__objclass__"):
+        return variable.method(tx, name, [], {})
+    return None
+
+
+def repr_of(tx: Translator, variable: Variable) -> str:
+    """`repr(variable)`"""
+    if _native_text(variable):
+        return tx.attempt(repr, variable.constant())
+    if is_tensor(variable):
+        raise GraphBreak("tensor value needed", "repr")
+    answer = _slot(tx, variable, "__repr__")
+    if answer is not None:
+        return answer.constant()
+    kind, raw = variable.python_type(), type_lookup(variable.python_type(), "__repr__")
+    if raw is BaseException.__repr__:
+        return f"{kind.__name__}({', '.join(repr_of(tx, arg) for arg in tx.unpack(tx.getattr(variable, 'args')))})"
+    holder = variable.payload if isinstance(variable, ObjectVariable) and variable.payload is not None else variable
+    shell = _SHELLS.get(raw) if raw.__hash__ is not None else None
+    if shell is None or (holder is not variable and raw not in (list.__repr__, tuple.__repr__, dict.__repr__)):
+        raise GraphBreak("text of an object", f"{kind.__qualname__} (it may show its address)")
+    return repr(shell(tx, holder))
+
+
+def _texts(tx: Translator, variable: Variable) -> list[_Text]:
+    return [_Text(repr_of(tx, item)) for item in tx.unpack(variable)]
+
+
+def _dict_shell(kind: Any) -> Callable[[Translator, Variable], Any]:
+    def shell(tx: Translator, variable: Variable) -> Any:
+        items = [tx.unpack(pair) for pair in tx.unpack(variable.method(tx, "items", [], {}))]
+        return kind((_Text(repr_of(tx, key)), _Text(repr_of(tx, value))) for key, value in items)
+
+    return shell
+
+
+def _set_shell(kind: Any) -> Callable[[Translator, Variable], Any]:
+    def shell(tx: Translator, variable: Variable) -> Any:
+        if tx.len(variable) > 1:
+            raise GraphBreak("text of a set", "its order is not known while tracing")
+        return kind(_texts(tx, variable))
+
+    return shell
+
+
+def _deque_shell(tx: Translator, variable: Variable) -> Any:
+    return deque(_texts(tx, variable), tx.getattr(variable, "maxlen").constant())
+
+
+_SHELLS: dict[Any, Callable[[Translator, Variable], Any]] = {
+    list.__repr__: _texts,
+    tuple.__repr__: lambda tx, variable: tuple(_texts(tx, variable)),
+    dict.__repr__: _dict_shell(dict),
+    OrderedDict.__repr__: _dict_shell(OrderedDict),
+    set.__repr__: _set_shell(set),
+    frozenset.__repr__: _set_shell(frozenset),
+    deque.__repr__: _deque_shell,
+}
+
+
+def str_of(tx: Translator, variable: Variable) -> str:
+    """`str(variable)`"""
+    if _native_text(variable):
+        return tx.attempt(str, variable.constant())
+    if is_tensor(variable):
+        raise GraphBreak("tensor value needed", "str")
+    answer = _slot(tx, variable, "__str__")
+    if answer is not None:
+        return answer.constant()
+    raw = type_lookup(variable.python_type(), "__str__")
+    if raw in (BaseException.__str__, KeyError.__str__):
+        args = tx.getattr(variable, "args")
+        items = tx.unpack(args)
+        if len(items) == 1:
+            return str_of(tx, items[0]) if raw is BaseException.__str__ else repr_of(tx, items[0])
+        return repr_of(tx, args) if items else ""
+    if raw is object.__str__:
+        return repr_of(tx, variable)
+    raise GraphBreak("text of an object", variable.python_type().__qualname__)
+
+
+def format_of(tx: Translator, variable: Variable, spec: str = "") -> str:
+    """`format(variable, spec)`"""
+    if _native_text(variable):
+        return tx.attempt(format, variable.constant(), spec)
+    if is_tensor(variable):
+        raise GraphBreak("tensor value needed", "format")
+    raw = type_lookup(variable.python_type(), "__format__")
+    if raw is object.__format__:
+        if spec:
+            tx.raise_(TypeError, f"unsupported format string passed to {variable.python_type().__name__}.__format__")
+        return str_of(tx, variable)
+    return variable.method(tx, "__format__", [ConstantVariable(spec)], {}).constant()
+
+
+@handles(str)
+def _str(tx: Translator, object: Variable | None = None, *decoding: Variable, **named: Variable) -> Variable:  # noqa: A002
+    if object is None and not named:
+        return ConstantVariable("")
+    if object is None or decoding or named:
+        folded = fold(tx, str, [*([object] if object else []), *decoding], named)
+        if folded is None:
+            raise GraphBreak("bytes not known", "str() with an encoding")
+        return folded
+    return object if object.python_type() is str else ConstantVariable(str_of(tx, object))
+
+
+@handles(repr)
+def _repr(tx: Translator, value: Variable, /) -> Variable:
+    return ConstantVariable(repr_of(tx, value))
+
+
+@handles(ascii)
+def _ascii(tx: Translator, value: Variable, /) -> Variable:
+    return ConstantVariable(repr_of(tx, value).encode("ascii", "backslashreplace").decode("ascii"))
+
+
+@handles(format)
+def _format(tx: Translator, value: Variable, spec: Variable | None = None, /) -> Variable:
+    return ConstantVariable(format_of(tx, value, spec.constant() if spec is not None else ""))
+
+
