@@ -15,7 +15,7 @@ setup(
     ext_modules=[
         CppExtension(
             "jit._C",
-            sorted(glob("jit/csrc/*.c") + glob("jit/csrc/*.cpp")),
+            sorted(glob("jit/csrc/*.cpp")),
             depends=sorted(glob("jit/csrc/*.h")),
             extra_compile_args={"cxx": FLAGS},
         )

@@ -115,6 +115,8 @@ PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         if (function != Py_None) {
             if (!PyFunction_Check(function)) raise(PyExc_TypeError, "an entry takes a function or None, got %R", function);
             auto* code = (PyCodeObject*)((PyFunctionObject*)function)->func_code;
+            if (!(code->co_flags & CO_OPTIMIZED) || (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)))
+                raise(PyExc_ValueError, "compiled code must be a plain function: %R", function);
             if (code->co_nfreevars || code->co_kwonlyargcount || (code->co_flags & (CO_VARARGS | CO_VARKEYWORDS)))
                 raise(PyExc_ValueError, "compiled code has plain positional parameters and no free variables: %R", function);
             state.function = share(function);

@@ -1,12 +1,8 @@
 /* Everything that differs between CPython versions, each difference once, with its reason.
  *
- * C and C++ see the first part. hook.c defines JIT_FRAME_LAYOUT to see the second part, which needs the interpreter's
- * internal headers (they compile as C only). */
+ * C and C++ see the first part. hook.c defines JIT_FRAME_LAYOUT to see the second part, which needs the
+ * interpreter's internal headers (they compile as C only). */
 #pragma once
-
-#if defined(JIT_FRAME_LAYOUT) && !defined(Py_BUILD_CORE_MODULE)
-#define JIT_WANTS_INTERNALS 1
-#endif
 
 #include <Python.h>
 #include <frameobject.h>
@@ -14,10 +10,6 @@
 
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
 #error "framejit's native core knows the frames, dicts and types of CPython 3.11, 3.12 and 3.13 only"
-#endif
-
-#ifdef __cplusplus
-extern "C" {
 #endif
 
 /* The `__dict__` of an object whose type keeps it in front of the object ("managed"), if it was made already.
@@ -115,6 +107,113 @@ static inline int jit_thread_is_traced(PyThreadState *tstate) {
     return tstate->c_tracefunc != NULL;
 }
 
-#ifdef __cplusplus
+#ifdef JIT_FRAME_LAYOUT
+
+#define Py_BUILD_CORE 1
+extern "C" {
+#include <internal/pycore_frame.h>
+#if PY_VERSION_HEX >= 0x030D0000
+/* Declared in pycore_ceval.h, which is no C++. */
+PyAPI_FUNC(void) _PyEval_FrameClearAndPop(PyThreadState *tstate, struct _PyInterpreterFrame *frame);
+#endif
+}
+
+typedef struct _PyInterpreterFrame jit_frame_t;
+
+#if PY_VERSION_HEX >= 0x030D0000
+#define JIT_FRAME_CODE(frame) ((frame)->f_executable)
+#else
+#define JIT_FRAME_CODE(frame) ((frame)->f_code)
+#endif
+#if PY_VERSION_HEX >= 0x030C0000
+#define JIT_FRAME_FUNCTION(frame) ((frame)->f_funcobj)
+#else
+#define JIT_FRAME_FUNCTION(frame) ((frame)->f_func)
+#endif
+
+/* Points the frame at the first instruction of its code. Up to 3.12 the field names the instruction before the next. */
+#if PY_VERSION_HEX >= 0x030D0000
+#define JIT_FRAME_INSTRUCTION(frame) ((frame)->instr_ptr)
+#define JIT_FIRST_INSTRUCTION(code) (_PyCode_CODE(code))
+#else
+#define JIT_FRAME_INSTRUCTION(frame) ((frame)->prev_instr)
+#define JIT_FIRST_INSTRUCTION(code) (_PyCode_CODE(code) - 1)
+#endif
+
+static inline PyCodeObject *jit_frame_code(jit_frame_t *frame) {
+    return (PyCodeObject *)JIT_FRAME_CODE(frame);
+}
+
+/* True for a frame of a plain call that did not run yet: not a generator's, not one that is being resumed. */
+static inline int jit_frame_is_fresh(jit_frame_t *frame) {
+    return frame->owner == FRAME_OWNED_BY_THREAD && JIT_FRAME_INSTRUCTION(frame) == JIT_FIRST_INSTRUCTION(jit_frame_code(frame));
+}
+
+/* Words that a frame of this code takes on the data stack. 3.12 made it a field. */
+static inline Py_ssize_t jit_frame_size(PyCodeObject *code) {
+#if PY_VERSION_HEX >= 0x030C0000
+    return code->co_framesize;
+#else
+    return code->co_nlocalsplus + code->co_stacksize + FRAME_SPECIALS_SIZE;
+#endif
+}
+
+/* Puts `code` in the place of the code of a frame that did not start, with its first `kept` locals. The function and its
+ * closure stay. False, and nothing done, if the data stack has no room for a larger frame here. */
+static inline int jit_frame_swap_code(PyThreadState *tstate, jit_frame_t *frame, PyCodeObject *code, int kept) {
+    PyCodeObject *old = jit_frame_code(frame);
+    Py_ssize_t growth = jit_frame_size(code) - jit_frame_size(old);
+    if (growth > 0) {
+        if ((PyObject **)frame + jit_frame_size(old) != tstate->datastack_top) return 0;
+        if (growth >= tstate->datastack_limit - tstate->datastack_top) return 0;
+        tstate->datastack_top += growth;
+    }
+    for (int i = kept; i < code->co_nlocalsplus; i++) frame->localsplus[i] = NULL;
+    #if PY_VERSION_HEX >= 0x030D0000
+    JIT_FRAME_CODE(frame) = Py_NewRef((PyObject *)code);
+#else
+    JIT_FRAME_CODE(frame) = (PyCodeObject *)Py_NewRef((PyObject *)code);
+#endif
+    frame->stacktop = code->co_nlocalsplus;
+    JIT_FRAME_INSTRUCTION(frame) = JIT_FIRST_INSTRUCTION(code);
+    Py_DECREF(old);
+    return 1;
+}
+
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
+/* What _PyThreadState_PopFrame does; 3.12 does not export it. */
+static inline void jit_frame_pop_3_12(PyThreadState *tstate, jit_frame_t *frame) {
+    _PyStackChunk *chunk = tstate->datastack_chunk;
+    PyObject **base = (PyObject **)frame;
+    if (base != &chunk->data[0]) {
+        tstate->datastack_top = base;
+        return;
+    }
+    _PyStackChunk *previous = chunk->previous;
+    tstate->datastack_top = &previous->data[previous->top];
+    tstate->datastack_chunk = previous;
+    tstate->datastack_limit = (PyObject **)((char *)previous + previous->size);
+    PyObjectArenaAllocator arenas;
+    PyObject_GetArenaAllocator(&arenas);
+    arenas.free(arenas.ctx, chunk, chunk->size);
 }
 #endif
+
+/* Disposes of a frame that did not start and will not run. Up to 3.11 the caller does it; since 3.12 who evaluates a
+ * frame also clears and pops it. */
+static inline void jit_frame_drop(PyThreadState *tstate, jit_frame_t *frame) {
+#if PY_VERSION_HEX >= 0x030D0000
+    _PyEval_FrameClearAndPop(tstate, frame);
+#elif PY_VERSION_HEX >= 0x030C0000
+    for (int i = 0; i < frame->stacktop; i++) Py_XDECREF(frame->localsplus[i]);
+    Py_XDECREF(frame->f_locals);
+    Py_DECREF(frame->f_funcobj);
+    Py_DECREF(frame->f_code);
+    jit_frame_pop_3_12(tstate, frame);
+#else
+    (void)tstate;
+    (void)frame;
+#endif
+}
+
+#endif /* JIT_FRAME_LAYOUT */

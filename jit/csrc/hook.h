@@ -3,13 +3,7 @@
 
 #include "thread.h"
 
-#ifdef __cplusplus
 #include <utility>
-#endif
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Makes `region` (or NULL: none) the region of this thread. The hook is installed while any thread is in a region. */
 void jit_set_region(void *region);
@@ -24,15 +18,13 @@ typedef enum {
 typedef struct {
     PyObject *function; /* owned */
     PyObject *values;   /* owned; NULL: the code takes none */
+    int slots;          /* argument slots of the original */
     void *region;       /* the region that waits while the compiled code runs */
 } jit_replacement_t;
 
 /* Decides about a frame of `function` with these argument slots. With JIT_RUN_COMPILED the region of this thread is
  * set aside, and `replacement` filled. Never called for generators, coroutines, or class and module bodies. */
 jit_verdict_t jit_decide(PyFunctionObject *function, PyCodeObject *code, PyObject **slots, jit_replacement_t *replacement);
-
-#ifdef __cplusplus
-}
 
 namespace jit {
 
@@ -44,6 +36,8 @@ public:
     }
     ~PauseRegion() { resume(); }
     PauseRegion(const PauseRegion&) = delete;
+    // Leaves the region set aside, for someone else to resume.
+    void* keep_paused() { return std::exchange(region_, nullptr); }
     void resume() {
         if (region_) jit_set_region(std::exchange(region_, nullptr));
     }
@@ -53,4 +47,3 @@ private:
 };
 
 }  // namespace jit
-#endif

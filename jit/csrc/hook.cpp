@@ -1,0 +1,118 @@
+/* The PEP 523 frame hook: lets frames of threads that are in a region run compiled code instead. */
+#define JIT_FRAME_LAYOUT
+#include "hook.h"
+
+static _PyFrameEvalFunction next_evaluator; /* who was there before us */
+static int threads_in_regions;
+static int is_buried; /* someone installed a hook over ours, so that it could not be taken out */
+
+static PyObject *evaluate(PyThreadState *tstate, jit_frame_t *frame, int throwing);
+
+static void install(void) {
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    if (is_buried) return; /* it is still called, through the other hook */
+    next_evaluator = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+    _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
+}
+
+static void uninstall(void) {
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    is_buried = _PyInterpreterState_GetEvalFrameFunc(interpreter) != evaluate;
+    if (!is_buried) _PyInterpreterState_SetEvalFrameFunc(interpreter, next_evaluator);
+}
+
+void jit_set_region(void *region) {
+    int was_in = jit_thread.region != NULL, is_in = region != NULL;
+    jit_thread.region = region;
+    if (is_in && !was_in && threads_in_regions++ == 0) install();
+    if (was_in && !is_in && --threads_in_regions == 0) uninstall();
+}
+
+/* Without a hook the interpreter runs Python calls in Python without C recursion. With one each takes C stack and, since
+ * 3.12, C recursion units: those are lent. Very deep down the region is left instead, so that calls are plain again. */
+static PyObject *run(PyThreadState *tstate, jit_frame_t *frame, int throwing) {
+    PyObject *result;
+    if (jit_thread.hook_depth >= JIT_LENT_DEPTH) {
+        void *region = jit_thread.region;
+        if (region == NULL) return next_evaluator(tstate, frame, throwing);
+        jit_set_region(NULL);
+        result = next_evaluator(tstate, frame, throwing);
+        jit_set_region(region);
+        return result;
+    }
+    jit_thread.hook_depth++;
+    jit_lend_c_recursion(tstate);
+    result = next_evaluator(tstate, frame, throwing);
+    jit_take_back_c_recursion(tstate);
+    jit_thread.hook_depth--;
+    return result;
+}
+
+/* Calls the compiled function with the arguments of the frame, and disposes of the frame. */
+static PyObject *run_beside(PyThreadState *tstate, jit_frame_t *frame, jit_replacement_t *with, int slots) {
+    /* The place behind the slots is a local that is not set yet, or the first of the value stack. */
+    PyObject *lent = frame->localsplus[slots];
+    frame->localsplus[slots] = with->values;
+    PyObject *result = PyObject_Vectorcall(with->function, frame->localsplus, slots + (with->values != NULL), NULL);
+    frame->localsplus[slots] = lent;
+    jit_frame_drop(tstate, frame);
+    return result;
+}
+
+/* Lets the frame itself run the compiled code, if that fits; it takes over the values then. */
+static int put_into_frame(PyThreadState *tstate, jit_frame_t *frame, jit_replacement_t *with, int slots) {
+    PyFunctionObject *function = (PyFunctionObject *)with->function;
+    PyCodeObject *code = (PyCodeObject *)function->func_code;
+    int arguments = slots + (with->values != NULL);
+    if (function->func_globals != frame->f_globals || code->co_argcount != arguments) return 0;
+    if (!jit_frame_swap_code(tstate, frame, code, slots)) return 0;
+    if (with->values != NULL) frame->localsplus[slots] = Py_NewRef(with->values);
+    return 1;
+}
+
+static PyObject *run_compiled(PyThreadState *tstate, jit_frame_t *frame, jit_replacement_t *with, int slots) {
+    int fits = put_into_frame(tstate, frame, with, slots);
+    PyObject *result;
+    if (fits) {
+        /* The values belong to the code alone, which may let go of them early. */
+        Py_CLEAR(with->values);
+        result = run(tstate, frame, 0);
+    } else {
+        result = run_beside(tstate, frame, with, slots);
+    }
+    Py_DECREF(with->function);
+    Py_XDECREF(with->values);
+    return result;
+}
+
+static int may_be_replaced(PyThreadState *tstate, jit_frame_t *frame, int throwing) {
+    const int wanted = CO_OPTIMIZED | CO_NEWLOCALS;
+    const int unwanted = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+    if (throwing || jit_thread_is_traced(tstate) || !jit_frame_is_fresh(frame)) return 0;
+    /* A generator is made with the size of its function's code: its frame must stay what it is. */
+    if ((jit_frame_code(frame)->co_flags & (wanted | unwanted)) != wanted) return 0;
+    return PyFunction_Check(JIT_FRAME_FUNCTION(frame));
+}
+
+static PyObject *evaluate(PyThreadState *tstate, jit_frame_t *frame, int throwing) {
+    if (jit_thread.region == NULL || !may_be_replaced(tstate, frame, throwing)) return run(tstate, frame, throwing);
+
+    PyCodeObject *code = jit_frame_code(frame);
+    if (jit_thread.run_once == code) {
+        jit_thread.run_once = NULL;
+        return run(tstate, frame, throwing);
+    }
+    jit_replacement_t replacement;
+    switch (jit_decide((PyFunctionObject *)JIT_FRAME_FUNCTION(frame), code, frame->localsplus, &replacement)) {
+        case JIT_RUN_ORIGINAL:
+            return run(tstate, frame, throwing);
+        case JIT_RAISE:
+            jit_frame_drop(tstate, frame);
+            return NULL;
+        case JIT_RUN_COMPILED:
+            break;
+    }
+    PyObject *result = run_compiled(tstate, frame, &replacement, replacement.slots);
+    jit_set_region(replacement.region);
+    return result;
+}
