@@ -1,0 +1,905 @@
+"""Native types in general (`NativeVariable`), and the sequences: lists, tuples, deques and the iterators over them.
+
+What a sequence does with positions (insertion, slices, rotation, their errors) is Python's own code, run now on a list
+of variables; what it does with values (comparing, calling, iterating something else) goes through `tx`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections import deque, namedtuple
+from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
+from types import (
+    BuiltinMethodType,
+    ClassMethodDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import torch
+
+from symbolic.errors import GraphBreak, Observed
+from symbolic.sources import Source
+from symbolic.variables.base import BINARY, COMPARISONS, INPLACE, MISSING, UNARY, Identity, Variable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+#: A repetition that makes a longer sequence than this is left to the running program.
+MAX_LENGTH = 1 << 20
+ORDERINGS = frozenset(COMPARISONS.values())
+#: a < b is b > a
+SWAPPED = {
+    operator.lt: operator.gt,
+    operator.le: operator.ge,
+    operator.gt: operator.lt,
+    operator.ge: operator.le,
+    operator.eq: operator.eq,
+    operator.ne: operator.ne,
+}
+#: Hash functions that tell nothing but identity.
+IDENTITY_HASHES = frozenset({object.__hash__, torch.Tensor.__hash__})
+_NUMBERS = (bool, int, float, complex)
+
+
+# --- helpers shared by all containers --------------------------------------------------------------------------------
+def stand_in(variable: Variable) -> Any:
+    """An object that Python's own code takes for the value: the value if it is known, or, for an object that is no
+    index and no iterable, one of a class of the same name, so that the error message is right."""
+    if variable.is_constant():
+        return variable.constant()
+    return type(variable.python_type().__name__, (), {})()
+
+
+def as_index(tx: Translator, variable: Variable) -> Any:
+    """The value of an argument that stands for a position, a count or a slice."""
+    if variable.is_constant():
+        return variable.constant()
+    kind = variable.python_type()
+    if kind is slice or issubclass(kind, int):
+        return variable.constant()
+    if hasattr(kind, "__index__"):
+        return tx.call(tx.getattr(variable, "__index__"), [], {}).constant()
+    return stand_in(variable)
+
+
+def is_iterable(variable: Variable) -> bool:
+    kind = variable.python_type()
+    return getattr(kind, "__iter__", None) is not None or hasattr(kind, "__getitem__")
+
+
+def each(tx: Translator, iterable: Variable) -> Iterator[Variable]:
+    """The elements one by one, so that what happens in between is seen by the next."""
+    iterator = tx.iter(iterable)
+    for _ in range(tx.options.unroll_limit):
+        if (item := tx.next(iterator)) is None:
+            return
+        yield item
+    raise GraphBreak("loop too long to unroll", iterable.describe())
+
+
+def native_part(variable: Variable) -> Variable:
+    """The container in an instance of a container's subclass, which other variables call its payload."""
+    payload = getattr(variable, "payload", None)
+    return payload if isinstance(payload, Variable) else variable
+
+
+def raise_with(tx: Translator, kind: type[Exception], value: Variable) -> NoReturn:
+    """The program raises `kind(value)`, whatever the value is."""
+    if value.is_constant():
+        tx.raise_(kind, value.constant())
+    raise Observed(tx.call(tx.wrap(kind, tx.sources.const(kind, kind.__name__)), [value], {}))
+
+
+def hash_key(tx: Translator, variable: Variable) -> Any:
+    """`variable.key()` of a value that the program hashes: TypeError if it can't be hashed, GraphBreak if the user's
+    code decides."""
+    kind = variable.python_type()
+    if kind.__hash__ is None:
+        tx.raise_(TypeError, f"unhashable type: '{type_name(kind)}'")
+    if isinstance(variable, TupleVariable):
+        if inspect.isfunction(kind.__hash__):
+            raise GraphBreak("key with its own hash", variable.describe())
+        return tuple([hash_key(tx, item) for item in variable.items])
+    key = variable.key()
+    if isinstance(key, Identity) and kind.__hash__ not in IDENTITY_HASHES:
+        real = variable.real()
+        if inspect.isbuiltin(real) and (real.__self__ is None or inspect.ismodule(real.__self__)):
+            return key
+        # A number that is not known yet may become known here; anything else with its own hash is user code.
+        return variable.constant()
+    return key
+
+
+def type_name(kind: type) -> str:
+    """The name that CPython prints for a type: built-in ones outside of `builtins` go by their full name."""
+    is_heap_type = kind.__flags__ & (1 << 9)
+    return kind.__name__ if is_heap_type or kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+# --- native types -----------------------------------------------------------------------------------------------------
+class Method:
+    """A native method: `run(variable, tx, *args, **kwargs)`, whose signature says which calls are right."""
+
+    def __init__(self, run: Callable[..., Variable | None]) -> None:
+        self.run = run
+        self.signature = inspect.signature(run)
+
+    def accepts(self, args: list[Variable], kwargs: dict[str, Variable]) -> bool:
+        try:
+            self.signature.bind(None, None, *args, **kwargs)
+        except TypeError:
+            return False
+        return True
+
+
+class NativeVariable(Variable):
+    """A value whose methods are those of a built-in type. Its class may be a subclass: then this is the part of the
+    built-in type.
+
+    A function named `do_x` is the method `x` of the type, if the type has one. Its parameters (after `tx`) are the
+    method's; None as result is the program's None.
+    """
+
+    METHODS: ClassVar[dict[str, Method]] = {}
+    cls: type
+    value: Any = MISSING
+
+    def __init_subclass__(cls) -> None:
+        cls.METHODS = {**cls.METHODS, **{n[3:]: Method(f) for n, f in vars(cls).items() if n.startswith("do_")}}
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def real(self) -> Any:
+        return self.value
+
+    def native(self) -> type:
+        """The built-in type that answers."""
+        return self.cls
+
+    def blank(self) -> Any:
+        """An empty value of the type, on which Python's own code finds what is wrong with an operation."""
+        native = self.native()
+        return native() if self.cls is native else type(type_name(self.cls), (native,), {})()
+
+    def misuse(self, tx: Translator, function: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        """The operation is wrong whatever the contents: raises what Python raises for it."""
+        tx.attempt(function, *args, **kwargs)
+        raise GraphBreak("operation of a container not supported", f"{function} of {self.describe()}")
+
+    def find(self, name: str) -> Method | None:
+        found = self.METHODS.get(name)
+        return found if found is not None and hasattr(self.python_type(), name) else None
+
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        found = self.find(name)
+        if found is None:
+            return tx.call(self.getattr(tx, name), args, kwargs)
+        if not found.accepts(args, kwargs):
+            self.misuse(tx, getattr(self.blank(), name), *[None] * len(args), **dict.fromkeys(kwargs))
+        result = found.run(self, tx, *args, **kwargs)
+        return result if result is not None else tx.from_constant(None)
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        kind = self.python_type()
+        if name == "__class__":
+            return tx.wrap(kind, tx.sources.const(kind, kind.__qualname__))
+        if self.find(name) is not None:
+            return NativeMethod(self, name)
+        pending = tx.ledger.pending(self, name)
+        if isinstance(pending, Variable):
+            return pending
+        if inspect.getattr_static(kind, name, MISSING) is not MISSING:
+            raise GraphBreak("attribute of a container not supported", f"{self.describe()}.{name}")
+        tx.raise_(AttributeError, f"'{type_name(kind)}' object has no attribute '{name}'")
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if not self.cls.__dictoffset__:
+            self.misuse(tx, setattr, self.blank(), name, None)
+        tx.ledger.store(self, name, value)
+
+    def delattr(self, tx: Translator, name: str) -> None:
+        if not self.cls.__dictoffset__:
+            self.misuse(tx, delattr, self.blank(), name)
+        super().delattr(tx, name)
+
+    # what a type does not have raises Python's own TypeError
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        tx.raise_(TypeError, f"'{type_name(self.python_type())}' object is not callable")
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        self.misuse(tx, operator.getitem, self.blank(), 0)
+
+    def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
+        self.misuse(tx, operator.setitem, self.blank(), 0, None)
+
+    def delitem(self, tx: Translator, index: Variable) -> None:
+        self.misuse(tx, operator.delitem, self.blank(), 0)
+
+    def unary(self, tx: Translator, op: Any) -> Variable:
+        self.misuse(tx, op, self.blank())
+
+    # the protocol as methods
+    def do___len__(self, tx: Translator, /) -> Variable:
+        return tx.from_constant(self.length(tx))
+
+    def do___getitem__(self, tx: Translator, index: Variable, /) -> Variable:
+        return self.getitem(tx, index)
+
+    def do___setitem__(self, tx: Translator, index: Variable, value: Variable, /) -> None:
+        self.setitem(tx, index, value)
+
+    def do___delitem__(self, tx: Translator, index: Variable, /) -> None:
+        self.delitem(tx, index)
+
+    def do___contains__(self, tx: Translator, item: Variable, /) -> Variable:
+        return tx.from_constant(self.contains(tx, item))
+
+    def do___iter__(self, tx: Translator, /) -> Variable:
+        return self.iterator(tx)
+
+    def do___next__(self, tx: Translator, /) -> Variable:
+        item = self.next(tx)
+        return item if item is not None else tx.raise_(StopIteration)
+
+    def do___reversed__(self, tx: Translator, /) -> Variable:
+        return self.reversed(tx)
+
+    def reversed(self, tx: Translator) -> Variable:
+        """`reversed(value)`"""
+        self.misuse(tx, reversed, self.blank())
+
+
+def _operator_methods() -> Iterator[tuple[str, Method]]:
+    def binary(op: Any) -> Callable[..., Variable]:
+        return lambda self, tx, other, /: self.binary(tx, op, other) or tx.from_constant(NotImplemented)
+
+    def reflected(op: Any) -> Callable[..., Variable]:
+        return lambda self, tx, other, /: self.rbinary(tx, op, other) or tx.from_constant(NotImplemented)
+
+    def inplace(op: Any) -> Callable[..., Variable]:
+        return lambda self, tx, other, /: self.inplace(tx, op, other) or tx.from_constant(NotImplemented)
+
+    def unary(op: Any) -> Callable[..., Variable]:
+        return lambda self, tx, /: self.unary(tx, op)
+
+    for op, (name, mirror) in BINARY.items():
+        if op not in ORDERINGS:
+            yield mirror, Method(reflected(op))
+        yield name, Method(binary(op))
+    for op, (_, name) in INPLACE.items():
+        yield name, Method(inplace(op))
+    for op, name in UNARY.items():
+        yield name, Method(unary(op))
+
+
+NativeVariable.METHODS = {
+    **{name[3:]: Method(function) for name, function in vars(NativeVariable).items() if name.startswith("do_")},
+    **dict(_operator_methods()),
+}
+
+
+#: type of a method as a class holds it -> type of the bound method
+_BOUND: dict[type, type] = {WrapperDescriptorType: MethodWrapperType, MethodDescriptorType: BuiltinMethodType}
+_BOUND[ClassMethodDescriptorType] = BuiltinMethodType
+
+
+class NativeMethod(Variable):
+    """A bound method of a built-in type, such as `[].append`."""
+
+    def __init__(self, owner: NativeVariable, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return _BOUND.get(type(inspect.getattr_static(self.owner.python_type(), self.name)), MethodType)
+
+    def key(self) -> Any:
+        return (NativeMethod, Identity(self.owner), self.name)
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        return self.owner.method(tx, self.name, args, kwargs)
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "__self__":
+            return self.owner
+        return tx.from_constant(tx.attempt(getattr, getattr(self.owner.python_type(), self.name), name))
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if op not in (operator.eq, operator.ne) or not isinstance(other, NativeMethod):
+            return None
+        same = self.owner is other.owner and self.name == other.name
+        return tx.from_constant(same is (op is operator.eq))
+
+    def reachable(self) -> list[Variable]:
+        return [self.owner]
+
+    def describe(self) -> str:
+        return f"{self.owner.describe()}.{self.name}"
+
+
+# --- sequences --------------------------------------------------------------------------------------------------------
+def positional(name: str, kinds: str) -> Callable[..., Variable | None]:
+    """A method that is Python's own, run on the variables; `kinds` says what its arguments are: v(alue), i(ndex)."""
+
+    def run(self: SequenceVariable, tx: Translator, *args: Variable, **kwargs: Variable) -> Variable | None:
+        given = [as_index(tx, a) if kind == "i" else a for a, kind in zip_longest(args, kinds) if a is not None]
+        with_contents = self.model()
+        result = tx.attempt(getattr(with_contents, name), *given, **kwargs)
+        self.replace(tx, with_contents)
+        return result
+
+    return run
+
+
+class _Unknown:
+    """Stands in an error message for an object that is not known."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class SequenceVariable(NativeVariable):
+    """A list, tuple or deque: `items` are its elements, `cls` its exact type."""
+
+    NATIVE: ClassVar[type]
+
+    def __init__(self, items: list[Variable], source: Source | None, cls: type, value: Any = MISSING) -> None:
+        self.items = items
+        self.source = source
+        self.cls = cls
+        self.value = value
+
+    def native(self) -> type:
+        return self.NATIVE
+
+    def model(self) -> Any:
+        """The elements in a container of the built-in type, to run Python's own code on."""
+        return self.items
+
+    def replace(self, tx: Translator, items: Iterable[Variable]) -> None:
+        """These are the elements now."""
+        self.items = items if isinstance(items, list) else list(items)
+        tx.ledger.touch(self)
+
+    def born(self, tx: Translator, items: Iterable[Variable]) -> Variable:
+        """A new sequence of the built-in type, as slices and sums are."""
+        raise NotImplementedError
+
+    def reachable(self) -> list[Variable]:
+        return list(self.items)
+
+    def length(self, tx: Translator) -> int:
+        return len(self.items)
+
+    def truth(self, tx: Translator) -> bool:
+        return bool(self.items)
+
+    def iterator(self, tx: Translator) -> Variable:
+        return SequenceIterator(self, 0)
+
+    def reversed(self, tx: Translator) -> Variable:
+        return ReversedIterator(self, len(self.items) - 1)
+
+    def unpack(self, tx: Translator) -> list[Variable]:
+        return list(self.items)
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        return any(tx.equal(mine, item) for mine in iter(self.items))
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        at = as_index(tx, index)
+        if type(at) is int and -len(self.items) <= at < len(self.items):
+            return self.items[at]
+        return self.result(tx, self.model(), lambda contents: contents[at])
+
+    def result(self, tx: Translator, contents: Any, operation: Callable[[Any], Any]) -> Variable:
+        """What `operation` makes of the contents, which may be the sequence itself: `t[:]`, `t * 1`."""
+        made = tx.attempt(operation, contents)
+        return self if made is contents and self.cls is tuple else self.born(tx, made)
+
+    def do_index(
+        self, tx: Translator, value: Variable, start: Variable | None = None, stop: Variable | None = None, /
+    ) -> Variable:
+        bounds = [as_index(tx, bound) for bound in (start, stop) if bound is not None]
+        checked = tx.attempt(_bounds, self.NATIVE, *bounds)
+        first, last = slice(*checked).indices(len(self.items))[:2]
+        for position in range(first, last):
+            if position >= len(self.items):
+                break
+            if tx.equal(self.items[position], value):
+                return tx.from_constant(position)
+        self.not_found(tx, "index", value)
+
+    def do_count(self, tx: Translator, value: Variable, /) -> Variable:
+        return tx.from_constant(sum(tx.equal(item, value) for item in iter(self.items)))
+
+    def not_found(self, tx: Translator, name: str, value: Variable) -> NoReturn:
+        """The ValueError of `name`, which may print the value."""
+        try:
+            getattr(self.NATIVE(), name)(None)
+        except ValueError as error:
+            prints = "None" in str(error)
+        if prints and not value.is_constant():
+            text = tx.call(tx.wrap(repr, tx.sources.const(repr, "repr")), [value], {})
+            self.misuse(tx, getattr(self.NATIVE(), name), _Unknown(text.constant()))
+        self.misuse(tx, getattr(self.NATIVE(), name), value.constant() if value.is_constant() else None)
+
+    # operators
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if op in ORDERINGS:
+            theirs = native_part(other)
+            return self.compare(tx, op, theirs) if self.is_kin(theirs) else None
+        rule = self.OPERATORS.get(op)
+        return rule(self, tx, other) if rule is not None else None
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return self.repeated(tx, other) if op is operator.mul and not isinstance(other, SequenceVariable) else None
+
+    def is_kin(self, other: Variable) -> bool:
+        return isinstance(other, SequenceVariable) and other.NATIVE is self.NATIVE
+
+    def compare(self, tx: Translator, op: Any, other: Any) -> Variable:
+        if op in (operator.eq, operator.ne) and self.NATIVE is not tuple and len(self.items) != len(other.items):
+            return tx.from_constant(op is operator.ne)
+        position = 0
+        # Not zip: comparing may run user code that changes the sequences.
+        while position < min(len(self.items), len(other.items)):
+            mine, theirs = self.items[position], other.items[position]
+            if not tx.equal(mine, theirs):
+                if op in (operator.eq, operator.ne):
+                    return tx.from_constant(op is operator.ne)
+                return tx.binary(op, mine, theirs)
+            position += 1
+        return tx.from_constant(op(len(self.items), len(other.items)))
+
+    def concatenated(self, tx: Translator, other: Variable) -> Variable | None:
+        theirs = native_part(other)
+        if self.is_kin(theirs):
+            added = theirs.model()  # type: ignore[attr-defined]
+            return self.result(tx, self.model(), lambda contents: contents + added)
+        if _answers(other, "__radd__"):
+            return None
+        self.misuse(tx, operator.add, self.NATIVE(), stand_in(other))
+
+    def repeated(self, tx: Translator, other: Variable) -> Variable | None:
+        if _answers(other, "__rmul__") and not issubclass(other.python_type(), torch.Tensor):
+            return None
+        times = as_index(tx, other)
+        if isinstance(times, int) and times * len(self.items) > MAX_LENGTH:
+            raise GraphBreak("very long sequence", f"{len(self.items)} elements, {times} times")
+        return self.result(tx, self.model(), lambda contents: contents * times)
+
+    OPERATORS: ClassVar[dict[Any, Callable[..., Variable | None]]] = {
+        operator.add: concatenated,
+        operator.mul: repeated,
+    }
+
+
+def _bounds(kind: type, *bounds: Any) -> tuple[Any, ...]:
+    """The bounds of `index`, if they can be such."""
+    try:
+        kind().index(None, *bounds)
+    except ValueError:
+        pass
+    return (*bounds, None) if len(bounds) == 1 else bounds or (None, None)
+
+
+def _answers(other: Variable, reflected: str) -> bool:
+    """Whether the right operand may have its own idea of an operation with a sequence on the left."""
+    kind = other.python_type()
+    if other.is_constant() or isinstance(other, NativeVariable) or kind in _NUMBERS or issubclass(kind, torch.Tensor):
+        return False
+    return hasattr(kind, reflected)
+
+
+class MutableSequence(SequenceVariable):
+    """What lists and deques have in common."""
+
+    def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
+        at = as_index(tx, index)
+        new: Any = value
+        if isinstance(at, slice) and self.NATIVE is list:
+            new = tx.unpack(value) if is_iterable(value) else stand_in(value)
+        contents = self.model()
+        tx.attempt(operator.setitem, contents, at, new)
+        self.replace(tx, contents)
+
+    def delitem(self, tx: Translator, index: Variable) -> None:
+        contents = self.model()
+        tx.attempt(operator.delitem, contents, as_index(tx, index))
+        self.replace(tx, contents)
+
+    def extend(self, tx: Translator, iterable: Variable) -> None:
+        # Sequences are read at once (one may be extended by itself), other iterables feed their elements one by one.
+        items = iterable.unpack(tx) if isinstance(iterable, SequenceVariable) else each(tx, iterable)
+        for item in items:
+            self.METHODS["append"].run(self, tx, item)
+
+    def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if op is operator.iadd:
+            if _answers(other, "__radd__"):
+                return None
+            self.extend(tx, other)
+            return self
+        if op is operator.imul:
+            product = self.repeated(tx, other)
+            if product is None:
+                return None
+            self.replace(tx, product.items)  # type: ignore[attr-defined]
+            return self
+        return None
+
+    def do___init__(self, tx: Translator, iterable: Variable | None = None, /) -> None:
+        self.replace(tx, [])
+        if iterable is not None:
+            self.extend(tx, iterable)
+
+    def do_extend(self, tx: Translator, iterable: Variable, /) -> None:
+        self.extend(tx, iterable)
+
+    def do_remove(self, tx: Translator, value: Variable, /) -> None:
+        for position, item in enumerate(self.items):
+            if tx.equal(item, value):
+                contents = self.model()
+                del contents[position]
+                return self.replace(tx, contents)
+        self.not_found(tx, "remove", value)
+
+    do_append = positional("append", "v")
+    do_insert = positional("insert", "iv")
+    do_pop = positional("pop", "i")
+    do_clear = positional("clear", "")
+    do_reverse = positional("reverse", "")
+
+
+class ListVariable(MutableSequence):
+    """A list. Reconstruction reads `items` and `cls`; for an existing one (`source`) that the ledger has as touched,
+    the new contents are `items`."""
+
+    NATIVE = list
+
+    def __init__(
+        self, items: list[Variable], source: Source | None = None, cls: type = list, value: Any = MISSING
+    ) -> None:
+        super().__init__(items, source, cls, value)
+
+    def born(self, tx: Translator, items: Iterable[Variable]) -> Variable:
+        return tx.new_list(list(items))
+
+    def do_copy(self, tx: Translator, /) -> Variable:
+        return tx.new_list(list(self.items))
+
+    def do_sort(self, tx: Translator, /, *, key: Variable | None = None, reverse: Variable | None = None) -> None:
+        backwards = tx.truth(reverse) if reverse is not None else False
+        items, self.items = self.items, []  # as in CPython, the list is empty while it is sorted
+        tx.ledger.touch(self)
+        try:
+            if key is None or (key.is_constant() and key.constant() is None):
+                ranked = [_Ranked(tx, item, item) for item in items]
+            else:
+                ranked = [_Ranked(tx, tx.call(key, [item], {}), item) for item in items]
+            try:
+                ranked.sort(reverse=backwards)
+            finally:
+                items = [entry.item for entry in ranked]
+        finally:
+            modified, self.items = bool(self.items), items
+        if modified:
+            tx.raise_(ValueError, "list modified during sort")
+
+
+class _Ranked:
+    """An element while its list is sorted by Python's own sort: the order of comparisons is the program's."""
+
+    __slots__ = ("tx", "rank", "item")
+
+    def __init__(self, tx: Translator, rank: Variable, item: Variable) -> None:
+        self.tx = tx
+        self.rank = rank
+        self.item = item
+
+    def __lt__(self, other: _Ranked) -> bool:
+        return self.tx.truth(self.tx.binary(operator.lt, self.rank, other.rank))
+
+
+class DequeVariable(MutableSequence):
+    """A deque of at most `maxlen` elements (None: any number). `state` counts mutations, for the iterators over it.
+
+    Reconstruction reads `items`, `maxlen` and `cls`, as for lists."""
+
+    NATIVE = deque
+
+    def __init__(
+        self,
+        items: list[Variable],
+        maxlen: int | None = None,
+        source: Source | None = None,
+        cls: type = deque,
+        value: Any = MISSING,
+    ) -> None:
+        super().__init__(items, source, cls, value)
+        self.maxlen = maxlen
+        self.state = 0
+
+    def model(self) -> Any:
+        return deque(self.items, self.maxlen)
+
+    def replace(self, tx: Translator, items: Iterable[Variable]) -> None:
+        super().replace(tx, items)
+        self.state += 1
+
+    def born(self, tx: Translator, items: Iterable[Variable]) -> Variable:
+        if self.cls is not deque:
+            raise GraphBreak("copy of a deque of a user's class", self.describe())
+        return DequeVariable(list(items), self.maxlen)
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        return tx.attempt(operator.getitem, self.model(), as_index(tx, index))
+
+    def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
+        before = self.state
+        super().setitem(tx, index, value)
+        self.state = before
+
+    def compare(self, tx: Translator, op: Any, other: Any) -> Variable:
+        if self is other and op in (operator.eq, operator.ne):
+            return tx.from_constant(op is operator.eq)
+        return tx.from_constant(tx.truth(super().compare(tx, op, other)))
+
+    def iterator(self, tx: Translator) -> Variable:
+        return DequeIterator(self, 0, self.state)
+
+    def reversed(self, tx: Translator) -> Variable:
+        return DequeIterator(self, 0, self.state, backwards=True)
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        return tx.from_constant(self.maxlen) if name == "maxlen" else super().getattr(tx, name)
+
+    def do___init__(self, tx: Translator, iterable: Variable | None = None, maxlen: Variable | None = None) -> None:
+        bound = as_index(tx, maxlen) if maxlen is not None else None
+        tx.attempt(deque, (), bound)
+        self.maxlen = bound
+        self.replace(tx, [])
+        if iterable is not None:
+            self.extend(tx, iterable)
+
+    def do_copy(self, tx: Translator, /) -> Variable:
+        return self.born(tx, self.items)
+
+    def do___copy__(self, tx: Translator, /) -> Variable:
+        return self.born(tx, self.items)
+
+    def do_extendleft(self, tx: Translator, iterable: Variable, /) -> None:
+        items = iterable.unpack(tx) if isinstance(iterable, SequenceVariable) else each(tx, iterable)
+        for item in items:
+            self.METHODS["appendleft"].run(self, tx, item)
+
+    def do_reverse(self, tx: Translator, /) -> None:
+        self.replace(tx, self.items[::-1])
+        self.state -= 1  # the iterators of CPython don't notice
+
+    def do_clear(self, tx: Translator, /) -> None:
+        if self.items:
+            self.replace(tx, [])
+
+    def do_rotate(self, tx: Translator, steps: Variable | None = None, /) -> None:
+        by = as_index(tx, steps) if steps is not None else 1
+        tx.attempt(deque().rotate, by)
+        if len(self.items) > 1 and by % len(self.items):
+            cut = -by % len(self.items)
+            self.replace(tx, self.items[cut:] + self.items[:cut])
+
+    do_appendleft = positional("appendleft", "v")
+    do_popleft = positional("popleft", "")
+
+
+class TupleVariable(SequenceVariable):
+    """A tuple, torch.Size, named tuple or struct sequence: reconstruction reads `items` and `cls`."""
+
+    NATIVE = tuple
+
+    def __init__(
+        self, items: list[Variable], source: Source | None = None, cls: type = tuple, value: Any = MISSING
+    ) -> None:
+        super().__init__(items, source, cls, value)
+
+    def is_constant(self) -> bool:
+        # Other subclasses may answer operators with user code.
+        return self.cls in (tuple, torch.Size) and all(item.is_constant() for item in self.items)
+
+    def constant(self) -> Any:
+        if not issubclass(self.cls, tuple) or self.cls not in (tuple, torch.Size):
+            return super().constant()
+        return self.cls([item.constant() for item in self.items])
+
+    def key(self) -> Any:
+        return tuple([item.key() for item in self.items])
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        if self is other:
+            return True
+        # There is one empty tuple.
+        return isinstance(other, TupleVariable) and self.cls is other.cls is tuple and not (self.items or other.items)
+
+    def blank(self) -> Any:
+        if self.cls is torch.Size:
+            return torch.Size()
+        if (names := getattr(self.cls, "_fields", None)) is not None:
+            return tuple.__new__(self.cls, [None] * len(names))
+        return super().blank()
+
+    def model(self) -> Any:
+        return tuple(self.items)
+
+    def born(self, tx: Translator, items: Iterable[Variable]) -> Variable:
+        return TupleVariable(list(items), cls=torch.Size) if self.cls is torch.Size else tx.new_tuple(list(items))
+
+    def concatenated(self, tx: Translator, other: Variable) -> Variable | None:
+        if not isinstance(other, TupleVariable):
+            return super().concatenated(tx, other)
+        if torch.Size not in (self.cls, other.cls):
+            is_other = not self.items and other.cls is tuple
+            return other if is_other else super().concatenated(tx, other)
+        items = [*self.items, *other.items]
+        if not all(issubclass(item.python_type(), int) for item in items):
+            self.misuse(tx, torch.Size, [1 if issubclass(i.python_type(), int) else stand_in(i) for i in items])
+        return TupleVariable(items, cls=torch.Size)
+
+    OPERATORS = {**SequenceVariable.OPERATORS, operator.add: concatenated}
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        position = field_position(self.cls, name)
+        if position is not None:
+            return self.items[position]
+        if name in ("_fields", "__match_args__") and hasattr(self.cls, name):
+            return tx.from_constant(getattr(self.cls, name))
+        return super().getattr(tx, name)
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if field_position(self.cls, name) is not None and not hasattr(self.cls, "_fields"):
+            tx.raise_(AttributeError, "readonly attribute")
+        if field_position(self.cls, name) is not None:
+            tx.raise_(AttributeError, "can't set attribute")
+        super().setattr(tx, name, value)
+
+    def do___init__(self, tx: Translator, /, *args: Variable, **kwargs: Variable) -> None:
+        """`object.__init__`: the elements are those of `__new__`."""
+
+    def do_numel(self, tx: Translator, /) -> Variable:
+        product = tx.from_constant(1)
+        for item in self.items:
+            product = tx.binary(operator.mul, product, item)
+        return product
+
+    def do__make(self, tx: Translator, iterable: Variable, /) -> Variable:
+        items = tx.unpack(iterable)
+        expected = len(self.cls._fields)  # type: ignore[attr-defined]
+        if len(items) != expected:
+            tx.raise_(TypeError, f"Expected {expected} arguments, got {len(items)}")
+        return TupleVariable(items, cls=self.cls)
+
+    def do__replace(self, tx: Translator, /, **fields: Variable) -> Variable:
+        names = self.cls._fields  # type: ignore[attr-defined]
+        if not fields.keys() <= set(names):
+            # The generated function checks the names itself; the values don't matter.
+            self.misuse(tx, self.blank()._replace, **dict.fromkeys(fields))
+        return TupleVariable([fields.get(n, item) for n, item in zip(names, self.items, strict=True)], cls=self.cls)
+
+    do___replace__ = do__replace
+
+    def do__asdict(self, tx: Translator, /) -> Variable:
+        names = self.cls._fields  # type: ignore[attr-defined]
+        return tx.new_dict([(tx.from_constant(n), item) for n, item in zip(names, self.items, strict=True)])
+
+
+_TupleGetter = type(inspect.getattr_static(namedtuple("_Pair", "a b"), "a"))
+
+
+def field_position(cls: type, name: str) -> int | None:
+    """Which element of a named tuple or struct sequence is its field `name`."""
+    found = inspect.getattr_static(cls, name, None)
+    if isinstance(found, _TupleGetter):
+        return found.__reduce__()[1][0]
+    if isinstance(found, MemberDescriptorType) and hasattr(cls, "n_sequence_fields"):
+        return cls.__match_args__.index(name) if name in cls.__match_args__ else None  # type: ignore[attr-defined]
+    return None
+
+
+# --- iterators over sequences -----------------------------------------------------------------------------------------
+class IteratorVariable(NativeVariable):
+    """An iterator. Reconstruction reads its class and the attributes that the class names in `STATE`, in the order of
+    the constructor's parameters: plain data and variables."""
+
+    STATE: ClassVar[tuple[str, ...]] = ()
+
+    def blank(self) -> Any:
+        # Iterators have no empty value; without attributes they are all alike.
+        return type(type_name(self.cls), (), {})()
+
+    def iterator(self, tx: Translator) -> Variable:
+        return self
+
+    def length(self, tx: Translator) -> int:
+        self.misuse(tx, len, self.blank())
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        return any(tx.equal(mine, item) for mine in each(tx, self))
+
+    def reachable(self) -> list[Variable]:
+        return _variables_in([getattr(self, name) for name in self.STATE])
+
+
+def _variables_in(values: Iterable[Any]) -> list[Variable]:
+    """The variables among the parts of an iterator's state, in lists and tuples too."""
+    found: list[Variable] = []
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            found += _variables_in(value)
+        elif isinstance(value, Variable):
+            found.append(value)
+    return found
+
+
+class SequenceIterator(IteratorVariable):
+    """iter(list or tuple): looks at the sequence as it is now. `sequence` is None when it is exhausted."""
+
+    STATE = ("sequence", "index")
+    TYPES: ClassVar[dict[type, type]] = {list: type(iter([])), tuple: type(iter(()))}
+
+    def __init__(self, sequence: SequenceVariable, index: int = 0) -> None:
+        self.sequence: SequenceVariable | None = sequence
+        self.index = index
+        self.cls = self.TYPES[sequence.NATIVE]
+
+    def next(self, tx: Translator) -> Variable | None:
+        if self.sequence is None or not 0 <= self.index < len(self.sequence.items):
+            self.sequence = None
+            return None
+        item = self.sequence.items[self.index]
+        self.index += self.STEP
+        return item
+
+    STEP: ClassVar[int] = 1
+
+
+class ReversedIterator(SequenceIterator):
+    """reversed(list or tuple), at `index`."""
+
+    TYPES = {list: type(reversed([])), tuple: type(reversed(()))}
+    STEP = -1
+
+
+class DequeIterator(IteratorVariable):
+    """iter(deque) or reversed(deque), `index` elements on; `state` is that of the deque when it began."""
+
+    STATE = ("deque", "index", "state", "backwards")
+
+    def __init__(self, deque: DequeVariable, index: int, state: int, backwards: bool = False) -> None:
+        self.deque = deque
+        self.index = index
+        self.state = state
+        self.backwards = backwards
+        self.cls = _DEQUE_ITERATORS[backwards]
+
+    def next(self, tx: Translator) -> Variable | None:
+        items = self.deque.items
+        if self.deque.state != self.state:
+            tx.raise_(RuntimeError, "deque mutated during iteration")
+        if self.index >= len(items):
+            return None
+        self.index += 1
+        return items[-self.index if self.backwards else self.index - 1]
+
+
+_DEQUE_ITERATORS = (type(iter(deque())), type(reversed(deque())))

@@ -1,0 +1,928 @@
+"""Dicts, their views, sets and the iterators over them.
+
+An existing dict is read entry by entry: each look-up of a constant key guards that entry only, and what needs all keys,
+their number or their order guards these. Stores and deletions are kept as such, so that they need not know the rest.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from symbolic.errors import GraphBreak
+from symbolic.sources import Source
+from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Identity, Variable
+from symbolic.variables.constants import ConstantVariable, is_constant_value
+from symbolic.variables.containers import (
+    ORDERINGS,
+    SWAPPED,
+    IteratorVariable,
+    Method,
+    NativeVariable,
+    TupleVariable,
+    each,
+    hash_key,
+    is_iterable,
+    native_part,
+    raise_with,
+    stand_in,
+)
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+Pair = tuple[Variable, Variable]
+
+
+class DictVariable(NativeVariable):
+    """A dict, OrderedDict, defaultdict, Counter or mapping proxy.
+
+    `entries` maps the key of a key to (key, value): all of them in order if `complete`, else those seen so far. For
+    reconstruction of one born in the frame: `entries`, `cls`, `default_factory`. To replay onto an existing one: if
+    `rewritten`, clear it and store all entries; else delete the keys in `deleted`, then store the entries in `stored`
+    in that order (with the methods of `dict`, or of OrderedDict for such).
+    """
+
+    def __init__(
+        self,
+        entries: dict[Any, Pair],
+        source: Source | None = None,
+        cls: type = dict,
+        default_factory: Variable | None = None,
+        value: Any = MISSING,
+    ) -> None:
+        self.entries = entries
+        self.source = source
+        self.cls = cls
+        self.default_factory = default_factory
+        self.value = value
+        self.complete = value is MISSING
+        self.rewritten = False
+        self.stored: dict[Any, None] = {}
+        self.deleted: dict[Any, Variable] = {}
+        self.state = 0  # counts changes of the keys, for iterators
+        # Of an existing dict: its contents, its keys in order once they are known, and keys known not to be there.
+        self._contents: dict[Any, Any] = {} if value is MISSING else value if isinstance(value, dict) else dict(value)
+        self._names: dict[Any, tuple[Variable, Any]] | None = None
+        self._absent: set[Any] = set()
+
+    # --- entries ----------------------------------------------------------------------------------------------------
+    def find(self, name: str) -> Method | None:
+        inherited = super().find(name)
+        if self.cls is not Counter or name in _COUNTER_NATIVE:
+            return inherited
+        function = vars(Counter).get(name)
+        if not inspect.isfunction(function):
+            return inherited
+        return Method(lambda self, tx, /, *args, **kwargs: tx.inline(function, [self, *args], kwargs))
+
+    def lookup(self, tx: Translator, key: Variable) -> Variable | None:
+        """The value under a key, None if there is none."""
+        return self._lookup(tx, hash_key(tx, key), key)
+
+    def _lookup(self, tx: Translator, hashed: Any, key: Variable) -> Variable | None:
+        pair = self.entries.get(hashed)
+        if pair is not None:
+            return pair[1]
+        if self.complete or hashed in self._absent or hashed in self.deleted:
+            return None
+        return self._load(tx, hashed, key)
+
+    def _load(self, tx: Translator, hashed: Any, key: Variable) -> Variable | None:
+        """Looks into the existing dict for a key that the frame has not touched."""
+        assert self.source is not None
+        if self._names is None and not key.is_constant():
+            self._load_names(tx)
+        if self._names is not None:
+            if hashed not in self._names:
+                return None
+            key, real = self._names[hashed]
+        else:
+            real = key.constant()
+            if not dict.__contains__(self._contents, real):
+                self._know_absent(tx, real)
+                self._absent.add(hashed)
+                return None
+        step = "item" if issubclass(self.cls, dict) else "getitem"
+        value = tx.wrap(dict.__getitem__(self._contents, real), self.source.step(step, real))
+        self.entries[hashed] = (key, value)
+        return value
+
+    def _know_absent(self, tx: Translator, key: Any) -> None:
+        if issubclass(self.cls, dict):
+            tx.know(self.source, "absent", key)
+        else:
+            tx.know(self.source, "predicate", Lacks(key))
+
+    def _load_names(self, tx: Translator) -> None:
+        """Learns the keys of the existing dict and their order."""
+        assert self.source is not None
+        ordered = issubclass(self.cls, OrderedDict)
+        reals = tuple(OrderedDict.__iter__(self._contents) if ordered else dict.__iter__(self._contents))  # type: ignore[arg-type]
+        # An OrderedDict has an order of its own beside that of the dict under it.
+        by_order = ordered and reals != tuple(dict.__iter__(self._contents))
+        if issubclass(self.cls, dict):
+            tx.know(self.source, "keys", tuple(dict.__iter__(self._contents)))
+        if ordered and (by_order or len(reals) > 1) or not issubclass(self.cls, dict):
+            tx.know(self.source, "predicate", HasOrder(reals))
+        self._names = {}
+        for position, real in enumerate(reals):
+            known = is_constant_value(real)
+            key = tx.from_constant(real) if known else tx.wrap(real, self.source.step("key", position))
+            self._names[hash_key(tx, key)] = (key, real)
+
+    def names(self, tx: Translator) -> dict[Any, Variable]:
+        """The keys, in order."""
+        if self.complete:
+            return {hashed: key for hashed, (key, _) in self.entries.items()}
+        if self._names is None:
+            self._load_names(tx)
+        assert self._names is not None
+        names = {hashed: key for hashed, (key, _) in self._names.items() if hashed not in self.deleted}
+        for hashed in self.stored:
+            names.setdefault(hashed, self.entries[hashed][0])
+        return names
+
+    def load_all(self, tx: Translator) -> dict[Any, Pair]:
+        """All entries, in order."""
+        if not self.complete:
+            entries = {}
+            for hashed, key in self.names(tx).items():
+                value = self._lookup(tx, hashed, key) if hashed not in self.stored else self.entries[hashed][1]
+                assert value is not None
+                entries[hashed] = (key, value)
+            self.entries = entries
+            self.complete = True
+        return self.entries
+
+    def pairs(self, tx: Translator) -> list[Pair]:
+        """All keys with their values, in order."""
+        return list(self.load_all(tx).values())
+
+    def store(self, tx: Translator, key: Variable, value: Variable) -> None:
+        """`self[key] = value`, without asking `__setitem__`."""
+        if not issubclass(self.cls, dict):
+            super().setitem(tx, key, value)
+        hashed = hash_key(tx, key)
+        pair = self.entries.get(hashed)
+        known = pair is not None or (
+            self._names is not None and not self.complete and hashed in self._names and hashed not in self.deleted
+        )
+        if not known:
+            self.state += 1
+        self.entries[hashed] = (pair[0] if pair is not None else key, value)
+        self.stored.setdefault(hashed)
+        tx.ledger.touch(self)
+
+    def remove(self, tx: Translator, key: Variable) -> Variable | None:
+        """Takes the entry out; None if there is none."""
+        if not issubclass(self.cls, dict):
+            super().delitem(tx, key)
+        hashed = hash_key(tx, key)
+        if hashed in self.stored and not self.complete and self._names is None:
+            self._load_names(tx)  # whether the existing dict has the key decides on what is replayed
+        found = self._lookup(tx, hashed, key)
+        if found is None:
+            return None
+        own_key, _ = self.entries.pop(hashed)
+        self.stored.pop(hashed, None)
+        if self.value is not MISSING and not self.rewritten:
+            real = self._names is None or hashed in self._names
+            if real:
+                self.deleted[hashed] = own_key
+        self.state += 1
+        tx.ledger.touch(self)
+        return found
+
+    def empty(self, tx: Translator) -> None:
+        self.entries = {}
+        self.stored, self.deleted = {}, {}
+        self.complete = self.rewritten = True
+        self.state += 1
+        tx.ledger.touch(self)
+
+    def born(self, tx: Translator, pairs: Iterable[Pair], cls: type | None = None) -> DictVariable:
+        """A new dict with these entries, of the same type if none is given."""
+        kind = cls or self.cls
+        made = DictVariable({}, cls=kind, default_factory=self.default_factory if kind is self.cls else None)
+        for key, value in pairs:
+            made.store(tx, key, value)
+        return made
+
+    def reachable(self) -> list[Variable]:
+        factory = [self.default_factory] if self.default_factory is not None else []
+        return [*factory, *(variable for pair in self.entries.values() for variable in pair)]
+
+    # --- protocol ---------------------------------------------------------------------------------------------------
+    def blank(self) -> Any:
+        return MappingProxyType({}) if self.cls is MappingProxyType else super().blank()
+
+    def length(self, tx: Translator) -> int:
+        if self.complete:
+            return len(self.entries)
+        if self._names is None and not self.stored and not self.deleted:
+            tx.know(self.source, "len", len(self._contents))
+            return len(self._contents)
+        return len(self.names(tx))
+
+    def truth(self, tx: Translator) -> bool:
+        return bool(self.entries) or self.length(tx) != 0
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        return self.lookup(tx, item) is not None
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        found = self.lookup(tx, index)
+        return found if found is not None else self.do___missing__(tx, index)
+
+    def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
+        self.store(tx, index, value)
+
+    def delitem(self, tx: Translator, index: Variable) -> None:
+        if self.remove(tx, index) is None and self.cls is not Counter:
+            raise_with(tx, KeyError, index)
+
+    def iterator(self, tx: Translator) -> Variable:
+        return DictIterator(self, "keys", list(self.names(tx).items()))
+
+    def reversed(self, tx: Translator) -> Variable:
+        return DictIterator(self, "keys", list(self.names(tx).items())[::-1], backwards=True)
+
+    def unpack(self, tx: Translator) -> list[Variable]:
+        return list(self.names(tx).values())
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "default_factory" and issubclass(self.cls, defaultdict):
+            return self.default_factory if self.default_factory is not None else tx.from_constant(None)
+        return super().getattr(tx, name)
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if name != "default_factory" or not issubclass(self.cls, defaultdict):
+            return super().setattr(tx, name, value)
+        self.default_factory = value
+        if self.source is not None:
+            tx.ledger.store(self, name, value)
+
+    # --- operators --------------------------------------------------------------------------------------------------
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if self.cls is Counter and BINARY[op][0] in vars(Counter):
+            return _implemented(tx.inline(getattr(Counter, BINARY[op][0]), [self, other], {}))
+        theirs = native_part(other)
+        if not isinstance(theirs, DictVariable):
+            return None
+        if op in (operator.eq, operator.ne):
+            return tx.from_constant(self.equals(tx, theirs) is (op is operator.eq))
+        if op is not operator.or_:
+            return None
+        cls = theirs.cls if issubclass(theirs.cls, self.cls) and theirs.cls is not Counter else self.cls
+        made = self.born(tx, self.pairs(tx), cls if issubclass(cls, dict) else dict)
+        if made.cls is not self.cls:
+            made.default_factory = theirs.default_factory
+        for key, value in theirs.pairs(tx):
+            made.store(tx, key, value)
+        return made
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return self.binary(tx, op, other) if op in (operator.eq, operator.ne) else None
+
+    def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if self.cls is Counter and INPLACE[op][1] in vars(Counter):
+            return _implemented(tx.inline(getattr(Counter, INPLACE[op][1]), [self, other], {}))
+        if op is not operator.ior:
+            return None
+        if not issubclass(self.cls, dict):
+            self.misuse(tx, operator.ior, self.blank(), {})
+        DictVariable.do_update(self, tx, other)
+        return self
+
+    def unary(self, tx: Translator, op: Any) -> Variable:
+        if self.cls is Counter and UNARY[op] in vars(Counter):
+            return tx.inline(getattr(Counter, UNARY[op]), [self], {})
+        return super().unary(tx, op)
+
+    def equals(self, tx: Translator, other: DictVariable) -> bool:
+        if self is other:
+            return all(tx.equal(value, value) for _, value in self.pairs(tx))
+        if self.length(tx) != other.length(tx):
+            return False
+        for hashed, (key, mine) in list(self.load_all(tx).items()):
+            theirs = other._lookup(tx, hashed, key)
+            if theirs is None or not tx.equal(theirs, mine):
+                return False
+        ordered = issubclass(self.cls, OrderedDict) and issubclass(other.cls, OrderedDict)
+        return not ordered or list(self.names(tx)) == list(other.names(tx))
+
+    # --- methods ----------------------------------------------------------------------------------------------------
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if kwargs and name in ("pop", "setdefault") and not issubclass(self.cls, OrderedDict):
+            self.misuse(tx, getattr(self.blank(), name), *[None] * len(args), **dict.fromkeys(kwargs))
+        return super().method(tx, name, args, kwargs)
+
+    def do___init__(self, tx: Translator, /, *args: Variable, **kwargs: Variable) -> None:
+        if issubclass(self.cls, defaultdict) and args:
+            factory, *args = args
+            nothing = factory.is_constant() and factory.constant() is None
+            if not nothing and getattr(factory.python_type(), "__call__", None) is None:
+                tx.raise_(TypeError, "first argument must be callable or None")
+            self.default_factory = None if nothing else factory
+        self.do_update(tx, *args, **kwargs)
+
+    def do___missing__(self, tx: Translator, key: Variable, /) -> Variable:
+        if self.cls is Counter:
+            return tx.from_constant(0)
+        factory = self.default_factory
+        if factory is None or (factory.is_constant() and factory.constant() is None):
+            raise_with(tx, KeyError, key)
+        value = tx.call(factory, [], {})
+        self.store(tx, key, value)
+        return value
+
+    def do_get(self, tx: Translator, key: Variable, default: Variable | None = None, /) -> Variable | None:
+        found = self.lookup(tx, key)
+        return found if found is not None else default
+
+    def do_pop(self, tx: Translator, key: Variable, default: Variable | None = None) -> Variable:
+        found = self.remove(tx, key)
+        if found is None and default is None:
+            raise_with(tx, KeyError, key)
+        return found if found is not None else default  # type: ignore[return-value]
+
+    def do_popitem(self, tx: Translator, last: Variable | None = None) -> Variable:
+        if last is not None and not issubclass(self.cls, OrderedDict):
+            self.misuse(tx, self.blank().popitem, None)
+        names = self.names(tx)
+        if not names:
+            self.misuse(tx, self.blank().popitem)
+        from_end = last is None or tx.truth(last)
+        key = names[next(reversed(names) if from_end else iter(names))]
+        value = self.remove(tx, key)
+        assert value is not None
+        return tx.new_tuple([key, value])
+
+    def do_setdefault(self, tx: Translator, key: Variable, default: Variable | None = None) -> Variable:
+        found = self.lookup(tx, key)
+        if found is None:
+            found = default if default is not None else tx.from_constant(None)
+            self.store(tx, key, found)
+        return found
+
+    def do_update(self, tx: Translator, /, *args: Variable, **kwargs: Variable) -> None:
+        if self.cls is Counter:
+            return self._count(tx, list(args), kwargs)
+        for key, value in self._incoming(tx, list(args), kwargs):
+            self.store(tx, key, value)
+
+    def do_clear(self, tx: Translator, /) -> None:
+        self.empty(tx)
+
+    def do_copy(self, tx: Translator, /) -> Variable:
+        copied = self.cls if self.cls in (OrderedDict, defaultdict, Counter) else dict
+        return self.born(tx, self.pairs(tx), copied)
+
+    def do___copy__(self, tx: Translator, /) -> Variable:
+        return self.do_copy(tx)
+
+    def do_fromkeys(self, tx: Translator, iterable: Variable, value: Variable | None = None) -> Variable:
+        if self.cls is Counter:
+            self.misuse(tx, Counter.fromkeys, ())
+        filler = value if value is not None else tx.from_constant(None)
+        return self.born(tx, ((key, filler) for key in each(tx, iterable)))
+
+    def do_move_to_end(self, tx: Translator, key: Variable, last: Variable | None = None) -> None:
+        hashed = hash_key(tx, key)
+        entries = self.load_all(tx)
+        if hashed not in entries:
+            raise_with(tx, KeyError, key)
+        moved = {hashed: entries[hashed]}
+        others = {k: pair for k, pair in entries.items() if k != hashed}
+        arranged = {**others, **moved} if last is None or tx.truth(last) else {**moved, **others}
+        if list(arranged) != list(entries):
+            self.entries = arranged
+            self.rewritten = True
+            self.state += 1
+            tx.ledger.touch(self)
+
+    def do_keys(self, tx: Translator, /) -> Variable:
+        return DictViewVariable(self, "keys")
+
+    def do_values(self, tx: Translator, /) -> Variable:
+        return DictViewVariable(self, "values")
+
+    def do_items(self, tx: Translator, /) -> Variable:
+        return DictViewVariable(self, "items")
+
+    def merged(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> list[Pair]:
+        """What `update(*args, **kwargs)` stores, in order."""
+        return list(self._incoming(tx, args, kwargs))
+
+    def _incoming(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Iterator[Pair]:
+        if len(args) > 1:
+            self.misuse(tx, self.blank().update, *[None] * len(args))
+        for other in args:
+            theirs = native_part(other)
+            if isinstance(theirs, DictVariable) and getattr(other.python_type(), "__iter__", None) in _DICT_ITERS:
+                yield from theirs.pairs(tx)
+            elif tx.hasattr(other, "keys"):
+                for key in each(tx, tx.call(tx.getattr(other, "keys"), [], {})):
+                    yield key, other.getitem(tx, key)
+            else:
+                yield from self._unpaired(tx, other)
+        for name, value in kwargs.items():
+            yield tx.from_constant(name), value
+
+    def _unpaired(self, tx: Translator, iterable: Variable) -> Iterator[Pair]:
+        for position, element in enumerate(each(tx, iterable)):
+            wrong: Any = None
+            if not is_iterable(element):
+                wrong = stand_in(element)
+            elif len(pair := tx.unpack(element)) != 2:
+                wrong = range(len(pair))
+            else:
+                yield pair[0], pair[1]
+                continue
+            self.misuse(tx, self.blank().update, [(0, 0)] * position + [wrong])
+
+    def _count(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> None:
+        """`Counter.update`"""
+        if len(args) > 1:
+            self.misuse(tx, Counter().update, *[None] * len(args))
+        for other in [arg for arg in args if not (arg.is_constant() and arg.constant() is None)]:
+            theirs = native_part(other)
+            if isinstance(theirs, DictVariable):
+                fresh = not self.length(tx)
+                for key, count in theirs.pairs(tx):
+                    before = tx.from_constant(0) if fresh else self.do_get(tx, key, tx.from_constant(0))
+                    self.store(tx, key, count if fresh else tx.binary(operator.add, count, before))  # type: ignore[arg-type]
+                continue
+            for key in each(tx, other):
+                before = self.do_get(tx, key, tx.from_constant(0))
+                self.store(tx, key, tx.binary(operator.add, before, tx.from_constant(1)))  # type: ignore[arg-type]
+        if kwargs:
+            self._count(tx, [tx.new_dict([(tx.from_constant(name), value) for name, value in kwargs.items()])], {})
+
+
+_DICT_ITERS = (dict.__iter__, OrderedDict.__iter__, MappingProxyType.__iter__)
+#: Methods of Counter that are written here; the others are those of the library, traced.
+_COUNTER_NATIVE = frozenset({"__init__", "__missing__", "__delitem__", "update", "copy", "fromkeys"})
+
+
+def _implemented(answer: Variable) -> Variable | None:
+    return None if answer.is_constant() and answer.constant() is NotImplemented else answer
+
+
+class HasOrder:
+    """elements are as they were, in this order: the predicate of a guard"""
+
+    def __init__(self, elements: Iterable[Any]) -> None:
+        self.elements = list(elements)
+        self.__doc__ = f"order {self.elements!r}"
+
+    def __call__(self, container: Any) -> bool:
+        found = list(container)
+        return len(found) == len(self.elements) and all(
+            a is b or (type(a) is type(b) and a == b) for a, b in zip(found, self.elements, strict=True)
+        )
+
+
+class Lacks:
+    """has no such key: the predicate of a guard"""
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+        self.__doc__ = f"absence of {key!r}"
+
+    def __call__(self, container: Any) -> bool:
+        return self.key not in container
+
+
+class DictViewVariable(NativeVariable):
+    """dict.keys(), .values() or .items() (`kind`): sees the dict as it is now."""
+
+    def __init__(self, dict: DictVariable, kind: str) -> None:
+        self.dict = dict
+        self.kind = kind
+        model: Any = OrderedDict() if issubclass(dict.cls, OrderedDict) else {}
+        self.cls = type(getattr(model, kind)())
+
+    def blank(self) -> Any:
+        return getattr(OrderedDict() if issubclass(self.dict.cls, OrderedDict) else {}, self.kind)()
+
+    def reachable(self) -> list[Variable]:
+        return [self.dict]
+
+    def length(self, tx: Translator) -> int:
+        return self.dict.length(tx)
+
+    def truth(self, tx: Translator) -> bool:
+        return self.dict.truth(tx)
+
+    def iterator(self, tx: Translator) -> Variable:
+        return DictIterator(self.dict, self.kind, list(self.dict.names(tx).items()))
+
+    def reversed(self, tx: Translator) -> Variable:
+        return DictIterator(self.dict, self.kind, list(self.dict.names(tx).items())[::-1], backwards=True)
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        if self.kind == "keys":
+            return self.dict.contains(tx, item)
+        if self.kind == "values":
+            return any(tx.equal(value, item) for _, value in self.dict.pairs(tx))
+        pair = native_part(item)
+        if not isinstance(pair, TupleVariable) or len(pair.items) != 2:
+            return False
+        found = self.dict.lookup(tx, pair.items[0])
+        return found is not None and tx.equal(found, pair.items[1])
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "mapping":
+            raise GraphBreak("mapping proxy made while running", self.describe())
+        return super().getattr(tx, name)
+
+    def as_set(self, tx: Translator) -> SetVariable:
+        made = SetVariable({})
+        made.update(tx, self if self.kind == "items" else self.dict)
+        return made
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if self.kind == "values":
+            return None
+        if op in ORDERINGS:
+            theirs = _set_of(tx, other)
+            return self.as_set(tx).binary(tx, op, theirs) if theirs is not None else None
+        return self._combine(tx, op, self, other)
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if self.kind == "values":
+            return None
+        if op in ORDERINGS:
+            return self.binary(tx, SWAPPED[op], other)
+        # The operators of CPython's views see the view on the right as the first operand if the left is none.
+        return self._combine(tx, op, self if op is operator.and_ else other, other if op is operator.and_ else self)
+
+    def _combine(self, tx: Translator, op: Any, left: Variable, right: Variable) -> Variable | None:
+        name = _OPERATORS.get(op)
+        if name is None:
+            return None
+        if op is operator.and_ and isinstance(right, DictViewVariable) and right.length(tx) > self.length(tx):
+            left, right = right, left
+        made = SetVariable({})
+        if op is not operator.and_:
+            made.update(tx, left)
+            made.combine_in_place(tx, name, [right])
+            return made
+        for item in each(tx, right):
+            if tx.contains(left, item):
+                made.add(tx, item)
+        return made
+
+    def do_isdisjoint(self, tx: Translator, other: Variable, /) -> Variable:
+        if self.kind == "values":
+            raise GraphBreak("operation of a container not supported", "isdisjoint of values")
+        return tx.from_constant(not any(tx.contains(self, item) for item in each(tx, other)))
+
+
+_ITERATORS = {
+    (ordered, kind, backwards): type((reversed if backwards else iter)(getattr(model, kind)()))
+    for ordered, model in ((False, {}), (True, OrderedDict()))
+    for kind in ("keys", "values", "items")
+    for backwards in (False, True)
+}
+
+
+class DictIterator(IteratorVariable):
+    """iter() or reversed() of a dict or a view (`kind`): `keys` are the keys when it began, as (hash key, key), `index`
+    the next one's position. `dict` is None when it is exhausted."""
+
+    STATE = ("dict", "kind", "keys", "index", "backwards")
+
+    def __init__(
+        self, dict: DictVariable, kind: str, keys: list[tuple[Any, Variable]], index: int = 0, backwards: bool = False
+    ) -> None:
+        self.dict: DictVariable | None = dict
+        self.kind = kind
+        self.keys = keys
+        self.index = index
+        self.backwards = backwards
+        self.state = dict.state
+        self.ordered = issubclass(dict.cls, OrderedDict)
+        self.cls = _ITERATORS[self.ordered, kind, backwards]
+
+    def next(self, tx: Translator) -> Variable | None:
+        if self.dict is None:
+            return None
+        at_end = self.index >= len(self.keys)
+        if self.dict.state != self.state and not (self.ordered and at_end):
+            self._changed(tx, self.dict)
+        if at_end:
+            self.dict = None
+            return None
+        hashed, key = self.keys[self.index]
+        self.index += 1
+        if self.kind == "keys":
+            return key
+        value = self.dict._lookup(tx, hashed, key)
+        assert value is not None
+        return value if self.kind == "values" else tx.new_tuple([key, value])
+
+    def _changed(self, tx: Translator, found: DictVariable) -> None:
+        if self.ordered:
+            self.dict = None
+            tx.raise_(RuntimeError, "OrderedDict mutated during iteration")
+        if found.length(tx) != len(self.keys):
+            tx.raise_(RuntimeError, "dictionary changed size during iteration")
+        if self.index < len(self.keys):
+            raise GraphBreak("keys changed during iteration", found.describe())
+
+
+# --- sets -------------------------------------------------------------------------------------------------------------
+_OPERATORS = {
+    operator.or_: "union",
+    operator.and_: "intersection",
+    operator.sub: "difference",
+    operator.xor: "symmetric_difference",
+}
+_IN_PLACE = {
+    operator.ior: "union",
+    operator.iand: "intersection",
+    operator.isub: "difference",
+    operator.ixor: "symmetric_difference",
+}
+
+
+def _is_stable(variable: Variable) -> bool:
+    """Whether the value has the same hash each time, so that a set of such has the same order each time."""
+    return variable.is_constant() or isinstance(variable.real(), type)
+
+
+class SetVariable(NativeVariable):
+    """A set or frozenset: `items` maps the key of each element to it. Reconstruction reads `items` and `cls`; an
+    existing one that was touched has `items` as its new contents.
+
+    `table` is a real set of the keys that goes through the same operations, and so has the order of the program's set
+    as long as its elements hash like their keys."""
+
+    def __init__(
+        self, items: dict[Any, Variable], source: Source | None = None, cls: type = set, value: Any = MISSING
+    ) -> None:
+        self.items = items
+        self.source = source
+        self.cls = cls
+        self.value = value
+        self.state = 0
+        self.table: set[Any] = set()
+        for key in items:  # set(items) would make a larger table, in another order
+            self.table.add(key)
+
+    def is_constant(self) -> bool:
+        return self.cls is frozenset and all(item.is_constant() for item in self.items.values())
+
+    def constant(self) -> Any:
+        return frozenset(item.constant() for item in self.items.values()) if self.is_constant() else super().constant()
+
+    def key(self) -> Any:
+        return frozenset(self.items) if self.cls is frozenset else Identity(self)
+
+    def reachable(self) -> list[Variable]:
+        return list(self.items.values())
+
+    def native(self) -> type:
+        return frozenset if issubclass(self.cls, frozenset) else set
+
+    # --- elements ---------------------------------------------------------------------------------------------------
+    def add(self, tx: Translator, item: Variable) -> None:
+        key = hash_key(tx, item)
+        if key not in self.items:
+            self.items[key] = item
+            self.table.add(key)
+            self.changed(tx)
+
+    def changed(self, tx: Translator) -> None:
+        self.state += 1
+        tx.ledger.touch(self)
+
+    def drop(self, tx: Translator, item: Variable) -> bool:
+        key = self.key_of(tx, item)
+        if key not in self.items:
+            return False
+        del self.items[key]
+        self.table.discard(key)
+        self.changed(tx)
+        return True
+
+    def key_of(self, tx: Translator, item: Variable) -> Any:
+        """The key to look up: a set is found by the frozenset of its elements."""
+        theirs = native_part(item)
+        if isinstance(theirs, SetVariable) and theirs.cls is set:
+            return frozenset(theirs.items)
+        return hash_key(tx, item)
+
+    def ordered(self, tx: Translator) -> list[Variable]:
+        """The elements in the order of iteration."""
+        if len(self.items) < 2:
+            return list(self.items.values())
+        if not all(map(_is_stable, self.items.values())):
+            raise GraphBreak("order of a set of objects", self.describe())
+        if self.source is None:
+            return [self.items[key] for key in self.table]
+        if tx.ledger.touched(self):
+            raise GraphBreak("order of an existing set that the frame changed", self.describe())
+        elements = [item.constant() if item.is_constant() else item.real() for item in self.items.values()]
+        tx.know(self.source, "predicate", HasOrder(elements))
+        return list(self.items.values())
+
+    def update(self, tx: Translator, iterable: Variable) -> None:
+        """Adds the elements, those before a failure included."""
+        theirs = native_part(iterable)
+        if isinstance(theirs, (SetVariable, ConstantVariable)) or (
+            isinstance(theirs, DictVariable) and isinstance(iterable, DictVariable)
+        ):
+            return self.combine_in_place(tx, "union", [theirs])
+        for item in each(tx, iterable):
+            self.add(tx, item)
+
+    def keys_in(self, tx: Translator, iterable: Variable) -> tuple[Any, dict[int, Variable]]:
+        """The keys of another operand, in a container of the kind that makes the real set act alike; and by identity of
+        the key the variables that have them."""
+        theirs = native_part(iterable)
+        if isinstance(theirs, SetVariable):
+            return theirs.table, {id(key): item for key, item in theirs.items.items()}
+        if isinstance(theirs, ConstantVariable) and isinstance(theirs.value, frozenset):
+            return theirs.value, {id(value): tx.from_constant(value) for value in theirs.value}
+        if isinstance(theirs, DictVariable):
+            names = theirs.names(tx)
+            return dict.fromkeys(names), {id(key): item for key, item in names.items()}
+        keys = [(hash_key(tx, item), item) for item in each(tx, iterable)]
+        return [key for key, _ in keys], {id(key): item for key, item in keys}
+
+    def combined(self, tx: Translator, name: str, others: Iterable[Variable]) -> SetVariable:
+        """The new set that the method `name` makes of this one and other iterables."""
+        operands = [self.keys_in(tx, other) for other in others]
+        table = getattr(self.table, name)(*(keys for keys, _ in operands))
+        made = SetVariable({}, cls=self.native())
+        made.take(table, [self.keys_in(tx, self), *operands])
+        return made
+
+    def combine_in_place(self, tx: Translator, name: str, others: Iterable[Variable]) -> None:
+        operands = [self.keys_in(tx, other) for other in others]
+        before = [self.keys_in(tx, self)[1]]
+        getattr(self.table, "update" if name == "union" else f"{name}_update")(*(keys for keys, _ in operands))
+        size = len(self.items)
+        self.take(self.table, [(None, before[0]), *operands])
+        if operands and (len(self.items) != size or name != "union"):
+            self.changed(tx)
+
+    def take(self, table: set[Any], operands: list[tuple[Any, dict[int, Variable]]]) -> None:
+        """These are the keys now; the variables are found among those of the operands."""
+        pool: dict[int, Variable] = {}
+        for _, variables in reversed(operands):
+            pool.update(variables)
+        self.table = table
+        self.items = {key: pool[id(key)] for key in table}
+
+    # --- protocol ---------------------------------------------------------------------------------------------------
+    def length(self, tx: Translator) -> int:
+        return len(self.items)
+
+    def truth(self, tx: Translator) -> bool:
+        return bool(self.items)
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        return self.key_of(tx, item) in self.items
+
+    def iterator(self, tx: Translator) -> Variable:
+        return SetIterator(self, self.ordered(tx))
+
+    def unpack(self, tx: Translator) -> list[Variable]:
+        return self.ordered(tx)
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        theirs = _set_of(tx, other, views=False)
+        if theirs is None:
+            return None
+        if op in ORDERINGS:
+            return tx.from_constant(op(self.table, theirs.table))
+        name = _OPERATORS.get(op)
+        return self.combined(tx, name, [theirs]) if name is not None else None
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        # A frozenset that is a constant is no SetVariable.
+        left = _set_of(tx, other, views=False)
+        return left.binary(tx, op, self) if left is not None and isinstance(other, ConstantVariable) else None
+
+    def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        theirs = _set_of(tx, other, views=False)
+        if theirs is None or op not in _IN_PLACE or self.native() is frozenset:
+            return None
+        self.combine_in_place(tx, _IN_PLACE[op], [theirs])
+        return self
+
+    # --- methods ----------------------------------------------------------------------------------------------------
+    def do___init__(self, tx: Translator, iterable: Variable | None = None, /) -> None:
+        if self.native() is set:
+            self.do_clear(tx)
+            if iterable is not None:
+                self.update(tx, iterable)
+
+    def do_add(self, tx: Translator, item: Variable, /) -> None:
+        self.add(tx, item)
+
+    def do_discard(self, tx: Translator, item: Variable, /) -> None:
+        self.drop(tx, item)
+
+    def do_remove(self, tx: Translator, item: Variable, /) -> None:
+        if not self.drop(tx, item):
+            raise_with(tx, KeyError, item)
+
+    def do_pop(self, tx: Translator, /) -> Variable:
+        if not self.items:
+            self.misuse(tx, set().pop)
+        if len(self.items) > 1:
+            self.ordered(tx)
+            if self.source is not None:
+                raise GraphBreak("order of an existing set that the frame changed", self.describe())
+        item = self.items.pop(self.table.pop())
+        self.changed(tx)
+        return item
+
+    def do_clear(self, tx: Translator, /) -> None:
+        self.items.clear()
+        self.table.clear()
+        self.changed(tx)
+
+    def do_copy(self, tx: Translator, /) -> Variable:
+        return self if self.cls is frozenset else self.combined(tx, "copy", [])
+
+    def do___copy__(self, tx: Translator, /) -> Variable:
+        return self.do_copy(tx)
+
+    def do_update(self, tx: Translator, /, *others: Variable) -> None:
+        for other in others:
+            self.update(tx, other)
+
+
+def _set_of(tx: Translator, variable: Variable, views: bool = True) -> SetVariable | None:
+    """A set operand of an operator; what other iterables are, operators refuse."""
+    theirs = native_part(variable)
+    if isinstance(theirs, SetVariable):
+        return theirs
+    if isinstance(theirs, ConstantVariable) and isinstance(theirs.value, frozenset):
+        made = SetVariable({}, cls=frozenset)
+        made.take(set(theirs.value), [made.keys_in(tx, theirs)])
+        return made
+    if views and isinstance(theirs, DictViewVariable) and theirs.kind != "values":
+        return theirs.as_set(tx)
+    return None
+
+
+def _combining(name: str, in_place: bool) -> Callable[..., Variable | None]:
+    def run(self: SetVariable, tx: Translator, /, *others: Variable) -> Variable | None:
+        return self.combine_in_place(tx, name, others) if in_place else self.combined(tx, name, others)
+
+    def one(self: SetVariable, tx: Translator, other: Variable, /) -> Variable | None:
+        return run(self, tx, other)
+
+    return one if name == "symmetric_difference" else run
+
+
+def _asking(name: str) -> Callable[..., Variable]:
+    def run(self: SetVariable, tx: Translator, other: Variable, /) -> Variable:
+        return tx.from_constant(getattr(self.table, name)(self.keys_in(tx, other)[0]))
+
+    return run
+
+
+SetVariable.METHODS.update({name: Method(_combining(name, False)) for name in _OPERATORS.values()})
+SetVariable.METHODS.update(
+    {f"{name}_update": Method(_combining(name, True)) for name in _OPERATORS.values() if name != "union"}
+)
+SetVariable.METHODS.update({name: Method(_asking(name)) for name in ("issubset", "issuperset", "isdisjoint")})
+
+
+class SetIterator(IteratorVariable):
+    """iter(set): `elements` in order when it began, `index` the next one. `set` is None when it is exhausted."""
+
+    STATE = ("set", "elements", "index")
+    cls: ClassVar[type] = type(iter(set()))  # type: ignore[misc]
+
+    def __init__(self, set: SetVariable, elements: list[Variable], index: int = 0) -> None:
+        self.set: SetVariable | None = set
+        self.elements = elements
+        self.index = index
+        self.state = set.state
+
+    def next(self, tx: Translator) -> Variable | None:
+        if self.set is None:
+            return None
+        if len(self.set.items) != len(self.elements):
+            tx.raise_(RuntimeError, "Set changed size during iteration")
+        if self.index >= len(self.elements):
+            self.set = None
+            return None
+        if self.set.state != self.state:
+            raise GraphBreak("elements changed during iteration", self.set.describe())
+        self.index += 1
+        return self.elements[self.index - 1]
