@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 
@@ -83,7 +84,12 @@ def min(*args: Any, key: Any = None, default: Any = ABSENT) -> Any:
 
 
 def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any = ABSENT, /) -> Any:
-    iterator = iter(iterable)
+    try:
+        iterator: Any = iter(iterable)
+    except TypeError:
+        iterator = ABSENT
+    if iterator is ABSENT:
+        raise TypeError("reduce() arg 2 must support iteration")
     if initial is ABSENT:
         value = next(iterator, ABSENT)
         if value is ABSENT:
@@ -124,3 +130,54 @@ def _backwards(sequence: Any, position: int) -> Iterator[Any]:
             return
         yield item
         position -= 1
+
+
+def count_elements(mapping: Any, iterable: Iterable[Any], /) -> None:
+    for item in iterable:
+        mapping[item] = mapping.get(item, 0) + 1
+
+
+def prod(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
+    for item in iterable:
+        start = start * item
+    return start
+
+
+class ComparisonKey:
+    """What `functools.cmp_to_key` wraps an element in."""
+
+    __slots__ = ("compare", "obj")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, compare: Callable[[Any, Any], Any], obj: Any) -> None:
+        self.compare = compare
+        self.obj = obj
+
+    def __lt__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) < 0
+
+    def __gt__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) > 0
+
+    def __le__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) <= 0
+
+    def __ge__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) >= 0
+
+    def __eq__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) == 0
+
+
+def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    return partial(ComparisonKey, mycmp)
+
+
+def new_like(value: Any) -> Any:
+    return type(value).__new__(type(value))
+
+
+def copy_object(value: Any) -> Any:
+    made = type(value).__new__(type(value))
+    made.__dict__.update(value.__dict__)
+    return made

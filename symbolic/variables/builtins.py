@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import operator
-from collections import OrderedDict
+from builtins import __build_class__  # type: ignore[attr-defined]
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, ModuleType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
@@ -15,20 +15,21 @@ from symbolic.variables import iterators, stdlib, text
 from symbolic.variables.base import MISSING, Identity, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.containers import NativeVariable, as_index
+from symbolic.variables.containers import DequeVariable, NativeVariable, as_index, stand_in
 from symbolic.variables.objects import ObjectMethod, ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
-from symbolic.variables.stdlib import SKIPPED_MODULES
 from symbolic.variables.tables import (
+    CLASS_METHODS,
     GROWING,
     HANDLERS,
     KINDS,
     POLYFILLS,
     REFUSED,
+    SKIPPED_MODULES,
     Args,
     BuiltinVariable,
-    Handler,
     Kwargs,
+    class_method,
     fold,
     from_python,
     handles,
@@ -36,6 +37,7 @@ from symbolic.variables.tables import (
     lookup,
     name_of,
     pure,
+    reason_of,
     special,
 )
 
@@ -91,9 +93,9 @@ def _callable(tx: Translator, value: Variable, /) -> Variable:
     return ConstantVariable(type_lookup(value.python_type(), "__call__") is not MISSING)
 
 
-def _attribute_name(tx: Translator, fn: Any, name: Variable) -> str:
+def _attribute_name(tx: Translator, fn: Any, name: Variable, *more: None) -> str:
     if name.python_type() is not str:
-        tx.attempt(fn, None, None)
+        tx.attempt(fn, None, stand_in(name), *more)
     return name.constant()
 
 
@@ -117,13 +119,13 @@ def _getattr(tx: Translator, value: Variable, name: Variable, default: Variable 
 
 @handles(setattr)
 def _setattr(tx: Translator, value: Variable, name: Variable, new: Variable, /) -> Variable:
-    value.setattr(tx, name.constant(), new)
+    value.setattr(tx, _attribute_name(tx, setattr, name, None), new)
     return ConstantVariable(None)
 
 
 @handles(delattr)
 def _delattr(tx: Translator, value: Variable, name: Variable, /) -> Variable:
-    value.delattr(tx, name.constant())
+    value.delattr(tx, _attribute_name(tx, delattr, name))
     return ConstantVariable(None)
 
 
@@ -284,9 +286,25 @@ POLYFILLS.update({any: polyfills.any, all: polyfills.all, max: polyfills.max, mi
 # --- containers -------------------------------------------------------------------------------------------------------
 
 
-@handles(list)
-def _list(tx: Translator, iterable: Variable | None = None, /) -> Variable:
-    return tx.new_list(tx.unpack(iterable) if iterable is not None else [])
+def _container(make: Callable[[Translator], Any]) -> Callable[..., Variable]:
+    """Construction of a mutable container: a new one, filled by its own `__init__`."""
+
+    def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
+        made = make(tx)
+        if args or kwargs:
+            made.method(tx, "__init__", list(args), kwargs)
+        return made
+
+    return handler
+
+
+handles(list)(_container(lambda tx: tx.new_list([])))
+handles(dict)(_container(lambda tx: tx.new_dict([])))
+handles(set)(_container(lambda tx: tx.new_set([])))
+handles(deque)(_container(lambda tx: DequeVariable([])))
+handles(OrderedDict)(_container(lambda tx: tx.new_dict([], OrderedDict)))
+handles(defaultdict)(_container(lambda tx: tx.new_dict([], defaultdict)))
+handles(Counter)(_container(lambda tx: tx.new_dict([], Counter)))
 
 
 @handles(tuple)
@@ -298,36 +316,14 @@ def _tuple(tx: Translator, iterable: Variable | None = None, /) -> Variable:
     return tx.new_tuple(tx.unpack(iterable))
 
 
-@handles(dict)
-def _dict(tx: Translator, *pairs: Variable, **named: Variable) -> Variable:
-    made = tx.new_dict([])
-    made.method(tx, "update", list(pairs), named)
-    return made
-
-
-@handles(OrderedDict)
-def _ordered_dict(tx: Translator, *pairs: Variable, **named: Variable) -> Variable:
-    made = tx.new_dict([], OrderedDict)
-    made.method(tx, "update", list(pairs), named)
-    return made
-
-
-@handles(set)
-def _set(tx: Translator, iterable: Variable | None = None, /) -> Variable:
-    made = tx.new_set([])
-    if iterable is not None:
-        made.method(tx, "update", [iterable], {})
-    return made
-
-
 @handles(frozenset)
 def _frozenset(tx: Translator, iterable: Variable | None = None, /) -> Variable:
     if iterable is not None and iterable.python_type() is frozenset:
         return iterable
-    items = tx.unpack(iterable) if iterable is not None else []
-    if all(item.is_constant() for item in items):
-        return tx.from_constant(tx.attempt(frozenset, [item.constant() for item in items]))
-    raise GraphBreak("frozenset of values not known", f"{len(items)} items")
+    made = tx.new_set([], frozenset)
+    if iterable is not None:
+        made.update(tx, iterable)  # type: ignore[attr-defined]
+    return made
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -398,9 +394,16 @@ for _kind in _CONVERSIONS:
 
 # --- native methods as callables --------------------------------------------------------------------------------------
 
-#: (class, name) of native class methods -> handler
-CLASS_METHODS: dict[tuple[type, str], Handler] = {}
 _FOLDING_CLASS_METHODS = {(int, "from_bytes"), (float, "fromhex"), (bytes, "fromhex"), (str, "maketrans")}
+
+
+@class_method(dict, "fromkeys")
+@class_method(OrderedDict, "fromkeys")
+def _from_keys(tx: Translator, fn: Any, iterable: Variable, value: Variable | None = None, /) -> Variable:
+    made = tx.new_dict([], fn.__self__)
+    for key in tx.unpack(iterable):
+        made.setitem(tx, key, value if value is not None else ConstantVariable(None))
+    return made
 
 
 def _unbound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
@@ -424,13 +427,15 @@ def _bound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     if isinstance(owner, type):
         handler = CLASS_METHODS.get((owner, fn.__name__))
         if handler is not None:
-            return handler(tx, args, kwargs)
+            return handler(tx, fn, *args, **kwargs)
         folded = fold(tx, fn, args, kwargs) if (owner, fn.__name__) in _FOLDING_CLASS_METHODS else None
         if folded is None:
-            raise GraphBreak("builtin not supported", name_of(fn))
+            raise GraphBreak(reason_of(fn), name_of(fn))
         return folded
     if isinstance(owner, ModuleType) or owner is None:
-        raise GraphBreak("builtin not supported", name_of(fn))
+        raise GraphBreak(reason_of(fn), name_of(fn))
+    if type(owner).__module__.split(".")[0] in SKIPPED_MODULES:
+        raise GraphBreak(SKIPPED_MODULES[type(owner).__module__.split(".")[0]], name_of(fn))
     return tx.wrap(owner, tx.sources.const(owner, type(owner).__qualname__)).method(tx, fn.__name__, args, kwargs)
 
 
@@ -444,7 +449,7 @@ REFUSED.update({fn: "text that runs as code" for fn in (eval, exec, compile)})
 REFUSED.update({fn: "world outside" for fn in (open, input, breakpoint)})
 REFUSED.update({fn: "descriptor made while running" for fn in (property, staticmethod, classmethod)})
 REFUSED.update({fn: "bytes buffer" for fn in (bytearray, memoryview)})
-REFUSED.update({print: "print", builtins.__build_class__: "class made while running"})  # type: ignore[dict-item]
+REFUSED.update({print: "print", super: "super() of values not known", __build_class__: "class made while running"})
 
 
 NATIVE_CONSTRUCTORS.update({cls: handler for cls, handler in HANDLERS.items() if isinstance(cls, type)})

@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
+import bisect
 import cmath
+import collections
+import copy
+import copyreg
+import dataclasses
 import functools
+import heapq
+import importlib.util
+import inspect
 import math
 import operator
+import os
+import platform
+import re
+import reprlib
+import sys
+import typing
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from sideeffects.effects import DELETED
 from symbolic import polyfills
+from symbolic.errors import GraphBreak, Observed
 from symbolic.sources import Source
-from symbolic.variables.base import BINARY, INPLACE, UNARY, Variable
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
+from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import as_index
-from symbolic.variables.functions import PartialVariable
+from symbolic.variables.functions import BoundMethod, ClosureFunction, PartialVariable
+from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.tables import (
+    CODES,
+    GROWING,
     KINDS,
     POLYFILLS,
+    REFUSED,
     Args,
     Kwargs,
     handles,
+    is_tensor,
+    known,
+    library,
+    name_of,
     pure,
+    reason_of,
+    special,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +64,40 @@ def _public(module: Any) -> list[Any]:
 
 pure(_public(math))
 pure(_public(cmath))
+POLYFILLS[math.prod] = polyfills.prod
+GROWING.update({fn: True for fn in (math.factorial, math.comb, math.perm)})
+
+
+def _rounding(fn: Any, name: str) -> Callable[..., Variable]:
+    def handler(tx: Translator, x: Variable, /) -> Variable:
+        if is_tensor(x):
+            raise GraphBreak("tensor value needed", name_of(fn))
+        answer = special(tx, x, name)
+        if answer is None:
+            raise GraphBreak("number needed", f"{name_of(fn)} of {x.describe()}")
+        return answer
+
+    return handler
+
+
+for _fn, _name in ((math.floor, "__floor__"), (math.ceil, "__ceil__"), (math.trunc, "__trunc__")):
+    handles(_fn)(_rounding(_fn, _name))
+
+
+def _over(fn: Any) -> Callable[..., Variable]:
+    """A function of the numbers that an iterable gives."""
+
+    def handler(tx: Translator, *iterables: Variable) -> Variable:
+        values = [known(tx, tx.new_tuple(tx.unpack(iterable))) for iterable in iterables]
+        if any(value is MISSING for value in values):
+            raise GraphBreak("number needed", name_of(fn))
+        return tx.from_constant(tx.attempt(fn, *values))
+
+    return handler
+
+
+for _fn in (math.fsum, math.dist):
+    handles(_fn)(_over(_fn))
 
 # --- operator ---------------------------------------------------------------------------------------------------------
 
@@ -185,18 +247,291 @@ for _kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
 
 # --- functools --------------------------------------------------------------------------------------------------------
 
+POLYFILLS.update({functools.reduce: polyfills.reduce, functools.cmp_to_key: polyfills.cmp_to_key})
+REFUSED.update({fn: "cache made while running" for fn in (functools.lru_cache, functools.cache)})
+REFUSED.update({fn: "class made while running" for fn in (functools.total_ordering, functools.singledispatch)})
+
 
 @handles(functools.partial)
 def _partial(tx: Translator, function: Variable, /, *args: Variable, **kwargs: Variable) -> Variable:
+    if type_lookup(function.python_type(), "__call__") is MISSING:
+        tx.raise_(TypeError, "the first argument must be callable")
     return PartialVariable(function, list(args), kwargs)
 
 
-POLYFILLS[functools.reduce] = polyfills.reduce
+@handles(functools.update_wrapper)
+def _update_wrapper(
+    tx: Translator, wrapper: Variable, wrapped: Variable, *names: Variable, **named: Variable
+) -> Variable:
+    if names or named:
+        raise GraphBreak("functools.wraps with its own lists of attributes", wrapped.describe())
+    born = isinstance(wrapped, ClosureFunction)
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        if born and name == "__type_params__":
+            continue
+        if born and name == "__annotations__" and wrapped.annotations is None:
+            wrapper.setattr(tx, name, tx.new_dict([]))
+            continue
+        try:
+            value = tx.getattr(wrapped, name)
+        except Observed as raised:
+            if not issubclass(raised.variable.python_type(), AttributeError):
+                raise
+        else:
+            wrapper.setattr(tx, name, value)
+    for name, value in _own_attributes(tx, wrapped):
+        wrapper.setattr(tx, name, value)
+    wrapper.setattr(tx, "__wrapped__", wrapped)
+    return wrapper
 
-#: modules of the standard library whose Python functions are never traced
-SKIPPED_MODULES = frozenset(
-    """asyncio bdb concurrent ctypes datetime faulthandler gc glob importlib inspect io json linecache logging
-    multiprocessing os pathlib pdb pickle platform posixpath pprint queue random re secrets select shutil signal
-    socket sqlite3 ssl subprocess tempfile threading time timeit tokenize traceback tracemalloc unittest urllib uuid
-    warnings weakref zipfile""".split()
+
+def _own_attributes(tx: Translator, function: Variable) -> list[tuple[str, Variable]]:
+    """The `__dict__` of a function, pending stores included."""
+    if isinstance(function, ClosureFunction):
+        stores = {name: value for name, value in tx.ledger.stores(function).items() if value is not DELETED}
+        return [(name, value) for name, value in stores.items() if name not in functools.WRAPPER_ASSIGNMENTS]
+    namespace = tx.getattr(function, "__dict__")
+    return [(key.constant(), namespace.getitem(tx, key)) for key in tx.unpack(namespace)]
+
+
+@handles(functools.wraps)
+def _wraps(tx: Translator, wrapped: Variable, *names: Variable, **named: Variable) -> Variable:
+    if names:
+        raise GraphBreak("functools.wraps with its own lists of attributes", wrapped.describe())
+    return PartialVariable(library(tx, functools.update_wrapper), [], {"wrapped": wrapped, **named})
+
+
+def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """A cached function of constants: called now, so that its cache is filled as eager code fills it."""
+    if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
+        raise GraphBreak("cached function of values not known", name_of(fn))
+    result = tx.attempt(fn, *(arg.constant() for arg in args), **{name: arg.constant() for name, arg in kwargs.items()})
+    if not all(is_constant_value(item) for item in (result if type(result) is tuple else (result,))):
+        raise GraphBreak("cached function that makes an object", name_of(fn))
+    return tx.from_constant(result)
+
+
+KINDS[type(functools.lru_cache(len))] = _cached
+
+
+class _Dispatches:
+    """a singledispatch function still chooses the same implementation"""
+
+    def __init__(self, cls: type, chosen: Any) -> None:
+        self.cls = cls
+        self.chosen = chosen
+        self.__doc__ = f"the implementation for {cls.__qualname__}"
+
+    def __call__(self, function: Any) -> bool:
+        return function.dispatch(self.cls) is self.chosen
+
+
+def _single_dispatch(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
+    if not args:
+        raise GraphBreak("arguments do not fit the function", name_of(fn))
+    cls = args[0].python_type()
+    chosen = fn.dispatch(cls)
+    tx.know(tx.sources.const(fn, name_of(fn)), "predicate", _Dispatches(cls, chosen))
+    return tx.call(library(tx, chosen), args, kwargs)
+
+
+def _without_recursion_check(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """`repr` of a dataclass: its wrapper only stops at objects that hold themselves, too deep to trace anyway."""
+    inner = fn.__closure__[fn.__code__.co_freevars.index("user_function")].cell_contents
+    return tx.call(library(tx, inner), args, kwargs)
+
+
+CODES[functools.singledispatch(lambda: None).__code__] = _single_dispatch
+for _recursive in (reprlib.recursive_repr(), getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr())):
+    CODES[_recursive(lambda self: "").__code__] = _without_recursion_check
+
+# --- collections, heapq, bisect: heapq and bisect have Python versions of their own -----------------------------------
+
+
+def _in_python(module: Any, native: str) -> dict[Any, Any]:
+    """The functions of a library module that have a native version -> those written in Python."""
+    spec = importlib.util.find_spec(module.__name__)
+    assert spec is not None and spec.loader is not None
+    twin = importlib.util.module_from_spec(spec)
+    saved = sys.modules.get(native)
+    sys.modules[native] = None  # type: ignore[assignment]
+    try:
+        spec.loader.exec_module(twin)
+    finally:
+        sys.modules[native] = saved  # type: ignore[assignment]
+    natives = {name: value for name, value in vars(module).items() if isinstance(value, BuiltinFunctionType)}
+    return {value: vars(twin)[name] for name, value in natives.items()}
+
+
+POLYFILLS[collections._count_elements] = polyfills.count_elements  # type: ignore[attr-defined]
+POLYFILLS.update({**_in_python(heapq, "_heapq"), **_in_python(bisect, "_bisect")})
+
+# --- copy -------------------------------------------------------------------------------------------------------------
+
+_SHARED = (FunctionType, BuiltinFunctionType, MethodDescriptorType, ModuleType, type, tuple, frozenset, property)
+_REDUCERS = """__reduce_ex__ __reduce__ __getstate__ __setstate__ __getnewargs__ __getnewargs_ex__
+    __copy__ __deepcopy__""".split()
+
+
+def _copies_plainly(variable: Variable) -> bool:
+    """Whether an object is copied by its class and `__dict__` alone."""
+    cls = variable.python_type()
+    if not isinstance(variable, ObjectVariable) or variable.payload is not None or cls in copyreg.dispatch_table:
+        return False
+    slots = any("__slots__" in vars(base) for base in cls.__mro__)
+    return not slots and all(type_lookup(cls, name) is getattr(object, name, MISSING) for name in _REDUCERS)
+
+
+@handles(copy.copy)
+def _copy(tx: Translator, x: Variable) -> Variable:
+    kind = x.python_type()
+    if isinstance(x, ConstantVariable) or issubclass(kind, type) or kind in _SHARED:
+        return x
+    if kind in (list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict):
+        return x.method(tx, "copy", [], {})
+    own = x.special(tx, "__copy__") if isinstance(x, ObjectVariable) else None
+    if own is not None:
+        return tx.call(own, [], {})
+    if not _copies_plainly(x):
+        raise GraphBreak("copy of an object", x.describe())
+    return tx.inline(polyfills.copy_object, [x], {})
+
+
+@handles(copy.deepcopy)
+def _deepcopy(tx: Translator, x: Variable, memo: Variable | None = None) -> Variable:
+    if memo is not None and not (memo.is_constant() and memo.constant() is None):
+        raise GraphBreak("copy.deepcopy with a memo", x.describe())
+    return _deep(tx, x, {})
+
+
+def _deep(tx: Translator, x: Variable, memo: dict[Variable, Variable]) -> Variable:
+    if x in memo:
+        return memo[x]
+    kind = x.python_type()
+    if kind is tuple:
+        items = [_deep(tx, item, memo) for item in tx.unpack(x)]
+        same = all(old is new for old, new in zip(tx.unpack(x), items, strict=True))
+        memo[x] = memo.get(x) or (x if same else tx.new_tuple(items))
+        return memo[x]
+    if x.is_constant() or issubclass(kind, type) or kind in _SHARED:
+        return x
+    if kind is list:
+        made = memo[x] = tx.new_list([])
+        for item in tx.unpack(x):
+            made.method(tx, "append", [_deep(tx, item, memo)], {})
+        return made
+    if kind in (dict, collections.OrderedDict):
+        made = memo[x] = tx.new_dict([], kind)
+        for key in tx.unpack(x):
+            made.setitem(tx, _deep(tx, key, memo), _deep(tx, x.getitem(tx, key), memo))
+        return made
+    if kind is set and all(item.is_constant() for item in tx.unpack(x)):
+        made = memo[x] = tx.new_set(tx.unpack(x))
+        return made
+    if not _copies_plainly(x):
+        raise GraphBreak("copy of an object", x.describe())
+    made = memo[x] = tx.inline(polyfills.new_like, [x], {})
+    namespace = tx.getattr(x, "__dict__")
+    for key in tx.unpack(namespace):
+        tx.getattr(made, "__dict__").setitem(tx, key, _deep(tx, namespace.getitem(tx, key), memo))
+    return made
+
+
+# --- types, typing, inspect, os, sys ----------------------------------------------------------------------------------
+
+REFUSED[typing.get_type_hints] = "type hints evaluated while running"
+REFUSED.update(
+    {
+        fn: "class made while running"
+        for fn in (dataclasses.dataclass, dataclasses.make_dataclass, collections.namedtuple)
+    }
 )
+REFUSED.update({fn: "state of the interpreter" for fn in (sys.getrecursionlimit, sys.setrecursionlimit, sys._getframe,
+                                                          sys.exc_info, sys.getrefcount, sys.getsizeof)})
+pure((sys.intern, os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.path.isabs))
+pure((re.escape, re.split, re.findall, re.sub, re.subn))
+
+
+@handles(MethodType)
+def _method(tx: Translator, function: Variable, owner: Variable, /) -> Variable:
+    if type_lookup(function.python_type(), "__call__") is MISSING:
+        tx.raise_(TypeError, "first argument must be callable")
+    if owner.is_constant() and owner.constant() is None:
+        tx.raise_(TypeError, "self must not be None" if sys.version_info < (3, 13) else "instance must not be None")
+    return BoundMethod(function, owner)
+
+
+@handles(typing.cast)
+def _cast(tx: Translator, typ: Variable, val: Variable) -> Variable:
+    return val
+
+
+def _of_type(cls: Any) -> Callable[..., Variable]:
+    return lambda tx, object: ConstantVariable(issubclass(object.python_type(), cls))  # noqa: A006
+
+
+for _fn, _cls in ((inspect.isfunction, FunctionType), (inspect.isclass, type), (inspect.ismethod, MethodType),
+                  (inspect.ismodule, ModuleType), (inspect.isbuiltin, BuiltinFunctionType),
+                  (inspect.isgenerator, GeneratorType)):
+    handles(_fn)(_of_type(_cls))
+
+
+def _query(fn: Any) -> Callable[..., Variable]:
+    """A question about existing objects, asked now."""
+
+    def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
+        values = [arg.real() if arg.real() is not MISSING else known(tx, arg) for arg in args]
+        named = {name: known(tx, arg) for name, arg in kwargs.items()}
+        if any(value is MISSING for value in (*values, *named.values())):
+            raise GraphBreak(reason_of(fn), name_of(fn))
+        return tx.from_constant(tx.attempt(fn, *values, **named))
+
+    return handler
+
+
+#: Questions about objects that exist, and about the machine: the answer does not change while the program runs.
+CONSTANT_QUERIES = (
+    inspect.signature,
+    inspect.getfullargspec,
+    inspect.isgeneratorfunction,
+    inspect.iscoroutinefunction,
+    inspect.isasyncgenfunction,
+    inspect.isroutine,
+    inspect.isabstract,
+    inspect.unwrap,
+    inspect.getmodule,
+    inspect.getdoc,
+    typing.get_origin,
+    typing.get_args,
+    importlib.util.find_spec,
+    os.cpu_count,
+    platform.system,
+    platform.machine,
+    platform.python_version,
+    platform.python_implementation,
+    sys.getdefaultencoding,
+)
+for _fn in CONSTANT_QUERIES:
+    handles(_fn)(_query(_fn))
+
+
+class _SameVariable:
+    """An environment variable that still has its value."""
+
+    def __init__(self, name: str, value: str | None) -> None:
+        self.name = name
+        self.value = value
+        self.__doc__ = f"value of {name}"
+
+    def __call__(self, environ: Any) -> bool:
+        return environ.get(self.name) == self.value
+
+
+@handles(os.getenv)
+def _getenv(tx: Translator, key: Variable, default: Variable | None = None) -> Variable:
+    name = key.constant()
+    value = tx.attempt(os.environ.get, name)
+    tx.know(tx.sources.const(os.environ, "os.environ"), "predicate", _SameVariable(name, value))
+    if value is None:
+        return default if default is not None else ConstantVariable(None)
+    return ConstantVariable(value)

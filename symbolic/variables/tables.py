@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
-    CodeType,
     MethodDescriptorType,
     MethodWrapperType,
     ModuleType,
@@ -84,7 +83,46 @@ POLYFILLS: CallableTable[Any] = CallableTable()
 PURE: CallableTable[bool] = CallableTable()
 REFUSED: CallableTable[str] = CallableTable()
 KINDS: dict[type, Family] = {}
-CODES: dict[CodeType, Family] = {}
+CODES: CallableTable[Family] = CallableTable()  # by code object
+
+
+#: (class, name) of native class methods -> handler(tx, bound method, *args, **kwargs)
+CLASS_METHODS: dict[tuple[type, str], Callable[..., Variable]] = {}
+
+#: Modules of the standard library whose functions are never traced -> why a call of them breaks the graph.
+SKIPPED_MODULES: dict[str, str] = {
+    name: reason
+    for reason, names in {
+        "clock or calendar": "time timeit datetime sched",
+        "random numbers of Python": "random secrets uuid",
+        "warning or log message": "warnings logging",
+        "files and processes": """os io pathlib posixpath genericpath shutil glob fnmatch tempfile subprocess
+            multiprocessing socket ssl select selectors signal sqlite3 urllib http zipfile tarfile gzip pickle json csv
+            mmap fcntl""",
+        "threads and tasks": "threading _thread concurrent asyncio queue contextvars _contextvars",
+        "memory management": "gc weakref _weakref _weakrefset ctypes tracemalloc",
+        "inspection of the running program": """inspect traceback linecache pdb bdb cmd code dis faulthandler ast
+            tokenize importlib _frozen_importlib imp pkgutil platform sysconfig unittest doctest profile cProfile""",
+        "text processing": "re _sre sre_compile string textwrap pprint reprlib difflib",
+    }.items()
+    for name in names.split()
+}
+
+
+def class_method(cls: type, name: str) -> Callable[[Callable[..., Variable]], Callable[..., Variable]]:
+    """Registers `body(tx, bound method, *args, **kwargs)` for a native class method."""
+
+    def register(body: Callable[..., Variable]) -> Callable[..., Variable]:
+        CLASS_METHODS[cls, name] = body
+        return body
+
+    return register
+
+
+def reason_of(fn: Any) -> str:
+    """Why a call of a native function without a row breaks the graph."""
+    module = getattr(fn, "__module__", None) or getattr(getattr(fn, "__self__", None), "__module__", None) or ""
+    return SKIPPED_MODULES.get(str(module).split(".")[0], "builtin not supported")
 
 
 def handles(*functions: Any) -> Callable[[Callable[..., Variable]], Callable[..., Variable]]:
@@ -218,10 +256,10 @@ class BuiltinVariable(Variable):
             return family(tx, fn, args, kwargs)
         if any(is_tensor(arg) for arg in args):
             raise GraphBreak("tensor value needed", name_of(fn))
-        raise GraphBreak("builtin not supported", name_of(fn))
+        raise GraphBreak(reason_of(fn), name_of(fn))
 
 
-def builtin(tx: Translator, fn: Any) -> Variable:
+def library(tx: Translator, fn: Any) -> Variable:
     """The variable for a library callable."""
     return tx.wrap(fn, tx.sources.const(fn, name_of(fn)))
 
@@ -250,11 +288,24 @@ def fold(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable | None
     """The result of a pure function now, None if an argument is not known."""
     values = [known(tx, arg) for arg in args]
     named = {name: known(tx, arg) for name, arg in kwargs.items()}
-    if any(value is MISSING or isinstance(value, enum.Enum) for value in (*values, *named.values())):
+    if any(value is MISSING or not plain(value) for value in (*values, *named.values())):
         return None
     if any(type(value) is int and abs(value) > LARGE for value in values) and fn in GROWING:
         raise GraphBreak("very large integer", name_of(fn))
     return from_python(tx, tx.attempt(fn, *values, **named))
+
+
+#: What enum classes may define in Python without changing how their members compute.
+_HARMLESS = frozenset("__init__ __new__ __str__ __repr__ __format__ __reduce_ex__ __set_name__".split())
+
+
+def plain(value: Any) -> bool:
+    """Whether native functions of a constant run none of the user's code (an enum member may have methods)."""
+    if not isinstance(value, enum.Enum):
+        return True
+    own = [base for base in type(value).__mro__ if base.__module__ not in ("enum", "builtins")]
+    methods = [name for base in own for name, raw in vars(base).items() if inspect.isfunction(raw)]
+    return all(name in _HARMLESS for name in methods if name.startswith("__"))
 
 
 def from_python(tx: Translator, value: Any) -> Variable:

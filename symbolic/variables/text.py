@@ -40,7 +40,9 @@ def _native_text(variable: Variable) -> bool:
     if isinstance(value, enum.Enum):
         raws = [type_lookup(type(value), name) for name in ("__repr__", "__str__", "__format__")]
         return all(getattr(raw, "__module__", "enum") in ("enum", "builtins") for raw in raws)
-    return not (isinstance(value, (tuple, frozenset)) and any(isinstance(item, enum.Enum) for item in value))
+    if isinstance(value, type):
+        return type_lookup(type(value), "__repr__") is type.__repr__
+    return not (isinstance(value, (tuple, frozenset)) and any(isinstance(item, (enum.Enum, type)) for item in value))
 
 
 def _slot(tx: Translator, variable: Variable, name: str) -> Variable | None:
@@ -83,13 +85,12 @@ def _dict_shell(kind: Any) -> Callable[[Translator, Variable], Any]:
     return shell
 
 
-def _set_shell(kind: Any) -> Callable[[Translator, Variable], Any]:
-    def shell(tx: Translator, variable: Variable) -> Any:
-        if tx.len(variable) > 1:
-            raise GraphBreak("text of a set", "its order is not known while tracing")
-        return kind(_texts(tx, variable))
-
-    return shell
+def _set_shell(tx: Translator, variable: Variable) -> _Text:
+    kind = variable.python_type()
+    inner = ", ".join(text.text for text in _texts(tx, variable))
+    if not inner:
+        return _Text(f"{kind.__name__}()")
+    return _Text(f"{{{inner}}}" if kind is set else f"{kind.__name__}({{{inner}}})")
 
 
 def _deque_shell(tx: Translator, variable: Variable) -> Any:
@@ -101,8 +102,8 @@ _SHELLS: dict[Any, Callable[[Translator, Variable], Any]] = {
     tuple.__repr__: lambda tx, variable: tuple(_texts(tx, variable)),
     dict.__repr__: _dict_shell(dict),
     OrderedDict.__repr__: _dict_shell(OrderedDict),
-    set.__repr__: _set_shell(set),
-    frozenset.__repr__: _set_shell(frozenset),
+    set.__repr__: _set_shell,
+    frozenset.__repr__: _set_shell,
     deque.__repr__: _deque_shell,
 }
 
