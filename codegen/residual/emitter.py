@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Literal
 
-from bytecode import UNSET, BinaryOp, Bytecode, Compare, CompilerFlags, Instr, Label, TryBegin, TryEnd
+from bytecode import UNSET, BinaryOp, Bytecode, Compare, CompilerFlags, FreeVar, Instr, Label, TryBegin, TryEnd
 from bytecode.instr import InstrLocation, Intrinsic1Op
 
 from symbolic import versions
@@ -42,10 +42,14 @@ class Region:
     lasti: bool
 
 
-def assemble(bytecode: Bytecode, stacksize: int) -> CodeType:
-    """The finished code object: explicit exception depths are kept, and so is the identity of every constant."""
+def assemble(bytecode: Bytecode, stacksize: int, names: Mapping[str, str]) -> CodeType:
+    """The finished code object: explicit exception depths are kept, and so is the identity of every constant.
+
+    `names` gives the final names of variables that were called something unique while the code was put together."""
     concrete = bytecode.to_concrete_bytecode(compute_exception_stack_depths=False)
     concrete.consts = [item.value if type(item) is Constant else item for item in concrete.consts]
+    for variables in (concrete.varnames, concrete.cellvars, concrete.freevars):
+        variables[:] = [names.get(name, name) for name in variables]
     return concrete.to_code(stacksize=stacksize, compute_exception_stack_depths=False)
 
 
@@ -62,12 +66,23 @@ def _survives(value: Any) -> bool:
 
 
 class Emitter:
-    """Builds one code object with plain positional parameters and no free variables.
+    """Builds one code object with plain positional parameters.
 
     `line` is the user's line that the next instructions are attributed to; `depth` is the number of values on the
     stack, None where control can't arrive (after a jump, a return or a raise, until the next `mark`)."""
 
-    def __init__(self, name: str, qualname: str, filename: str, firstlineno: int, params: Sequence[str]) -> None:
+    #: RESUME's argument: a function's start.
+    RESUME = 0
+
+    def __init__(
+        self,
+        name: str,
+        qualname: str,
+        filename: str,
+        firstlineno: int,
+        params: Sequence[str],
+        freevars: Sequence[str] = (),
+    ) -> None:
         self.params = tuple(params)
         self.line = firstlineno
         self.depth: int | None = 0
@@ -81,12 +96,14 @@ class Emitter:
         self._code.docstring = None  # co_consts[0], or a string constant would become the function's `__doc__`
         self._constants: dict[int, Constant] = {}
         self._names = set(self.params)
-        self._deleted: set[str] = set()
         self._depths: dict[Label, int] = {}
         self._marked: set[Label] = set()
         self._regions: list[Region] = []
         self._location = InstrLocation(firstlineno, None, None, None)
-        self.op("RESUME", 0)
+        self._code.freevars = list(freevars)
+        if freevars:
+            self.op("COPY_FREE_VARS", len(freevars))
+        self.op("RESUME", self.RESUME)
 
     # --- the two ways in: an instruction, a label ---
 
@@ -155,8 +172,20 @@ class Emitter:
         self.op("STORE_FAST", name)
 
     def delete(self, name: str) -> None:
-        self._deleted.add(name)
         self.op("DELETE_FAST", name)
+
+    def take(self, name: str) -> None:
+        """Moves a local to the stack: the frame does not keep the value alive."""
+        self.load(name)
+        self.delete(name)
+
+    def load_deref(self, name: str) -> None:
+        """The content of a free variable's cell."""
+        self.op("LOAD_DEREF", FreeVar(name))
+
+    def load_cell(self, name: str) -> None:
+        """The cell of a free variable."""
+        self.op(versions.LOAD_CLOSURE, FreeVar(name))
 
     def load_global(self, name: str) -> None:
         self.op("LOAD_GLOBAL", (False, name))
@@ -419,8 +448,12 @@ class Emitter:
         assert not self._regions, "a try region was not ended"
         missing = self._depths.keys() - self._marked
         assert not missing, f"{len(missing)} labels are jumped to but not marked"
-        safe = set(self.params) - self._deleted
-        for item in self._code:
-            if isinstance(item, Instr) and item.name == "LOAD_FAST" and item.arg not in safe:
-                item.name = versions.LOAD_FAST_CHECK
-        return assemble(self._code, self._highest)
+        return self._assemble(self._highest, {})
+
+    def _assemble(self, stacksize: int, names: Mapping[str, str]) -> CodeType:
+        insts = [item for item in self._code if isinstance(item, Instr)]
+        safe = set(self.params) - {inst.arg for inst in insts if inst.name in versions.UNBINDS_LOCAL}
+        for inst in insts:
+            if inst.name == "LOAD_FAST" and isinstance(inst.arg, str) and inst.arg not in safe:
+                inst.name = versions.LOAD_FAST_CHECK
+        return assemble(self._code, stacksize, names)

@@ -1,0 +1,545 @@
+"""Continuation functions: a frame of the user's program goes on, in a new function, from the middle of its code.
+
+The new function starts with a prologue that puts the value stack back as it was (slots), hides or raises what the entry
+asks for, and jumps into the old instructions. Of these it has the ones that can still be reached, with their lines and
+their rows of the exception table, so that handlers, tracebacks and bare `raise` work as they stand in the source.
+
+Variables. The old frame has one numbered slot per variable, and so has the new one: while a continuation is put
+together, variables are called by their old slot ("0", "1", …), and get their names back at the end. (Names alone are
+ambiguous: from 3.12 on a comprehension's variable may share a slot, or only a name, with a cell of its function.)
+Parameters in their slots stay what they are. Cells and free variables become free variables. A slot that holds now a
+cell, now a plain value, stays a slot, and gets its cell in the prologue; then the free variable is called `name.cell`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dis
+import enum
+import inspect
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+
+from bytecode import CellVar, CompilerFlags, ConcreteBytecode, ConcreteInstr, FreeVar, Instr, Label, TryBegin, TryEnd
+from bytecode.instr import DUAL_ARG_OPCODES_SINGLE_OPS
+
+from codegen.residual.emitter import Constant, Emitter
+
+
+class Entry(enum.Enum):
+    """How a continuation begins."""
+
+    AFTER = "goes on at an offset"
+    RAISE = "raises an exception at an offset"
+    CALL = "calls the next inner frame's continuation at an offset, then goes on"
+
+
+class Slot(enum.Enum):
+    """What a continuation puts on its stack."""
+
+    VALUE = "a parameter"
+    NULL = "a null pointer"
+    EXC = "two values, as PUSH_EXC_INFO leaves them: the outer exc_info, an exception being handled (the parameter)"
+    HANDLING = "the first of these two only: the block has its exception out of the way, but it is still handled"
+
+
+class Unresumable(ValueError):
+    """No continuation can be made; the message says why."""
+
+
+# --- the original code, decoded once ---
+
+
+class Kind(enum.Enum):
+    """What a value on the stack is, as far as it matters."""
+
+    PLAIN = "a value of the program, or null"
+    CELL = "a cell that an inlined comprehension put aside"
+    LASTI = "where in the code an exception was raised"
+    OUTER = "the outer exc_info, kept by PUSH_EXC_INFO"
+
+
+#: How many values each kind of slot puts on the stack, and what the first of them may stand for.
+_MAKES = {
+    Slot.VALUE: (1, {Kind.PLAIN, Kind.CELL, Kind.LASTI}),
+    Slot.NULL: (1, {Kind.PLAIN}),
+    Slot.EXC: (2, {Kind.OUTER}),
+    Slot.HANDLING: (1, {Kind.OUTER}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is known before an instruction: the stack, and the shared slots that hold a cell at the moment."""
+
+    stack: tuple[Kind, ...]
+    cells: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The variables of a frame, called by the numbers of their slots: parameters and locals, the cells among and after
+    them, the free variables. `names` gives the source's names."""
+
+    own: tuple[str, ...]
+    cells: tuple[str, ...]
+    free: tuple[str, ...]
+    names: dict[str, str]
+
+    @classmethod
+    def of(cls, code: CodeType) -> Slots:
+        order = [*code.co_varnames, *(name for name in code.co_cellvars if name not in code.co_varnames)]
+        cells = tuple(str(order.index(name)) for name in code.co_cellvars)
+        order += code.co_freevars
+        slots = tuple(map(str, range(len(order))))
+        free = len(order) - len(code.co_freevars)
+        return cls(slots[: len(code.co_varnames)], cells, slots[free:], dict(zip(slots, order)))
+
+
+@dataclass
+class Original:
+    """A code object as the library's instructions.
+
+    `shared` are the cells whose slots stay slots, `rows[i]` is the row of the exception table that covers instruction
+    i, `places` gives the index that a label stands before."""
+
+    code: CodeType
+    slots: Slots
+    shared: frozenset[str]
+    insts: list[Instr] = field(default_factory=list)
+    rows: list[TryBegin | None] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    places: dict[Label, int] = field(default_factory=dict)
+    states: dict[int, State] = field(default_factory=dict)
+
+    @property
+    def start(self) -> int:
+        """The index after the prologue of CPython's own (cells, free variables, RESUME)."""
+        return next(i for i, inst in enumerate(self.insts) if inst.name == "RESUME") + 1
+
+    def index(self, offset: int) -> int:
+        index = max(bisect.bisect_left(self.offsets, offset), self.start)
+        if index not in self.states:
+            raise Unresumable(f"{self.code.co_qualname}: control never gets to offset {offset}")
+        return index
+
+    def successors(self, index: int) -> Iterator[int]:
+        """Where control goes from an instruction, exceptions left out."""
+        inst = self.insts[index]
+        if inst.has_jump():
+            yield self.places[inst.arg]
+        if not inst.is_final():
+            yield index + 1
+
+    def reachable(self, roots: Sequence[int]) -> list[int]:
+        """Indices of the instructions that may run from `roots`, in their order."""
+        seen: set[int] = set()
+        work = list(roots)
+        while work:
+            index = work.pop()
+            if index in seen:
+                continue
+            seen.add(index)
+            work.extend(self.successors(index))
+            row = self.rows[index]
+            if row is not None:
+                work.append(self.places[row.target])
+        return sorted(seen)
+
+
+def needed_closure(code: CodeType) -> tuple[str, ...]:
+    """The variables whose cells a continuation of `code` wants as its closure, in this order. The cell of a variable is
+    the one in its slot at the moment (inside a comprehension that captures its own variable: the comprehension's)."""
+    return (*code.co_cellvars, *code.co_freevars)
+
+
+def implicit_local(code: CodeType) -> str | None:
+    """The first parameter, if a zero-argument `super()` may read it from its slot without naming it: such a local is
+    alive although no instruction says so."""
+    if "__class__" in code.co_freevars and code.co_argcount:
+        return code.co_varnames[0]
+    return None
+
+
+_originals: dict[int, Original] = {}
+
+
+def original(code: CodeType) -> Original:
+    """`code` decoded; the result is shared between the continuations of `code`."""
+    found = _originals.get(id(code))
+    if found is None or found.code is not code:
+        found = _originals[id(code)] = _decode(code)
+    return found
+
+
+_NOT_FUNCTIONS = {
+    inspect.CO_GENERATOR: "a generator",
+    inspect.CO_COROUTINE: "a coroutine",
+    inspect.CO_ASYNC_GENERATOR: "an asynchronous generator",
+    inspect.CO_ITERABLE_COROUTINE: "a coroutine",
+}
+
+
+def _decode(code: CodeType) -> Original:
+    for flag, what in _NOT_FUNCTIONS.items():
+        if code.co_flags & flag:
+            raise Unresumable(f"{code.co_qualname} is {what}: its frame outlives the call")
+    if not code.co_flags & inspect.CO_OPTIMIZED:
+        raise Unresumable(f"{code.co_qualname} is a module or class body: its locals are a dict")
+
+    slots = Slots.of(code)
+    concrete = ConcreteBytecode.from_code(code)
+    concrete.varnames, concrete.cellvars, concrete.freevars = list(slots.own), list(slots.cells), list(slots.free)
+    concrete.consts = [Constant(value) for value in code.co_consts]
+    items = concrete.to_bytecode(conserve_exception_block_stackdepth=True)
+    moved = {_slot(item) for item in items if isinstance(item, Instr) and item.name == "LOAD_FAST_AND_CLEAR"}
+    if implicit_local(code):
+        moved.add("0")  # super() accepts a cell in the first slot, but there it must be
+    shared = moved.intersection(slots.cells)
+    free = {*slots.cells, *slots.free} - shared
+    result = Original(code, slots, frozenset(shared))
+    offsets = _offsets(concrete)
+    row: TryBegin | None = None
+    for item in items:
+        if isinstance(item, Label):
+            result.places[item] = len(result.insts)
+        elif isinstance(item, (TryBegin, TryEnd)):
+            row = item if isinstance(item, TryBegin) else None
+        else:
+            assert isinstance(item, Instr), f"unexpected {item!r}"
+            offset = next(offsets)
+            for inst in _split(item):
+                _rename(inst, free)
+                result.insts.append(inst)
+                result.rows.append(row)
+                result.offsets.append(offset)
+    result.states = _states(result)
+    return result
+
+
+def _offsets(concrete: ConcreteBytecode) -> Iterator[int]:
+    """The offset of every instruction, behind its EXTENDED_ARGs."""
+    end = 0
+    for inst in concrete:
+        assert isinstance(inst, ConcreteInstr), f"unexpected {inst!r}"
+        end += inst.size
+        if inst.name != "CACHE":
+            yield end - 2
+
+
+def _split(inst: Instr) -> Iterator[Instr]:
+    """Super-instructions apart: with slots renumbered their two numbers may need more than 4 bits."""
+    pair = DUAL_ARG_OPCODES_SINGLE_OPS.get(inst.opcode)
+    if pair is None:
+        yield inst
+    else:
+        for opname, variable in zip(pair, inst.arg):
+            yield Instr(opname, variable, location=inst.location)
+
+
+def _slot(inst: Instr) -> str:
+    return inst.arg if isinstance(inst.arg, str) else inst.arg.name
+
+
+def _rename(inst: Instr, free: Set[str]) -> None:
+    """Slots in `free` become free variables, whatever they are accessed by (3.13 pushes a cell by LOAD_FAST)."""
+    takes_cell = inst.opcode in dis.hasfree
+    if takes_cell or inst.opcode in dis.haslocal:
+        slot = _slot(inst)
+        inst.arg = FreeVar(slot) if slot in free else CellVar(slot) if takes_cell else slot
+
+
+# --- the stack and the cells at every instruction ---
+
+#: Instructions that never raise. Some rows begin or end a little early, in the midst of a change of what lies where.
+_SILENT = frozenset(
+    """SWAP COPY STORE_FAST LOAD_FAST_AND_CLEAR MAKE_CELL PUSH_EXC_INFO POP_EXCEPT POP_TOP PUSH_NULL LOAD_CONST NOP
+    JUMP_FORWARD""".split()
+)
+
+
+def _states(source: Original) -> dict[int, State]:
+    """State before every instruction that control can reach, by abstract execution from the start."""
+    states = {0: State((), frozenset())}
+    work = [0]
+
+    def reach(index: int, state: State) -> None:
+        known = states.setdefault(index, state)
+        if known is state:
+            work.append(index)
+        elif known != state:
+            raise Unresumable(f"{source.code.co_qualname}: offset {source.offsets[index]} is reached in two states")
+
+    while work:
+        index = work.pop()
+        inst, row, state = source.insts[index], source.rows[index], states[index]
+        if inst.has_jump():
+            reach(source.places[inst.arg], _after(inst, state, jump=True))
+        if not inst.is_final():
+            reach(index + 1, _after(inst, state, jump=False))
+        if row is not None and inst.name not in _SILENT:
+            raised = (Kind.LASTI, Kind.PLAIN) if row.push_lasti else (Kind.PLAIN,)
+            reach(source.places[row.target], State(state.stack[: row.stack_depth] + raised, state.cells))
+    return states
+
+
+def _after(inst: Instr, state: State, jump: bool) -> State:
+    stack, cells, arg = state.stack, state.cells, inst.arg
+    match inst.name:
+        case "SWAP":
+            order = list(stack)
+            order[-1], order[-arg] = order[-arg], order[-1]
+            return State(tuple(order), cells)
+        case "COPY":
+            return State((*stack, stack[-arg]), cells)
+        case "PUSH_EXC_INFO":
+            return State((*stack[:-1], Kind.OUTER, Kind.PLAIN), cells)
+        case "LOAD_FAST_AND_CLEAR":
+            return State((*stack, Kind.CELL if arg in cells else Kind.PLAIN), cells - {arg})
+        case "STORE_FAST":
+            return State(stack[:-1], cells | {arg} if stack[-1] is Kind.CELL else cells - {arg})
+        case "MAKE_CELL" if isinstance(arg, CellVar):
+            return State(stack, cells | {arg.name})
+    effect = inst.stack_effect(jump)
+    return State(stack + (Kind.PLAIN,) * effect if effect >= 0 else stack[:effect], cells)
+
+
+# --- continuations ---
+
+
+_CLEARED_FLAGS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | getattr(inspect, "CO_HAS_DOCSTRING", 0)
+
+
+def _cell_of(slot: str) -> str:
+    """What the free variable is called that brings the cell of a slot which stays a slot."""
+    return f"{slot}.cell"
+
+
+def _raise_again() -> FunctionType:
+    """A function that raises its argument. It leaves no trace of itself in the traceback, and the context as it is."""
+    e = Emitter("raise_again", "raise_again", __file__, 1, ["exception"])
+    e.load("exception")
+    e.reraise()
+    return FunctionType(e.code(), {})
+
+
+raise_again = _raise_again()
+
+
+class _Continuation(Emitter):
+    """The emitter of one continuation: `variables` are the parameters' unique names in the order of the call."""
+
+    #: As after a yield: pending signals wait for the next call or loop, where the user's handlers see what they raise.
+    RESUME = 2
+
+    def __init__(self, source: Original, state: State, variables: Sequence[str], name: str | None) -> None:
+        code, shared = source.code, source.shared
+        self.source, self.state = source, state
+        self.variables = tuple(variables)
+        order = list(variables)
+        if implicit_local(code) and order[:1] != ["0"]:  # super() looks into the first slot
+            order = ["0", *(variable for variable in order if variable != "0")][: len(order)]
+        cells = [_cell_of(slot) if slot in shared else slot for slot in source.slots.cells]
+        self.names = source.slots.names | {_cell_of(slot): _cell_of(source.slots.names[slot]) for slot in shared}
+        qualname = code.co_qualname if name is None else code.co_qualname.removesuffix(code.co_name) + name
+        place = code.co_filename, code.co_firstlineno
+        super().__init__(name or code.co_name, qualname, *place, order, [*cells, *source.slots.free])
+        self.first_traceable = len(self._code)
+        self._code.flags = CompilerFlags(code.co_flags & ~_CLEARED_FLAGS)
+
+    def locate(self, inst: Instr) -> None:
+        """What follows is attributed to the place of an original instruction."""
+        assert inst.location is not None, f"{inst} has no place"
+        self._location, self.line = inst.location, inst.location.lineno
+
+    def variables_in_place(self, kept: Sequence[int]) -> None:
+        """Arguments to their slots, cells to the slots that hold cells at the moment."""
+        if self.params != self.variables:
+            for variable in self.params:
+                self.load(variable)
+            for variable in reversed(self.variables):
+                self.store(variable)
+            if "0" not in self.variables:
+                self.delete("0")
+        used = {_slot(inst) for index in kept if isinstance((inst := self.source.insts[index]).arg, (str, CellVar))}
+        if implicit_local(self.source.code):
+            used.add("0")
+        self._code.cellvars = [slot for slot in self.source.slots.cells if slot in used & self.source.shared]
+        for slot in self._code.cellvars:  # MAKE_CELL also tells CPython's `locals()` what the slot may hold
+            if slot in self.state.cells:
+                self.op("MAKE_CELL", CellVar(slot))
+                self.load_cell(_cell_of(slot))
+            else:
+                self.op("LOAD_FAST_AND_CLEAR", slot)
+                self.op("MAKE_CELL", CellVar(slot))
+            self.store(slot)
+
+    def push(self, slot: Slot, value: str) -> None:
+        """Rebuilds one slot of the stack, from the parameter `value`."""
+        assert self.depth is not None
+        kinds = self.state.stack[self.depth : self.depth + 1]
+        if slot is Slot.NULL:
+            self.op("PUSH_NULL")
+        elif kinds == (Kind.LASTI,):  # the old code's; only a tracer will ask which line it is
+            self.delete(value)
+            self.const(self.first_traceable)
+        elif slot is Slot.VALUE:
+            self.take(value)
+        else:
+            self.handle(value)
+            if slot is Slot.HANDLING:
+                self.pop()
+
+    def handle(self, value: str) -> None:
+        """Makes an exception the one being handled. RERAISE adds neither a traceback entry nor a context."""
+        handler = self.label()
+        self.begin_try(handler)
+        self.take(value)
+        self.reraise()
+        self.end_try()
+        self.mark(handler)
+        self.op("PUSH_EXC_INFO")
+
+    def call_covered(self, index: int, callee: object, values: Sequence[str]) -> None:
+        """Calls as instruction `index` would: from its place, under its handler."""
+        row = self.source.rows[index]
+        if row is not None:
+            self.begin_try(row.target, row.stack_depth, row.push_lasti)
+        self.begin_call()
+        self.const(callee)
+        self.end_callable()
+        for value in values:
+            self.take(value)
+        self.call(len(values))
+        if row is not None:
+            self.end_try()
+
+    def body(self, kept: Sequence[int], entry: int | None, label: Label) -> None:
+        """The original instructions that can still be reached; `label` stands at `entry`."""
+        labels: dict[int, list[Label]] = {index: [] for index in kept}
+        if entry is not None:
+            labels[entry].append(label)
+        for place, index in self.source.places.items():
+            if index in labels:
+                labels[index].append(place)
+        row: TryBegin | None = None
+        begin: TryBegin | None = None
+        for index in kept:
+            if self.source.rows[index] is not row:
+                if begin is not None:
+                    self._code.append(TryEnd(begin))
+                row = self.source.rows[index]
+                begin = None if row is None else row.copy()
+                if begin is not None:
+                    self._code.append(begin)
+            self._code.extend(labels[index])
+            self._code.append(self.source.insts[index].copy())
+        if begin is not None:
+            self._code.append(TryEnd(begin))
+
+    def code(self) -> CodeType:
+        """The stack of the old instructions was checked by the compiler, and is as high as it was."""
+        return self._assemble(max(self._highest, self.source.code.co_stacksize), self.names)
+
+
+def resume_code(
+    code: CodeType,
+    *,
+    entry: Entry,
+    locals: Sequence[str],
+    stack: Sequence[Slot],
+    offset: int,
+    resume_at: int | None = None,
+    nested: object = None,
+    nested_args: int = 0,
+    replace_result: bool = False,
+    drop_result: bool = False,
+    name: str | None = None,
+) -> CodeType:
+    """The code of a function that goes on with a frame of `code`; its closure is `needed_closure(code)`.
+
+    Its parameters, all positional: one per name in `locals` (every other local is unbound), one per slot in `stack` that
+    is not NULL (bottom first), for `Entry.RAISE` the exception, with `replace_result` the value that takes the place of
+    `nested`'s result, `nested_args` values handed on to `nested`.
+
+    AFTER: goes on at `offset` with `stack`. RAISE: the instruction at `offset` has raised. CALL: the instruction at
+    `offset` is done by calling `nested`; `stack` is what lies below its operands, its result is pushed (or dropped) and
+    the function goes on at `resume_at`, if not given at the next instruction. A cell that an inlined comprehension put
+    aside on the stack is an ordinary VALUE: the cell itself."""
+    source = original(code)
+    at = source.index(offset)
+    state = source.states[at]
+    values = [f"stack.{i}" for i, slot in enumerate(stack) if slot is not Slot.NULL]
+    raised = ["raised.0"] if entry is Entry.RAISE else []
+    replacement = ["result.0"] if replace_result else []
+    handed_on = [f"nested.{i}" for i in range(nested_args)]
+    row = source.rows[at]
+    handlers = [] if row is None or entry is Entry.AFTER else [source.places[row.target]]
+    depth = _checked_depth(source, state, stack)
+
+    if entry is Entry.RAISE:
+        start, wanted = None, max(depth, 0 if row is None else row.stack_depth)
+    elif entry is Entry.AFTER:
+        start, wanted = at, len(state.stack)
+    else:
+        start = at + 1 if resume_at is None else source.index(resume_at)
+        wanted = len(source.states[start].stack) - (not drop_result)
+    if depth != wanted:
+        raise Unresumable(f"{code.co_qualname} at offset {offset}: a stack of {depth} values instead of {wanted}")
+
+    kept = source.reachable(handlers if start is None else [*handlers, start])
+    variables = [_local(source, state, local) for local in locals]
+    e = _Continuation(source, state, [*variables, *values, *raised, *replacement, *handed_on], name)
+    _check_super(e, kept)
+    e.locate(source.insts[at])
+    e.variables_in_place(kept)
+    rest = iter(values)
+    for slot in stack:
+        e.push(slot, "" if slot is Slot.NULL else next(rest))
+    label = e.label()
+    if entry is Entry.RAISE:
+        e.call_covered(at, raise_again, raised)
+        e.return_value()  # never: the call raises
+    else:
+        if entry is Entry.CALL:
+            e.call_covered(at, nested, handed_on)
+            if replace_result or drop_result:
+                e.pop()
+            if replace_result:
+                e.take(*replacement)
+        e.jump(label)
+    e.body(kept, start, label)
+    return e.code()
+
+
+def _checked_depth(source: Original, state: State, stack: Sequence[Slot]) -> int:
+    """How many values `stack` makes. What the interpreter takes for granted (a cell, an exc_info) must be there."""
+    depth = 0
+    for slot in stack:
+        makes, kinds = _MAKES[slot]
+        kind = state.stack[depth] if depth < len(state.stack) else Kind.PLAIN
+        if kind not in kinds:
+            raise Unresumable(f"{source.code.co_qualname}: {slot} at depth {depth} of the stack, where {kind} belongs")
+        depth += makes
+    return depth
+
+
+def _local(source: Original, state: State, name: str) -> str:
+    """The slot of a local that is a parameter of the continuation."""
+    code = source.code
+    if name in code.co_varnames:
+        slot = str(code.co_varnames.index(name))
+        if slot not in source.slots.cells or (slot in source.shared and slot not in state.cells):
+            return slot
+    raise Unresumable(f"{code.co_qualname}: {name} is not a local here" + " but a cell" * (name in needed_closure(code)))
+
+
+def _check_super(e: _Continuation, kept: Sequence[int]) -> None:
+    """Zero-argument `super()` reads the first parameter without a word: it must be there."""
+    insts = [e.source.insts[index] for index in kept]
+    loads = sum(inst.name == "LOAD_GLOBAL" and inst.arg[1] == "super" for inst in insts)
+    if "__class__" in e.source.code.co_freevars and loads > sum(inst.name == "LOAD_SUPER_ATTR" for inst in insts):
+        first = implicit_local(e.source.code)
+        if first is None or not e.params or not ("0" in e.source.shared or "0" in e.variables):
+            raise Unresumable(f"{e.source.code.co_qualname}: super() needs the first parameter, {first} is not handed in")
