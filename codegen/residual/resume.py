@@ -69,6 +69,11 @@ _MAKES = {
 }
 
 
+#: A continuation's parameters for the stack are called so, with a number (and a dot, which no user's name has).
+_PARAMETER = {Kind.PLAIN: "stack", Kind.CELL: "stack cell", Kind.LASTI: "stack lasti", Kind.OUTER: "stack exception"}
+_KIND_OF_PARAMETER = {_PARAMETER[kind]: kind for kind in (Kind.CELL, Kind.LASTI)}
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """What is known before an instruction: the stack, and the shared slots that hold a cell at the moment."""
@@ -181,6 +186,10 @@ _NOT_FUNCTIONS = {
 }
 
 
+#: On the slot of a cell these are signs of an inlined comprehension. (LOAD_FAST is none, 3.13 pushes cells by it.)
+_CHANGES_SLOT = frozenset({"LOAD_FAST_AND_CLEAR", "STORE_FAST", "DELETE_FAST"})
+
+
 def _decode(code: CodeType) -> Original:
     for flag, what in _NOT_FUNCTIONS.items():
         if code.co_flags & flag:
@@ -193,7 +202,7 @@ def _decode(code: CodeType) -> Original:
     concrete.varnames, concrete.cellvars, concrete.freevars = list(slots.own), list(slots.cells), list(slots.free)
     concrete.consts = [Constant(value) for value in code.co_consts]
     items = concrete.to_bytecode(conserve_exception_block_stackdepth=True)
-    moved = {_slot(item) for item in items if isinstance(item, Instr) and item.name == "LOAD_FAST_AND_CLEAR"}
+    moved = {_slot(item) for item in items if isinstance(item, Instr) and item.name in _CHANGES_SLOT}
     if implicit_local(code):
         moved.add("0")  # super() accepts a cell in the first slot, but there it must be
     shared = moved.intersection(slots.cells)
@@ -275,16 +284,16 @@ def _states(source: Original) -> dict[int, State]:
         index = work.pop()
         inst, row, state = source.insts[index], source.rows[index], states[index]
         if inst.has_jump():
-            reach(source.places[inst.arg], _after(inst, state, jump=True))
+            reach(source.places[inst.arg], _after(source, inst, state, jump=True))
         if not inst.is_final():
-            reach(index + 1, _after(inst, state, jump=False))
+            reach(index + 1, _after(source, inst, state, jump=False))
         if row is not None and inst.name not in _SILENT:
             raised = (Kind.LASTI, Kind.PLAIN) if row.push_lasti else (Kind.PLAIN,)
             reach(source.places[row.target], State(state.stack[: row.stack_depth] + raised, state.cells))
     return states
 
 
-def _after(inst: Instr, state: State, jump: bool) -> State:
+def _after(source: Original, inst: Instr, state: State, jump: bool) -> State:
     stack, cells, arg = state.stack, state.cells, inst.arg
     match inst.name:
         case "SWAP":
@@ -296,13 +305,24 @@ def _after(inst: Instr, state: State, jump: bool) -> State:
         case "PUSH_EXC_INFO":
             return State((*stack[:-1], Kind.OUTER, Kind.PLAIN), cells)
         case "LOAD_FAST_AND_CLEAR":
-            return State((*stack, Kind.CELL if arg in cells else Kind.PLAIN), cells - {arg})
-        case "STORE_FAST":
+            return State((*stack, _loaded(source, arg, cells)), cells - {arg})
+        case "LOAD_FAST" | "LOAD_FAST_CHECK" | "LOAD_CLOSURE":
+            return State((*stack, _loaded(source, arg, cells)), cells)
+        case "STORE_FAST" if arg in source.shared:
             return State(stack[:-1], cells | {arg} if stack[-1] is Kind.CELL else cells - {arg})
         case "MAKE_CELL" if isinstance(arg, CellVar):
             return State(stack, cells | {arg.name})
-    effect = inst.stack_effect(jump)
-    return State(stack + (Kind.PLAIN,) * effect if effect >= 0 else stack[:effect], cells)
+        case "WITH_EXCEPT_START":  # looks at what lies below, and leaves it
+            return State((*stack, Kind.PLAIN), cells)
+    pop, push = inst.pre_and_post_stack_effect(jump)
+    return State(stack[: len(stack) + min(pop, 0)] + (Kind.PLAIN,) * (push + max(pop, 0)), cells)
+
+
+def _loaded(source: Original, arg: str | CellVar | FreeVar, cells: frozenset[str]) -> Kind:
+    """The kind of what a slot holds. A continuation's parameters say in their names what they are."""
+    if not isinstance(arg, str) or arg in cells:
+        return Kind.CELL
+    return _KIND_OF_PARAMETER.get(source.slots.names[arg].partition(".")[0], Kind.PLAIN)
 
 
 # --- continuations ---
@@ -345,7 +365,7 @@ class _Continuation(Emitter):
         qualname = code.co_qualname if name is None else code.co_qualname.removesuffix(code.co_name) + name
         place = code.co_filename, code.co_firstlineno
         super().__init__(name or code.co_name, qualname, *place, order, [*cells, *source.slots.free])
-        self.first_traceable = len(self._code)
+        self.first_traceable = len(self._code)  # index of the next instruction
         self._code.flags = CompilerFlags(code.co_flags & ~_CLEARED_FLAGS)
 
     def locate(self, inst: Instr) -> None:
@@ -377,14 +397,12 @@ class _Continuation(Emitter):
 
     def push(self, slot: Slot, value: str) -> None:
         """Rebuilds one slot of the stack, from the parameter `value`."""
-        assert self.depth is not None
-        kinds = self.state.stack[self.depth : self.depth + 1]
         if slot is Slot.NULL:
             self.op("PUSH_NULL")
-        elif kinds == (Kind.LASTI,):  # the old code's; only a tracer will ask which line it is
-            self.delete(value)
-            self.const(self.first_traceable)
         elif slot is Slot.VALUE:
+            if value.startswith(_PARAMETER[Kind.LASTI]):  # of the old code, where nobody but a tracer would look it up
+                self.const(self.first_traceable)
+                self.store(value)
             self.take(value)
         else:
             self.handle(value)
@@ -470,13 +488,14 @@ def resume_code(
     source = original(code)
     at = source.index(offset)
     state = source.states[at]
-    values = [f"stack.{i}" for i, slot in enumerate(stack) if slot is not Slot.NULL]
+    kinds, depth = _kinds(source, state, stack)
+    pushed = [f"{_PARAMETER[kind]}.{i}" for i, kind in enumerate(kinds)]
+    values = [value for slot, value in zip(stack, pushed) if slot is not Slot.NULL]
     raised = ["raised.0"] if entry is Entry.RAISE else []
     replacement = ["result.0"] if replace_result else []
     handed_on = [f"nested.{i}" for i in range(nested_args)]
     row = source.rows[at]
     handlers = [] if row is None or entry is Entry.AFTER else [source.places[row.target]]
-    depth = _checked_depth(source, state, stack)
 
     if entry is Entry.RAISE:
         start, wanted = None, max(depth, 0 if row is None else row.stack_depth)
@@ -494,9 +513,8 @@ def resume_code(
     _check_super(e, kept)
     e.locate(source.insts[at])
     e.variables_in_place(kept)
-    rest = iter(values)
-    for slot in stack:
-        e.push(slot, "" if slot is Slot.NULL else next(rest))
+    for slot, value in zip(stack, pushed):
+        e.push(slot, value)
     label = e.label()
     if entry is Entry.RAISE:
         e.call_covered(at, raise_again, raised)
@@ -513,16 +531,18 @@ def resume_code(
     return e.code()
 
 
-def _checked_depth(source: Original, state: State, stack: Sequence[Slot]) -> int:
-    """How many values `stack` makes. What the interpreter takes for granted (a cell, an exc_info) must be there."""
+def _kinds(source: Original, state: State, stack: Sequence[Slot]) -> tuple[list[Kind], int]:
+    """The kind of each slot, and how many values they make. What the interpreter takes for granted must be there."""
+    kinds: list[Kind] = []
     depth = 0
     for slot in stack:
-        makes, kinds = _MAKES[slot]
         kind = state.stack[depth] if depth < len(state.stack) else Kind.PLAIN
-        if kind not in kinds:
+        makes, allowed = _MAKES[slot]
+        if kind not in allowed:
             raise Unresumable(f"{source.code.co_qualname}: {slot} at depth {depth} of the stack, where {kind} belongs")
+        kinds.append(kind)
         depth += makes
-    return depth
+    return kinds, depth
 
 
 def _local(source: Original, state: State, name: str) -> str:

@@ -1,0 +1,350 @@
+"""From a capture to residual bytecode: call the graph, replay the ledger, go on as the frame would have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any
+
+from torch import fx
+
+from codegen.residual import breaks
+from codegen.residual.breaks import RESULT, ROWS, Broken
+from codegen.residual.continuations import Closure, Continuations, State, continuation
+from codegen.residual.emitter import Emitter
+from codegen.residual.resume import Entry
+from codegen.residual.writer import BUILD, Placeholder, Writer, exists, reachable
+from sideeffects.ledger import Ledger
+from symbolic import versions
+from symbolic.capture import Break, Capture, Return
+from symbolic.code import Inst, argument_slots
+from symbolic.errors import SkipFrame
+from symbolic.frames import Frame
+from symbolic.guards import Program, program
+from symbolic.variables.base import NULL, Variable
+from symbolic.variables.tensors import TensorVariable
+
+#: END_FOR (3.12), END_FOR; POP_TOP (3.13) clean up after the interpreter's own FOR_ITER
+_LOOP_END = 2 if versions.PY313 else 1 if versions.PY312 else 0
+#: Past this many graph inputs that are not arguments, all inputs are handed over as one tuple.
+MANY_INPUTS = 8
+
+CompileGraph = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A compiled frame: the residual function (parameters: see `jit/csrc/doors.cpp`), its guards, and what to show."""
+
+    function: FunctionType
+    program: Program
+    module: fx.GraphModule | None
+    doors: list[Any] = field(default_factory=list)
+
+
+def assemble(
+    capture: Capture, code: CodeType, compile_graph: CompileGraph, pool: Continuations, region: Callable[..., Any] | None
+) -> Assembled:
+    """Raises `Restart` if a live value can't be rebuilt, `SkipFrame` if the frame can't be continued."""
+    return _Assembler(capture, code, compile_graph, pool, region).run()
+
+
+@dataclass
+class _Way:
+    """One way to go on after a break: where, and with which stack."""
+
+    entry: Entry
+    offset: int
+    stack: list[Variable]
+
+
+class _Assembler:
+    def __init__(
+        self,
+        capture: Capture,
+        code: CodeType,
+        compile_graph: CompileGraph,
+        pool: Continuations,
+        region: Callable[..., Any] | None,
+    ) -> None:
+        self.capture = capture
+        self.code = code
+        self.compile_graph = compile_graph
+        self.pool = pool
+        self.region = region
+        self.params = list(code.co_varnames[: argument_slots(code)])
+        name = code.co_name
+        self.emit = Emitter(name, code.co_qualname, code.co_filename, code.co_firstlineno, [*self.params, "__values"])
+        self.ledger: Ledger = capture.ledger
+        self.outputs: dict[Variable, str] = {}
+        self.writer = Writer(self.emit, self.ledger, self.outputs, dict(enumerate(self.params)))
+        self.doors: list[Any] = []
+
+    def run(self) -> Assembled:
+        roots = self._roots()
+        alive = reachable(roots, self.ledger)
+        self.writer.find_cycles(alive)
+        module = self._call_graph([v for v in alive if isinstance(v, TensorVariable) and not exists(v)])
+        exit_ = self.capture.exit
+        if isinstance(exit_, Return):
+            self.writer.effects(set(alive))
+            self.writer.load(exit_.value)
+            self.emit.return_value()
+        else:
+            self.emit.line = exit_.frames[0].line
+            self.writer.effects(set(alive))
+            self._break(exit_)
+        function = FunctionType(self._code(), self._globals(), self.code.co_name)
+        values = sorted(self.writer.values, key=self.writer.values.__getitem__)
+        return Assembled(function, program(self.capture.guards, values), module, self.doors)
+
+    def _code(self) -> CodeType:
+        """The finished code, without the values parameter if nothing comes through it."""
+        if not self.writer.values:
+            self.emit.params.remove("__values")
+            self.emit._code.argcount = len(self.emit.params)
+            self.emit._code.argnames.remove("__values")
+        return self.emit.code()
+
+    def _globals(self) -> dict[str, Any]:
+        frames = self.capture.exit.frames if isinstance(self.capture.exit, Break) else []
+        return frames[0].namespace.real() if frames else {"__builtins__": __builtins__}
+
+    # --- graph ------------------------------------------------------------------------------------------------------
+    def _roots(self) -> list[Variable]:
+        exit_ = self.capture.exit
+        if isinstance(exit_, Return):
+            return [exit_.value]
+        roots: list[Variable] = []
+        for frame in exit_.frames:
+            roots += [*frame.stack, *frame.locals.values(), *frame.cells.values()]
+            if frame.on_return is not None:
+                roots.append(frame.on_return)
+        return [root for root in roots if root is not NULL]
+
+    def _call_graph(self, outputs: list[TensorVariable]) -> fx.GraphModule | None:
+        """Emits the call of the compiled graph; its results go to locals."""
+        graph = self.capture.graph
+        if not graph.calls:
+            return None
+        module = graph.finish(outputs)
+        for variable in list(graph.inputs):
+            if not variable.node.users:
+                graph.graph.erase_node(variable.node)
+                graph.inputs.remove(variable)
+        module.recompile()
+        compiled = self.compile_graph(module, [variable.value for variable in graph.inputs])
+        emit, sources = self.emit, [variable.source for variable in graph.inputs]
+        emit.begin_call()
+        emit.const(compiled)
+        emit.end_callable()
+        indirect = [source for source in sources if source is not None and source.kind != "arg"]
+        if len(indirect) > MANY_INPUTS:
+            for source in sources:
+                assert source is not None
+                self.writer.values.setdefault(source, len(self.writer.values))
+            emit.load("__values")
+            emit.const(slice(0, len(sources)))
+            emit.subscr()
+            emit.call_ex(False)
+        else:
+            for source in sources:
+                assert source is not None
+                self.writer.load_source(source)
+            emit.call(len(sources))
+        self._unpack(outputs)
+        return module
+
+    def _unpack(self, outputs: Sequence[TensorVariable]) -> None:
+        emit = self.emit
+        if not outputs:
+            emit.pop()
+            return
+        emit.unpack(len(outputs))
+        for variable in outputs:
+            name = emit.fresh("tensor")
+            emit.store(name)
+            self.outputs[variable] = name
+
+    # --- breaks -----------------------------------------------------------------------------------------------------
+    def _break(self, exit_: Break) -> None:
+        frames, inst = exit_.frames, exit_.inst
+        frame = frames[-1]
+        if inst is None:
+            offset = frame.code.insts[frame.index].offset
+            self._go_on(frames, _Way(Entry.AFTER, offset, list(frame.stack)))
+            return
+        self.emit.line = inst.line if len(frames) == 1 else frames[0].line
+        if inst.op in _BRANCHES:
+            self._branch(frames, frame, inst)
+        elif inst.op == "FOR_ITER":
+            self._loop(frames, frame, inst)
+        else:
+            self._instruction(frames, frame, inst)
+
+    def _instruction(self, frames: list[Frame], frame: Frame, inst: Inst) -> None:
+        """Runs the broken instruction and goes on after it; its exception is raised where the frames can catch it."""
+        row = ROWS.get(inst.op)
+        if row is None:
+            raise SkipFrame(f"{inst.op} can't run outside its frame")
+        count = row.takes(inst)
+        below = frame.stack[: len(frame.stack) - count]
+        operands = frame.stack[len(frame.stack) - count :]
+        broken = Broken(self.writer, frame, inst, operands, self.region, frame.kw_names)
+        result = Placeholder(self.emit.fresh("result"))
+        left = row.leaves(inst)
+        for operand in operands:
+            # What the instruction changes in place must be the same object afterwards.
+            if operand is not NULL and not exists(operand) and type(operand) in BUILD:
+                self.writer.load(operand)
+                self.emit.pop()
+        with self._guarded(frames, frame, inst):
+            try:
+                row.run(broken)
+            except breaks.NotBreakable as error:
+                raise SkipFrame(str(error)) from error
+            if RESULT in left and self.emit.depth is not None:
+                self.emit.store(result.name)
+        if self.emit.depth is None:
+            return
+        stack = [result if item is RESULT else operands[item] if isinstance(item, int) else item for item in left]
+        if inst.op == "BEFORE_WITH":
+            leave = Placeholder(self.emit.fresh("exit"))
+            self.emit.load(result.name)
+            self.emit.unpack(2)
+            self.emit.store(leave.name)
+            self.emit.store(result.name)
+            stack = [leave, result]
+        elif inst.op in ("UNPACK_SEQUENCE", "UNPACK_EX"):
+            stack = self._unpacked(result, inst)
+        self._go_on(frames, _Way(Entry.AFTER, inst.next_offset, [*below, *stack]))
+
+    def _unpacked(self, result: Placeholder, inst: Inst) -> list[Variable]:
+        count = inst.arg if inst.op == "UNPACK_SEQUENCE" else (inst.arg & 0xFF) + 1 + (inst.arg >> 8)
+        names = [Placeholder(self.emit.fresh("item")) for _ in range(count)]
+        self.emit.load(result.name)
+        self.emit.unpack(count)
+        for item in names:
+            self.emit.store(item.name)
+        return list(reversed(names))
+
+    def _branch(self, frames: list[Frame], frame: Frame, inst: Inst) -> None:
+        """A jump on a value that only the running program has: both sides go on."""
+        condition, below = frame.stack[-1], frame.stack[:-1]
+        jump_when, keep = _BRANCHES[inst.op]
+        truth = self.emit.fresh("truth")
+        with self._guarded(frames, frame, inst):
+            self.writer.call(bool, condition)
+            self.emit.store(truth)
+        taken = self.emit.label()
+        self.emit.load(truth)
+        (self.emit.jump_if_true if jump_when else self.emit.jump_if_false)(taken)
+        target = frame.code.insts[inst.target].offset
+        snapshot = self.writer.snapshot()
+        self._go_on(frames, _Way(Entry.AFTER, inst.next_offset, list(below)))
+        self.writer.restore(snapshot)
+        self.emit.mark(taken)
+        self._go_on(frames, _Way(Entry.AFTER, target, [*below, condition] if keep else list(below)))
+
+    def _loop(self, frames: list[Frame], frame: Frame, inst: Inst) -> None:
+        """FOR_ITER over an iterator that tracing can't see into: one more round, or the end of the loop."""
+        iterator, below = frame.stack[-1], frame.stack[:-1]
+        item = Placeholder(self.emit.fresh("item"))
+        with self._guarded(frames, frame, inst):
+            self.writer.call(_next, iterator)
+            self.emit.store(item.name)
+        done = self.emit.label()
+        self.emit.load(item.name)
+        self.emit.const(_EXHAUSTED)
+        self.emit.is_op()
+        self.emit.jump_if_true(done)
+        snapshot = self.writer.snapshot()
+        self._go_on(frames, _Way(Entry.AFTER, inst.next_offset, [*below, iterator, item]))
+        self.writer.restore(snapshot)
+        self.emit.mark(done)
+        after = frame.code.insts[inst.target + _LOOP_END]
+        self._go_on(frames, _Way(Entry.AFTER, after.offset, list(below)))
+
+    def _go_on(self, frames: list[Frame], way: _Way) -> None:
+        state = continuation(self.pool, frames, way.entry, way.offset, way.stack)
+        self._call_state(state)
+        self.emit.return_value()
+
+    def _call_state(self, state: State) -> None:
+        emit = self.emit
+        self.doors.append(state.door)
+        emit.begin_call()
+        emit.const(state.door)
+        emit.end_callable()
+        self._load_argument(Closure(state.closure))
+        for argument in state.arguments:
+            self._load_argument(argument)
+        emit.call(1 + len(state.arguments))
+
+    def _load_argument(self, argument: Variable) -> None:
+        if not isinstance(argument, Closure):
+            self.writer.load(argument)
+        elif argument.cells is None:
+            self.emit.const(None)
+        else:
+            self.writer.load_tuple(argument.cells)
+
+    def _guarded(self, frames: list[Frame], frame: Frame, inst: Inst) -> _Guarded:
+        return _Guarded(self, frames, frame, inst)
+
+
+class _Guarded:
+    """Around the broken instruction: its exception goes on in the frames, where their handlers (and tracebacks) are."""
+
+    def __init__(self, owner: _Assembler, frames: list[Frame], frame: Frame, inst: Inst) -> None:
+        self.owner, self.frames, self.frame, self.inst = owner, frames, frame, inst
+        covered = any(f.code.handler(f.code.insts[f.current].offset) is not None for f in frames)
+        self.needed = covered or len(frames) > 1
+        self.handler = owner.emit.label()
+
+    def __enter__(self) -> None:
+        if self.needed:
+            self.owner.emit.begin_try(self.handler)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is not None or not self.needed:
+            return
+        emit = self.owner.emit
+        emit.end_try()
+        after = emit.label()
+        falls_out = emit.depth is not None
+        if falls_out:
+            emit.jump(after)
+        raised = Placeholder(emit.fresh("raised"))
+        snapshot = self.owner.writer.snapshot()
+        emit.mark(self.handler)
+        emit.store(raised.name)
+        row = self.frame.code.handler(self.inst.offset)
+        depth = row.depth if row is not None else 0
+        stack = [*self.frame.stack[:depth], raised]
+        self.owner._go_on(self.frames, _Way(Entry.RAISE, self.inst.offset, stack))
+        self.owner.writer.restore(snapshot)
+        if falls_out:
+            emit.mark(after)
+
+
+class _Exhausted:
+    def __repr__(self) -> str:
+        return "<exhausted>"
+
+
+_EXHAUSTED = _Exhausted()
+
+
+def _next(iterator: Any) -> Any:
+    return next(iterator, _EXHAUSTED)
+
+
+#: opcode -> (jumps when the condition is, keeps the condition when it jumps)
+_BRANCHES = {
+    **{f"POP_JUMP_{way}IF_TRUE": (True, False) for way in ("", "FORWARD_", "BACKWARD_")},
+    **{f"POP_JUMP_{way}IF_FALSE": (False, False) for way in ("", "FORWARD_", "BACKWARD_")},
+    "JUMP_IF_TRUE_OR_POP": (True, True),
+    "JUMP_IF_FALSE_OR_POP": (False, True),
+}

@@ -1,0 +1,474 @@
+"""The instruction that broke the graph, run eagerly: one row per opcode.
+
+A row says how many stack items the instruction takes and emits it with its operands loaded; what it leaves are the
+results, in stack order. Jumps and loops have two ways to go on; their rows name both.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from codegen.residual import runtime
+from codegen.residual.emitter import Emitter
+from codegen.residual.writer import Emit, Writer
+from symbolic import versions
+from symbolic.code import Inst
+from symbolic.frames import Frame
+from symbolic.variables.base import NULL, Variable
+
+
+class NotBreakable(Exception):
+    """No row for this opcode: the frame must run eagerly as a whole."""
+
+
+@dataclass
+class Broken:
+    """One broken instruction being emitted: `operands` are its stack items, bottom first."""
+
+    writer: Writer
+    frame: Frame
+    inst: Inst
+    operands: list[Variable]
+    region: Callable[..., Any] | None
+    kw_names: tuple[str, ...] = ()
+
+    @property
+    def emit(self) -> Emitter:
+        return self.writer.emit
+
+    def load(self, *indices: int) -> None:
+        for index in indices:
+            self.writer.load(self.operands[index])
+
+
+#: what a row leaves on the symbolic stack: RESULT stands for the value it pushed, an int for operand number i
+RESULT = object()
+
+
+@dataclass(frozen=True)
+class Row:
+    """`takes(inst)` operands; `run` emits; `leaves(inst)` lists what is on the stack afterwards in their place."""
+
+    takes: Callable[[Inst], int]
+    run: Callable[[Broken], None]
+    leaves: Callable[[Inst], list[Any]]
+
+
+ROWS: dict[str, Row] = {}
+
+
+def row(
+    names: str, takes: int | Callable[[Inst], int], leaves: list[Any] | Callable[[Inst], list[Any]]
+) -> Callable[[Callable[[Broken], None]], Callable[[Broken], None]]:
+    def register(run: Callable[[Broken], None]) -> Callable[[Broken], None]:
+        count = takes if callable(takes) else lambda inst: takes
+        left = leaves if callable(leaves) else lambda inst: leaves
+        for name in names.split():
+            ROWS[name] = Row(count, run, left)
+        return run
+
+    return register
+
+
+# --- calls --------------------------------------------------------------------------------------------------------------
+def _split_call(b: Broken, operands: list[Variable]) -> tuple[Variable, list[Variable]]:
+    first, second, *args = operands
+    if versions.CALLABLE_FIRST:
+        return first, args if second is NULL else [second, *args]
+    return (second, args) if first is NULL else (first, [second, *args])
+
+
+def _call(b: Broken, function: Variable, args: list[Variable], names: tuple[str, ...]) -> None:
+    """`function(*args)`; inside a region, so that the frames it enters may be captured by the hook."""
+    emit, w = b.emit, b.writer
+    emit.begin_call()
+    if b.region is not None:
+        emit.const(b.region)
+        emit.end_callable()
+        w.load(function)
+    else:
+        w.load(function)
+        emit.end_callable()
+    w.load_all(args)
+    emit.call(len(args) + (b.region is not None), names)
+
+
+@row("CALL", lambda inst: inst.arg + 2, [RESULT])
+def call(b: Broken) -> None:
+    function, args = _split_call(b, b.operands)
+    _call(b, function, args, b.kw_names)
+
+
+@row("CALL_KW", lambda inst: inst.arg + 3, [RESULT])
+def call_kw(b: Broken) -> None:
+    function, args = _split_call(b, b.operands[:-1])
+    _call(b, function, args, b.operands[-1].constant())
+
+
+@row("CALL_FUNCTION_EX", lambda inst: 3 + (inst.arg & 1), [RESULT])
+def call_function_ex(b: Broken) -> None:
+    first, second, args, *keywords = b.operands
+    function = first if versions.CALLABLE_FIRST else second
+    emit, w = b.emit, b.writer
+    emit.begin_call()
+    if b.region is not None:
+        emit.const(b.region.ex)  # type: ignore[attr-defined]
+        emit.end_callable()
+        w.load(function)
+        w.call(tuple, args)
+        if keywords:
+            w.call(dict, keywords[0])
+        emit.call(2 + len(keywords))
+    else:
+        w.load(function)
+        emit.end_callable()
+        w.load(args)
+        if keywords:
+            w.load(keywords[0])
+        emit.call_ex(bool(keywords))
+
+
+@row("BEFORE_WITH", 1, [RESULT])
+def before_with(b: Broken) -> None:
+    b.writer.call(_enter, b.operands[0])
+
+
+def _enter(manager: Any) -> tuple[Any, Any]:
+    """(`__exit__` bound, what `__enter__` gave): the assembler takes the pair apart."""
+    cls = type(manager)
+    try:
+        enter, leave = cls.__enter__, cls.__exit__
+    except AttributeError:
+        protocol = "context manager protocol"
+        raise TypeError(f"{cls.__name__!r} object does not support the {protocol}") from None
+    return types.MethodType(leave, manager), enter(manager)
+
+
+@row("WITH_EXCEPT_START", 4, [0, 1, 2, 3, RESULT])
+def with_except_start(b: Broken) -> None:
+    b.writer.call(_leave, b.operands[0], b.operands[3])
+
+
+def _leave(leave: Any, error: BaseException) -> Any:
+    """`__exit__` with the exception in flight."""
+    return leave(type(error), error, error.__traceback__)
+
+
+# --- attributes, items, operators ---------------------------------------------------------------------------------------
+def _method_form(inst: Inst) -> list[Any]:
+    method = inst.op == "LOAD_METHOD" or (versions.PY312 and inst.arg & 1)
+    if not method:
+        return [RESULT]
+    return [RESULT, NULL] if versions.CALLABLE_FIRST else [NULL, RESULT]
+
+
+@row("LOAD_ATTR LOAD_METHOD", 1, _method_form)
+def load_attr(b: Broken) -> None:
+    b.load(0)
+    b.emit.attr(b.inst.argval)
+
+
+@row("LOAD_SUPER_ATTR", 3, lambda inst: _method_form(inst))
+def load_super_attr(b: Broken) -> None:
+    b.writer.call(super, b.operands[1], b.operands[2])
+    b.emit.attr(b.inst.argval)
+
+
+@row("STORE_ATTR", 2, [])
+def store_attr(b: Broken) -> None:
+    b.load(0, 1)
+    b.emit.store_attr(b.inst.argval)
+
+
+@row("DELETE_ATTR", 1, [])
+def delete_attr(b: Broken) -> None:
+    b.load(0)
+    b.emit.delete_attr(b.inst.argval)
+
+
+@row("BINARY_OP", 2, [RESULT])
+def binary_op(b: Broken) -> None:
+    b.load(0, 1)
+    b.emit.binary(b.inst.arg)
+
+
+@row("COMPARE_OP", 2, [RESULT])
+def compare_op(b: Broken) -> None:
+    b.load(0, 1)
+    symbol = ("<", "<=", "==", "!=", ">", ">=")[b.inst.arg >> versions.COMPARE_SHIFT]
+    b.emit.compare(symbol, versions.compare_to_bool(b.inst.arg))
+
+
+@row("IS_OP", 2, [RESULT])
+def is_op(b: Broken) -> None:
+    b.load(0, 1)
+    b.emit.is_op(bool(b.inst.arg))
+
+
+@row("CONTAINS_OP", 2, [RESULT])
+def contains_op(b: Broken) -> None:
+    b.load(0, 1)
+    b.emit.contains_op(bool(b.inst.arg))
+
+
+@row("UNARY_NEGATIVE UNARY_POSITIVE UNARY_INVERT UNARY_NOT", 1, [RESULT])
+def unary(b: Broken) -> None:
+    if b.inst.op == "UNARY_NOT":
+        b.writer.call(operator.not_, b.operands[0])
+        return
+    b.load(0)
+    b.emit.unary(b.inst.op)
+
+
+@row("TO_BOOL", 1, [RESULT])
+def to_bool(b: Broken) -> None:
+    b.writer.call(bool, b.operands[0])
+
+
+@row("BINARY_SUBSCR", 2, [RESULT])
+def binary_subscr(b: Broken) -> None:
+    b.load(0, 1)
+    b.emit.subscr()
+
+
+@row("STORE_SUBSCR", 3, [])
+def store_subscr(b: Broken) -> None:
+    b.load(0, 1, 2)
+    b.emit.store_subscr()
+
+
+@row("DELETE_SUBSCR", 2, [])
+def delete_subscr(b: Broken) -> None:
+    b.load(0, 1)
+    b.emit.delete_subscr()
+
+
+@row("BUILD_SLICE", lambda inst: inst.arg, [RESULT])
+def build_slice(b: Broken) -> None:
+    b.load(*range(len(b.operands)))
+    b.emit.build("slice", len(b.operands))
+
+
+@row("BINARY_SLICE", 3, [RESULT])
+def binary_slice(b: Broken) -> None:
+    b.load(0, 1, 2)
+    b.emit.build("slice", 2)
+    b.emit.subscr()
+
+
+@row("STORE_SLICE", 4, [])
+def store_slice(b: Broken) -> None:
+    b.load(0, 1, 2, 3)
+    b.emit.build("slice", 2)
+    b.emit.store_subscr()
+
+
+@row("GET_ITER", 1, [RESULT])
+def get_iter(b: Broken) -> None:
+    b.load(0)
+    b.emit.get_iter()
+
+
+@row("GET_LEN", 1, [0, RESULT])
+def get_len(b: Broken) -> None:
+    b.writer.call(len, b.operands[0])
+
+
+# --- text ---------------------------------------------------------------------------------------------------------------
+_CONVERSIONS = (None, str, repr, ascii)
+
+
+@row("FORMAT_VALUE", lambda inst: 2 if inst.arg & 4 else 1, [RESULT])
+def format_value(b: Broken) -> None:
+    convert = _CONVERSIONS[b.inst.arg & 3]
+    value: Any = b.operands[0]
+    spec: Any = b.operands[1] if b.inst.arg & 4 else ""
+    if convert is not None:
+        inner = value
+        value = Emit(lambda: b.writer.call(convert, inner))
+    b.writer.call(format, value, spec)
+
+
+@row("CONVERT_VALUE", 1, [RESULT])
+def convert_value(b: Broken) -> None:
+    b.writer.call(_CONVERSIONS[b.inst.arg], b.operands[0])  # type: ignore[arg-type]
+
+
+@row("FORMAT_SIMPLE", 1, [RESULT])
+def format_simple(b: Broken) -> None:
+    b.writer.call(format, b.operands[0], "")
+
+
+@row("FORMAT_WITH_SPEC", 2, [RESULT])
+def format_with_spec(b: Broken) -> None:
+    b.writer.call(format, b.operands[0], b.operands[1])
+
+
+@row("BUILD_STRING", lambda inst: inst.arg, [RESULT])
+def build_string(b: Broken) -> None:
+    b.load(*range(len(b.operands)))
+    b.emit.build("string", len(b.operands))
+
+
+# --- containers ---------------------------------------------------------------------------------------------------------
+_BUILDS = {"BUILD_TUPLE": "tuple", "BUILD_LIST": "list", "BUILD_SET": "set"}
+
+
+@row("BUILD_TUPLE BUILD_LIST BUILD_SET", lambda inst: inst.arg, [RESULT])
+def build(b: Broken) -> None:
+    b.load(*range(len(b.operands)))
+    b.emit.build(_BUILDS[b.inst.op], len(b.operands))  # type: ignore[arg-type]
+
+
+@row("BUILD_MAP", lambda inst: 2 * inst.arg, [RESULT])
+def build_map(b: Broken) -> None:
+    b.load(*range(len(b.operands)))
+    b.emit.build("map", b.inst.arg)
+
+
+#: opcode -> method of the container `arg` below the operands
+_FILLS = {
+    "LIST_EXTEND": "extend",
+    "LIST_APPEND": "append",
+    "SET_ADD": "add",
+    "SET_UPDATE": "update",
+    "DICT_UPDATE": "update",
+}
+
+
+def _below(inst: Inst) -> list[Any]:
+    return list(range(inst.arg))
+
+
+@row("LIST_EXTEND LIST_APPEND SET_ADD SET_UPDATE DICT_UPDATE", lambda inst: inst.arg + 1, _below)
+def fill(b: Broken) -> None:
+    b.load(0)
+    b.emit.method(_FILLS[b.inst.op])
+    b.load(-1)
+    b.emit.call(1)
+    b.emit.pop()
+
+
+@row("DICT_MERGE", lambda inst: inst.arg + 1, _below)
+def dict_merge(b: Broken) -> None:
+    b.writer.call(_merge, b.operands[0], b.operands[-1])
+    b.emit.pop()
+
+
+def _merge(target: dict[str, Any], more: Any) -> None:
+    for key in more:
+        if key in target:
+            raise TypeError(f"got multiple values for keyword argument {key!r}")
+        target[key] = more[key]
+
+
+@row("MAP_ADD", lambda inst: inst.arg + 2, _below)
+def map_add(b: Broken) -> None:
+    b.load(-1, 0, -2)
+    b.emit.store_subscr()
+
+
+@row("LIST_TO_TUPLE", 1, [RESULT])
+def list_to_tuple(b: Broken) -> None:
+    b.writer.call(tuple, b.operands[0])
+
+
+# --- names --------------------------------------------------------------------------------------------------------------
+@row("LOAD_GLOBAL", 0, lambda inst: [RESULT] if not inst.arg & 1 else [RESULT, NULL] if versions.CALLABLE_FIRST else [NULL, RESULT])
+def load_global(b: Broken) -> None:
+    b.writer.call(runtime.load_name, b.frame.namespace, b.inst.argval)
+
+
+@row("DELETE_GLOBAL", 0, [])
+def delete_global(b: Broken) -> None:
+    b.writer.call(runtime.delete_name, b.frame.namespace, b.inst.argval)
+    b.emit.pop()
+
+
+@row("LOAD_FAST LOAD_FAST_CHECK", 0, [RESULT])
+def load_fast(b: Broken) -> None:
+    name = b.inst.argval
+    if name in b.frame.locals:
+        b.writer.load(b.frame.locals[name])
+        return
+    text = f"cannot access local variable '{name}' where it is not associated with a value"
+    b.writer.call(runtime.raise_error, UnboundLocalError, text)
+
+
+@row("DELETE_FAST", 0, [])
+def delete_fast(b: Broken) -> None:
+    load_fast(b)
+    b.emit.pop()
+
+
+@row("LOAD_DEREF", 0, [RESULT])
+def load_deref(b: Broken) -> None:
+    b.writer.call(_deref, b.frame.cells[b.inst.argval], b.inst.argval, b.inst.argval in b.frame.code.raw.co_freevars)
+
+
+def _deref(cell: Any, name: str, free: bool) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        pass
+    if free:
+        raise NameError(
+            f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
+        )
+    raise UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value")
+
+
+@row("IMPORT_NAME", 2, [RESULT])
+def import_name(b: Broken) -> None:
+    b.writer.call(_import, b.frame.namespace, b.inst.argval, b.operands[1], b.operands[0])
+
+
+def _import(namespace: dict[str, Any], name: str, names: Any, level: int) -> Any:
+    return __import__(name, namespace, None, names, level)
+
+
+@row("IMPORT_FROM", 1, [0, RESULT])
+def import_from(b: Broken) -> None:
+    b.writer.call(_import_from, b.operands[0], b.inst.argval)
+
+
+def _import_from(module: Any, name: str) -> Any:
+    space: dict[str, Any] = {}
+    exec(f"from {module.__name__} import {name} as found", space)
+    return space["found"]
+
+
+# --- exceptions ---------------------------------------------------------------------------------------------------------
+@row("RAISE_VARARGS", lambda inst: inst.arg, [])
+def raise_varargs(b: Broken) -> None:
+    if b.inst.arg == 0:
+        raise NotBreakable("bare raise")
+    b.load(*range(b.inst.arg))
+    b.emit.raise_(b.inst.arg)
+
+
+@row("RERAISE", 1, [])
+def reraise(b: Broken) -> None:
+    b.load(0)
+    b.emit.raise_(1)
+
+
+@row("CHECK_EXC_MATCH", 2, [0, RESULT])
+def check_exc_match(b: Broken) -> None:
+    b.writer.call(_matches, b.operands[0], b.operands[1])
+
+
+def _matches(error: BaseException, cls: Any) -> bool:
+    try:
+        raise error
+    except cls:
+        return True
+    except BaseException as caught:
+        if caught is not error:
+            raise
+        return False
+

@@ -1,0 +1,151 @@
+"""What happens after a graph break: one continuation per frame, each calling the next inner one.
+
+The innermost frame goes on after the broken instruction (or raises its exception there); every outer frame goes on by
+calling its callee's continuation where its own call stood. So a break five calls deep is one call of one function, and
+that function is captured again as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from codegen.residual.resume import Entry, Slot, Unresumable, implicit_local, needed_closure, resume_code
+from symbolic.code import live_locals
+from symbolic.errors import SkipFrame
+from symbolic.frames import Frame
+from symbolic.opcodes.exceptions import HandledVariable
+from symbolic.variables.base import NULL, Variable
+
+#: makes the callable door of a continuation: (code, globals, name) -> door(closure, *args)
+MakeDoor = Callable[[CodeType, dict[str, Any], str], Any]
+
+
+@dataclass
+class Continuations:
+    """The doors of all continuations of one compiler; equal break sites share one."""
+
+    make_door: MakeDoor
+    doors: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+
+    def door(self, frame: Frame, key: tuple[Any, ...], make: Callable[[], CodeType]) -> Any:
+        key = (frame.code.raw, id(frame.namespace.real()), *key)
+        found = self.doors.get(key)
+        if found is None:
+            code = make()
+            found = self.doors[key] = self.make_door(code, frame.namespace.real(), frame.name)
+        return found
+
+
+@dataclass(frozen=True)
+class State:
+    """What a continuation is called with: its closure (None: no cells) and its positional arguments."""
+
+    door: Any
+    closure: list[Variable] | None
+    arguments: list[Variable]
+
+
+def stack_slots(stack: Sequence[Variable]) -> tuple[list[Slot], list[Variable]]:
+    """How a symbolic stack is put back: its slots, and the values for those that take one."""
+    slots: list[Slot] = []
+    values: list[Variable] = []
+    skip = False
+    for position, item in enumerate(stack):
+        if skip:
+            skip = False
+        elif item is NULL:
+            slots.append(Slot.NULL)
+        elif isinstance(item, HandledVariable):
+            following = stack[position + 1] if position + 1 < len(stack) else None
+            assert item.current is not None
+            skip = following is item.current
+            slots.append(Slot.EXC if skip else Slot.HANDLING)
+            values.append(item.current)
+        else:
+            slots.append(Slot.VALUE)
+            values.append(item)
+    return slots, values
+
+
+def _locals(frame: Frame, offset: int) -> tuple[list[str], list[Variable]]:
+    """Bound locals that may be read from `offset` on."""
+    wanted = live_locals(frame.code, offset)
+    first = implicit_local(frame.code.raw)
+    names = [name for name in frame.locals if name in wanted or name == first]
+    return names, [frame.locals[name] for name in names]
+
+
+def _closure(frame: Frame) -> list[Variable] | None:
+    names = needed_closure(frame.code.raw)
+    return [frame.cells[name] for name in names] if names else None
+
+
+def continuation(
+    pool: Continuations, frames: Sequence[Frame], entry: Entry, offset: int, stack: Sequence[Variable]
+) -> State:
+    """The continuation of `frames` (root first): the innermost enters at `offset` with `stack`.
+
+    For `Entry.RAISE` the exception is the last item of `stack`. Raises SkipFrame where no continuation can be made."""
+    inner = _innermost(pool, frames[-1], entry, offset, stack)
+    for position in range(len(frames) - 2, -1, -1):
+        inner = _caller(pool, frames[position], inner, frames[position + 1].on_return)
+    return inner
+
+
+def _innermost(pool: Continuations, frame: Frame, entry: Entry, offset: int, stack: Sequence[Variable]) -> State:
+    raised = [stack[-1]] if entry is Entry.RAISE else []
+    slots, values = stack_slots(stack[:-1] if raised else stack)
+    names, bound = _locals(frame, offset)
+    key = (entry, offset, tuple(names), tuple(slots))
+    door = pool.door(
+        frame,
+        key,
+        lambda: _resume(frame, entry=entry, locals=names, stack=slots, offset=offset),
+    )
+    return State(door, _closure(frame), [*bound, *values, *raised])
+
+
+def _caller(pool: Continuations, frame: Frame, inner: State, result: Variable | None) -> State:
+    inst = frame.code.insts[frame.current]
+    slots, values = stack_slots(frame.stack)
+    names, bound = _locals(frame, inst.next_offset)
+    count = 1 + len(inner.arguments)
+    replace = result is not None
+    key = (Entry.CALL, inst.offset, tuple(names), tuple(slots), id(inner.door), count, replace)
+    door = pool.door(
+        frame,
+        key,
+        lambda: _resume(
+            frame,
+            entry=Entry.CALL,
+            locals=names,
+            stack=slots,
+            offset=inst.offset,
+            resume_at=inst.next_offset,
+            nested=inner.door,
+            nested_args=count,
+            replace_result=replace,
+        ),
+    )
+    replacement = [result] if result is not None else []
+    return State(door, _closure(frame), [*bound, *values, *replacement, Closure(inner.closure), *inner.arguments])
+
+
+def _resume(frame: Frame, **how: Any) -> CodeType:
+    try:
+        return resume_code(frame.code.raw, **how)
+    except Unresumable as error:
+        raise SkipFrame(f"no continuation: {error}") from error
+
+
+class Closure(Variable):
+    """The closure tuple of an inner continuation, None without cells."""
+
+    def __init__(self, cells: list[Variable] | None) -> None:
+        self.cells = cells
+
+    def reachable(self) -> list[Variable]:
+        return self.cells or []

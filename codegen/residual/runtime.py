@@ -1,0 +1,106 @@
+"""What residual bytecode calls: small functions that put things into the world."""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+
+def make_cell() -> types.CellType:
+    return types.CellType()
+
+
+def make_function(
+    code: types.CodeType,
+    namespace: dict[str, Any],
+    qualname: str,
+    defaults: tuple[Any, ...] | None,
+    keyword_defaults: dict[str, Any] | None,
+    closure: tuple[types.CellType, ...],
+    annotations: Any,
+) -> types.FunctionType:
+    """A function as MAKE_FUNCTION makes it."""
+    function = types.FunctionType(code, namespace, code.co_name, defaults, closure or None)
+    function.__qualname__ = qualname
+    function.__kwdefaults__ = keyword_defaults
+    if annotations is not None:
+        # CPython hands over a flat tuple (name, value, ...) and makes the dict when it is asked for.
+        flat = annotations if isinstance(annotations, dict) else dict(zip(annotations[::2], annotations[1::2], strict=True))
+        function.__annotations__ = flat
+    return function
+
+
+def new_object(cls: type, *args: Any) -> Any:
+    """A bare instance: `cls.__new__` of the nearest native base, user code does not run."""
+    for base in cls.__mro__:
+        new = base.__dict__.get("__new__")
+        if isinstance(new, types.BuiltinFunctionType):
+            return new(cls, *args)
+    raise TypeError(f"{cls.__qualname__} has no native __new__")
+
+
+def new_exception(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
+    error: BaseException = BaseException.__new__(cls, *args)
+    error.args = args
+    return error
+
+
+def set_context(error: BaseException, cause: Any, context: Any, suppress: bool) -> None:
+    error.__cause__ = cause
+    error.__context__ = context
+    error.__suppress_context__ = suppress
+
+
+def set_list(target: list[Any], items: list[Any]) -> None:
+    list.__setitem__(target, slice(None), items)
+
+
+def set_dict(target: dict[Any, Any], base: type, items: dict[Any, Any]) -> None:
+    """`target` takes exactly the entries of `items`, in their order; overridden methods are not run."""
+    base.clear(target)  # type: ignore[attr-defined]
+    store = base.__setitem__  # type: ignore[attr-defined]
+    for key, value in items.items():
+        store(target, key, value)
+
+
+def set_set(target: set[Any], items: set[Any]) -> None:
+    set.clear(target)
+    set.update(target, items)
+
+
+def set_deque(target: deque[Any], items: Iterable[Any]) -> None:
+    deque.clear(target)
+    deque.extend(target, items)
+
+
+def advanced(iterator: Any, state: Any) -> Any:
+    """A builtin iterator moved to `state`."""
+    iterator.__setstate__(state)
+    return iterator
+
+
+def load_name(namespace: dict[str, Any], name: str) -> Any:
+    """LOAD_GLOBAL of an inlined frame."""
+    if name in namespace:
+        return namespace[name]
+    builtins = namespace["__builtins__"]
+    space = builtins if isinstance(builtins, dict) else builtins.__dict__
+    if name in space:
+        return space[name]
+    raise NameError(f"name {name!r} is not defined", name=name)
+
+
+def delete_name(namespace: dict[str, Any], name: str) -> None:
+    if name not in namespace:
+        raise NameError(f"name {name!r} is not defined", name=name)
+    del namespace[name]
+
+
+def raise_error(cls: type[BaseException], *args: Any) -> NoReturn:
+    raise cls(*args)
+
+
+def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return function(*args, **kwargs)

@@ -1,0 +1,456 @@
+"""Variables back to values: residual bytecode that loads or rebuilds what a variable stands for.
+
+`Writer.load` pushes one value. An object that existed is loaded from its source; one that was born in the frame is built
+once and kept in a local, so identity is what it was; shells come before contents where objects hold each other.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import types
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from codegen.residual import runtime
+from codegen.residual.emitter import Emitter
+from sideeffects.effects import DELETED, Call, DelAttr, Effect, SetAttr, SetContents
+from sideeffects.ledger import Ledger
+from symbolic.errors import GraphBreak, Restart
+from symbolic.sources import Source
+from symbolic.translator import LazyVariable
+from symbolic.variables import classes, constants, containers, functions, mappings, objects, tensors
+from symbolic.variables.base import Variable
+from symbolic.variables.tables import BuiltinVariable
+from symbolic.variables.torch_functions import TorchFunction
+
+#: Variables of fixed parts of the program: the object itself is a constant of the residual code.
+FIXED = (classes.ClassVariable, classes.PythonModuleVariable, TorchFunction, BuiltinVariable, classes.NamespaceVariable)
+
+
+class Placeholder(Variable):
+    """A value that residual code holds in a local (the result of the instruction that broke the graph)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def children(variable: Variable, ledger: Ledger) -> Iterable[Variable]:
+    """What a value holds when it is rebuilt: its parts, and what the frame stored into it."""
+    stores = ledger.stores(variable).values()
+    held = [value for value in stores if value is not DELETED]
+    return itertools.chain(variable.reachable(), held)
+
+
+def reachable(roots: Iterable[Variable], ledger: Ledger) -> list[Variable]:
+    """Everything that must exist after the frame: what `roots` hold, and what existing objects were given."""
+    work = list(roots)
+    for effect in ledger.effects():
+        target = effect.function if isinstance(effect, Call) else effect.target
+        if isinstance(effect, Call):
+            work += [target, *effect.args, *effect.kwargs.values()]
+        elif exists(target):
+            work.append(target)
+    seen: dict[Variable, None] = {}
+    while work:
+        variable = work.pop()
+        if variable in seen:
+            continue
+        seen[variable] = None
+        if exists(variable) and not ledger.touched(variable):
+            continue
+        work.extend(children(variable, ledger))
+    return list(seen)
+
+
+def exists(variable: Variable) -> bool:
+    """Whether the value is an object that was there before the frame."""
+    return variable.source is not None
+
+
+class Writer:
+    """Emits loads and effects of one capture into an emitter."""
+
+    def __init__(self, emit: Emitter, ledger: Ledger, outputs: dict[Variable, str], params: dict[int, str]) -> None:
+        self.emit = emit
+        self.ledger = ledger
+        self.outputs = outputs  # tensors that the graph returns -> local
+        self.params = params  # argument slot -> parameter name
+        self.values: dict[Source, int] = {}
+        self._built: dict[Variable, str] = {}
+        self._building: set[Variable] = set()
+        self._cyclic: set[Variable] = set()
+
+    def snapshot(self) -> dict[Variable, str]:
+        """What is built so far: code after a branch may use only that."""
+        return dict(self._built)
+
+    def restore(self, snapshot: dict[Variable, str]) -> None:
+        self._built = snapshot
+
+    # --- loads ------------------------------------------------------------------------------------------------------
+    def find_cycles(self, roots: Iterable[Variable]) -> None:
+        """Marks containers that hold themselves: these get a shell first, contents afterwards."""
+        state: dict[Variable, int] = {}
+        stack: list[tuple[Variable, Any]] = [(root, None) for root in roots]
+        while stack:
+            variable, rest = stack.pop()
+            if rest is None:
+                if state.get(variable) or exists(variable):
+                    continue
+                state[variable] = 1
+                rest = iter(variable.reachable())
+            for child in rest:
+                if state.get(child) == 1:
+                    self._cyclic.add(child)
+                elif child not in state and not exists(child):
+                    stack.append((variable, rest))
+                    stack.append((child, None))
+                    break
+            else:
+                state[variable] = 2
+
+    def load(self, variable: Variable) -> None:
+        """Pushes the value of `variable`."""
+        emit = self.emit
+        local = self._built.get(variable) or self.outputs.get(variable)
+        if local is not None:
+            emit.load(local)
+        elif isinstance(variable, Placeholder):
+            emit.load(variable.name)
+        elif isinstance(variable, constants.ConstantVariable):
+            emit.const(variable.value)
+        elif isinstance(variable, FIXED):
+            emit.const(variable.real())
+        elif variable.source is not None:
+            self.load_source(variable.source)
+        else:
+            self._build(variable)
+
+    def load_source(self, source: Source) -> None:
+        """Pushes what a path led to when the frame was entered: guards have read it already."""
+        if source.kind == "const":
+            self.emit.const(source.arg)
+        elif source.kind == "arg":
+            self.emit.load(self.params[source.arg])
+        else:
+            self.emit.load("__values")
+            self.emit.const(self.values.setdefault(source, len(self.values)))
+            self.emit.subscr()
+
+    def _build(self, variable: Variable) -> None:
+        build = BUILD.get(type(variable))
+        if build is None:
+            raise Restart(getattr(variable, "born_at", 0), GraphBreak("value can't be rebuilt", variable.describe()))
+        if variable in self._cyclic and type(variable) in SHELLS:
+            self._build_shell_first(variable)
+            return
+        if variable in self._building:
+            raise Restart(0, GraphBreak("value holds itself", variable.describe()))
+        self._building.add(variable)
+        build(self, variable)
+        self._building.discard(variable)
+        if variable not in self._built:
+            self.keep(variable)
+
+    def keep(self, variable: Variable) -> None:
+        """Stores the value on top of the stack as the one of `variable`, and leaves it there."""
+        name = self.emit.fresh(type(variable).__name__.removesuffix("Variable").lower())
+        self.emit.dup()
+        self.emit.store(name)
+        self._built[variable] = name
+
+    def _build_shell_first(self, variable: Variable) -> None:
+        SHELLS[type(variable)](self, variable)
+        self.keep(variable)
+        self.contents(variable)
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+    def call(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Pushes `function(*arguments)`; variables are loaded, callables emit, the rest are constants."""
+        emit = self.emit
+        emit.begin_call()
+        emit.const(function)
+        emit.end_callable()
+        for argument in arguments:
+            self.push(argument)
+        emit.call(len(arguments))
+
+    def push(self, argument: Any) -> None:
+        if isinstance(argument, Variable):
+            self.load(argument)
+        elif isinstance(argument, Emit):
+            argument.run()
+        else:
+            self.emit.const(argument)
+
+    def load_all(self, items: Iterable[Variable]) -> int:
+        count = 0
+        for item in items:
+            self.load(item)
+            count += 1
+        return count
+
+    def load_map(self, entries: Iterable[tuple[Variable, Variable]]) -> None:
+        count = 0
+        for key, value in entries:
+            self.load(key)
+            self.load(value)
+            count += 1
+        self.emit.build("map", count)
+
+    def load_list(self, items: Iterable[Variable]) -> None:
+        self.emit.build("list", self.load_all(items))
+
+    def load_tuple(self, items: Iterable[Variable]) -> None:
+        self.emit.build("tuple", self.load_all(items))
+
+    # --- effects ----------------------------------------------------------------------------------------------------
+    def effects(self, alive: set[Variable]) -> None:
+        """Replays the ledger, leaving out what nobody can see any more."""
+        for effect in self.ledger.effects():
+            if isinstance(effect, Call) or exists(effect.target) or effect.target in alive:
+                self.effect(effect)
+
+    def effect(self, effect: Effect) -> None:
+        if isinstance(effect, SetAttr):
+            self._set_attr(effect.target, effect.name, effect.value)
+        elif isinstance(effect, DelAttr):
+            self._del_attr(effect.target, effect.name)
+        elif isinstance(effect, SetContents):
+            if exists(effect.target):
+                self.contents(effect.target)
+        else:
+            self.call(runtime.call, effect.function, *effect.args)
+            self.emit.pop()
+
+    def contents(self, variable: Variable) -> None:
+        """Gives an object its contents (what is on the stack stays)."""
+        CONTENTS[type(variable)](self, variable)
+        self.emit.pop()
+
+    def _set_attr(self, target: Variable, name: str, value: Variable) -> None:
+        emit = self.emit
+        if isinstance(target, classes.NamespaceVariable):
+            self.load(value)
+            self.load(target)
+            emit.const(name)
+            emit.store_subscr()
+        elif isinstance(target, objects.ObjectVariable) and target.cls.__setattr__ is not object.__setattr__:
+            self.call(object.__setattr__, target, name, value)
+            emit.pop()
+        else:
+            self.load(value)
+            self.load(target)
+            emit.store_attr(name)
+
+    def _del_attr(self, target: Variable, name: str) -> None:
+        if isinstance(target, classes.NamespaceVariable):
+            self.load(target)
+            self.emit.const(name)
+            self.emit.delete_subscr()
+        elif not exists(target):
+            return  # it was never stored in the rebuilt object
+        elif isinstance(target, objects.ObjectVariable) and target.cls.__delattr__ is not object.__delattr__:
+            self.call(object.__delattr__, target, name)
+            self.emit.pop()
+        else:
+            self.load(target)
+            self.emit.delete_attr(name)
+
+
+class Emit:
+    """An argument of `Writer.call` that pushes itself."""
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self.run = run
+
+
+# --- how each kind is rebuilt -------------------------------------------------------------------------------------------
+def _tuple(w: Writer, v: Any) -> None:
+    cls = v.python_type()
+    if cls is tuple:
+        w.load_tuple(v.items)
+    elif cls is torch.Size or not hasattr(cls, "_fields"):
+        w.call(cls, Emit(lambda: w.load_tuple(v.items)))
+    else:
+        w.call(tuple.__new__, cls, Emit(lambda: w.load_tuple(v.items)))
+
+
+def _dict(w: Writer, v: Any) -> None:
+    cls = v.python_type()
+    pairs = v.entries.values()
+    if cls is dict:
+        w.load_map(pairs)
+    elif cls is types.MappingProxyType:
+        w.call(cls, Emit(lambda: w.load_map(pairs)))
+    elif cls is defaultdict:
+        w.call(cls, v.default_factory or None, Emit(lambda: w.load_map(pairs)))
+    elif cls in (OrderedDict, Counter):
+        w.call(cls, Emit(lambda: w.load_map(pairs)))
+    else:
+        raise Restart(0, GraphBreak("value can't be rebuilt", v.describe()))
+
+
+def _set(w: Writer, v: Any) -> None:
+    if v.python_type() is set:
+        w.emit.build("set", w.load_all(v.items.values()))
+    else:
+        w.call(frozenset, Emit(lambda: w.load_list(v.items.values())))
+
+
+def _slice(w: Writer, v: Any) -> None:
+    w.emit.build("slice", w.load_all(v.parts))
+
+
+def _object(w: Writer, v: objects.ObjectVariable) -> None:
+    w.call(runtime.new_object, v.cls, *v.new_args)
+    w.keep(v)
+    if v.payload is not None and not v.new_args:
+        contents = CONTENTS.get(type(v.payload))
+        if contents is not None:
+            w._built[v.payload] = w._built[v]
+            contents(w, v.payload)
+            w.emit.pop()
+
+
+def _exception(w: Writer, v: objects.ExceptionVariable) -> None:
+    w.call(runtime.new_exception, v.cls, Emit(lambda: w.load_tuple(v.args)))
+    w.keep(v)
+    if v.cause is not None or v.context is not None or v.suppress:
+        w.call(runtime.set_context, v, v.cause or None, v.context or None, v.suppress)
+        w.emit.pop()
+
+
+def _closure(w: Writer, v: functions.ClosureFunction) -> None:
+    w.call(
+        runtime.make_function,
+        v.code,
+        v.globals,
+        v.qualname,
+        v.defaults,
+        v.kwdefaults,
+        Emit(lambda: w.load_tuple(v.closure)),
+        v.annotations,
+    )
+
+
+def _method(w: Writer, v: functions.BoundMethod) -> None:
+    w.call(types.MethodType, v.function, v.owner)
+
+
+def _partial(w: Writer, v: functions.PartialVariable) -> None:
+    emit = w.emit
+    emit.begin_call()
+    emit.const(functools.partial)
+    emit.end_callable()
+    w.load(v.function)
+    w.load_all(v.args)
+    w.load_all(v.kwargs.values())
+    emit.call(1 + len(v.args) + len(v.kwargs), tuple(v.kwargs))
+
+
+def _attribute(owner: str, name: str) -> Callable[[Writer, Any], None]:
+    def build(w: Writer, v: Any) -> None:
+        w.load(getattr(v, owner))
+        w.emit.attr(getattr(v, name))
+
+    return build
+
+
+def _generator(w: Writer, v: functions.GeneratorVariable) -> None:
+    if v.state != "new":
+        raise Restart(v.born_at, GraphBreak("generator is alive at a graph break", v.function.describe()))
+    emit = w.emit
+    emit.begin_call()
+    w.load(v.function)
+    emit.end_callable()
+    w.load_all(v.args)
+    w.load_all(v.kwargs.values())
+    emit.call(len(v.args) + len(v.kwargs), tuple(v.kwargs))
+
+
+def _super(w: Writer, v: classes.SuperVariable) -> None:
+    w.call(super, v.start, v.owner)
+
+
+def _function_get(w: Writer, v: functions.FunctionGet) -> None:
+    w.load(v.function)
+    w.emit.attr("__get__")
+
+
+def _native_new(w: Writer, v: classes.NativeNew) -> None:
+    w.emit.const(v.base.__new__)
+
+
+def _instance_space(w: Writer, v: classes.InstanceNamespace) -> None:
+    w.load(v.owner)
+    w.emit.attr("__dict__")
+
+
+def _tensor(w: Writer, v: tensors.TensorVariable) -> None:
+    raise AssertionError(f"{v.describe()} is no output of the graph")
+
+
+def _lazy(w: Writer, v: LazyVariable) -> None:
+    assert v.source is not None
+    w.load_source(v.source)
+
+
+BUILD: dict[type, Callable[[Writer, Any], None]] = {
+    containers.TupleVariable: _tuple,
+    containers.ListVariable: lambda w, v: w.load_list(v.items),
+    containers.DequeVariable: lambda w, v: w.call(deque, Emit(lambda: w.load_list(v.items)), v.maxlen),
+    containers.NativeMethod: _attribute("owner", "name"),
+    mappings.DictVariable: _dict,
+    mappings.SetVariable: _set,
+    constants.SliceVariable: _slice,
+    constants.ConstantMethod: _attribute("owner", "name"),
+    tensors.TensorVariable: _tensor,
+    tensors.TensorMethod: _attribute("owner", "name"),
+    objects.ObjectVariable: _object,
+    objects.ExceptionVariable: _exception,
+    objects.ObjectMethod: _attribute("owner", "name"),
+    functions.ClosureFunction: _closure,
+    functions.CellVariable: lambda w, v: w.call(runtime.make_cell),
+    functions.BoundMethod: _method,
+    functions.PartialVariable: _partial,
+    functions.GeneratorVariable: _generator,
+    functions.GeneratorMethod: _attribute("owner", "name"),
+    functions.FunctionGet: _function_get,
+    classes.SuperVariable: _super,
+    classes.NativeNew: _native_new,
+    classes.InstanceNamespace: _instance_space,
+    LazyVariable: _lazy,
+}
+
+
+def _set_contents(setter: Callable[..., None], items: Callable[[Writer, Any], None], *extra: Any) -> Any:
+    def build(w: Writer, v: Any) -> None:
+        middle = [f(v) for f in extra]
+        w.call(setter, v, *middle, Emit(lambda: items(w, v)))
+
+    return build
+
+
+#: how an object takes its contents; the setter's result stays on the stack
+CONTENTS: dict[type, Callable[[Writer, Any], None]] = {
+    containers.ListVariable: _set_contents(runtime.set_list, lambda w, v: w.load_list(v.items)),
+    containers.DequeVariable: _set_contents(runtime.set_deque, lambda w, v: w.load_list(v.items)),
+    mappings.DictVariable: _set_contents(
+        runtime.set_dict, lambda w, v: w.load_map(v.entries.values()), lambda v: v.python_type()
+    ),
+    mappings.SetVariable: _set_contents(
+        runtime.set_set, lambda w, v: w.emit.build("set", w.load_all(v.items.values()))
+    ),
+}
+
+#: an empty container of the kind
+SHELLS: dict[type, Callable[[Writer, Any], None]] = {
+    containers.ListVariable: lambda w, v: w.emit.build("list", 0),
+    mappings.DictVariable: lambda w, v: w.call(v.python_type()),
+    mappings.SetVariable: lambda w, v: w.emit.build("set", 0),
+}

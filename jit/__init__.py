@@ -1,0 +1,42 @@
+"""framejit: a just-in-time compiler for PyTorch programs that works at CPython's frame evaluation."""
+
+from __future__ import annotations
+
+import torch
+
+from jit import native  # checks the extension before anything else imports it
+from jit.api import (
+    allow_in_graph,
+    assume_constant_result,
+    compile,
+    disable,
+    disallow_in_graph,
+    explain,
+    graph_break,
+    is_compiling,
+    reset,
+    stats,
+)
+from jit.config import config
+from jit.errors import BackendCompilerFailed, InternalError, JitError, Unsupported
+
+__all__ = [
+    "BackendCompilerFailed",
+    "InternalError",
+    "JitError",
+    "Unsupported",
+    "allow_in_graph",
+    "assume_constant_result",
+    "compile",
+    "config",
+    "disable",
+    "disallow_in_graph",
+    "explain",
+    "graph_break",
+    "is_compiling",
+    "native",
+    "reset",
+    "stats",
+    "torch",
+]
+__version__ = "0.1.0"

@@ -1,0 +1,259 @@
+"""The public functions."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import FunctionType, MethodType
+from typing import Any
+
+import torch
+from torch import fx
+
+from jit import _C, backends, compiler
+from jit.compiler import Compiler, Record
+from jit.config import config
+from symbolic.capture import BreakReason
+from symbolic.variables import torch_functions
+from symbolic.variables.base import Variable
+
+_MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_compilers: weakref.WeakSet[Compiler] = weakref.WeakSet()
+_lock = threading.Lock()
+
+
+def compile(  # noqa: A001
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | backends.Backend = "default",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """Compiles a function, method or `nn.Module`; without `model` gives a decorator. A drop-in for `torch.compile`.
+
+    fullgraph: a graph break raises `Unsupported` instead. dynamic: accepted; sizes are compiled as they come.
+    backend: "default", "eager" or a callable `(gm, example_inputs) -> callable`. options: settings of `jit.config` for
+    this call. disable: gives `model` back as it is.
+    Raises TypeError for what can't be called, ValueError for unknown backends, modes and options.
+    """
+    if mode not in _MODES:
+        raise ValueError(f"unknown mode {mode!r}; there are {', '.join(str(m) for m in _MODES[1:])}")
+    chosen = backends.resolve(backend)
+    settings = config.with_options(options)
+    if model is None:
+        return functools.partial(_compile, chosen, settings, fullgraph, dynamic, disable)
+    return _compile(chosen, settings, fullgraph, dynamic, disable, model)
+
+
+def _compile(
+    backend: backends.Backend, settings: Any, fullgraph: bool, dynamic: bool | None, disable: bool, model: Any
+) -> Any:
+    if not callable(model):
+        raise TypeError(f"jit.compile needs a function, a method or a module, not {type(model).__name__}: {model!r}")
+    if disable:
+        return model
+    made = Compiler(backend, settings, fullgraph, dynamic)
+    with _lock:
+        _compilers.add(made)
+    return door_for(made, model)
+
+
+def door_for(made: Compiler, model: Any) -> Any:
+    """The compiled form of a callable."""
+    if isinstance(model, torch.nn.Module):
+        return compiled_module(made, model)
+    if isinstance(model, type):
+        raise TypeError(f"jit.compile needs a function, a method or a module, not the class {model.__qualname__}")
+    if isinstance(model, MethodType):
+        return _C.BoundDoor(door_for(made, model.__func__), model.__self__)
+    if isinstance(model, _C.Door):
+        return door_for(made, model.__wrapped__)
+    if isinstance(model, FunctionType):
+        if model.__code__.co_flags & compiler.GENERATOR_FLAGS:
+            return model  # generators and coroutines run as they are; what they call may be compiled
+        door = _C.Door(model, made.cache(model.__code__), made.miss)
+        door.compiler = made
+        return door
+    call = type(model).__call__
+    if isinstance(call, FunctionType):
+        return _C.BoundDoor(door_for(made, call), model)
+    return model  # a native callable has no bytecode
+
+
+# --- modules ------------------------------------------------------------------------------------------------------------
+def compiled_module(made: Compiler, module: torch.nn.Module) -> torch.nn.Module:
+    """An object that is the module to its user (same class, same `__dict__`), whose call is compiled."""
+    cls = type(module)
+    door = door_for(made, torch.nn.Module.__call__)
+    body = {
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__,
+        "__call__": _C.BoundDoor(door, module),
+        "__reduce_ex__": _reduce_module,
+        "__deepcopy__": _deepcopy_module,
+        "__copy__": _copy_module,
+        "_orig_mod": property(lambda self: module),
+    }
+    twin = type(cls)(cls.__name__, (cls,), body)
+    compiled = twin.__new__(twin)
+    object.__setattr__(compiled, "__dict__", module.__dict__)
+    _recipes[twin] = made
+    return compiled
+
+
+_recipes: weakref.WeakKeyDictionary[type, Compiler] = weakref.WeakKeyDictionary()
+
+
+def _rebuild(module: torch.nn.Module, settings: dict[str, Any]) -> torch.nn.Module:
+    return compile(module, **settings)
+
+
+def _recipe(compiled: torch.nn.Module) -> dict[str, Any]:
+    made = _recipes[type(compiled)]
+    named = next((name for name, backend in backends.BACKENDS.items() if backend is made.backend), made.backend)
+    return {"fullgraph": made.fullgraph, "dynamic": made.dynamic, "backend": named}
+
+
+def _reduce_module(self: torch.nn.Module, protocol: int) -> Any:
+    return _rebuild, (self._orig_mod, _recipe(self))
+
+
+def _deepcopy_module(self: torch.nn.Module, memo: dict[int, Any]) -> Any:
+    return compile(copy.deepcopy(self._orig_mod, memo), **_recipe(self))
+
+
+def _copy_module(self: torch.nn.Module) -> Any:
+    return compile(copy.copy(self._orig_mod), **_recipe(self))
+
+
+# --- switches for users' code -------------------------------------------------------------------------------------------
+def disable(fn: Any = None, recursive: bool = True) -> Any:
+    """A function that is never compiled, nor anything it calls (with `recursive=False` only the function itself)."""
+    if fn is None:
+        return functools.partial(disable, recursive=recursive)
+    if not callable(fn):
+        raise TypeError(f"jit.disable needs a callable, not {fn!r}")
+
+    @functools.wraps(fn)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        return _C.call_suspended(fn, *args, **kwargs) if recursive else fn(*args, **kwargs)
+
+    return disabled
+
+
+def is_compiling() -> bool:
+    """Whether the caller is being captured: False in eager code."""
+    return False
+
+
+def graph_break() -> None:
+    """Ends the graph here when captured; does nothing in eager code."""
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Puts calls of `fn` into the graph as they are, without tracing into it."""
+    for one in fn if isinstance(fn, (list, tuple)) else (fn,):
+        if not callable(one):
+            raise TypeError(f"jit.allow_in_graph needs a callable, not {one!r}")
+        torch_functions.ALLOWED.add(one)
+        torch_functions.REFUSED.pop(one, None)
+    return fn
+
+
+def disallow_in_graph(fn: Any) -> Any:
+    """Calls of `fn` break the graph."""
+    for one in fn if isinstance(fn, (list, tuple)) else (fn,):
+        if not callable(one):
+            raise TypeError(f"jit.disallow_in_graph needs a callable, not {one!r}")
+        torch_functions.ALLOWED.discard(one)
+        torch_functions.REFUSED[one] = "disallowed by jit.disallow_in_graph"
+    return fn
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """`fn` is called once while tracing and its result taken as a constant."""
+    if not callable(fn):
+        raise TypeError(f"jit.assume_constant_result needs a callable, not {fn!r}")
+    torch_functions.CONSTANT_RESULT.add(fn)
+    return fn
+
+
+def _traced_is_compiling(tx: Any) -> Variable:
+    return tx.from_constant(True)
+
+
+def _traced_graph_break(tx: Any) -> Variable:
+    return torch_functions.refused("jit.graph_break()", "")
+
+
+torch_functions.HANDLERS[is_compiling] = _traced_is_compiling
+torch_functions.HANDLERS[graph_break] = _traced_graph_break
+
+
+def reset() -> None:
+    """Forgets everything compiled so far."""
+    with _lock:
+        for made in list(_compilers):
+            made.reset()
+
+
+def stats() -> dict[str, int]:
+    """Counters since the process began."""
+    return dataclasses.asdict(compiler.stats)
+
+
+# --- explain ------------------------------------------------------------------------------------------------------------
+@dataclass
+class Explanation:
+    """What compiling one call came to."""
+
+    graphs: list[fx.GraphModule] = field(default_factory=list)
+    break_reasons: list[BreakReason] = field(default_factory=list)
+    guards: list[Any] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    result: Any = None
+
+    @property
+    def graph_count(self) -> int:
+        return len(self.graphs)
+
+    @property
+    def graph_break_count(self) -> int:
+        return len(self.break_reasons)
+
+    @property
+    def op_count(self) -> int:
+        return sum(node.op.startswith("call") for graph in self.graphs for node in graph.graph.nodes)
+
+    def __str__(self) -> str:
+        lines = [f"{self.graph_count} graphs, {self.graph_break_count} breaks, {self.op_count} operations"]
+        lines += [f"break {i + 1}: {reason}" for i, reason in enumerate(self.break_reasons)]
+        lines += ["guards:", *(f"  {guard}" for guard in self.guards)]
+        return "\n".join(lines)
+
+
+def explain(fn: Any, **settings: Any) -> Callable[..., Explanation]:
+    """`explain(f)(*args)` compiles `f` afresh, calls it once, and says what came of it."""
+
+    def run(*args: Any, **kwargs: Any) -> Explanation:
+        target = fn.__wrapped__ if isinstance(fn, _C.Door) else getattr(fn, "_orig_mod", fn)
+        made = Compiler(backends.eager, config.with_options(settings), False, None)
+        found = Explanation(result=door_for(made, target)(*args, **kwargs))
+        for record in made.records:
+            found.records.append(record)
+            found.guards += record.guards
+            found.break_reasons += record.breaks
+            if record.module is not None:
+                found.graphs.append(record.module)
+        return found
+
+    return run

@@ -1,0 +1,44 @@
+"""Backends: `(gm, example_inputs) -> callable`, by name or as given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx
+
+from jit.errors import BackendCompilerFailed
+
+Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
+
+
+def eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    """Runs the graph as captured."""
+    return gm.forward
+
+
+#: name -> backend
+BACKENDS: dict[str, Backend] = {"eager": eager, "default": eager}
+
+
+def resolve(backend: str | Backend) -> Backend:
+    """The backend of that name, or the callable itself. Raises ValueError / TypeError for anything else."""
+    if isinstance(backend, str):
+        found = BACKENDS.get(backend)
+        if found is None:
+            raise ValueError(f"unknown backend {backend!r}; there are {', '.join(sorted(BACKENDS))}, or give a callable")
+        return found
+    if not callable(backend):
+        raise TypeError(f"backend must be a name or a callable (gm, example_inputs) -> callable, not {backend!r}")
+    return backend
+
+
+def run(backend: Backend, gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    """Calls a backend; what goes wrong in it becomes `BackendCompilerFailed`."""
+    try:
+        compiled = backend(gm, example_inputs)
+    except Exception as error:
+        raise BackendCompilerFailed(backend, error) from error
+    if not callable(compiled):
+        raise BackendCompilerFailed(backend, f"it returned {compiled!r}, which is not callable")
+    return compiled

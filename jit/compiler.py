@@ -1,0 +1,310 @@
+"""The compiler of one `jit.compile` call: turns misses of a door into entries of its cache."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch import fx
+
+import codegen
+import symbolic
+from codegen.residual.assemble import Assembled, assemble
+from codegen.residual.continuations import Continuations
+from jit import _C, backends, dump
+from jit.config import Config
+from jit.errors import InternalError, JitError, Unsupported
+from symbolic.capture import Break, BreakReason, Capture
+from symbolic.errors import GraphBreak, Restart, SkipFrame
+from symbolic.options import Options
+from symbolic.sources import Source
+from symbolic.translator import Translator, capture
+from symbolic.variables.base import Variable
+from symbolic.variables.functions import GENERATOR_FLAGS, ClosureFunction, FunctionVariable
+
+log = logging.getLogger("jit")
+__all__ = ["GENERATOR_FLAGS", "Compiler", "Record", "stats"]
+
+_OURS = tuple(
+    os.path.dirname(os.path.abspath(package.__file__ or "")) + os.sep for package in (dump, codegen, symbolic)
+)
+_MAX_RESTARTS = 200
+
+
+@dataclass
+class Record:
+    """What one capture made, for people: `explain`, the dump and the statistics read these."""
+
+    name: str
+    code: CodeType
+    module: fx.GraphModule | None
+    guards: list[Any]
+    breaks: list[BreakReason]
+    generated: CodeType | None
+    effects: list[str] = field(default_factory=list)
+    skipped: str = ""
+
+
+@dataclass
+class Stats:
+    captures: int = 0
+    graphs: int = 0
+    breaks: int = 0
+    restarts: int = 0
+    skipped: int = 0
+    errors: int = 0
+
+
+stats = Stats()
+_lock = threading.RLock()
+
+
+class Compiler:
+    """Options, caches and continuations of one `jit.compile`; shared by the doors of its continuations."""
+
+    def __init__(self, backend: backends.Backend, config: Config, fullgraph: bool, dynamic: bool | None) -> None:
+        self.backend = backend
+        self.config = config
+        self.fullgraph = fullgraph
+        self.dynamic = dynamic
+        self.caches = _C.Caches()
+        self.region = _C.Region(self.caches, self.classify, self.miss)
+        self.continuations = Continuations(self._continuation_door)
+        self.records: list[Record] = []
+        self._all_caches: list[Any] = []
+        self.options = Options(
+            unroll_limit=config.unroll_limit,
+            inline_limit=config.inline_limit,
+            break_everywhere=config.break_everywhere,
+            unwrap=UNWRAP,
+            refuse=refuse,
+        )
+        self._warned: set[CodeType] = set()
+
+    def reset(self) -> None:
+        """Forgets all compiled code; doors stay."""
+        for cache in self._all_caches:
+            cache.clear()
+            cache.frozen = False
+        self.records.clear()
+        self._warned.clear()
+
+    # --- caches -----------------------------------------------------------------------------------------------------
+    def cache(self, code: CodeType) -> Any:
+        found = self.caches.get(code, None)
+        if found is None:
+            found = self._new_cache(code)
+            self.caches.set(code, found)
+        return found
+
+    def _new_cache(self, code: CodeType) -> Any:
+        made = _C.Cache(code, self.config.recompile_limit)
+        self._all_caches.append(made)
+        return made
+
+    def classify(self, code: CodeType) -> Any:
+        """For the frame hook: the cache of a code object worth compiling, None for what runs as it is."""
+        if refuse(code, None) is not None or is_library(code):
+            return None
+        return self._new_cache(code)
+
+    def _continuation_door(self, code: CodeType, namespace: dict[str, Any], name: str) -> Any:
+        return _C.ResumeDoor(code, namespace, self.cache(code), self.miss, name)
+
+    # --- misses -----------------------------------------------------------------------------------------------------
+    def miss(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:
+        """An entry for this call, or None: the original runs."""
+        cache = door if isinstance(door, _C.Cache) else door.cache
+        if len(cache.entries) >= self.config.recompile_limit:
+            self._limit(cache, function, slots)
+            return None
+        if "recompiles" in self.config.channels() and cache.entries:
+            log.warning("recompiling %s: %s", function.__qualname__, self.explain_miss(cache, function, slots))
+        try:
+            with _lock:
+                return self._compile(cache, function, slots)
+        except (JitError, KeyboardInterrupt, RecursionError) as error:
+            if isinstance(error, RecursionError):
+                cache.frozen = True
+                return None
+            raise
+        except SkipFrame as skip:
+            return self._skip(cache, function, skip.reason)
+        except Exception as error:
+            return self._failed(cache, function, error)
+
+    def _compile(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> Any:
+        breaks: dict[int, GraphBreak] = {}
+        for _ in range(_MAX_RESTARTS):
+            try:
+                stats.captures += 1
+                captured = capture(function, slots, self.options, breaks)
+                if isinstance(captured.exit, Break) and self.fullgraph and not self.config.break_everywhere:
+                    raise Unsupported(reason_of(captured))
+                assembled = assemble(captured, function.__code__, self._graph, self.continuations, self.region)
+                return self._install(cache, function, captured, assembled)
+            except Restart as restart:
+                stats.restarts += 1
+                if restart.step in breaks or restart.step == 0:
+                    raise SkipFrame(f"no progress: {restart.cause}") from restart
+                breaks[restart.step] = restart.cause
+        raise SkipFrame("too many restarts")
+
+    def _graph(self, module: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        stats.graphs += 1
+        return backends.run(self.backend, module, example_inputs)
+
+    def _install(self, cache: Any, function: FunctionType, captured: Capture, assembled: Assembled) -> Any:
+        program = assembled.program
+        guards = _C.Guards(program.nodes, program.checks, program.values)
+        breaks = [reason_of(captured)] if isinstance(captured.exit, Break) else []
+        stats.breaks += len(breaks)
+        record = Record(
+            function.__qualname__,
+            function.__code__,
+            assembled.module,
+            program.guards,
+            breaks,
+            assembled.function.__code__,
+            [str(effect) for effect in captured.ledger.effects()],
+        )
+        self.records.append(record)
+        entry = _C.Entry(guards, assembled.function, record)
+        cache.add(entry)
+        for reason in breaks:
+            if "breaks" in self.config.channels():
+                log.warning("graph break at %s", reason)
+        if self.config.dump:
+            dump.write(self.config.dump, record)
+        return entry
+
+    # --- what else a miss may lead to -------------------------------------------------------------------------------
+    def _limit(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:
+        cache.frozen = True
+        warnings.warn(
+            f"{function.__qualname__} ({function.__code__.co_filename}:{function.__code__.co_firstlineno}) was compiled "
+            f"{len(cache.entries)} times and runs eagerly for new inputs from now on; last reason: "
+            f"{self.explain_miss(cache, function, slots)} (jit.config.recompile_limit sets the bound)",
+            stacklevel=4,
+        )
+
+    def explain_miss(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> str:
+        """In words, why the newest entry does not fit this call."""
+        if not cache.entries:
+            return "first call"
+        entry = cache.entries[0]
+        found = entry.guards.explain(function, slots)
+        if found is None:
+            return "its guards hold"
+        index, seen = found
+        if index < 0:
+            return "a value that the compiled code reads is not there any more"
+        return f"expected {entry.meta.guards[index]}, saw {describe(seen)}"
+
+    def _skip(self, cache: Any, function: FunctionType, reason: str) -> None:
+        stats.skipped += 1
+        cache.frozen = True
+        record = Record(function.__qualname__, function.__code__, None, [], [], None, skipped=reason)
+        self.records.append(record)
+        if self.fullgraph:
+            place = ((function.__code__.co_filename, function.__code__.co_firstlineno, function.__qualname__),)
+            raise Unsupported(BreakReason("the frame can't be captured", reason, "", place))
+
+    def _failed(self, cache: Any, function: FunctionType, error: Exception) -> None:
+        stats.errors += 1
+        if self.config.on_error == "raise":
+            raise InternalError(f"while compiling {function.__qualname__}: {type(error).__name__}: {error}") from error
+        cache.frozen = True
+        code = function.__code__
+        if code not in self._warned:
+            self._warned.add(code)
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            warnings.warn(
+                f"framejit could not compile {function.__qualname__} ({code.co_filename}:{code.co_firstlineno}); it runs "
+                f"eagerly. Cause: {type(error).__name__}: {error} at {os.path.basename(last.filename)}:{last.lineno}. "
+                'Please report it with the traceback that jit.config.on_error = "raise" gives.',
+                stacklevel=4,
+            )
+
+
+def reason_of(captured: Capture) -> BreakReason:
+    """Why the capture broke, with the place where the reason was met."""
+    assert isinstance(captured.exit, Break)
+    cause = captured.exit.cause
+    stack = getattr(cause, "stack", None) or (("<unknown>", 0, "<unknown>"),)
+    return BreakReason(cause.reason, cause.detail, cause.hint, stack)
+
+
+def describe(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{type(value).__name__} {str(value.dtype)[6:]}{list(value.shape)} strides {value.stride()}"
+    try:
+        text = repr(value)
+    except Exception:
+        text = object.__repr__(value)
+    return text if len(text) < 100 else text[:97] + "..."
+
+
+def is_library(code: CodeType) -> bool:
+    """Whether the hook leaves this code alone: torch, the standard library and the compiler."""
+    return code.co_filename.startswith(_LIBRARY)
+
+
+_LIBRARY = tuple({os.path.dirname(os.path.abspath(m.__file__ or "")) + os.sep for m in (os, torch)}) + _OURS + ("<frozen",)
+
+
+def refuse(code: CodeType, module: str | None) -> str | None:
+    """Why a code object must not be traced into; None if it may."""
+    if code.co_filename.startswith(_OURS):
+        return "function of the compiler"
+    if module is not None and module.partition(".")[0] in _REFUSED_PACKAGES:
+        return "function of another compiler"
+    return None
+
+
+_REFUSED_PACKAGES = frozenset({"triton"})
+
+
+def _unwrap_door(tx: Translator, value: Any, source: Source) -> Variable:
+    """A compiled function met while tracing is the function behind it."""
+    return FunctionVariable(value.__wrapped__, source.attr("__wrapped__"))
+
+
+def _unwrap_resume(tx: Translator, value: Any, source: Source) -> Variable:
+    return ResumeVariable(value, source)
+
+
+class ResumeVariable(Variable):
+    """A continuation met while tracing (an outer frame's continuation calls the inner one's): it is inlined."""
+
+    def __init__(self, value: Any, source: Source) -> None:
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        return _C.ResumeDoor
+
+    def real(self) -> Any:
+        return self.value
+
+    def enter(self, tx: Any, args: list[Variable], kwargs: dict[str, Variable]) -> Any:
+        code = self.value.code
+        closure, *rest = args
+        function = ResumedFunction(code, tx.namespace(self.value.globals), code.co_qualname)
+        function.closure = [] if closure.is_constant() else tx.unpack(closure)
+        return function.frame(tx, rest, {})
+
+
+class ResumedFunction(ClosureFunction):
+    """The function of an inlined continuation."""
+
+
+UNWRAP: dict[type, Any] = {_C.Door: _unwrap_door, _C.ResumeDoor: _unwrap_resume}

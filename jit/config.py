@@ -1,0 +1,68 @@
+"""Every knob, once: `jit.config.x`, per compile `options={"x": ...}`, by environment `JIT_X`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+
+@dataclass
+class Config:
+    """Settings of the compiler.
+
+    on_error: what an internal error does: "fallback" runs the frame eagerly with one warning, "raise" raises.
+    recompile_limit: compiled entries per code object; past it new inputs run eagerly.
+    unroll_limit: iterations of one loop, or elements of one iterator, that a capture runs through.
+    inline_limit: depth of inlined calls.
+    break_everywhere: a graph break after every call (tests: results must not change).
+    dump: a folder for readable files of everything generated, "" for none.
+    logs: comma-separated channels to print: recompiles, breaks, graph, bytecode, guards.
+    """
+
+    on_error: Literal["fallback", "raise"] = "fallback"
+    recompile_limit: int = 16
+    unroll_limit: int = 100_000
+    inline_limit: int = 200
+    break_everywhere: bool = False
+    dump: str = ""
+    logs: str = ""
+
+    def with_options(self, options: dict[str, Any] | None) -> Config:
+        """A copy with some knobs set; unknown names raise ValueError."""
+        if not options:
+            return self
+        known = {field.name for field in fields(self)}
+        unknown = sorted(set(options) - known)
+        if unknown:
+            raise ValueError(f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(known))}")
+        return replace(self, **options)
+
+    def channels(self) -> set[str]:
+        return {name.strip() for name in self.logs.split(",") if name.strip()}
+
+
+_FALSE = {"", "0", "false", "no", "off"}
+
+
+def from_environment(environ: Any = os.environ) -> Config:
+    """The settings that `JIT_<NAME>` variables ask for. Raises ValueError for a value of the wrong kind."""
+    settings: dict[str, Any] = {}
+    for field in fields(Config):
+        text = environ.get(f"JIT_{field.name.upper()}")
+        if text is None:
+            continue
+        default = field.default
+        if isinstance(default, bool):
+            settings[field.name] = text.lower() not in _FALSE
+        elif isinstance(default, int):
+            try:
+                settings[field.name] = int(text)
+            except ValueError:
+                raise ValueError(f"JIT_{field.name.upper()}={text!r}: a whole number is needed") from None
+        else:
+            settings[field.name] = text
+    return Config(**settings)
+
+
+config = from_environment()

@@ -1,0 +1,56 @@
+"""The debug dump: for each compiled frame a folder of plain files."""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import io
+import itertools
+import os
+import re
+from types import CodeType
+from typing import Any
+
+_numbers = itertools.count()
+
+
+def write(folder: str, record: Any) -> str:
+    """Writes one compiled frame below `folder`; answers with the path of its own folder.
+
+    original.txt, generated.txt: bytecode; graph.py: the graph as Python; guards.txt, breaks.txt, effects.txt: a line each.
+    """
+    name = re.sub(r"\W+", "_", record.name).strip("_")
+    path = os.path.join(folder, f"{os.getpid()}-{next(_numbers):04d}-{name}")
+    os.makedirs(path, exist_ok=True)
+    files = {
+        "original.txt": bytecode(record.code),
+        "generated.txt": bytecode(record.generated) if record.generated is not None else "",
+        "graph.py": graph(record.module),
+        "guards.txt": "".join(f"{guard}\n" for guard in record.guards),
+        "breaks.txt": "".join(f"{reason}\n" for reason in record.breaks),
+        "effects.txt": "".join(f"{effect}\n" for effect in record.effects),
+    }
+    for file, text in files.items():
+        with open(os.path.join(path, file), "w", encoding="utf-8") as out:
+            out.write(text)
+    return path
+
+
+def bytecode(code: CodeType) -> str:
+    """The disassembly of one code object, headed by its place."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        dis.dis(code, depth=0)
+    return f"# {code.co_qualname}, {code.co_filename}:{code.co_firstlineno}\n{text.getvalue()}"
+
+
+def graph(module: Any) -> str:
+    """The graph as Python, each input with its shape; nothing for a frame without a graph."""
+    if module is None:
+        return "# no tensor operations\n"
+    lines = []
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            value = node.meta["example_value"]
+            lines.append(f"# {node.name}: {value.dtype} {list(value.shape)} from {node.meta.get('source', '?')}")
+    return "\n".join(lines) + "\n" + module.code

@@ -1,0 +1,64 @@
+"""Effects: plain data that the residual code replays. Each prints as the Python it stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class Deleted:
+    """Marks a pending attribute or name that the frame deleted."""
+
+    def __repr__(self) -> str:
+        return "<deleted>"
+
+
+DELETED = Deleted()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetAttr:
+    """target.name = value"""
+
+    target: Any
+    name: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.target}.{self.name} = {self.value}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DelAttr:
+    """del target.name"""
+
+    target: Any
+    name: str
+
+    def __str__(self) -> str:
+        return f"del {self.target}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetContents:
+    """target[:] = contents (lists), target.clear(); target.update(contents) (dicts, sets), ..."""
+
+    target: Any
+
+    def __str__(self) -> str:
+        return f"{self.target} takes its new contents"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """function(*args, **kwargs), for its effect on the world outside"""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(str, self.args))})"
+
+
+Effect = SetAttr | DelAttr | SetContents | Call

@@ -1,0 +1,67 @@
+"""The diary of one capture: pending stores, touched containers, objects born, calls to replay.
+
+Targets and values are opaque to the ledger (trackers of the floor above), compared by identity. Reads of pending state
+are answered from here, so that the frame sees its own writes before they happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sideeffects.effects import DELETED, Call, DelAttr, Effect, SetAttr, SetContents
+
+
+class Ledger:
+    """What the frame did so far. Records are kept in the order of the first write to each place."""
+
+    def __init__(self) -> None:
+        self._attrs: dict[Any, dict[str, Any]] = {}
+        self._order: dict[tuple[str, Any], Any] = {}
+        self._calls = 0
+
+    # attributes, cells (name "cell_contents") and globals (the namespace is the target)
+    def store(self, target: Any, name: str, value: Any) -> None:
+        """Pending `target.name = value`; `DELETED` as value is a deletion."""
+        self._attrs.setdefault(target, {})
+        self._attrs[target].pop(name, None)
+        self._attrs[target][name] = value
+        self._order.setdefault(("attrs", target), target)
+
+    def pending(self, target: Any, name: str) -> Any | None:
+        """The pending value, `DELETED`, or None if the frame has not written there."""
+        stores = self._attrs.get(target)
+        return stores.get(name) if stores is not None else None
+
+    def stores(self, target: Any) -> dict[str, Any]:
+        """All pending stores of a target, oldest first."""
+        return self._attrs.get(target, {})
+
+    # containers: the tracker holds the new contents itself
+    def touch(self, target: Any) -> None:
+        """The contents of an existing container changed."""
+        self._order.setdefault(("contents", target), target)
+
+    def touched(self, target: Any) -> bool:
+        return ("contents", target) in self._order or target in self._attrs
+
+    # effects on the world outside
+    def call(self, function: Any, *args: Any, **kwargs: Any) -> None:
+        """A call that the residual code makes after the graph, in order with the other calls."""
+        self._calls += 1
+        self._order[("call", self._calls)] = Call(function, args, kwargs)
+
+    def effects(self) -> Iterator[Effect]:
+        """Everything to replay, in order. Births are implied by what the effects mention."""
+        for (kind, _), record in self._order.items():
+            if kind == "attrs":
+                for name, value in self._attrs[record].items():
+                    yield DelAttr(record, name) if value is DELETED else SetAttr(record, name, value)
+            elif kind == "contents":
+                yield SetContents(record)
+            else:
+                yield record
+
+    @property
+    def empty(self) -> bool:
+        return not self._order

@@ -1,0 +1,193 @@
+"""Code objects as the interpreter reads them: one list of instructions, version noise removed.
+
+Caches, `EXTENDED_ARG`, `NOP`, `PRECALL` and `RESUME` are dropped and super-instructions are split, so a handler sees
+one idea at a time. Offsets stay those of `co_code`: a continuation is named by (code, offset).
+"""
+
+from __future__ import annotations
+
+import bisect
+import dis
+import inspect
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from symbolic import versions
+
+
+@dataclass(slots=True)
+class Inst:
+    """One instruction: name, raw argument, resolved argument, `co_code` offset, user line, index of its jump target.
+
+    `next_offset` is the offset of the first instruction after it (caches skipped)."""
+
+    op: str
+    arg: int
+    argval: Any
+    offset: int
+    line: int
+    target: int = -1
+    next_offset: int = -1
+
+    def __str__(self) -> str:
+        return f"{self.op} {self.argval!r}" if self.argval is not None else self.op
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A row of the exception table: instructions at offsets [start, end) go to `target` (offset) with `depth` stack items."""
+
+    start: int
+    end: int
+    target: int
+    depth: int
+    lasti: bool
+
+
+@dataclass
+class Code:
+    """A decoded code object; `index` maps an offset to the position of the first instruction at or after it."""
+
+    raw: CodeType
+    insts: list[Inst]
+    handlers: list[Handler]
+    offsets: list[int] = field(repr=False)
+    slots: int = 0  # number of argument slots, *args and **kwargs included
+
+    def index(self, offset: int) -> int:
+        return bisect.bisect_left(self.offsets, offset)
+
+    def handler(self, offset: int) -> Handler | None:
+        """The innermost handler that covers `offset` (CPython's table is sorted, ranges do not overlap)."""
+        for row in self.handlers:
+            if row.start <= offset < row.end:
+                return row
+        return None
+
+
+_SPLIT = {
+    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
+    "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+}
+_DROPPED = frozenset({"CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "RESUME", "COPY_FREE_VARS"})
+_cache: dict[int, Code] = {}
+
+
+def _exception_table(code: CodeType) -> Iterator[Handler]:
+    """Rows of `co_exceptiontable` (format: CPython `Objects/exception_handling_notes.txt`)."""
+    data = iter(code.co_exceptiontable)
+
+    def varint() -> int:
+        byte = next(data)
+        value = byte & 63
+        while byte & 64:
+            byte = next(data)
+            value = (value << 6) | (byte & 63)
+        return value
+
+    while True:
+        try:
+            start = varint()
+        except StopIteration:
+            return
+        length, target, depth_lasti = varint(), varint(), varint()
+        yield Handler(start * 2, (start + length) * 2, target * 2, depth_lasti >> 1, bool(depth_lasti & 1))
+
+
+def argument_slots(code: CodeType) -> int:
+    """Number of `localsplus` slots that the caller fills: parameters, then `*args`, then `**kwargs`."""
+    flags = code.co_flags
+    return (
+        code.co_argcount
+        + code.co_kwonlyargcount
+        + bool(flags & inspect.CO_VARARGS)
+        + bool(flags & inspect.CO_VARKEYWORDS)
+    )
+
+
+def decode(code: CodeType) -> Code:
+    """Decodes `code`; the result is shared and must not be changed."""
+    found = _cache.get(id(code))
+    if found is not None and found.raw is code:
+        return found
+    insts: list[Inst] = []
+    line = code.co_firstlineno
+    for raw in dis.get_instructions(code):
+        number = versions.line_of(raw)
+        line = number if number is not None else line
+        if insts and insts[-1].next_offset < 0:
+            for previous in reversed(insts):
+                if previous.next_offset >= 0:
+                    break
+                previous.next_offset = raw.offset
+        if raw.opname in _DROPPED:
+            continue
+        if raw.opname in _SPLIT:
+            first, second = _SPLIT[raw.opname]
+            assert raw.arg is not None
+            names = code.co_varnames
+            insts.append(Inst(first, raw.arg >> 4, names[raw.arg >> 4], raw.offset, line))
+            insts.append(Inst(second, raw.arg & 15, names[raw.arg & 15], raw.offset, line))
+            continue
+        insts.append(Inst(raw.opname, raw.arg or 0, raw.argval, raw.offset, line))
+    offsets = [inst.offset for inst in insts]
+    end = len(code.co_code)
+    for inst in insts:
+        if inst.next_offset < 0:
+            inst.next_offset = end
+        if versions.is_jump(inst.op):
+            inst.target = bisect.bisect_left(offsets, inst.argval)
+    result = Code(code, insts, list(_exception_table(code)), offsets, argument_slots(code))
+    _cache[id(code)] = result
+    return result
+
+
+def successors(code: Code, index: int) -> Iterator[int]:
+    """Indices of the instructions that may run after `index`, exception edges left out."""
+    inst = code.insts[index]
+    if inst.target >= 0:
+        yield inst.target
+    if inst.op not in versions.NO_FALLTHROUGH and index + 1 < len(code.insts):
+        yield index + 1
+
+
+_live: dict[int, tuple[CodeType, list[frozenset[str]]]] = {}
+
+
+def live_locals(code: Code, offset: int) -> frozenset[str]:
+    """Names of fast locals that may be read at or after `offset` before they are written (exception edges included)."""
+    known = _live.get(id(code.raw))
+    if known is None or known[0] is not code.raw:
+        known = _live[id(code.raw)] = (code.raw, _liveness(code))
+    index = code.index(offset)
+    return known[1][index] if index < len(known[1]) else frozenset()
+
+
+def _liveness(code: Code) -> list[frozenset[str]]:
+    """Backward data flow to a fixed point: live_in = uses + (live_out - kills)."""
+    count = len(code.insts)
+    live: list[frozenset[str]] = [frozenset()] * count
+    after = [list(successors(code, i)) for i in range(count)]
+    caught = [
+        code.index(handler.target) if (handler := code.handler(inst.offset)) else -1 for inst in code.insts
+    ]
+    changed = True
+    while changed:
+        changed = False
+        for i in range(count - 1, -1, -1):
+            inst = code.insts[i]
+            out = frozenset(itertools.chain.from_iterable(live[j] for j in after[i]))
+            if inst.op in versions.WRITES_LOCAL:
+                out = out - {inst.argval}
+            if caught[i] >= 0:
+                out = out | live[caught[i]]
+            if inst.op in versions.READS_LOCAL:
+                out = out | {inst.argval}
+            if out != live[i]:
+                live[i] = out
+                changed = True
+    return live

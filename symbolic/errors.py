@@ -1,0 +1,43 @@
+"""Ways in which symbolic execution leaves its straight path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class GraphBreak(Exception):
+    """The instruction at hand can't be captured. `reason` is a fixed text (statistics group by it), `detail` this case."""
+
+    def __init__(self, reason: str, detail: str = "", hint: str = "") -> None:
+        super().__init__(reason, detail, hint)
+        self.reason = reason
+        self.detail = detail
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.reason + (f": {self.detail}" if self.detail else "")
+
+
+class Observed(Exception):
+    """The user's program raised: `variable` is the exception, to be unwound through the user's own handlers."""
+
+    def __init__(self, variable: Any) -> None:
+        super().__init__(variable)
+        self.variable = variable
+
+
+class Restart(Exception):
+    """Capture the frame again and break at instruction number `step`: what follows it can't be captured as it is."""
+
+    def __init__(self, step: int, cause: GraphBreak) -> None:
+        super().__init__(step, cause)
+        self.step = step
+        self.cause = cause
+
+
+class SkipFrame(Exception):
+    """This frame is not for capture at all; it runs eagerly."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,69 @@
+"""Symbolic frames: the interpreter runs over an explicit stack of these, a call pushes one, a return pops it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from symbolic.code import Code
+from symbolic.variables.base import Variable
+
+
+class Frame:
+    """One activation of a Python function.
+
+    `on_return` replaces the returned value (a class call pushes `__init__`'s frame and wants the object). A `boundary`
+    frame was started from inside an instruction handler, which waits for its result: a break inside it can't resume.
+    """
+
+    __slots__ = (
+        "code",
+        "name",
+        "namespace",
+        "locals",
+        "cells",
+        "closure_names",
+        "stack",
+        "index",
+        "current",
+        "kw_names",
+        "on_return",
+        "boundary",
+        "generator",
+        "function",
+    )
+
+    def __init__(self, code: Code, name: str, namespace: Variable, function: Variable | None = None) -> None:
+        self.code = code
+        self.name = name
+        self.namespace = namespace
+        self.function = function
+        self.locals: dict[str, Variable] = {}
+        self.cells: dict[str, Variable] = {}
+        self.stack: list[Variable] = []
+        self.index = 0
+        self.current = 0  # index of the instruction being executed
+        self.kw_names: tuple[str, ...] = ()
+        self.on_return: Variable | None = None
+        self.boundary = False
+        self.generator: Any = None
+
+    def push(self, value: Variable) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Variable:
+        return self.stack.pop()
+
+    def popn(self, count: int) -> list[Variable]:
+        if not count:
+            return []
+        items = self.stack[-count:]
+        del self.stack[-count:]
+        return items
+
+    @property
+    def line(self) -> int:
+        return self.code.insts[self.current].line
+
+    @property
+    def filename(self) -> str:
+        return self.code.raw.co_filename

@@ -1,0 +1,208 @@
+"""The graph builder: an `fx.Graph` of the torch calls the user wrote, run on fake tensors as it grows."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from symbolic.errors import GraphBreak
+from symbolic.sources import Source
+from symbolic.variables.base import Variable
+from symbolic.variables.classes import ClassVariable
+from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
+from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.functions import FunctionVariable
+from symbolic.variables.mappings import DictVariable
+from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.tensors import TensorVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+_getitem = operator.getitem
+_PLUMBING = frozenset({"_modules", "_parameters", "_buffers", "__dict__"})
+
+
+def input_name(source: Source) -> str:
+    """`l_x_` for the argument x, `l_self_blocks_0_weight` for a parameter found through modules."""
+    parts: list[str] = []
+    here: Source | None = source
+    while here is not None:
+        word = here.name if here.base is None else str(here.arg) if here.arg is not None else ""
+        if word and word not in _PLUMBING:
+            parts.append(word)
+        here = here.base
+    text = re.sub(r"\W+", "_", "_".join(reversed(parts))).strip("_")
+    return f"l_{text}_" if len(parts) == 1 else f"l_{text}"
+
+
+class GraphBuilder:
+    """Owns the graph, the fake tensor mode, and the tie between fake tensors and their variables."""
+
+    def __init__(self, tx: Translator, fake_mode: FakeTensorMode) -> None:
+        self.tx = tx
+        self.fake_mode = fake_mode
+        self.graph = fx.Graph()
+        self.inputs: list[TensorVariable] = []
+        self.by_fake: dict[int, TensorVariable] = {}
+        self.calls = 0
+        self._input_point: fx.Node | None = None
+
+    # --- inputs -----------------------------------------------------------------------------------------------------
+    def add_input(self, value: torch.Tensor, source: Source) -> TensorVariable:
+        """A placeholder for an existing tensor, its properties guarded."""
+        fake = self.fake_mode.from_tensor(value, static_shapes=True)
+        first = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
+        where = self.graph.inserting_before(first) if first is not None else self.graph.inserting_after(self._input_point)
+        with where:
+            node = self.graph.placeholder(input_name(source))
+        self._input_point = node
+        node.meta["example_value"] = fake
+        node.meta["source"] = source.text
+        variable = TensorVariable(node, fake, type(value), value, source)
+        self.inputs.append(variable)
+        self.by_fake[id(fake)] = variable
+        self.tx.know(source, "tensor", tensor_facts(value))
+        return variable
+
+    # --- operations -------------------------------------------------------------------------------------------------
+    def call(
+        self, target: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable] | None = None
+    ) -> Variable:
+        """Records `target(*args, **kwargs)` and answers with its result."""
+        return self._record("call_function", target, target, args, kwargs or {})
+
+    def call_method(self, name: str, args: list[Variable], kwargs: dict[str, Variable] | None = None) -> Variable:
+        """Records `args[0].name(*args[1:], **kwargs)`."""
+
+        def run(owner: Any, *rest: Any, **named: Any) -> Any:
+            return getattr(owner, name)(*rest, **named)
+
+        return self._record("call_method", name, run, args, kwargs or {})
+
+    def _record(
+        self, op: str, target: Any, run: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable]
+    ) -> Variable:
+        pairs = [self._argument(arg) for arg in args]
+        named = {name: self._argument(arg) for name, arg in kwargs.items()}
+        result = self._fake_run(target, run, [fake for _, fake in pairs], {k: fake for k, (_, fake) in named.items()})
+        if result is not None and not _holds_tensor(result):
+            return self.tx.from_constant(result)
+        known = self.by_fake.get(id(result))
+        node = self.graph.create_node(op, target, tuple(n for n, _ in pairs), {k: n for k, (n, _) in named.items()})
+        node.meta["stack_trace"] = self.tx.stack_trace()
+        node.meta["example_value"] = result
+        self.calls += 1
+        if known is not None:
+            return known
+        return self._result(node, result)
+
+    def _fake_run(self, target: Any, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        try:
+            with self.fake_mode:
+                return run(*args, **kwargs)
+        except (DataDependentOutputException, GuardOnDataDependentSymNode) as error:
+            raise GraphBreak("tensor value needed while tracing", f"{name}: {error}") from error
+        except (DynamicOutputShapeException, UnsupportedOperatorException) as error:
+            raise GraphBreak("output shape depends on values", f"{name}: {error}") from error
+        except Exception as error:  # eager code meets the same error at this line and raises it as the user knows it
+            raise GraphBreak("operation raises", f"{name}: {type(error).__name__}: {error}") from error
+
+    def _result(self, node: fx.Node, result: Any) -> Variable:
+        if isinstance(result, torch.Tensor):
+            known = self.by_fake.get(id(result))
+            if known is not None:
+                return known
+            cls = torch.Tensor if type(result) is FakeTensor else type(result)
+            variable = TensorVariable(node, result, cls)
+            self.by_fake[id(result)] = variable
+            return variable
+        if result is None or is_constant_value(result) or isinstance(result, torch.Size):
+            return self.tx.from_constant(result)
+        if isinstance(result, (tuple, list)):
+            items = []
+            for index, item in enumerate(result):
+                part = self.graph.call_function(_getitem, (node, index))
+                part.meta["stack_trace"] = node.meta["stack_trace"]
+                part.meta["example_value"] = item
+                items.append(self._result(part, item))
+            if isinstance(result, list):
+                return self.tx.new_list(items)
+            return self.tx.new_tuple(items, type(result))
+        raise GraphBreak("result of an operation not supported", type(result).__name__)
+
+    def _argument(self, variable: Variable) -> tuple[Any, Any]:
+        """(what stands in the graph, what the fake run gets)"""
+        if isinstance(variable, TensorVariable):
+            return variable.node, variable.fake
+        if isinstance(variable, (ConstantVariable, ClassVariable)):
+            value = variable.constant()
+            return value, value
+        if isinstance(variable, (TupleVariable, ListVariable)):
+            pairs = [self._argument(item) for item in variable.unpack(self.tx)]
+            nodes, fakes = [n for n, _ in pairs], [f for _, f in pairs]
+            if isinstance(variable, ListVariable):
+                return nodes, fakes
+            if variable.python_type() is torch.Size:
+                return tuple(nodes), torch.Size(fakes)
+            return tuple(nodes), tuple(fakes)
+        if isinstance(variable, SliceVariable):
+            pairs = [self._argument(part) for part in variable.parts]
+            return slice(*(n for n, _ in pairs)), slice(*(f for _, f in pairs))
+        if isinstance(variable, DictVariable):
+            items = [(k.constant(), self._argument(v)) for k, v in variable.pairs(self.tx)]
+            return {k: n for k, (n, _) in items}, {k: f for k, (_, f) in items}
+        if isinstance(variable, ObjectVariable) and variable.payload is not None:
+            return self._argument(variable.payload)
+        if isinstance(variable, FunctionVariable):
+            return variable.function, variable.function
+        raise GraphBreak("argument of an operation not supported", variable.describe())
+
+    # --- end --------------------------------------------------------------------------------------------------------
+    def finish(self, outputs: list[TensorVariable]) -> fx.GraphModule:
+        """Ends the graph with a tuple of `outputs`, drops what nothing needs, and makes a module of it."""
+        self.graph.output(tuple(variable.node for variable in outputs))
+        for node in reversed(list(self.graph.nodes)):
+            if node.op == "call_function" and node.target is _getitem and not node.users:
+                self.graph.erase_node(node)
+        module = fx.GraphModule(torch.nn.Module(), self.graph, "Captured")
+        self.inputs = [v for v in self.inputs if v.node.users or v.node.op == "placeholder"]
+        return module
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return True
+    return isinstance(value, (tuple, list)) and any(_holds_tensor(item) for item in value)
+
+
+
+
+
+def tensor_facts(value: torch.Tensor) -> dict[str, Any]:
+    """The properties that the native tensor guard compares."""
+    sparse = value.layout is not torch.strided
+    return {
+        "cls": type(value),
+        "dtype": value.dtype,
+        "device": value.device,
+        "layout": value.layout,
+        "requires_grad": value.requires_grad,
+        "sizes": tuple(value.shape),
+        "strides": None if sparse else value.stride(),
+        "keys": torch._C._dispatch_keys(value).raw_repr(),
+    }

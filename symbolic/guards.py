@@ -1,0 +1,132 @@
+"""Guards as data: what must hold of the inputs for a compiled frame to be valid, and how each fact reads in words.
+
+A fact is recorded where it is read (`Translator.know`), once. `program` lays the recorded guards out as the node and
+check lists that the native guard tree takes (`jit/csrc/guards.cpp`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from symbolic.sources import Source
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guard:
+    """`kind` of fact about the object at `source` (None: about the whole process), the user line that needed it."""
+
+    source: Source | None
+    kind: str
+    payload: Any
+    filename: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{TEXT[self.kind](self)}  # needed at {self.filename}:{self.line}"
+
+
+def _path(guard: Guard) -> str:
+    return guard.source.text if guard.source is not None else ""
+
+
+def _tensor_text(guard: Guard) -> str:
+    info = guard.payload
+    sizes = ", ".join("*" if size is None else str(size) for size in info["sizes"])
+    grad = ", requires_grad" if info["requires_grad"] else ""
+    return (
+        f"{_path(guard)}: {info['cls'].__name__} {str(info['dtype'])[6:]}[{sizes}] strides {info['strides']} "
+        f"on {info['device']}{grad}"
+    )
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, type):
+        return value.__qualname__
+    name = getattr(value, "__qualname__", None)
+    if isinstance(name, str):
+        return name
+    try:
+        text = repr(value)
+    except Exception:
+        text = object.__repr__(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+#: kind -> the guard in words. The kinds are those of the native tree.
+TEXT: dict[str, Callable[[Guard], str]] = {
+    "type": lambda g: f"type({_path(g)}) is {_short(g.payload)}",
+    "is": lambda g: f"{_path(g)} is {_short(g.payload)}",
+    "is_weak": lambda g: f"{_path(g)} is {_short(g.payload)}",
+    "eq": lambda g: f"{_path(g)} == {_short(g.payload)}",
+    "tensor": _tensor_text,
+    "len": lambda g: f"len({_path(g)}) == {g.payload}",
+    "keys": lambda g: f"list({_path(g)}) == {_short(list(g.payload))}",
+    "absent": lambda g: f"{g.payload!r} not in {_path(g)}",
+    "no_attr": lambda g: f"not hasattr({_path(g)}, {g.payload!r})",
+    "no_typeattr": lambda g: f"{_path(g)} has no attribute {g.payload!r}",
+    "function": lambda g: f"{_path(g)} is a function with the code and defaults of {_short(g.payload[1])}",
+    "same": lambda g: f"{_path(g)} is {g.payload.text}",
+    "distinct": lambda g: f"different objects: {', '.join(s.text for s in g.payload)}",
+    "storage": lambda g: "memory is shared exactly within "
+    + ", ".join("(" + ", ".join(s.text for s in group) + ")" for group in g.payload),
+    "predicate": lambda g: f"{getattr(g.payload, '__doc__', None) or _short(g.payload)} of {_path(g)}",
+    "state": lambda g: "grad mode, inference mode, autocast, defaults, modes and determinism as they were",
+}
+
+
+class Guards:
+    """The guards of one capture, each fact once."""
+
+    def __init__(self) -> None:
+        self._facts: dict[tuple[Any, ...], Guard] = {}
+
+    def add(self, guard: Guard) -> None:
+        payload = guard.payload
+        key = (guard.source, guard.kind, payload if isinstance(payload, (str, int)) else id(payload))
+        self._facts.setdefault(key, guard)
+
+    def __iter__(self) -> Iterable[Guard]:  # type: ignore[override]
+        return iter(self._facts.values())
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Arguments of the native tree; `guards[i]` is what check i stands for."""
+
+    nodes: list[tuple[int, str, Any]]
+    checks: list[tuple[int, str, Any]]
+    values: list[int]
+    guards: list[Guard]
+
+
+def program(guards: Iterable[Guard], values: Sequence[Source]) -> Program:
+    """Lays out guards and the paths whose values the compiled code wants as (nodes, checks, value nodes)."""
+    nodes: list[tuple[int, str, Any]] = []
+    index: dict[Source, int] = {}
+
+    def node(source: Source) -> int:
+        found = index.get(source)
+        if found is None:
+            parent = node(source.base) if source.base is not None else -1
+            nodes.append((parent, source.kind, source.arg))
+            found = index[source] = len(nodes) - 1
+        return found
+
+    def payload(guard: Guard) -> Any:
+        if guard.kind == "same":
+            return node(guard.payload)
+        if guard.kind == "distinct":
+            return [node(source) for source in guard.payload]
+        if guard.kind == "storage":
+            return [[node(source) for source in group] for group in guard.payload]
+        return guard.payload
+
+    kept = list(guards)
+    checks = [(node(g.source) if g.source is not None else 0, g.kind, payload(g)) for g in kept]
+    wanted = [node(source) for source in values]
+    return Program(nodes, checks, wanted, kept)

@@ -1,0 +1,18 @@
+"""Opcode handlers by theme. Every opcode of this Python is handled, dropped by the decoder, or refused with a reason."""
+
+from symbolic.code import decode
+from symbolic.opcodes import calls, containers, control, exceptions, generators, names, stack
+from symbolic.opcodes.table import HANDLERS, REFUSED
+
+__all__ = [
+    "HANDLERS",
+    "REFUSED",
+    "calls",
+    "containers",
+    "control",
+    "decode",
+    "exceptions",
+    "generators",
+    "names",
+    "stack",
+]

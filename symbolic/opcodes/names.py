@@ -1,0 +1,215 @@
+"""Locals, globals, cells, attributes, imports."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import TYPE_CHECKING
+
+from sideeffects.effects import DELETED
+from symbolic import versions
+from symbolic.code import Inst
+from symbolic.errors import GraphBreak
+from symbolic.frames import Frame
+from symbolic.opcodes.table import opcode, refuse
+from symbolic.variables.base import NULL, Variable
+from symbolic.variables.classes import ClassVariable, SuperVariable
+from symbolic.variables.functions import CellVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+
+def read_local(tx: Translator, frame: Frame, name: str) -> Variable:
+    found = frame.locals.get(name)
+    if found is None:
+        tx.raise_(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
+    realize = getattr(found, "realize", None)
+    if realize is not None:
+        found = frame.locals[name] = realize(tx)
+    return found
+
+
+@opcode("LOAD_FAST", "LOAD_FAST_CHECK")
+def load_fast(tx: Translator, frame: Frame, inst: Inst) -> None:
+    frame.push(read_local(tx, frame, inst.argval))
+
+
+@opcode("LOAD_FAST_AND_CLEAR")
+def load_fast_and_clear(tx: Translator, frame: Frame, inst: Inst) -> None:
+    frame.push(read_local(tx, frame, inst.argval) if inst.argval in frame.locals else NULL)
+    frame.locals.pop(inst.argval, None)
+
+
+@opcode("STORE_FAST")
+def store_fast(tx: Translator, frame: Frame, inst: Inst) -> None:
+    value = frame.pop()
+    if value is NULL:
+        frame.locals.pop(inst.argval, None)  # LOAD_FAST_AND_CLEAR put an unbound name aside
+    else:
+        frame.locals[inst.argval] = value
+
+
+@opcode("DELETE_FAST")
+def delete_fast(tx: Translator, frame: Frame, inst: Inst) -> None:
+    read_local(tx, frame, inst.argval)
+    del frame.locals[inst.argval]
+
+
+# --- cells --------------------------------------------------------------------------------------------------------------
+def _cell(frame: Frame, name: str) -> CellVariable:
+    cell = frame.cells[name]
+    assert isinstance(cell, CellVariable)
+    return cell
+
+
+@opcode("MAKE_CELL")
+def make_cell(tx: Translator, frame: Frame, inst: Inst) -> None:
+    cell = CellVariable()
+    frame.cells[inst.argval] = cell
+    if inst.argval in frame.locals:
+        cell.store(tx, read_local(tx, frame, inst.argval))
+        del frame.locals[inst.argval]
+
+
+@opcode("LOAD_CLOSURE")
+def load_closure(tx: Translator, frame: Frame, inst: Inst) -> None:
+    frame.push(frame.cells[inst.argval] if inst.argval in frame.cells else frame.locals[inst.argval])
+
+
+@opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
+def load_deref(tx: Translator, frame: Frame, inst: Inst) -> None:
+    found = _cell(frame, inst.argval).contents(tx)
+    if found is None:
+        if inst.argval in frame.code.raw.co_freevars:
+            tx.raise_(
+                NameError,
+                f"cannot access free variable '{inst.argval}' where it is not associated with a value in enclosing scope",
+            )
+        tx.raise_(
+            UnboundLocalError, f"cannot access local variable '{inst.argval}' where it is not associated with a value"
+        )
+    frame.push(found)
+
+
+@opcode("STORE_DEREF")
+def store_deref(tx: Translator, frame: Frame, inst: Inst) -> None:
+    _cell(frame, inst.argval).store(tx, frame.pop())
+
+
+@opcode("DELETE_DEREF")
+def delete_deref(tx: Translator, frame: Frame, inst: Inst) -> None:
+    cell = _cell(frame, inst.argval)
+    if cell.contents(tx) is None:
+        raise GraphBreak("deletion of an empty cell", inst.argval)
+    cell.clear(tx)
+
+
+# --- globals --------------------------------------------------------------------------------------------------------------
+@opcode("LOAD_GLOBAL")
+def load_global(tx: Translator, frame: Frame, inst: Inst) -> None:
+    wants_null = bool(inst.arg & 1)
+    if wants_null and not versions.CALLABLE_FIRST:
+        frame.push(NULL)
+    frame.push(tx.load_name(frame.namespace, inst.argval))
+    if wants_null and versions.CALLABLE_FIRST:
+        frame.push(NULL)
+
+
+@opcode("STORE_GLOBAL")
+def store_global(tx: Translator, frame: Frame, inst: Inst) -> None:
+    tx.ledger.store(frame.namespace, inst.argval, frame.pop())
+
+
+@opcode("DELETE_GLOBAL")
+def delete_global(tx: Translator, frame: Frame, inst: Inst) -> None:
+    if frame.namespace.find(tx, inst.argval) is None:  # type: ignore[attr-defined]
+        tx.raise_(NameError, f"name {inst.argval!r} is not defined")
+    tx.ledger.store(frame.namespace, inst.argval, DELETED)
+
+
+# --- attributes -----------------------------------------------------------------------------------------------------------
+def push_method(frame: Frame, function: Variable) -> None:
+    """Pushes what LOAD_METHOD leaves for CALL: we never split a method, so it is the NULL form."""
+    if versions.CALLABLE_FIRST:
+        frame.push(function)
+        frame.push(NULL)
+    else:
+        frame.push(NULL)
+        frame.push(function)
+
+
+@opcode("LOAD_METHOD")
+def load_method(tx: Translator, frame: Frame, inst: Inst) -> None:
+    push_method(frame, tx.getattr(frame.pop(), inst.argval))
+
+
+@opcode("LOAD_ATTR")
+def load_attr(tx: Translator, frame: Frame, inst: Inst) -> None:
+    found = tx.getattr(frame.pop(), inst.argval)
+    if versions.PY312 and inst.arg & 1:
+        push_method(frame, found)
+    else:
+        frame.push(found)
+
+
+@opcode("STORE_ATTR")
+def store_attr(tx: Translator, frame: Frame, inst: Inst) -> None:
+    owner, value = frame.pop(), frame.pop()
+    owner.setattr(tx, inst.argval, value)
+
+
+@opcode("DELETE_ATTR")
+def delete_attr(tx: Translator, frame: Frame, inst: Inst) -> None:
+    frame.pop().delattr(tx, inst.argval)
+
+
+@opcode("LOAD_SUPER_ATTR")
+def load_super_attr(tx: Translator, frame: Frame, inst: Inst) -> None:
+    _, cls, owner = frame.popn(3)
+    found = make_super(cls, owner).getattr(tx, inst.argval)
+    if inst.arg & 1:
+        push_method(frame, found)
+    else:
+        frame.push(found)
+
+
+def make_super(cls: Variable, owner: Variable) -> SuperVariable:
+    """`super(cls, owner)`"""
+    if not isinstance(cls, ClassVariable):
+        raise GraphBreak("super() of a class not known", cls.describe())
+    return SuperVariable(cls.value, owner)
+
+
+# --- imports --------------------------------------------------------------------------------------------------------------
+@opcode("IMPORT_NAME")
+def import_name(tx: Translator, frame: Frame, inst: Inst) -> None:
+    names, level = frame.pop(), frame.pop()
+    package = frame.namespace.find(tx, "__package__") if level.constant() else None  # type: ignore[attr-defined]
+    full = inst.argval
+    if level.constant():
+        if package is None:
+            raise GraphBreak("relative import without a package", inst.argval)
+        full = importlib.util.resolve_name("." * level.constant() + inst.argval, package.constant())
+    if full not in sys.modules:
+        raise GraphBreak("first import of a module", full)
+    wanted = names.constant()
+    found = sys.modules[full if wanted or level.constant() else full.partition(".")[0]]
+    frame.push(tx.wrap(found, tx.sources.const(found, found.__name__)))
+
+
+@opcode("IMPORT_FROM")
+def import_from(tx: Translator, frame: Frame, inst: Inst) -> None:
+    module = frame.stack[-1]
+    submodule = sys.modules.get(f"{module.real().__name__}.{inst.argval}")
+    if not tx.hasattr(module, inst.argval):
+        if submodule is None:
+            raise GraphBreak("import of a name that is not there", inst.argval)
+        frame.push(tx.wrap(submodule, tx.sources.const(submodule, submodule.__name__)))
+        return
+    frame.push(tx.getattr(module, inst.argval))
+
+
+refuse("class bodies are not traced", "LOAD_NAME", "STORE_NAME", "DELETE_NAME", "SETUP_ANNOTATIONS", "LOAD_LOCALS")
+refuse("class bodies are not traced", "LOAD_BUILD_CLASS", "LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS")
+refuse("star import inside a function", "IMPORT_STAR")

@@ -1,0 +1,22 @@
+"""What the floors above hand down to a capture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Options:
+    """`unwrap` maps a type of the door (`Door`, ...) to the function that gives the variable behind it;
+    `refuse(code, module name)` says why a
+    code object must not be inlined (None: it may); `break_everywhere` splits after every call."""
+
+    unroll_limit: int = 100_000
+    inline_limit: int = 400
+    step_limit: int = 4_000_000
+    break_everywhere: bool = False
+    unwrap: Mapping[type, Callable[..., Any]] = field(default_factory=dict)
+    refuse: Callable[[CodeType, str | None], str | None] = lambda code, module: None

@@ -1,0 +1,241 @@
+"""Python's data model over variables: operators with reflection, truth, iteration, membership, `isinstance`, births.
+
+The variables answer for their own kind; here stand the rules that involve two values or fall back between methods.
+"""
+
+from __future__ import annotations
+
+import abc
+import operator
+import types
+import typing
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+
+from symbolic.errors import GraphBreak, Observed
+from symbolic.variables import torch_functions
+from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable
+from symbolic.variables.tables import BuiltinVariable
+from symbolic.variables.classes import ClassVariable, payload_for
+from symbolic.variables.constants import ConstantVariable, is_constant_value
+from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.iterators import RangeIterator, SequenceIterator
+from symbolic.variables.mappings import DictVariable, SetVariable
+from symbolic.variables.objects import ExceptionVariable, ObjectVariable
+from symbolic.variables.tensors import TensorVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+_REFLECTED = {
+    operator.lt: operator.gt,
+    operator.gt: operator.lt,
+    operator.le: operator.ge,
+    operator.ge: operator.le,
+    operator.eq: operator.eq,
+    operator.ne: operator.ne,
+}
+_SYMBOLS = dict(zip(BINARY, "+ - * / // % ** @ << >> & | ^ divmod() < <= > >= == !=".split(), strict=True))
+
+
+class Protocols:
+    """The part of the translator that knows Python's data model."""
+
+    # --- births -----------------------------------------------------------------------------------------------------
+    def from_constant(self: Translator, value: Any) -> Variable:
+        """A variable for a value that tracing computed: constants, containers of them, classes, functions."""
+        if is_constant_value(value):
+            return ConstantVariable(value)
+        kind = type(value)
+        if isinstance(value, tuple):
+            return TupleVariable([self.from_constant(item) for item in value], None, kind)
+        if kind is list:
+            return ListVariable([self.from_constant(item) for item in value])
+        if kind is dict:
+            return self.new_dict([(self.from_constant(k), self.from_constant(v)) for k, v in value.items()])
+        if kind in (set, frozenset):
+            return self.new_set([self.from_constant(item) for item in value], kind)
+        return self.wrap(value, self.sources.const(value, getattr(value, "__qualname__", None) or kind.__name__))
+
+    def new_tuple(self: Translator, items: list[Variable], cls: type = tuple) -> Variable:
+        return TupleVariable(items, None, cls)
+
+    def new_list(self: Translator, items: list[Variable]) -> Variable:
+        return ListVariable(items)
+
+    def new_dict(self: Translator, pairs: list[tuple[Variable, Variable]], cls: type = dict) -> Any:
+        return DictVariable({key.key(): (key, value) for key, value in pairs}, None, cls)
+
+    def new_set(self: Translator, items: list[Variable], cls: type = set) -> Variable:
+        return SetVariable({item.key(): item for item in items}, None, cls)
+
+    def range_iterator(self: Translator, value: range) -> Variable:
+        return RangeIterator(value, 0)
+
+    def getitem_iterator(self: Translator, owner: Variable) -> Variable:
+        raise GraphBreak("iteration by __getitem__", owner.describe())
+
+    def new_instance(self: Translator, cls: type, args: list[Variable]) -> Variable:
+        """`cls.__new__(cls, *args)` where `__new__` is native."""
+        if issubclass(cls, BaseException):
+            return ExceptionVariable(cls, args)
+        if issubclass(cls, (torch.Tensor, type)) or getattr(cls, "__abstractmethods__", None):
+            raise GraphBreak("construction not supported", cls.__qualname__)
+        payload = payload_for(self, cls, args)
+        if payload is None and cls.__new__ is not object.__new__:
+            raise GraphBreak("construction by a native __new__", cls.__qualname__)
+        new_args = tuple(args) if payload is not None and not isinstance(payload, (DictVariable, ListVariable, SetVariable)) else ()
+        return ObjectVariable(cls, payload=payload, new_args=new_args)
+
+    # --- exceptions -------------------------------------------------------------------------------------------------
+    def attempt(self: Translator, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Runs plain Python now; its exception becomes the program's."""
+        try:
+            return function(*args, **kwargs)
+        except (GraphBreak, Observed):
+            raise
+        except Exception as error:
+            try:
+                arguments = [self.from_constant(arg) for arg in error.args]
+            except GraphBreak:
+                arguments = []
+            raise Observed(self.with_context(ExceptionVariable(type(error), arguments))) from error
+
+    def new_exception(self: Translator, cls: type[BaseException], *args: Any) -> Variable:
+        return ExceptionVariable(cls, [self.from_constant(arg) for arg in args])
+
+    def raise_(self: Translator, cls: type[BaseException], *args: Any) -> NoReturn:
+        """The program raises `cls(*args)` here."""
+        raise Observed(self.with_context(self.new_exception(cls, *args)))
+
+    def raise_from(self: Translator, cls: type[BaseException], *args: Any, cause: Variable) -> NoReturn:
+        error = self.new_exception(cls, *args)
+        assert isinstance(error, ExceptionVariable)
+        error.cause = error.context = cause
+        raise Observed(error)
+
+    def stop_iteration(self: Translator, value: Variable) -> NoReturn:
+        nothing = isinstance(value, ConstantVariable) and value.value is None
+        raise Observed(self.with_context(ExceptionVariable(StopIteration, [] if nothing else [value])))
+
+    def exception_from(self: Translator, args: list[Variable]) -> Variable:
+        """The exception that `raise args[0]` or `throw(*args)` means."""
+        first = args[0]
+        if isinstance(first, ClassVariable) or (isinstance(first, BuiltinVariable) and isinstance(first.real(), type)):
+            if len(args) > 1 and issubclass(args[1].python_type(), BaseException):
+                return args[1]
+            return self.call(first, [a for a in args[1:2] if not (a.is_constant() and a.constant() is None)], {})
+        return first
+
+    def with_context(self: Translator, error: Variable) -> Variable:
+        if isinstance(error, ExceptionVariable) and self.handled is not None and self.handled is not error:
+            error.context = error.context or self.handled
+        return error
+
+    # --- operators --------------------------------------------------------------------------------------------------
+    def binary(self: Translator, op: Any, a: Variable, b: Variable) -> Variable:
+        """`op(a, b)` with Python's order of attempts: the subclass's reflected method first, then left, then right."""
+        left, right = a.python_type(), b.python_type()
+        reflected_first = left is not right and issubclass(right, left) and isinstance(b, ObjectVariable)
+        if reflected_first or (isinstance(b, TensorVariable) and not isinstance(a, (TensorVariable, ObjectVariable))):
+            result = b.rbinary(self, op if not isinstance(b, ObjectVariable) else op, a)
+            if result is not None:
+                return result
+        result = a.binary(self, op, b)
+        if result is None:
+            result = b.rbinary(self, op, a)
+        if result is not None:
+            return result
+        if op is operator.eq:
+            return ConstantVariable(a.is_same(self, b))
+        if op is operator.ne:
+            return ConstantVariable(not a.is_same(self, b))
+        names = f"{left.__name__!r} and {right.__name__!r}"
+        if op in _REFLECTED:
+            return self.raise_(TypeError, f"{_SYMBOLS[op]!r} not supported between instances of " + names)
+        symbol = "** or pow()" if op is operator.pow else _SYMBOLS[op]
+        return self.raise_(TypeError, f"unsupported operand type(s) for {symbol}: {names}")
+
+    def inplace(self: Translator, op: Any, a: Variable, b: Variable) -> Variable:
+        result = a.inplace(self, op, b)
+        return result if result is not None else self.binary(INPLACE[op][0], a, b)
+
+    def unary(self: Translator, op: Any, a: Variable) -> Variable:
+        return a.unary(self, op)
+
+    def equal(self: Translator, a: Variable, b: Variable) -> bool:
+        """Equality as containers see it: identity first."""
+        if a is b or (type(a) is type(b) is ClassVariable and a.real() is b.real()):
+            return True
+        return self.truth(self.binary(operator.eq, a, b))
+
+    def truth(self: Translator, value: Variable) -> bool:
+        return value.truth(self)
+
+    def iter(self: Translator, value: Variable) -> Variable:
+        return value.iterator(self)
+
+    def next(self: Translator, iterator: Variable) -> Variable | None:
+        return iterator.next(self)
+
+    def unpack(self: Translator, value: Variable) -> list[Variable]:
+        return value.unpack(self)
+
+    def len(self: Translator, value: Variable) -> int:
+        return value.length(self)
+
+    def contains(self: Translator, container: Variable, item: Variable) -> bool:
+        return container.contains(self, item)
+
+    def sequence_iterator(self: Translator, items: Variable) -> Variable:
+        return SequenceIterator(items, 0)
+
+    # --- attributes and types ---------------------------------------------------------------------------------------
+    def getattr(self: Translator, value: Variable, name: str) -> Variable:
+        return value.getattr(self, name)
+
+    def hasattr(self: Translator, value: Variable, name: str) -> bool:
+        try:
+            value.getattr(self, name)
+        except Observed as raised:
+            if issubclass(raised.variable.python_type(), AttributeError):
+                return False
+            raise
+        return True
+
+    def isinstance(self: Translator, value: Variable, cls: Variable) -> bool:
+        return any(self._isinstance(value, one) for one in self.classes(cls))
+
+    def classes(self: Translator, cls: Variable) -> list[Any]:
+        """The classes that the second argument of `isinstance` names."""
+        if isinstance(cls, TupleVariable):
+            return [one for item in cls.items for one in self.classes(item)]
+        real = cls.real()
+        if real is MISSING and cls.is_constant():
+            real = cls.constant()
+        if isinstance(real, types.UnionType) or typing.get_origin(real) is typing.Union:
+            return [type(None) if one is None else one for one in real.__args__]
+        if real is MISSING:
+            raise GraphBreak("class not known", cls.describe())
+        return [real]
+
+    def _isinstance(self: Translator, value: Variable, cls: Any) -> bool:
+        special = torch_functions.is_instance(value, cls) if isinstance(cls, type) else None
+        if special is not None:
+            return special
+        kind = value.python_type()
+        check = getattr(type(cls), "__instancecheck__", None)
+        if check in (type.__instancecheck__, abc.ABCMeta.__instancecheck__):
+            return self.attempt(issubclass, kind, cls)
+        real = value.real()
+        if real is MISSING and value.is_constant():
+            real = value.constant()
+        if real is MISSING:
+            return self.attempt(issubclass, kind, cls)
+        return self.attempt(isinstance, real, cls)
+
+    def ordered_dict(self: Translator, pairs: list[tuple[Variable, Variable]]) -> Variable:
+        return self.new_dict(pairs, OrderedDict)

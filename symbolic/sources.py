@@ -1,0 +1,93 @@
+"""Where a value came from: a path from a root of the call to the value, shared by guards and residual code.
+
+A path is a chain of interned `Source` steps, each one row of `STEPS` (how it reads in words). Equal paths are the same
+object, so sources compare and hash by identity.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: kind -> how the step prints; `{base}` is the path before it, `{arg}` its argument.
+STEPS = {
+    "arg": "{name}",
+    "closure": "{name}",
+    "const": "{name}",
+    "attr": "{base}.{arg}",
+    "dict": "{base}.__dict__",
+    "item": "{base}[{arg!r}]",
+    "index": "{base}[{arg}]",
+    "cell": "{base}.cell_contents",
+    "type": "type({base})",
+    "typeattr": "{base}.{arg}",
+    "getitem": "{base}[{arg!r}]",
+    "key": "list({base})[{arg}]",
+}
+ROOTS = frozenset({"arg", "closure", "const"})
+
+
+class Source:
+    """One step of a path. `kind` and `arg` name the step, `base` the path before it (None for a root)."""
+
+    __slots__ = ("base", "kind", "arg", "name", "_steps")
+
+    def __init__(self, base: Source | None, kind: str, arg: Any, name: str = "") -> None:
+        self.base = base
+        self.kind = kind
+        self.arg = arg
+        self.name = name
+        self._steps: dict[Any, Source] = {}
+
+    def step(self, kind: str, arg: Any = None) -> Source:
+        """The path one step further."""
+        key = (kind, type(arg), arg)
+        found = self._steps.get(key)
+        if found is None:
+            found = self._steps[key] = Source(self, kind, arg)
+        return found
+
+    def attr(self, name: str) -> Source:
+        return self.step("attr", name)
+
+    @property
+    def text(self) -> str:
+        """The path as the Python expression that a person would write."""
+        if self.kind == "item" and self.base is not None and self.base.kind == "dict" and self.base.base is not None:
+            if isinstance(self.arg, str) and self.arg.isidentifier():
+                return f"{self.base.base.text}.{self.arg}"
+        if self.kind == "cell" and self.base is not None and self.base.kind == "closure":
+            return self.base.name
+        base = self.base.text if self.base is not None else ""
+        return STEPS[self.kind].format(base=base, arg=self.arg, name=self.name)
+
+    @property
+    def root(self) -> Source:
+        here = self
+        while here.base is not None:
+            here = here.base
+        return here
+
+    def __repr__(self) -> str:
+        return f"<{self.text}>"
+
+
+class Sources:
+    """The roots of one capture."""
+
+    def __init__(self) -> None:
+        self._args: dict[int, Source] = {}
+        self._closures: dict[int, Source] = {}
+        self._constants: dict[int, Source] = {}
+
+    def arg(self, slot: int, name: str) -> Source:
+        return self._args.setdefault(slot, Source(None, "arg", slot, name))
+
+    def closure(self, index: int, name: str) -> Source:
+        return self._closures.setdefault(index, Source(None, "closure", index, name))
+
+    def const(self, value: Any, name: str) -> Source:
+        """A root that is the very object: a function's globals, a class, a library function."""
+        found = self._constants.get(id(value))
+        if found is None:
+            found = self._constants[id(value)] = Source(None, "const", value, name)
+        return found

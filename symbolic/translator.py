@@ -1,0 +1,364 @@
+"""The symbolic interpreter: runs bytecode over an explicit stack of frames of variables."""
+
+from __future__ import annotations
+
+import builtins as python_builtins
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from sideeffects.ledger import Ledger
+from symbolic import opcodes, wrap
+from symbolic.capture import Break, Capture, Return, break_reason
+from symbolic.errors import GraphBreak, Observed, Restart, SkipFrame
+from symbolic.frames import Frame
+from symbolic.graph import GraphBuilder
+from symbolic.guards import Guard, Guards
+from symbolic.options import Options
+from symbolic.protocols import Protocols
+from symbolic.sources import Source, Sources
+from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction
+from symbolic.variables.objects import ObjectVariable, lookup
+from symbolic.variables.tables import SKIPPED_MODULES
+
+#: Opcodes after which JIT_BREAK_EVERYWHERE splits the frame.
+#: How often one code object may stand in the stack of inlined calls before the recursion is left to the program.
+RECURSION_LIMIT = 8
+_CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+
+
+class Translator(Protocols):
+    """One capture: frames, known objects, guards, ledger and graph of one call."""
+
+    def __init__(self, options: Options, break_at: dict[int, GraphBreak]) -> None:
+        self.options = options
+        self.break_at = break_at
+        self.sources = Sources()
+        self.guards = Guards()
+        self.ledger = Ledger()
+        self.graph = GraphBuilder(self, FakeTensorMode(allow_non_fake_inputs=False))
+        self.frames: list[Frame] = []
+        self.known: dict[int, Variable] = {}
+        self.keepalive: list[Any] = []
+        self.handled: Variable | None = None  # the exception that an except block is handling
+        self.step = 0
+        self.anchors: list[int] = []  # steps of instructions that wait for a nested run
+        self.result: Variable = ConstantVariable(None)
+        self._spaces: dict[int, NamespaceVariable] = {}
+        self._instance_spaces: dict[Variable, InstanceNamespace] = {}
+        self._split_next = False
+        self._raised_at: dict[Variable, int] = {}
+
+    # --- facts ------------------------------------------------------------------------------------------------------
+    def know(self, source: Source | None, kind: str, payload: Any) -> None:
+        """Guards a fact about the object at `source`; what hangs from a constant root by nothing needs none."""
+        frame = self.frames[-1] if self.frames else None
+        filename, line = (frame.filename, frame.line) if frame is not None else ("<entry>", 0)
+        self.guards.add(Guard(source, kind, payload, filename, line))
+
+    def wrap(self, value: Any, source: Source) -> Variable:
+        return wrap.wrap(self, value, source)
+
+    def function(self, value: FunctionType) -> FunctionVariable:
+        """A Python function of our own or of a library, as a fixed part of the program."""
+        found = self.wrap(value, self.sources.const(value, value.__qualname__))
+        assert isinstance(found, FunctionVariable), value
+        return found
+
+    def inline(self, function: FunctionType, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        """Runs a polyfill."""
+        return self.call(self.function(function), args, kwargs)
+
+    def class_variable(self, cls: type) -> Variable:
+        return self.wrap(cls, self.sources.const(cls, cls.__qualname__))
+
+    def class_of(self, variable: Variable) -> Variable:
+        """`type(variable)`; the type of an existing object is guarded already."""
+        return self.class_variable(variable.python_type())
+
+    def attribute_source(self, cls: type, name: str) -> Source:
+        return self.sources.const(cls, cls.__qualname__).step("typeattr", name)
+
+    def class_attribute(self, cls: type, name: str) -> Variable:
+        """The raw class attribute that `type` lookup finds."""
+        return self.wrap(lookup(cls, name), self.attribute_source(cls, name))
+
+    def source_of(self, variable: Variable) -> Source:
+        if variable.source is not None:
+            return variable.source
+        real = variable.real()
+        if real is MISSING:
+            raise GraphBreak("object without a source", variable.describe())
+        return self.sources.const(real, variable.describe())
+
+    def bind_descriptor(self, owner: Variable, name: str, raw: Any) -> Variable | None:
+        """A compiled function found on a class binds like the function behind it."""
+        return None
+
+    def cell(self, cell: Any, source: Source) -> CellVariable:
+        found = self.wrap(cell, source)
+        assert isinstance(found, CellVariable)
+        return found
+
+    def namespace(self, value: dict[str, Any]) -> NamespaceVariable:
+        found = self._spaces.get(id(value))
+        if found is None:
+            found = NamespaceVariable(value, self.sources.const(value, f"globals of {value.get('__name__', '?')}"))
+            self._spaces[id(value)] = found
+        return found
+
+    def instance_namespace(self, owner: ObjectVariable) -> InstanceNamespace:
+        return self._instance_spaces.setdefault(owner, InstanceNamespace(owner))
+
+    def load_name(self, namespace: Variable, name: str) -> Variable:
+        """LOAD_GLOBAL: the namespace, then builtins."""
+        assert isinstance(namespace, NamespaceVariable)
+        found = namespace.find(self, name)
+        if found is None:
+            found = self.namespace(python_builtins.__dict__).find(self, name)
+        return found if found is not None else self.raise_(NameError, f"name {name!r} is not defined")
+
+    def set_state(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
+        """A switch of torch's state: done now for the rest of the capture, and again by the graph."""
+        function(*args, **kwargs)
+        node = self.graph.graph.call_function(function, tuple(args), kwargs)
+        node.meta["stack_trace"] = self.stack_trace()
+        self.graph.calls += 1
+
+    def stack_trace(self) -> str:
+        return "\n".join(f'  File "{f.filename}", line {f.line}, in {f.name}' for f in self.frames)
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+    def call(self, function: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        """Calls to the end; from an instruction use `invoke`, which keeps the break inside the callee resumable."""
+        frame = function.enter(self, args, kwargs)
+        return self.run(frame) if frame is not None else function.call(self, args, kwargs)
+
+    def invoke(self, function: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> None:
+        """The call of an instruction: its result is on the stack when the instruction is over."""
+        frame = function.enter(self, args, kwargs)
+        if frame is not None:
+            self.frames.append(frame)
+        else:
+            self.frames[-1].push(function.call(self, args, kwargs))
+
+    def run(self, frame: Frame) -> Variable:
+        """Runs a frame from inside an instruction handler and answers with what it returns."""
+        frame.boundary = True
+        depth = len(self.frames)
+        self.frames.append(frame)
+        self.anchors.append(self.step)
+        try:
+            self._loop(depth)
+        finally:
+            self.anchors.pop()
+        return self.result
+
+    def run_generator(self, frame: Frame, error: Variable | None) -> tuple[str, Variable]:
+        """Runs a generator's frame to its next yield or its end: ("yield" or "return", value)."""
+        frame.boundary = True
+        depth = len(self.frames)
+        self.frames.append(frame)
+        self.anchors.append(self.step)
+        handled, self._yielded = self.handled, False
+        try:
+            if error is not None:
+                self._unwind(error, depth)
+            self._loop(depth)
+        finally:
+            self.anchors.pop()
+            self.handled = handled
+        yielded, self._yielded = self._yielded, False
+        return ("yield" if yielded else "return"), self.result
+
+    def yield_value(self, value: Variable) -> None:
+        """The running generator hands out `value` and is set aside."""
+        self.frames.pop()
+        self.result = value
+        self._yielded = True
+
+    def return_value(self, value: Variable) -> None:
+        frame = self.frames.pop()
+        if frame.on_return is not None:
+            value = frame.on_return
+        if frame.boundary or not self.frames:
+            self.result = value
+        else:
+            self.frames[-1].push(value)
+
+    def check_inline(self, function: PythonFunction) -> None:
+        """Raises GraphBreak for functions that are not traced into."""
+        if len(self.frames) > self.options.inline_limit:
+            raise GraphBreak("calls nested too deep", function.name())
+        if sum(frame.code.raw is function.code for frame in self.frames) > RECURSION_LIMIT:
+            raise GraphBreak("recursion", function.name())
+        module = function.namespace(self).real().get("__name__")
+        package = str(module).partition(".")[0]
+        reason = SKIPPED_MODULES.get(package) or self.options.refuse(function.code, module)
+        if reason is not None:
+            raise GraphBreak(reason, function.name())
+
+    def anchor(self) -> int:
+        """The step at which a break would take back the instruction being executed."""
+        return self.anchors[0] if self.anchors else self.step
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+    def _loop(self, depth: int) -> None:
+        """Executes instructions until the frames above `depth` are gone."""
+        frames = self.frames
+        handlers = opcodes.HANDLERS
+        while len(frames) > depth:
+            frame = frames[-1]
+            inst = frame.code.insts[frame.index]
+            frame.current = frame.index
+            self.step += 1
+            if self.step in self.break_at:
+                raise _Stop(inst, self.break_at[self.step])
+            if self._split_next and not self.anchors:
+                self._split_next = False
+                raise _Stop(None, GraphBreak("break everywhere"))
+            frame.index += 1
+            try:
+                handler = handlers.get(inst.op)
+                if handler is None:
+                    raise GraphBreak("instruction not supported", opcodes.REFUSED.get(inst.op, inst.op))
+                handler(self, frame, inst)
+            except Observed as raised:
+                self._raised_at.setdefault(raised.variable, self.anchor())
+                self._unwind(raised.variable, depth)
+            except GraphBreak as cause:
+                raise Restart(self.anchor(), self.located(cause)) from cause
+            if self.options.break_everywhere and inst.op in _CALLS and not self.anchors and frame is frames[-1]:
+                self._split_next = True
+            if self.step > self.options.step_limit:
+                raise SkipFrame("the function runs too long to be captured")
+
+    def located(self, cause: GraphBreak) -> GraphBreak:
+        """Remembers the user's stack in the break (the innermost place, also when the break moves outwards)."""
+        if not hasattr(cause, "stack"):
+            cause.stack = tuple((f.filename, f.line, f.name) for f in self.frames)  # type: ignore[attr-defined]
+        return cause
+
+    def _unwind(self, error: Variable, depth: int) -> None:
+        """Looks for a handler in the frames above `depth`; if there is none the exception leaves them."""
+        while len(self.frames) > depth:
+            frame = self.frames[-1]
+            inst = frame.code.insts[frame.current]
+            row = frame.code.handler(inst.offset)
+            if row is not None:
+                del frame.stack[row.depth :]
+                if row.lasti:
+                    frame.push(ConstantVariable(inst.offset // 2))
+                frame.push(error)
+                frame.index = frame.code.index(row.target)
+                return
+            self.frames.pop()
+            if frame.boundary:
+                raise Observed(error)
+        step = self._raised_at.get(error, self.anchor())
+        reason = GraphBreak("exception leaves the frame", error.python_type().__name__)
+        raise Restart(step, reason)
+
+    # --- entry ------------------------------------------------------------------------------------------------------
+    def root_frame(self, function: FunctionType, slots: tuple[Any, ...]) -> Frame:
+        """The frame of a call with bound arguments `slots` (localsplus order)."""
+        root = _RootFunction(function, self.sources.const(function, function.__qualname__))
+        names = function.__code__.co_varnames[: len(slots)]
+        frame = Frame(opcodes.decode(function.__code__), function.__qualname__, self.namespace(function.__globals__), root)
+        code = function.__code__
+        flags, star = code.co_flags, code.co_argcount + code.co_kwonlyargcount
+        for slot, (name, value) in enumerate(zip(names, slots, strict=True)):
+            source = self.sources.arg(slot, name)
+            if slot >= star and flags & 0x0C:
+                frame.locals[name] = self._packed(value, source)
+            else:
+                frame.locals[name] = LazyVariable(value, source)
+        for index, name in enumerate(code.co_freevars):
+            assert function.__closure__ is not None
+            frame.cells[name] = self.cell(function.__closure__[index], self.sources.closure(index, name))
+        return frame
+
+    def _packed(self, value: Any, source: Source) -> Variable:
+        """`*args` and `**kwargs`: made for this call, so nobody else sees them; their elements are wrapped when read."""
+        if type(value) is tuple:
+            self.know(source, "len", len(value))
+            return self.new_tuple([self.wrap(v, source.step("index", i)) for i, v in enumerate(value)])
+        self.know(source, "keys", tuple(value))
+        return self.new_dict([(ConstantVariable(k), self.wrap(v, source.step("item", k))) for k, v in value.items()])
+
+
+class LazyVariable(Variable):
+    """An argument nobody has looked at yet; it becomes a real variable, with guards, on its first use."""
+
+    def __init__(self, value: Any, source: Source) -> None:
+        self.value = value
+        self.source = source
+
+    def realize(self, tx: Translator) -> Variable:
+        assert self.source is not None
+        return tx.wrap(self.value, self.source)
+
+
+class _RootFunction(FunctionVariable):
+    """The function of the root frame: reached through the door, so its identity is no fact to guard."""
+
+
+class _Stop(Exception):
+    """The capture ends here: `inst` runs eagerly (None: a split)."""
+
+    def __init__(self, inst: Any, cause: GraphBreak) -> None:
+        super().__init__(inst, cause)
+        self.inst = inst
+        self.cause = cause
+
+
+def capture(function: FunctionType, slots: tuple[Any, ...], options: Options, break_at: dict[int, GraphBreak]) -> Capture:
+    """Executes a call symbolically. Raises `Restart` (try again with a break there) and `SkipFrame`."""
+    tx = Translator(options, break_at)
+    saved = _TorchState()
+    try:
+        tx.know(None, "state", None)
+        tx.frames.append(tx.root_frame(function, slots))
+        outcome: Return | Break
+        try:
+            tx._loop(0)
+            outcome = Return(tx.result)
+        except _Stop as stop:
+            outcome = Break(list(tx.frames), stop.inst, tx.located(stop.cause))
+    finally:
+        saved.restore()
+    reasons = [break_reason(tx.frames, outcome.cause)] if isinstance(outcome, Break) else []
+    return Capture(tx, tx.graph, list(tx.guards), tx.ledger, outcome, reasons)
+
+
+class _TorchState:
+    """Torch's per-thread state before a capture, put back after it: tracing follows the program's switches."""
+
+    def __init__(self) -> None:
+        self.grad = torch.is_grad_enabled()
+        self.cache = torch.is_autocast_cache_enabled()
+        self.autocast = {d: (torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")}
+        self.dtype = torch.get_default_dtype()
+        self.rng = torch.get_rng_state()
+        self.nesting = torch.autocast_increment_nesting()
+        torch.autocast_decrement_nesting()
+
+    def restore(self) -> None:
+        torch._C._set_grad_enabled(self.grad)
+        torch.set_autocast_cache_enabled(self.cache)
+        for device, (enabled, dtype) in self.autocast.items():
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_default_dtype(self.dtype)
+        torch.set_rng_state(self.rng)
+        while torch.autocast_increment_nesting() < self.nesting:
+            pass
+        while torch.autocast_decrement_nesting() >= self.nesting:
+            pass
+

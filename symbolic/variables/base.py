@@ -1,0 +1,226 @@
+"""`Variable`: what is known while tracing about one runtime value.
+
+The protocol, for every kind of variable (`tx` is the `Translator`):
+
+* a method answers with a Variable, raises `Observed` (through `tx.raise_`) where the program would raise, and raises
+  `GraphBreak` where the answer can't be known before the program runs;
+* a fact about an existing object is read through `tx.know(source, kind, payload)`, which guards it;
+* a mutation changes the variable and tells the ledger (`tx.ledger.touch(self)` or `.store(self, name, value)`);
+* identity of variables is identity of objects: one object, one variable.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from symbolic.errors import GraphBreak
+from symbolic.sources import Source
+
+if TYPE_CHECKING:
+    from symbolic.frames import Frame
+    from symbolic.translator import Translator
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<missing>"
+
+
+MISSING: Any = _Missing()
+
+#: operator function -> (dunder, reflected dunder)
+BINARY = {
+    operator.add: ("__add__", "__radd__"),
+    operator.sub: ("__sub__", "__rsub__"),
+    operator.mul: ("__mul__", "__rmul__"),
+    operator.truediv: ("__truediv__", "__rtruediv__"),
+    operator.floordiv: ("__floordiv__", "__rfloordiv__"),
+    operator.mod: ("__mod__", "__rmod__"),
+    operator.pow: ("__pow__", "__rpow__"),
+    operator.matmul: ("__matmul__", "__rmatmul__"),
+    operator.lshift: ("__lshift__", "__rlshift__"),
+    operator.rshift: ("__rshift__", "__rrshift__"),
+    operator.and_: ("__and__", "__rand__"),
+    operator.or_: ("__or__", "__ror__"),
+    operator.xor: ("__xor__", "__rxor__"),
+    divmod: ("__divmod__", "__rdivmod__"),
+    operator.lt: ("__lt__", "__gt__"),
+    operator.le: ("__le__", "__ge__"),
+    operator.gt: ("__gt__", "__lt__"),
+    operator.ge: ("__ge__", "__le__"),
+    operator.eq: ("__eq__", "__eq__"),
+    operator.ne: ("__ne__", "__ne__"),
+}
+COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne}
+#: in-place operator function -> (plain operator function, in-place dunder)
+INPLACE = {
+    operator.iadd: (operator.add, "__iadd__"),
+    operator.isub: (operator.sub, "__isub__"),
+    operator.imul: (operator.mul, "__imul__"),
+    operator.itruediv: (operator.truediv, "__itruediv__"),
+    operator.ifloordiv: (operator.floordiv, "__ifloordiv__"),
+    operator.imod: (operator.mod, "__imod__"),
+    operator.ipow: (operator.pow, "__ipow__"),
+    operator.imatmul: (operator.matmul, "__imatmul__"),
+    operator.ilshift: (operator.lshift, "__ilshift__"),
+    operator.irshift: (operator.rshift, "__irshift__"),
+    operator.iand: (operator.and_, "__iand__"),
+    operator.ior: (operator.or_, "__ior__"),
+    operator.ixor: (operator.xor, "__ixor__"),
+}
+UNARY = {
+    operator.neg: "__neg__",
+    operator.pos: "__pos__",
+    operator.invert: "__invert__",
+    abs: "__abs__",
+}
+
+
+class Variable:
+    """A runtime value as tracing knows it. `source` is the path to an object that exists before the frame runs."""
+
+    source: Source | None = None
+
+    # --- what it is -------------------------------------------------------------------------------------------------
+    def python_type(self) -> type:
+        """The exact type of the value."""
+        raise GraphBreak("type not known", type(self).__name__)
+
+    def is_constant(self) -> bool:
+        """Whether the whole value is known and immutable, so that `constant()` answers."""
+        return False
+
+    def constant(self) -> Any:
+        """The value as a Python object (constants, and tuples, slices, ... of them)."""
+        raise GraphBreak("value not known before the program runs", self.describe())
+
+    def real(self) -> Any:
+        """The existing Python object behind the variable, MISSING for what is born in the frame or lives in the graph."""
+        return MISSING
+
+    def key(self) -> Any:
+        """A hashable stand-in that is equal for equal dict keys. Default: the object's identity."""
+        return Identity(self)
+
+    def describe(self) -> str:
+        """For messages: what a person would call this value."""
+        where = f" {self.source.text}" if self.source is not None else ""
+        try:
+            return f"{self.python_type().__qualname__} object{where}"
+        except GraphBreak:
+            return f"{type(self).__name__}{where}"
+
+    # --- what it can do ---------------------------------------------------------------------------------------------
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        """`value.name`; raises AttributeError through `tx.raise_`."""
+        raise GraphBreak("attribute access not supported", f"{self.describe()}.{name}")
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        raise GraphBreak("attribute store not supported", f"{self.describe()}.{name} = ...")
+
+    def delattr(self, tx: Translator, name: str) -> None:
+        raise GraphBreak("attribute deletion not supported", f"del {self.describe()}.{name}")
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        """`value(*args, **kwargs)`, run to its end."""
+        raise GraphBreak("call not supported", self.describe())
+
+    def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
+        """The frame to push if calling means running one Python frame, None if `call` does the work."""
+        return None
+
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        """`value.name(*args, **kwargs)`; kinds with native methods answer these without making a bound method."""
+        return tx.call(self.getattr(tx, name), args, kwargs)
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        raise GraphBreak("subscript not supported", self.describe())
+
+    def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
+        raise GraphBreak("subscript store not supported", self.describe())
+
+    def delitem(self, tx: Translator, index: Variable) -> None:
+        raise GraphBreak("subscript deletion not supported", self.describe())
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        """`item in value`"""
+        raise GraphBreak("membership test not supported", self.describe())
+
+    def length(self, tx: Translator) -> int:
+        """`len(value)`"""
+        raise GraphBreak("len() not supported", self.describe())
+
+    def truth(self, tx: Translator) -> bool:
+        """`bool(value)`"""
+        return True
+
+    def iterator(self, tx: Translator) -> Variable:
+        """`iter(value)`: a variable whose `next` answers."""
+        raise GraphBreak("iteration not supported", self.describe())
+
+    def next(self, tx: Translator) -> Variable | None:
+        """`next(value)` of an iterator; None when it is exhausted."""
+        raise GraphBreak("next() not supported", self.describe())
+
+    def unpack(self, tx: Translator) -> list[Variable]:
+        """All elements, as `[*value]` gives them."""
+        iterator = self.iterator(tx)
+        items = []
+        while (item := iterator.next(tx)) is not None:
+            items.append(item)
+            if len(items) > tx.options.unroll_limit:
+                raise GraphBreak("loop too long to unroll", self.describe())
+        return items
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        """`op(self, other)`, None for NotImplemented. `op` is a key of BINARY."""
+        return None
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        """`op(other, self)` by the reflected method, None for NotImplemented."""
+        return None
+
+    def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        """`op(self, other)` for an in-place op (a key of INPLACE); None: fall back to the plain operator."""
+        return None
+
+    def unary(self, tx: Translator, op: Any) -> Variable:
+        """`op(self)`, op a key of UNARY."""
+        raise GraphBreak("unary operator not supported", f"{op.__name__} of {self.describe()}")
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        """`self is other`"""
+        return self is other
+
+    def reachable(self) -> list[Variable]:
+        """The variables this one directly holds (for liveness and reconstruction)."""
+        return []
+
+    def __str__(self) -> str:
+        return self.describe()
+
+
+class Identity:
+    """Dict key of an object that is hashed by identity."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Variable) -> None:
+        self.variable = variable
+
+    def __hash__(self) -> int:
+        return id(self.variable)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and other.variable is self.variable
+
+
+class NullVariable(Variable):
+    """The NULL that call sequences keep on the stack."""
+
+    def describe(self) -> str:
+        return "NULL"
+
+
+NULL = NullVariable()

@@ -1,0 +1,474 @@
+"""Classes, `super()`, Python modules and the namespaces behind globals and `__dict__`."""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict, deque
+from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from sideeffects.effects import DELETED
+from symbolic.errors import GraphBreak
+from symbolic.frames import Frame
+from symbolic.sources import Source
+from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.containers import NativeMethod, TupleVariable
+from symbolic.variables.functions import BoundMethod
+from symbolic.variables.objects import (
+    NATIVE_DESCRIPTORS,
+    ExceptionVariable,
+    ObjectMethod,
+    ObjectVariable,
+    instance_dict,
+    lookup,
+)
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+
+class ClassVariable(Variable):
+    """An existing class."""
+
+    def __init__(self, value: type, source: Source | None) -> None:
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.value
+
+    def real(self) -> Any:
+        return self.value
+
+    def key(self) -> Any:
+        return self.value
+
+    def describe(self) -> str:
+        return f"class {self.value.__qualname__}"
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        return other.real() is self.value
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        pending = tx.ledger.pending(self, name)
+        if pending is not None and pending is not DELETED:
+            return pending
+        meta = lookup(type(self.value), name)
+        raw = lookup(self.value, name)
+        if isinstance(meta, property) and type(self.value) is not type:
+            return tx.call(tx.class_attribute(type(self.value), name).getattr(tx, "fget"), [self], {})
+        if raw is MISSING:
+            return self._from_metaclass(tx, name, meta)
+        if name == "__dict__":
+            raise GraphBreak("attribute of a class", name)
+        if isinstance(raw, GetSetDescriptorType) or name in ("__name__", "__qualname__", "__module__", "__mro__", "__doc__"):
+            return self._value(tx, name)
+        if isinstance(raw, staticmethod):
+            return tx.wrap(raw.__func__, tx.attribute_source(self.value, name).attr("__func__"))
+        if isinstance(raw, classmethod):
+            return BoundMethod(tx.wrap(raw.__func__, tx.attribute_source(self.value, name).attr("__func__")), self)
+        if isinstance(raw, (FunctionType, property)) or isinstance(raw, NATIVE_DESCRIPTORS):
+            value = raw if not isinstance(raw, NATIVE_DESCRIPTORS) else getattr(self.value, name)
+            if isinstance(value, (BuiltinFunctionType, MethodType)) and not isinstance(raw, BuiltinFunctionType):
+                return tx.wrap(value, tx.sources.const(value, f"{self.value.__qualname__}.{name}"))
+            return tx.class_attribute(self.value, name)
+        getter = lookup(type(raw), "__get__")
+        if isinstance(getter, FunctionType):
+            descriptor = tx.class_attribute(self.value, name)
+            return tx.call(tx.class_attribute(type(raw), "__get__"), [descriptor, ConstantVariable(None), self], {})
+        return tx.class_attribute(self.value, name)
+
+    def _value(self, tx: Translator, name: str) -> Variable:
+        value = tx.attempt(getattr, self.value, name)
+        return tx.wrap(value, tx.source_of(self).attr(name))
+
+    def _from_metaclass(self, tx: Translator, name: str, meta: Any) -> Variable:
+        if meta is MISSING:
+            hook = lookup(type(self.value), "__getattr__")
+            if isinstance(hook, FunctionType):
+                return self._value(tx, name)
+            tx.know(tx.source_of(self), "no_typeattr", name)
+            return tx.raise_(AttributeError, f"type object {self.value.__name__!r} has no attribute {name!r}")
+        if isinstance(meta, FunctionType):
+            return BoundMethod(tx.class_attribute(type(self.value), name), self)
+        if isinstance(meta, NATIVE_DESCRIPTORS):
+            return ObjectMethod(self, name, meta)
+        return self._value(tx, name)
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if type(self.value).__setattr__ is not type.__setattr__ or name.startswith("__"):
+            raise GraphBreak("store to a class attribute", f"{self.value.__qualname__}.{name}")
+        tx.ledger.store(self, name, value)
+
+    # --- instances --------------------------------------------------------------------------------------------------
+    def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
+        if not self._plain_call():
+            return None
+        made = self._new(tx, args, kwargs)
+        init = lookup(self.value, "__init__")
+        if not isinstance(init, FunctionType) or not isinstance(made, ObjectVariable):
+            return None
+        frame = tx.class_attribute(self.value, "__init__").enter(tx, [made, *args], kwargs)
+        if frame is not None:
+            frame.on_return = made
+        return frame
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        construct = NATIVE_CONSTRUCTORS.get(self.value)
+        if construct is not None:
+            return construct(tx, args, kwargs)
+        meta_call = lookup(type(self.value), "__call__")
+        if isinstance(meta_call, FunctionType):
+            return self._metaclass_call(tx, args, kwargs)
+        made = self._new(tx, args, kwargs)
+        if not isinstance(made, ObjectVariable) or not issubclass(made.cls, self.value):
+            return made
+        init = lookup(self.value, "__init__")
+        if isinstance(init, FunctionType):
+            tx.call(tx.class_attribute(self.value, "__init__"), [made, *args], kwargs)
+        elif made.payload is not None:
+            _fill(tx, made, args, kwargs)
+        elif init is not object.__init__ and not isinstance(made, ExceptionVariable):
+            raise GraphBreak("construction by a native __init__", self.describe())
+        elif (args or kwargs) and self.value.__new__ is object.__new__ and not isinstance(made, ExceptionVariable):
+            return tx.raise_(TypeError, f"{self.value.__name__}() takes no arguments")
+        return made
+
+    def _metaclass_call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if all(arg.is_constant() for arg in (*args, *kwargs.values())) and isinstance(self.value, _EnumMeta):
+            found = tx.attempt(self.value, *(a.constant() for a in args), **{k: v.constant() for k, v in kwargs.items()})
+            return tx.from_constant(found)
+        return tx.call(tx.class_attribute(type(self.value), "__call__"), [self, *args], kwargs)
+
+    def _plain_call(self) -> bool:
+        return (
+            self.value not in NATIVE_CONSTRUCTORS
+            and not isinstance(lookup(type(self.value), "__call__"), FunctionType)
+            and not isinstance(lookup(self.value, "__new__"), (FunctionType, staticmethod))
+        )
+
+    def _new(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        """`cls.__new__(cls, *args, **kwargs)`"""
+        raw = lookup(self.value, "__new__")
+        if isinstance(raw, (staticmethod, FunctionType)):
+            function = raw.__func__ if isinstance(raw, staticmethod) else raw
+            if issubclass(self.value, tuple) and hasattr(self.value, "_fields") and function.__module__.startswith("namedtuple_"):
+                bound = tx.function(function).bind(tx, [self, *args], kwargs)
+                return TupleVariable([bound[name] for name in self.value._fields], None, self.value)
+            if function.__module__ == "typing" and issubclass(self.value, tuple):
+                raise GraphBreak("construction of a typing class", self.describe())
+            source = tx.attribute_source(self.value, "__new__")
+            return tx.call(tx.wrap(function, source.attr("__func__")), [self, *args], kwargs)
+        return tx.new_instance(self.value, args)
+
+    def new_bare(self, tx: Translator, args: list[Variable]) -> Variable:
+        """`object.__new__(cls)` or a native base's `__new__`."""
+        return tx.new_instance(self.value, args)
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if isinstance(other, (ClassVariable, ConstantVariable)):
+            return tx.from_constant(tx.attempt(op, self.value, other.real() if isinstance(other, ClassVariable) else other.value))
+        return None
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        if isinstance(self.value, _EnumMeta):
+            return tx.from_constant(tx.attempt(lambda: self.value[index.constant()]))  # type: ignore[index]
+        value = tx.attempt(lambda: self.value[index.constant()])  # type: ignore[index]
+        return tx.wrap(value, tx.sources.const(value, repr(value)))
+
+    def iterator(self, tx: Translator) -> Variable:
+        if isinstance(self.value, _EnumMeta):
+            return tx.new_tuple([tx.from_constant(item) for item in self.value]).iterator(tx)
+        return super().iterator(tx)
+
+    def length(self, tx: Translator) -> int:
+        return tx.attempt(len, self.value)
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        return tx.attempt(lambda: item.constant() in self.value)  # type: ignore[operator]
+
+    def truth(self, tx: Translator) -> bool:
+        return True
+
+
+def _fill(tx: Translator, made: ObjectVariable, args: list[Variable], kwargs: dict[str, Variable]) -> None:
+    """The native `__init__` of a container subclass."""
+    assert made.payload is not None
+    if issubclass(made.cls, dict):
+        made.payload.method(tx, "update", args, kwargs)
+    elif issubclass(made.cls, (list, deque)):
+        for items in args[:1]:
+            made.payload.method(tx, "extend", [items], {})
+    elif issubclass(made.cls, set):
+        made.payload.method(tx, "update", args, {})
+
+
+_EnumMeta = type(enum.Enum)
+
+#: classes whose construction is a graph operation or a native table entry; filled by the modules that know them
+NATIVE_CONSTRUCTORS: dict[type, Any] = {}
+
+
+class SuperVariable(Variable):
+    """`super(start, owner)`"""
+
+    def __init__(self, start: type, owner: Variable) -> None:
+        self.start = start
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return super
+
+    def _raw(self, name: str) -> tuple[type, Any]:
+        real = self.owner.real()
+        cls = real if isinstance(self.owner, ClassVariable) else self.owner.python_type()
+        mro = list(cls.__mro__)
+        for base in mro[mro.index(self.start) + 1 :]:
+            if name in base.__dict__:
+                return base, base.__dict__[name]
+        return object, MISSING
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        base, raw = self._raw(name)
+        owner = self.owner
+        if raw is MISSING:
+            return tx.raise_(AttributeError, f"'super' object has no attribute {name!r}")
+        if name == "__new__" or isinstance(raw, staticmethod):
+            if isinstance(raw, staticmethod):
+                return tx.wrap(raw.__func__, tx.attribute_source(base, name).attr("__func__"))
+            return NativeNew(base)
+        if isinstance(raw, classmethod):
+            bound = owner if isinstance(owner, ClassVariable) else tx.class_of(owner)
+            return BoundMethod(tx.wrap(raw.__func__, tx.attribute_source(base, name).attr("__func__")), bound)
+        if isinstance(raw, FunctionType):
+            return BoundMethod(tx.class_attribute(base, name), owner) if not isinstance(owner, ClassVariable) or issubclass(
+                type(owner.value), base
+            ) else tx.class_attribute(base, name)
+        if isinstance(raw, property):
+            return tx.call(tx.class_attribute(base, name).getattr(tx, "fget"), [owner], {})
+        if isinstance(owner, ObjectVariable):
+            if isinstance(raw, NATIVE_DESCRIPTORS):
+                if owner.payload is not None and getattr(raw, "__objclass__", object) is not object:
+                    return NativeMethod(owner.payload, name)
+                return ObjectMethod(owner, name, raw)
+            return owner._describe(tx, name, raw)
+        if isinstance(raw, NATIVE_DESCRIPTORS) and name in ("__init_subclass__",):
+            return ObjectMethod(owner, name, raw)
+        raise GraphBreak("super() attribute", f"{base.__qualname__}.{name}")
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        raise GraphBreak("store through super()", name)
+
+    def reachable(self) -> list[Variable]:
+        return [self.owner]
+
+
+class NativeNew(Variable):
+    """`object.__new__` or another native `__new__`."""
+
+    def __init__(self, base: type) -> None:
+        self.base = base
+
+    def python_type(self) -> type:
+        return BuiltinFunctionType
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        cls = args[0]
+        if not isinstance(cls, ClassVariable):
+            raise GraphBreak("__new__ of a class not known", cls.describe())
+        return cls.new_bare(tx, args[1:])
+
+
+class PythonModuleVariable(Variable):
+    """An existing Python module; attributes are read like globals."""
+
+    def __init__(self, value: ModuleType, source: Source) -> None:
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def real(self) -> Any:
+        return self.value
+
+    def key(self) -> Any:
+        return self.value
+
+    def describe(self) -> str:
+        return f"module {self.value.__name__}"
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        return other.real() is self.value
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        space = tx.namespace(self.value.__dict__)
+        found = space.find(tx, name)
+        if found is not None:
+            return found
+        value = tx.attempt(getattr, self.value, name)  # lazily importing modules answer here
+        if name in self.value.__dict__:
+            found = space.find(tx, name)
+            assert found is not None
+            return found
+        return tx.wrap(value, tx.sources.const(value, f"{self.value.__name__}.{name}"))
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        tx.ledger.store(tx.namespace(self.value.__dict__), name, value)
+
+    def delattr(self, tx: Translator, name: str) -> None:
+        tx.ledger.store(tx.namespace(self.value.__dict__), name, DELETED)
+
+
+class NamespaceVariable(Variable):
+    """A module's globals: the target of STORE_GLOBAL, read name by name."""
+
+    def __init__(self, value: dict[str, Any], source: Source) -> None:
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        return dict
+
+    def real(self) -> Any:
+        return self.value
+
+    def find(self, tx: Translator, name: str) -> Variable | None:
+        """The variable under `name` as the frame sees it, None if there is none."""
+        pending = tx.ledger.pending(self, name)
+        if pending is not None:
+            return None if pending is DELETED else pending
+        assert self.source is not None
+        if name in self.value:
+            return tx.wrap(self.value[name], self.source.step("item", name))
+        tx.know(self.source, "absent", name)
+        return None
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        found = self.find(tx, index.constant())
+        return found if found is not None else tx.raise_(KeyError, index.constant())
+
+    def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
+        tx.ledger.store(self, index.constant(), value)
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        return self.find(tx, item.constant()) is not None
+
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if name == "get" and not kwargs:
+            found = self.find(tx, args[0].constant())
+            return found if found is not None else args[1] if len(args) > 1 else ConstantVariable(None)
+        raise GraphBreak("method of a namespace", name)
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        return NativeMethod(self, name)
+
+    def describe(self) -> str:
+        return f"globals of {self.value.get('__name__', '?')}"
+
+
+class InstanceNamespace(Variable):
+    """`obj.__dict__` of an object: a view over its attributes, the pending ones included."""
+
+    def __init__(self, owner: ObjectVariable) -> None:
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return dict
+
+    def find(self, tx: Translator, name: str) -> Variable | None:
+        pending = tx.ledger.pending(self.owner, name)
+        if pending is not None:
+            return None if pending is DELETED else pending
+        if self.owner.value is MISSING:
+            return None
+        return self.owner._existing(tx, name, MISSING)
+
+    def entries(self, tx: Translator) -> list[tuple[Variable, Variable]]:
+        """All attributes in dict order."""
+        names: list[str] = []
+        if self.owner.value is not MISSING:
+            stored = instance_dict(self.owner.value) or {}
+            assert self.owner.source is not None
+            tx.know(self.owner.source.step("dict"), "keys", tuple(stored))
+            names = [name for name in stored if tx.ledger.pending(self.owner, name) is not DELETED]
+        stores = tx.ledger.stores(self.owner)
+        names += [name for name, value in stores.items() if value is not DELETED and name not in names]
+        return [(ConstantVariable(name), found) for name in names if (found := self.find(tx, name)) is not None]
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        found = self.find(tx, index.constant())
+        return found if found is not None else tx.raise_(KeyError, index.constant())
+
+    def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
+        tx.ledger.store(self.owner, index.constant(), value)
+
+    def delitem(self, tx: Translator, index: Variable) -> None:
+        if self.find(tx, index.constant()) is None:
+            tx.raise_(KeyError, index.constant())
+        tx.ledger.store(self.owner, index.constant(), DELETED)
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        return self.find(tx, item.constant()) is not None
+
+    def length(self, tx: Translator) -> int:
+        return len(self.entries(tx))
+
+    def iterator(self, tx: Translator) -> Variable:
+        return tx.new_tuple([key for key, _ in self.entries(tx)]).iterator(tx)
+
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if name == "get" and not kwargs:
+            found = self.find(tx, args[0].constant())
+            return found if found is not None else args[1] if len(args) > 1 else ConstantVariable(None)
+        if name == "pop" and args:
+            found = self.find(tx, args[0].constant())
+            if found is None:
+                return args[1] if len(args) > 1 else tx.raise_(KeyError, args[0].constant())
+            tx.ledger.store(self.owner, args[0].constant(), DELETED)
+            return found
+        if name == "update":
+            for key, value in tx.new_dict([]).merged(tx, args, kwargs):
+                self.setitem(tx, key, value)
+            return ConstantVariable(None)
+        if name in ("items", "keys", "values", "copy"):
+            snapshot = tx.new_dict(self.entries(tx))
+            return snapshot if name == "copy" else snapshot.method(tx, name, [], {})
+        raise GraphBreak("method of an instance __dict__", name)
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        return NativeMethod(self, name)
+
+    def reachable(self) -> list[Variable]:
+        return [self.owner]
+
+
+def payload_for(tx: Translator, cls: type, args: list[Variable]) -> Variable | None:
+    """The empty native part of a new instance of a builtin container's subclass; None if there is none."""
+    if issubclass(cls, OrderedDict):
+        return tx.new_dict([], OrderedDict)
+    if issubclass(cls, dict):
+        return tx.new_dict([])
+    if issubclass(cls, list):
+        return tx.new_list([])
+    if issubclass(cls, tuple):
+        return tx.new_tuple(tx.unpack(args[0]) if args else [])
+    if issubclass(cls, set):
+        return tx.new_set([])
+    if issubclass(cls, (int, str, float, bytes)):
+        base = next(b for b in (int, str, float, bytes) if issubclass(cls, b))
+        return tx.from_constant(tx.attempt(base, *(a.constant() for a in args)))
+    return None
+
+
+def is_tensor_class(cls: type) -> bool:
+    return issubclass(cls, torch.Tensor)

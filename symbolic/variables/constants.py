@@ -1,0 +1,168 @@
+"""Constants: immutable values that are wholly known. Operations on them are Python's own, run now."""
+
+from __future__ import annotations
+
+import enum
+import math
+import operator
+from types import EllipsisType, NoneType, NotImplementedType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from symbolic.errors import GraphBreak
+from symbolic.sources import Source
+from symbolic.variables.base import MISSING, Variable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+#: Types whose values are compared with `==` by a guard and may stand as literals in graph and bytecode.
+LITERALS = (int, float, str, bool, bytes, complex, NoneType, EllipsisType, NotImplementedType)
+TORCH_CONSTANTS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme, torch.finfo, torch.iinfo)
+CONSTANT_TYPES = frozenset((*LITERALS, *TORCH_CONSTANTS, range, slice))
+
+
+class ConstantVariable(Variable):
+    """A literal, a torch dtype/device/..., a range, an enum member or a frozenset of such."""
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.value
+
+    def real(self) -> Any:
+        return self.value if self.source is not None or not isinstance(self.value, LITERALS) else MISSING
+
+    def key(self) -> Any:
+        return self.value
+
+    def describe(self) -> str:
+        text = repr(self.value)
+        return text if len(text) < 60 else text[:57] + "..."
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        value = tx.attempt(getattr, self.value, name)
+        if is_constant_value(value):
+            return ConstantVariable(value)
+        if isinstance(self.value, (enum.Enum, slice)):
+            return tx.wrap(value, self.source.attr(name) if self.source else tx.sources.const(value, f"{self.value!r}.{name}"))
+        return ConstantMethod(self, name)
+
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if isinstance(self.value, str) and name == "join" and len(args) == 1 and not kwargs:
+            args = [tx.from_constant(tuple(item.constant() for item in args[0].unpack(tx)))]
+        if isinstance(self.value, enum.Enum):
+            return super().method(tx, name, args, kwargs)
+        if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
+            raise GraphBreak("method of a constant with arguments not known", f"{self.describe()}.{name}")
+        function = tx.attempt(getattr, self.value, name)
+        result = tx.attempt(function, *(a.constant() for a in args), **{k: v.constant() for k, v in kwargs.items()})
+        return tx.from_constant(result)
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        return tx.from_constant(tx.attempt(lambda: self.value[index.constant()]))
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        return tx.attempt(lambda: item.constant() in self.value)
+
+    def length(self, tx: Translator) -> int:
+        return tx.attempt(len, self.value)
+
+    def truth(self, tx: Translator) -> bool:
+        return bool(self.value)
+
+    def iterator(self, tx: Translator) -> Variable:
+        if isinstance(self.value, range):
+            return tx.range_iterator(self.value)
+        items = tx.attempt(lambda: list(self.value))
+        return tx.new_tuple([tx.from_constant(item) for item in items]).iterator(tx)
+
+    def unary(self, tx: Translator, op: Any) -> Variable:
+        return tx.from_constant(tx.attempt(op, self.value))
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if not other.is_constant():
+            return None
+        right = other.constant()
+        if op in _SIZED and isinstance(self.value, int) and isinstance(right, int) and abs(right) > 4096:
+            raise GraphBreak("very large integer", f"{op.__name__} by {right}")
+        return tx.from_constant(tx.attempt(op, self.value, right))
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        if not isinstance(other, ConstantVariable):
+            return False
+        a, b = self.value, other.value
+        if isinstance(a, (int, float, str, bytes, complex)) and not isinstance(a, bool):
+            if type(a) is type(b) and same_constant(a, b) and a is not b:
+                raise GraphBreak("identity of equal constants", f"{a!r} is {b!r}")
+        return a is b
+
+
+_SIZED = frozenset({operator.pow, operator.lshift})
+
+
+class ConstantMethod(Variable):
+    """A bound method of a constant, such as `"x".join`."""
+
+    def __init__(self, owner: ConstantVariable, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return type(getattr(self.owner.value, self.name))
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        return self.owner.method(tx, self.name, args, kwargs)
+
+    def reachable(self) -> list[Variable]:
+        return [self.owner]
+
+    def describe(self) -> str:
+        return f"{self.owner.describe()}.{self.name}"
+
+
+def is_constant_value(value: Any) -> bool:
+    """Whether `value` is an atom that a ConstantVariable may hold."""
+    kind = type(value)
+    if kind in (range, slice):
+        parts = (value.start, value.stop, value.step)
+        return all(part is None or type(part) is int for part in parts)
+    if kind is frozenset:
+        return all(is_constant_value(item) for item in value)
+    return kind in CONSTANT_TYPES or isinstance(value, enum.Enum)
+
+
+def same_constant(a: Any, b: Any) -> bool:
+    """Equality as a guard sees it: same type, same bits (NaN equals NaN, 0.0 differs from -0.0)."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
+    return bool(a == b)
+
+
+class SliceVariable(Variable):
+    """A slice whose parts are not all constants (tensors, symbolic sizes)."""
+
+    def __init__(self, parts: list[Variable]) -> None:
+        self.parts = parts
+
+    def python_type(self) -> type:
+        return slice
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name in ("start", "stop", "step"):
+            return self.parts[("start", "stop", "step").index(name)]
+        return super().getattr(tx, name)
+
+    def reachable(self) -> list[Variable]:
+        return list(self.parts)

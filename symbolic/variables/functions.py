@@ -1,0 +1,493 @@
+"""Callables made of Python code: functions, closures born in the frame, bound methods, partials, generators."""
+
+from __future__ import annotations
+
+import inspect
+from types import CodeType, FunctionType, GeneratorType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import functools
+
+from sideeffects.effects import DELETED
+from symbolic.code import decode
+from symbolic.errors import GraphBreak, Observed
+from symbolic.frames import Frame
+from symbolic.sources import Source
+from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.constants import ConstantVariable, is_constant_value
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+class CellVariable(Variable):
+    """A closure cell. Existing ones (`cell`, `source`) read through a guard, new ones live in the ledger only."""
+
+    def __init__(self, cell: Any = MISSING, source: Source | None = None) -> None:
+        self.cell = cell
+        self.source = source
+
+    def python_type(self) -> type:
+        return type((lambda x: lambda: x)(0).__closure__[0])  # type: ignore[index]
+
+    def real(self) -> Any:
+        return self.cell
+
+    def contents(self, tx: Translator) -> Variable | None:
+        """The variable in the cell, None if it is empty."""
+        pending = tx.ledger.pending(self, "cell_contents")
+        if pending is not None:
+            return None if pending is DELETED else pending
+        if self.cell is MISSING:
+            return None
+        try:
+            value = self.cell.cell_contents
+        except ValueError:
+            raise GraphBreak("empty closure cell", self.describe()) from None
+        assert self.source is not None
+        return tx.wrap(value, self.source.step("cell"))
+
+    def store(self, tx: Translator, value: Variable) -> None:
+        tx.ledger.store(self, "cell_contents", value)
+
+    def clear(self, tx: Translator) -> None:
+        tx.ledger.store(self, "cell_contents", DELETED)
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "cell_contents":
+            found = self.contents(tx)
+            return found if found is not None else tx.raise_(ValueError, "Cell is empty")
+        return super().getattr(tx, name)
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if name != "cell_contents":
+            super().setattr(tx, name, value)
+        self.store(tx, value)
+
+    def describe(self) -> str:
+        return f"cell {self.source.text}" if self.source else "cell"
+
+
+class PythonFunction(Variable):
+    """What existing functions and closures born in the frame have in common: code, defaults, a closure, a namespace."""
+
+    code: CodeType
+
+    def python_type(self) -> type:
+        return FunctionType
+
+    def namespace(self, tx: Translator) -> Variable:
+        raise NotImplementedError
+
+    def default(self, tx: Translator, position: int) -> Variable | None:
+        """The default of positional parameter number `position` counted from the last (0 = last)."""
+        raise NotImplementedError
+
+    def keyword_default(self, tx: Translator, name: str) -> Variable | None:
+        raise NotImplementedError
+
+    def cell(self, tx: Translator, index: int) -> CellVariable:
+        raise NotImplementedError
+
+    def name(self) -> str:
+        return self.code.co_name
+
+    def bind(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> dict[str, Variable]:
+        """Parameter name -> argument, as CPython binds. What does not bind is left to eager code, which raises."""
+        code = self.code
+        positional = code.co_varnames[: code.co_argcount]
+        keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        extra = code.co_argcount + code.co_kwonlyargcount
+        bound = dict(zip(positional, args, strict=False))
+        rest: dict[str, Variable] = {}
+        by_name = (*positional[code.co_posonlyargcount :], *keyword_only)
+        for name, value in kwargs.items():
+            if name in by_name and name not in bound:
+                bound[name] = value
+            elif code.co_flags & inspect.CO_VARKEYWORDS and name not in by_name:
+                rest[name] = value
+            else:
+                raise GraphBreak("arguments do not fit the function", f"{self.name()}({name}=...)")
+        if code.co_flags & inspect.CO_VARARGS:
+            bound[code.co_varnames[extra]] = tx.new_tuple(args[len(positional) :])
+            extra += 1
+        elif len(args) > len(positional):
+            raise GraphBreak("arguments do not fit the function", f"{self.name()} takes {len(positional)}")
+        if code.co_flags & inspect.CO_VARKEYWORDS:
+            bound[code.co_varnames[extra]] = tx.new_dict([(ConstantVariable(k), v) for k, v in rest.items()])
+        for i, name in enumerate(positional):
+            if name not in bound:
+                bound[name] = self._required(self.default(tx, len(positional) - 1 - i), name)
+        for name in keyword_only:
+            if name not in bound:
+                bound[name] = self._required(self.keyword_default(tx, name), name)
+        return bound
+
+    def _required(self, value: Variable | None, name: str) -> Variable:
+        if value is None:
+            raise GraphBreak("arguments do not fit the function", f"{self.name()} needs {name}")
+        return value
+
+    def frame(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame:
+        frame = Frame(decode(self.code), self.name(), self.namespace(tx), self)
+        frame.locals = self.bind(tx, args, kwargs)
+        for index, name in enumerate(self.code.co_freevars):
+            frame.cells[name] = self.cell(tx, index)
+        return frame
+
+    def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
+        if self.code.co_flags & GENERATOR_FLAGS:
+            return None
+        tx.check_inline(self)
+        return self.frame(tx, args, kwargs)
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if self.code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+            raise GraphBreak("coroutine", self.name())
+        if self.code.co_flags & inspect.CO_GENERATOR:
+            tx.check_inline(self)
+            return GeneratorVariable(self, args, kwargs, self.frame(tx, args, kwargs), tx.anchor())
+        frame = self.enter(tx, args, kwargs)
+        assert frame is not None
+        return tx.run(frame)
+
+
+class FunctionVariable(PythonFunction):
+    """An existing Python function."""
+
+    def __init__(self, function: FunctionType, source: Source) -> None:
+        self.function = function
+        self.code = function.__code__
+        self.source = source
+
+    def real(self) -> Any:
+        return self.function
+
+    def key(self) -> Any:
+        return self.function
+
+    def namespace(self, tx: Translator) -> Variable:
+        return tx.namespace(self.function.__globals__)
+
+    def default(self, tx: Translator, position: int) -> Variable | None:
+        defaults = self.function.__defaults__ or ()
+        if position >= len(defaults):
+            return None
+        index = len(defaults) - 1 - position
+        return self._value(tx, defaults[index], "__defaults__", "index", index)
+
+    def keyword_default(self, tx: Translator, name: str) -> Variable | None:
+        defaults = self.function.__kwdefaults__ or {}
+        return self._value(tx, defaults[name], "__kwdefaults__", "item", name) if name in defaults else None
+
+    def _value(self, tx: Translator, value: Any, attr: str, kind: str, arg: Any) -> Variable:
+        # The function guard compares the defaults tuple by identity, so constants in it need no guard of their own.
+        if is_constant_value(value) and kind == "index":
+            return ConstantVariable(value)
+        assert self.source is not None
+        return tx.wrap(value, self.source.attr(attr).step(kind, arg))
+
+    def cell(self, tx: Translator, index: int) -> CellVariable:
+        assert self.source is not None and self.function.__closure__ is not None
+        cell = self.function.__closure__[index]
+        return tx.cell(cell, self.source.attr("__closure__").step("index", index))
+
+    def name(self) -> str:
+        return self.function.__qualname__
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        pending = tx.ledger.pending(self, name)
+        if pending is not None and pending is not DELETED:
+            return pending
+        assert self.source is not None
+        try:
+            value = getattr(self.function, name)
+        except AttributeError:
+            tx.know(self.source, "no_attr", name)
+            return tx.raise_(AttributeError, f"'function' object has no attribute {name!r}")
+        if isinstance(value, MethodType) or type(value).__name__ == "method-wrapper":
+            if name == "__get__":
+                return FunctionGet(self)
+            if name == "__call__":
+                return self
+            raise GraphBreak("attribute of a function", name)
+        return tx.wrap(value, self.source.attr(name))
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if name.startswith("__"):
+            raise GraphBreak("attribute of a function", name)
+        tx.ledger.store(self, name, value)
+
+    def describe(self) -> str:
+        return f"function {self.function.__qualname__}"
+
+
+class ClosureFunction(PythonFunction):
+    """A function made by MAKE_FUNCTION in the frame: `closure` cells, `defaults`, `kwdefaults`, `annotations`."""
+
+    def __init__(self, code: CodeType, namespace: Variable, qualname: str) -> None:
+        self.code = code
+        self.globals = namespace
+        self.qualname = qualname
+        self.closure: list[Variable] = []
+        self.defaults: Variable | None = None
+        self.kwdefaults: Variable | None = None
+        self.annotations: Variable | None = None
+
+    def namespace(self, tx: Translator) -> Variable:
+        return self.globals
+
+    def default(self, tx: Translator, position: int) -> Variable | None:
+        items = tx.unpack(self.defaults) if self.defaults is not None else []
+        return items[len(items) - 1 - position] if position < len(items) else None
+
+    def keyword_default(self, tx: Translator, name: str) -> Variable | None:
+        if self.kwdefaults is None or not tx.contains(self.kwdefaults, ConstantVariable(name)):
+            return None
+        return self.kwdefaults.getitem(tx, ConstantVariable(name))
+
+    def cell(self, tx: Translator, index: int) -> CellVariable:
+        cell = self.closure[index]
+        assert isinstance(cell, CellVariable)
+        return cell
+
+    def name(self) -> str:
+        return self.qualname
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        pending = tx.ledger.pending(self, name)
+        if pending is not None and pending is not DELETED:
+            return pending
+        simple = {"__name__": self.code.co_name, "__qualname__": self.qualname, "__doc__": None}
+        if name in simple:
+            doc = self.code.co_consts[0] if self.code.co_consts else None
+            return ConstantVariable(doc if name == "__doc__" and isinstance(doc, str) else simple[name])
+        if name == "__module__":
+            return tx.load_name(self.globals, "__name__")
+        if name == "__defaults__":
+            return self.defaults or ConstantVariable(None)
+        if name == "__kwdefaults__":
+            return self.kwdefaults or ConstantVariable(None)
+        if name == "__get__":
+            return FunctionGet(self)
+        if name in ("__code__", "__globals__", "__closure__", "__dict__", "__annotations__", "__type_params__"):
+            raise GraphBreak("attribute of a function born in the frame", name)
+        return tx.raise_(AttributeError, f"'function' object has no attribute {name!r}")
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        tx.ledger.store(self, name, value)
+
+    def reachable(self) -> list[Variable]:
+        parts = (self.defaults, self.kwdefaults, self.annotations)
+        return [*self.closure, *(part for part in parts if part is not None)]
+
+    def describe(self) -> str:
+        return f"function {self.qualname}"
+
+
+class FunctionGet(Variable):
+    """`function.__get__`, called by descriptors written in Python."""
+
+    def __init__(self, function: Variable) -> None:
+        self.function = function
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if isinstance(args[0], ConstantVariable) and args[0].value is None:
+            return self.function
+        return BoundMethod(self.function, args[0])
+
+    def reachable(self) -> list[Variable]:
+        return [self.function]
+
+
+class BoundMethod(Variable):
+    """`function` with `owner` as its first argument; `source` is set when the method object itself existed."""
+
+    def __init__(self, function: Variable, owner: Variable, source: Source | None = None, value: Any = MISSING) -> None:
+        self.function = function
+        self.owner = owner
+        self.source = source
+        self.value = value
+
+    def python_type(self) -> type:
+        return MethodType
+
+    def real(self) -> Any:
+        if self.value is not MISSING:
+            return self.value
+        function, owner = self.function.real(), self.owner.real()
+        return MISSING if MISSING in (function, owner) else MethodType(function, owner)
+
+    def key(self) -> Any:
+        return ("bound method", self.function.key(), self.owner.key())
+
+    def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
+        return self.function.enter(tx, [self.owner, *args], kwargs)
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        return tx.call(self.function, [self.owner, *args], kwargs)
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "__func__":
+            return self.function
+        if name == "__self__":
+            return self.owner
+        return self.function.getattr(tx, name)
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        return self is other
+
+    def reachable(self) -> list[Variable]:
+        return [self.function, self.owner]
+
+    def describe(self) -> str:
+        return f"method {self.function.describe()}"
+
+
+class PartialVariable(Variable):
+    """`functools.partial(function, *args, **kwargs)`, existing or born in the frame."""
+
+    def __init__(
+        self, function: Variable, args: list[Variable], kwargs: dict[str, Variable], source: Source | None = None
+    ) -> None:
+        if isinstance(function, PartialVariable) and source is None:
+            args, kwargs = [*function.args, *args], {**function.kwargs, **kwargs}
+            function = function.function
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.source = source
+
+    def python_type(self) -> type:
+        return functools.partial
+
+    def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
+        return self.function.enter(tx, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        return tx.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "func":
+            return self.function
+        if name == "args":
+            return tx.new_tuple(list(self.args))
+        if name == "keywords":
+            return tx.new_dict([(ConstantVariable(k), v) for k, v in self.kwargs.items()])
+        return tx.raise_(AttributeError, f"'functools.partial' object has no attribute {name!r}")
+
+    def reachable(self) -> list[Variable]:
+        return [self.function, *self.args, *self.kwargs.values()]
+
+
+class GeneratorVariable(Variable):
+    """A generator born in the frame: its frame, set aside. Once started it can't be rebuilt, so a break moves before it.
+
+    `born_at` is the step to break at when the generator must exist in the residual code."""
+
+    def __init__(
+        self, function: Variable, args: list[Variable], kwargs: dict[str, Variable], frame: Frame, born_at: int
+    ) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.frame = frame
+        self.born_at = born_at
+        self.state = "new"  # new, suspended, running, closed
+        frame.generator = self
+
+    def python_type(self) -> type:
+        return GeneratorType
+
+    def iterator(self, tx: Translator) -> Variable:
+        return self
+
+    def next(self, tx: Translator) -> Variable | None:
+        return self.send(tx, ConstantVariable(None))
+
+    def send(self, tx: Translator, value: Variable) -> Variable | None:
+        """Runs to the next yield; None when the generator returned (its value is then in `returned`)."""
+        return self._resume(tx, value, None)
+
+    def _resume(self, tx: Translator, value: Variable, error: Variable | None) -> Variable | None:
+        if self.state == "running":
+            return tx.raise_(ValueError, "generator already executing")
+        if self.state == "closed":
+            if error is not None:
+                raise Observed(error)
+            self.returned: Variable = ConstantVariable(None)
+            return None
+        if self.state == "new" and error is None:
+            if not (isinstance(value, ConstantVariable) and value.value is None):
+                return tx.raise_(TypeError, "can't send non-None value to a just-started generator")
+        if self.state == "new" and error is not None:
+            self.state = "closed"
+            raise Observed(error)
+        self.state = "running"
+        try:
+            if error is None:
+                self.frame.push(value)
+            kind, result = tx.run_generator(self.frame, error)
+        except Observed as raised:
+            self.state = "closed"
+            if issubclass(raised.variable.python_type(), StopIteration):
+                cause = raised.variable
+                tx.raise_from(RuntimeError, "generator raised StopIteration", cause=cause)
+            raise
+        if kind == "yield":
+            self.state = "suspended"
+            return result
+        self.state = "closed"
+        self.returned = result
+        return None
+
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if name in ("send", "__next__"):
+            result = self.send(tx, args[0] if args else ConstantVariable(None))
+            return result if result is not None else tx.stop_iteration(self.returned)
+        if name == "__iter__":
+            return self
+        if name == "throw":
+            result = self._resume(tx, ConstantVariable(None), tx.exception_from(args))
+            return result if result is not None else tx.stop_iteration(self.returned)
+        if name == "close":
+            return self._close(tx)
+        raise GraphBreak("generator attribute", name)
+
+    def _close(self, tx: Translator) -> Variable:
+        if self.state in ("new", "closed"):
+            self.state = "closed"
+            return ConstantVariable(None)
+        try:
+            result = self._resume(tx, ConstantVariable(None), tx.new_exception(GeneratorExit))
+        except Observed as raised:
+            if issubclass(raised.variable.python_type(), (GeneratorExit, StopIteration)):
+                return ConstantVariable(None)
+            raise
+        if result is not None:
+            return tx.raise_(RuntimeError, "generator ignored GeneratorExit")
+        return ConstantVariable(None)
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name in ("send", "throw", "close", "__next__", "__iter__"):
+            return GeneratorMethod(self, name)
+        raise GraphBreak("generator attribute", name)
+
+    def reachable(self) -> list[Variable]:
+        return [self.function, *self.args, *self.kwargs.values()]
+
+
+class GeneratorMethod(Variable):
+    """`generator.send` and its like as a value."""
+
+    def __init__(self, owner: GeneratorVariable, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        return self.owner.method(tx, self.name, args, kwargs)
+
+    def reachable(self) -> list[Variable]:
+        return [self.owner]

@@ -1,0 +1,484 @@
+"""Instances of classes, existing or born in the frame, with Python's attribute protocol."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    ClassMethodDescriptorType,
+    WrapperDescriptorType,
+)
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from sideeffects.effects import DELETED
+from symbolic.errors import GraphBreak, Observed
+from symbolic.frames import Frame
+from symbolic.sources import Source
+from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.containers import NativeMethod
+from symbolic.variables.functions import BoundMethod
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+NATIVE_DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType, BuiltinFunctionType)
+
+
+def lookup(cls: type, name: str) -> Any:
+    """The raw attribute that `type` lookup finds along the MRO, MISSING if none."""
+    for base in cls.__mro__:
+        found = base.__dict__.get(name, MISSING)
+        if found is not MISSING:
+            return found
+    return MISSING
+
+
+def is_data_descriptor(raw: Any) -> bool:
+    kind = type(raw)
+    return lookup(kind, "__set__") is not MISSING or lookup(kind, "__delete__") is not MISSING
+
+
+def instance_dict(value: Any) -> dict[str, Any] | None:
+    """The instance's `__dict__`, read without running user code; None if it has none."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+    return found if type(found) is dict else None
+
+
+class ObjectVariable(Variable):
+    """An instance of a Python class.
+
+    Existing: `value` and `source`. Born in the frame: `value` is MISSING, attributes live in the ledger, and
+    `new_args` are the arguments its `__new__` needs. `payload` is the native part of a subclass of a builtin container
+    (a DictVariable for a dict subclass, ...).
+    """
+
+    def __init__(
+        self,
+        cls: type,
+        value: Any = MISSING,
+        source: Source | None = None,
+        payload: Variable | None = None,
+        new_args: tuple[Variable, ...] = (),
+    ) -> None:
+        self.cls = cls
+        self.value = value
+        self.source = source
+        self.payload = payload
+        self.new_args = new_args
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def real(self) -> Any:
+        return self.value
+
+    def key(self) -> Any:
+        if self.cls.__hash__ is object.__hash__ and self.cls.__eq__ is object.__eq__:
+            return super().key() if self.value is MISSING else self.value
+        if self.payload is not None and self.cls.__hash__ in (str.__hash__, int.__hash__, tuple.__hash__):
+            return self.payload.key()
+        raise GraphBreak("hash of an object with its own __hash__", self.describe())
+
+    # --- attributes -------------------------------------------------------------------------------------------------
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        hook = lookup(self.cls, "__getattribute__")
+        if hook is not object.__getattribute__ and isinstance(hook, FunctionType):
+            return tx.call(tx.class_attribute(self.cls, "__getattribute__"), [self, ConstantVariable(name)], {})
+        return self.plain_getattr(tx, name)
+
+    def plain_getattr(self, tx: Translator, name: str) -> Variable:
+        """`object.__getattribute__`, then `__getattr__`."""
+        raw = lookup(self.cls, name)
+        if raw is not MISSING and is_data_descriptor(raw) and not isinstance(raw, MemberDescriptorType):
+            return self._describe(tx, name, raw)
+        pending = tx.ledger.pending(self, name)
+        if pending is not None and pending is not DELETED:
+            return pending
+        if pending is None and self.value is not MISSING:
+            found = self._existing(tx, name, raw)
+            if found is not None:
+                return found
+        if raw is not MISSING and not isinstance(raw, MemberDescriptorType):
+            return self._describe(tx, name, raw)
+        return self._missing(tx, name)
+
+    def _existing(self, tx: Translator, name: str, raw: Any) -> Variable | None:
+        """The attribute as the existing object holds it in its `__dict__` or slot."""
+        assert self.source is not None
+        if isinstance(raw, MemberDescriptorType):
+            value = tx.attempt(raw.__get__, self.value, self.cls)
+            return tx.wrap(value, self.source.attr(name))
+        stored = instance_dict(self.value)
+        if stored is None:
+            return None
+        if name in stored:
+            return tx.wrap(stored[name], self.source.step("dict").step("item", name))
+        tx.know(self.source.step("dict"), "absent", name)
+        return None
+
+    def _describe(self, tx: Translator, name: str, raw: Any) -> Variable:
+        """A class attribute as seen through the instance: descriptors bind."""
+        kind = type(raw)
+        bind = DESCRIPTORS.get(kind)
+        if bind is not None:
+            return bind(self, tx, name, raw)
+        if isinstance(raw, NATIVE_DESCRIPTORS):
+            return self._native(tx, name, raw)
+        getter = lookup(kind, "__get__")
+        if isinstance(getter, FunctionType):
+            descriptor = tx.class_attribute(self.cls, name)
+            return tx.call(tx.class_attribute(kind, "__get__"), [descriptor, self, tx.class_of(self)], {})
+        if getter is not MISSING and not isinstance(raw, type):
+            bound = tx.bind_descriptor(self, name, raw)
+            if bound is not None:
+                return bound
+            raise GraphBreak("descriptor not supported", f"{self.cls.__qualname__}.{name} ({kind.__qualname__})")
+        return tx.class_attribute(self.cls, name)
+
+    def _native(self, tx: Translator, name: str, raw: Any) -> Variable:
+        if self.payload is not None and getattr(raw, "__objclass__", object) is not object:
+            return NativeMethod(self.payload, name)
+        return ObjectMethod(self, name, raw)
+
+    def _getset(self, tx: Translator, name: str, raw: Any) -> Variable:
+        if name == "__dict__":
+            return tx.instance_namespace(self)
+        if name == "__class__":
+            return tx.class_of(self)
+        if self.value is MISSING or self.source is None:
+            raise GraphBreak("native attribute of an object born in the frame", f"{self.cls.__qualname__}.{name}")
+        return tx.wrap(tx.attempt(raw.__get__, self.value, self.cls), self.source.attr(name))
+
+    def _missing(self, tx: Translator, name: str) -> Variable:
+        if name == "__dict__":
+            return tx.instance_namespace(self)
+        hook = lookup(self.cls, "__getattr__")
+        if hook is torch.nn.Module.__getattr__:
+            found = self._module_attribute(tx, name)
+            if found is not None:
+                return found
+        elif hook is not MISSING:
+            return tx.call(tx.class_attribute(self.cls, "__getattr__"), [self, ConstantVariable(name)], {})
+        return tx.raise_(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+
+    def _module_attribute(self, tx: Translator, name: str) -> Variable | None:
+        """What `nn.Module.__getattr__` finds: a parameter, buffer or submodule."""
+        for part in ("_parameters", "_buffers", "_modules"):
+            table = self.plain_getattr(tx, part)
+            if tx.contains(table, ConstantVariable(name)):
+                return table.getitem(tx, ConstantVariable(name))
+        return None
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        hook = lookup(self.cls, "__setattr__")
+        if hook is object.__setattr__ or isinstance(hook, WrapperDescriptorType):
+            self.plain_setattr(tx, name, value)
+        elif hook is torch.nn.Module.__setattr__ and self._module_setattr(tx, name, value):
+            pass
+        else:
+            tx.call(tx.class_attribute(self.cls, "__setattr__"), [self, ConstantVariable(name), value], {})
+
+    def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        """`object.__setattr__`"""
+        raw = lookup(self.cls, name)
+        if isinstance(raw, property):
+            if raw.fset is None:
+                raise GraphBreak("property without a setter", f"{self.cls.__qualname__}.{name}")
+            tx.call(tx.class_attribute(self.cls, name).getattr(tx, "fset"), [self, value], {})
+        elif raw is not MISSING and isinstance(lookup(type(raw), "__set__"), FunctionType):
+            tx.call(tx.class_attribute(type(raw), "__set__"), [tx.class_attribute(self.cls, name), self, value], {})
+        elif isinstance(raw, GetSetDescriptorType):
+            raise GraphBreak("store to a native attribute", f"{self.cls.__qualname__}.{name}")
+        else:
+            tx.ledger.store(self, name, value)
+
+    def _module_setattr(self, tx: Translator, name: str, value: Variable) -> bool:
+        """The common cases of `nn.Module.__setattr__`; False leaves the work to the traced original."""
+        kind = value.python_type()
+        if issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
+            return False
+        where = ConstantVariable(name)
+        if issubclass(kind, torch.Tensor):
+            for part in ("_parameters", "_modules"):
+                if tx.contains(self.plain_getattr(tx, part), where):
+                    return False
+            buffers = self.plain_getattr(tx, "_buffers")
+            if tx.contains(buffers, where):
+                buffers.setitem(tx, where, value)
+                return True
+        else:
+            for part in ("_parameters", "_modules", "_buffers"):
+                if tx.contains(self.plain_getattr(tx, part), where):
+                    return False
+        self.plain_setattr(tx, name, value)
+        return True
+
+    def delattr(self, tx: Translator, name: str) -> None:
+        hook = lookup(self.cls, "__delattr__")
+        if hook is object.__delattr__:
+            self.plain_delattr(tx, name)
+        else:
+            tx.call(tx.class_attribute(self.cls, "__delattr__"), [self, ConstantVariable(name)], {})
+
+    def plain_delattr(self, tx: Translator, name: str) -> None:
+        raw = lookup(self.cls, name)
+        if isinstance(raw, property) and raw.fdel is not None:
+            tx.call(tx.class_attribute(self.cls, name).getattr(tx, "fdel"), [self], {})
+            return
+        pending = tx.ledger.pending(self, name)
+        held = pending is not DELETED if pending is not None else self.value is not MISSING and self._existing(tx, name, raw)
+        if not held:
+            tx.raise_(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        tx.ledger.store(self, name, DELETED)
+
+    # --- special methods --------------------------------------------------------------------------------------------
+    def special(self, tx: Translator, name: str) -> Variable | None:
+        """The bound special method as the class defines it in Python, None if it has none or a native one."""
+        raw = lookup(self.cls, name)
+        if raw is MISSING or raw is None or isinstance(raw, NATIVE_DESCRIPTORS):
+            return None
+        return self._describe(tx, name, raw)
+
+    def _ask(self, tx: Translator, name: str, args: list[Variable], native: Callable[[Variable], Any], convert: Any) -> Any:
+        """A special method's answer: from Python, else from the native part, else a break (eager code raises)."""
+        function = self.special(tx, name)
+        if function is not None:
+            return convert(tx.call(function, args, {}))
+        if self.payload is not None:
+            return native(self.payload)
+        raise GraphBreak("operation not supported by the object", f"{name} of {self.describe()}")
+
+    def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
+        function = self.special(tx, "__call__")
+        return function.enter(tx, args, kwargs) if function is not None else None
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        function = self.special(tx, "__call__")
+        if function is None:
+            raise GraphBreak("call of an object that is not callable or native", self.describe())
+        return tx.call(function, args, kwargs)
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        return self._ask(tx, "__getitem__", [index], lambda p: p.getitem(tx, index), lambda r: r)
+
+    def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
+        self._ask(tx, "__setitem__", [index, value], lambda p: p.setitem(tx, index, value), lambda r: None)
+
+    def delitem(self, tx: Translator, index: Variable) -> None:
+        self._ask(tx, "__delitem__", [index], lambda p: p.delitem(tx, index), lambda r: None)
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        if self.payload is None and self.special(tx, "__contains__") is None:
+            return any(tx.equal(item, other) for other in self.unpack(tx))
+        return self._ask(tx, "__contains__", [item], lambda p: p.contains(tx, item), tx.truth)
+
+    def length(self, tx: Translator) -> int:
+        return self._ask(tx, "__len__", [], lambda p: p.length(tx), lambda r: r.constant())
+
+    def truth(self, tx: Translator) -> bool:
+        if lookup(self.cls, "__bool__") is not MISSING:
+            return self._ask(tx, "__bool__", [], lambda p: p.truth(tx), lambda r: r.constant())
+        if lookup(self.cls, "__len__") is not MISSING:
+            return self.length(tx) != 0
+        return True
+
+    def iterator(self, tx: Translator) -> Variable:
+        if self.payload is None and lookup(self.cls, "__iter__") is MISSING:
+            if lookup(self.cls, "__getitem__") is MISSING:
+                raise GraphBreak("operation not supported by the object", f"iter of {self.describe()}")
+            return tx.getitem_iterator(self)
+        return self._ask(tx, "__iter__", [], lambda p: p.iterator(tx), lambda r: r)
+
+    def next(self, tx: Translator) -> Variable | None:
+        try:
+            return self._ask(tx, "__next__", [], lambda p: p.next(tx), lambda r: r)
+        except Observed as raised:
+            if issubclass(raised.variable.python_type(), StopIteration):
+                return None
+            raise
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return self._operator(tx, BINARY[op][0], other, lambda p: p.binary(tx, op, _native_part(other)))
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return self._operator(tx, BINARY[op][1], other, lambda p: p.rbinary(tx, op, _native_part(other)))
+
+    def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if self.special(tx, INPLACE[op][1]) is None and self.payload is not None:
+            return self if self.payload.inplace(tx, op, _native_part(other)) is not None else None
+        return self._operator(tx, INPLACE[op][1], other, lambda p: None)
+
+    def _operator(self, tx: Translator, name: str, other: Variable, native: Callable[[Variable], Any]) -> Variable | None:
+        function = self.special(tx, name)
+        if function is None:
+            if name == "__ne__" and (equal := self.special(tx, "__eq__")) is not None:
+                result = tx.call(equal, [other], {})
+                if isinstance(result, ConstantVariable) and result.value is NotImplemented:
+                    return None
+                return ConstantVariable(not tx.truth(result))
+            return native(self.payload) if self.payload is not None else None
+        result = tx.call(function, [other], {})
+        if isinstance(result, ConstantVariable) and result.value is NotImplemented:
+            return None
+        return result
+
+    def unary(self, tx: Translator, op: Any) -> Variable:
+        return self._ask(tx, UNARY[op], [], lambda p: p.unary(tx, op), lambda r: r)
+
+    def reachable(self) -> list[Variable]:
+        payload = [self.payload] if self.payload is not None else []
+        return [*payload, *self.new_args]
+
+
+def _native_part(variable: Variable) -> Variable:
+    if isinstance(variable, ObjectVariable) and variable.payload is not None:
+        return variable.payload
+    return variable
+
+
+def _bind_function(obj: ObjectVariable, tx: Translator, name: str, raw: Any) -> Variable:
+    return BoundMethod(tx.class_attribute(obj.cls, name), obj)
+
+
+def _bind_static(obj: ObjectVariable, tx: Translator, name: str, raw: Any) -> Variable:
+    return tx.wrap(raw.__func__, tx.attribute_source(obj.cls, name).attr("__func__"))
+
+
+def _bind_class(obj: ObjectVariable, tx: Translator, name: str, raw: Any) -> Variable:
+    return BoundMethod(tx.wrap(raw.__func__, tx.attribute_source(obj.cls, name).attr("__func__")), tx.class_of(obj))
+
+
+def _read_property(obj: ObjectVariable, tx: Translator, name: str, raw: Any) -> Variable:
+    if raw.fget is None:
+        return tx.raise_(AttributeError, f"property {name!r} of {obj.cls.__name__!r} object has no getter")
+    return tx.call(tx.wrap(raw.fget, tx.attribute_source(obj.cls, name).attr("fget")), [obj], {})
+
+
+def _read_cached_property(obj: ObjectVariable, tx: Translator, name: str, raw: Any) -> Variable:
+    value = tx.call(tx.wrap(raw.func, tx.attribute_source(obj.cls, name).attr("func")), [obj], {})
+    tx.ledger.store(obj, name, value)
+    return value
+
+
+#: type of a class attribute -> how it is read through an instance
+DESCRIPTORS: dict[type, Callable[[ObjectVariable, Any, str, Any], Variable]] = {
+    FunctionType: _bind_function,
+    staticmethod: _bind_static,
+    classmethod: _bind_class,
+    property: _read_property,
+    functools.cached_property: _read_cached_property,
+    GetSetDescriptorType: lambda obj, tx, name, raw: obj._getset(tx, name, raw),
+}
+
+
+class ObjectMethod(Variable):
+    """A native method that objects inherit (`object.__init__`, `object.__setattr__`, ...), bound."""
+
+    def __init__(self, owner: Variable, name: str, raw: Any) -> None:
+        self.owner = owner
+        self.name = name
+        self.raw = raw
+
+    def python_type(self) -> type:
+        return type(object().__init__)
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        handler = OBJECT_METHODS.get(self.name)
+        if handler is None:
+            raise GraphBreak("native method of an object", f"{self.owner.describe()}.{self.name}")
+        return handler(tx, self.owner, *args)
+
+    def reachable(self) -> list[Variable]:
+        return [self.owner]
+
+    def describe(self) -> str:
+        return f"{self.owner.describe()}.{self.name}"
+
+
+def _init(tx: Translator, owner: Any, *args: Variable) -> Variable:
+    if isinstance(owner, ExceptionVariable):
+        owner.args = list(args)
+    elif getattr(owner, "payload", None) is not None:
+        return owner.payload.method(tx, "__init__", list(args), {})
+    return ConstantVariable(None)
+
+
+def _set(tx: Translator, owner: Any, name: Variable, value: Variable) -> Variable:
+    owner.plain_setattr(tx, name.constant(), value)
+    return ConstantVariable(None)
+
+
+def _delete(tx: Translator, owner: Any, name: Variable) -> Variable:
+    owner.plain_delattr(tx, name.constant())
+    return ConstantVariable(None)
+
+
+#: `object`'s own methods by name; the receiver is the first argument after tx
+OBJECT_METHODS: dict[str, Callable[..., Variable]] = {
+    "__init__": _init,
+    "__init_subclass__": lambda tx, owner, *args: ConstantVariable(None),
+    "__setattr__": _set,
+    "__delattr__": _delete,
+    "__getattribute__": lambda tx, owner, name: owner.plain_getattr(tx, name.constant()),
+    "__eq__": lambda tx, owner, other: ConstantVariable(True if owner is other else NotImplemented),
+    "__ne__": lambda tx, owner, other: ConstantVariable(False if owner is other else NotImplemented),
+}
+
+
+class ExceptionVariable(ObjectVariable):
+    """An exception born in the frame: `args`, and `__cause__`, `__context__` and the rest in the ledger."""
+
+    def __init__(self, cls: type, args: list[Variable]) -> None:
+        super().__init__(cls)
+        self.args = args
+        self.context: Variable | None = None
+        self.cause: Variable | None = None
+        self.suppress = False
+
+    def plain_getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "args" and tx.ledger.pending(self, name) is None:
+            return tx.new_tuple(list(self.args))
+        if name == "value" and issubclass(self.cls, StopIteration):
+            return self.args[0] if self.args else ConstantVariable(None)
+        if name == "__cause__":
+            return self.cause or ConstantVariable(None)
+        if name == "__context__":
+            return self.context or ConstantVariable(None)
+        if name == "__suppress_context__":
+            return ConstantVariable(self.suppress)
+        if name == "with_traceback":
+            return ObjectMethod(self, name, None)
+        if name == "__traceback__":
+            raise GraphBreak("traceback of an exception", self.describe())
+        return super().plain_getattr(tx, name)
+
+    def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if name == "__cause__":
+            self.cause, self.suppress = value, True
+        elif name == "__context__":
+            self.context = value
+        elif name == "__suppress_context__":
+            self.suppress = tx.truth(value)
+        elif name == "__traceback__":
+            pass  # a traceback says where, and the residual code makes its own
+        elif name == "args":
+            self.args = tx.unpack(value)
+        else:
+            tx.ledger.store(self, name, value)
+
+    def reachable(self) -> list[Variable]:
+        return [*self.args, *(part for part in (self.context, self.cause) if part is not None)]
+
+
+OBJECT_METHODS["with_traceback"] = lambda tx, owner, *args: owner

@@ -1,0 +1,175 @@
+"""Tensors: a node of the graph and a fake tensor that knows shape, dtype, device and requires_grad."""
+
+from __future__ import annotations
+
+import operator
+from types import BuiltinMethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from sideeffects.effects import DELETED
+from symbolic.errors import GraphBreak
+from symbolic.sources import Source
+from symbolic.variables.base import MISSING, UNARY, Variable
+from symbolic.variables.constants import ConstantVariable, is_constant_value
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+#: Methods and attributes whose answer needs the tensor's data, the storage's address, or the autograd graph.
+DATA_METHODS = frozenset(
+    """item tolist numpy data_ptr storage untyped_storage storage_offset_ptr __array__ __bool__ __int__ __float__ __index__
+    __complex__ __len_data__ backward register_hook register_post_accumulate_grad_hook retain_grad share_memory_
+    set_ __dlpack__ __cuda_array_interface__ __reduce_ex__ __deepcopy__ pin_memory""".split()
+)
+GRAPH_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
+SELF_TYPES = (torch.Tensor, torch.nn.Parameter)
+
+
+class TensorVariable(Variable):
+    """A tensor: `node` in the graph, `fake` for its properties, `cls` its exact type, `value` the tensor if it exists."""
+
+    def __init__(
+        self, node: fx.Node, fake: torch.Tensor, cls: type = torch.Tensor, value: Any = MISSING, source: Source | None = None
+    ) -> None:
+        self.node = node
+        self.fake = fake
+        self.cls = cls
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def real(self) -> Any:
+        return self.value
+
+    def describe(self) -> str:
+        return f"tensor {self.source.text}" if self.source else f"tensor %{self.node.name}"
+
+    # --- attributes -------------------------------------------------------------------------------------------------
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        pending = tx.ledger.pending(self, name)
+        if pending is not None and pending is not DELETED:
+            return pending
+        if name in GRAPH_ATTRIBUTES:
+            return tx.graph.call(getattr, [self, ConstantVariable(name)])
+        if name == "grad":
+            return self._grad(tx)
+        if name == "__class__":
+            return tx.class_variable(self.cls)
+        if name in DATA_METHODS or name in ("grad_fn", "_base", "_backward_hooks", "__dict__", "_version", "_cdata"):
+            if name in DATA_METHODS and hasattr(torch.Tensor, name):
+                return TensorMethod(self, name)
+            raise GraphBreak("tensor attribute not known while tracing", name)
+        if self.value is not MISSING and name in (getattr(self.value, "__dict__", None) or ()):
+            assert self.source is not None
+            return tx.wrap(self.value.__dict__[name], self.source.step("dict").step("item", name))
+        raw = getattr(torch.Tensor, name, MISSING)
+        if raw is MISSING:
+            if self.value is not MISSING:
+                assert self.source is not None
+                tx.know(self.source, "no_attr", name)
+            return tx.raise_(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        if callable(raw):
+            return TensorMethod(self, name)
+        value = tx.attempt(getattr, self.fake, name)
+        if isinstance(value, torch.Size) or is_constant_value(value):
+            return tx.from_constant(value)
+        raise GraphBreak("tensor attribute not supported", name)
+
+    def _grad(self, tx: Translator) -> Variable:
+        if self.value is MISSING:
+            if self.fake.requires_grad and not self.fake.is_leaf:
+                raise GraphBreak("grad of an intermediate tensor", self.describe())
+            return ConstantVariable(None)
+        assert self.source is not None
+        return tx.wrap(self.value.grad, self.source.attr("grad"))
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if name in ("data", "grad", "requires_grad", "names", "shape", "real", "imag") or name.startswith("_"):
+            raise GraphBreak("store to a tensor attribute", name)
+        tx.ledger.store(self, name, value)
+
+    # --- operations -------------------------------------------------------------------------------------------------
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if name in DATA_METHODS:
+            raise GraphBreak("tensor value needed" if name in ("item", "tolist") else "tensor method not captured", name)
+        if not hasattr(torch.Tensor, name):
+            return super().method(tx, name, args, kwargs)
+        if name == "__iter__":
+            return self.iterator(tx)
+        if name == "__len__":
+            return ConstantVariable(self.length(tx))
+        if name == "requires_grad_" and self.source is not None and not self.fake.requires_grad:
+            raise GraphBreak("requires_grad_ of an input", self.describe())
+        return tx.graph.call_method(name, [self, *args], kwargs)
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        return tx.graph.call(operator.getitem, [self, index])
+
+    def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
+        tx.graph.call(operator.setitem, [self, index, value])
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if not _operand(other):
+            return None
+        return tx.graph.call(op, [self, other])
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if not _operand(other):
+            return None
+        # comparisons come here already reflected by tx.binary
+        return tx.graph.call(op, [other, self])
+
+    def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return tx.graph.call(op, [self, other]) if _operand(other) else None
+
+    def unary(self, tx: Translator, op: Any) -> Variable:
+        assert op in UNARY
+        return tx.graph.call(op, [self])
+
+    def truth(self, tx: Translator) -> bool:
+        raise GraphBreak("branch on a tensor", self.describe(), "use torch.where, or keep the branch: both sides are compiled")
+
+    def length(self, tx: Translator) -> int:
+        return tx.attempt(len, self.fake)
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        raise GraphBreak("membership test in a tensor", self.describe())
+
+    def iterator(self, tx: Translator) -> Variable:
+        if self.fake.dim() == 0:
+            tx.raise_(TypeError, "iteration over a 0-d tensor")
+        return tx.graph.call_method("unbind", [self, ConstantVariable(0)]).iterator(tx)
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        if self is not other and isinstance(other, TensorVariable) and self.source and other.source:
+            tx.know(None, "distinct", (self.source, other.source))
+        return self is other
+
+
+def _operand(variable: Variable) -> bool:
+    return isinstance(variable, (TensorVariable, ConstantVariable)) or issubclass(variable.python_type(), (tuple, list))
+
+
+class TensorMethod(Variable):
+    """`tensor.name` as a value."""
+
+    def __init__(self, owner: TensorVariable, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return BuiltinMethodType
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        return self.owner.method(tx, self.name, args, kwargs)
+
+    def reachable(self) -> list[Variable]:
+        return [self.owner]
+
+    def describe(self) -> str:
+        return f"{self.owner.describe()}.{self.name}"

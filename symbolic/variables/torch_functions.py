@@ -1,0 +1,261 @@
+"""Functions of torch: which become graph nodes, which answer now, which change the state that tracing follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from symbolic.errors import GraphBreak
+from symbolic.sources import Source
+from symbolic.variables.base import Variable
+from symbolic.variables.classes import NATIVE_CONSTRUCTORS, is_tensor_class
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.tensors import TensorVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+#: Python modules whose functions are operations of the graph as they are.
+GRAPH_MODULES = frozenset({"torch.functional", "torch.nn.functional", "torch._jit_internal", "torch._VF"})
+
+#: Reads of torch's state: answered now. The state at entry is guarded as a whole ("state").
+QUERIES: set[Any] = {
+    torch.is_grad_enabled,
+    torch.is_inference_mode_enabled,
+    torch.is_autocast_enabled,
+    torch.is_autocast_cpu_enabled,
+    torch.is_autocast_cache_enabled,
+    torch.get_autocast_dtype,
+    torch.get_autocast_gpu_dtype,
+    torch.get_autocast_cpu_dtype,
+    torch.get_default_dtype,
+    torch.get_default_device,
+    torch.are_deterministic_algorithms_enabled,
+    torch.is_deterministic_algorithms_warn_only_enabled,
+    torch.get_num_threads,
+    torch.get_float32_matmul_precision,
+    torch.is_anomaly_enabled,
+    torch._C._get_tracing_state,
+    torch._C._is_torch_function_enabled,
+    torch._C._is_torch_function_mode_enabled,
+    torch._C._is_torch_function_all_disabled,
+    torch._C._get_cudnn_enabled,
+    torch._C._functorch.peek_interpreter_stack,
+    torch.jit.is_scripting,
+    torch.jit.is_tracing,
+    torch._jit_internal.is_scripting,
+    torch.cuda.is_available,
+    torch.cuda.is_initialized,
+    torch.cuda.device_count,
+    torch.cuda.is_current_stream_capturing,
+    torch.backends.mps.is_available,
+    torch.distributed.is_available,
+    torch.distributed.is_initialized,
+    torch.amp.autocast_mode.is_autocast_available,
+    torch.promote_types,
+    torch.result_type,
+    torch.can_cast,
+    torch.finfo,
+    torch.iinfo,
+    torch.device,
+    torch.Size,
+    torch.is_storage,
+    torch._C._log_api_usage_once,
+}
+
+#: Answers that do not follow the running program: inside a capture these are what they are.
+FIXED: dict[Any, Any] = {
+    torch.compiler.is_compiling: True,
+    torch.compiler.is_dynamo_compiling: True,
+    torch.compiler.is_exporting: False,
+    torch.overrides.has_torch_function: False,
+    torch.overrides.has_torch_function_unary: False,
+    torch.overrides.has_torch_function_variadic: False,
+    torch.is_tensor: None,  # answered by type, below
+}
+
+#: State changes: done now, so that tracing goes on under the new state, and again by the graph when it runs.
+SETTERS: set[Any] = {
+    torch._C._set_grad_enabled,
+    torch.set_autocast_enabled,
+    torch.set_autocast_cpu_enabled,
+    torch.set_autocast_dtype,
+    torch.set_autocast_cpu_dtype,
+    torch.set_autocast_gpu_dtype,
+    torch.set_autocast_cache_enabled,
+    torch.autocast_increment_nesting,
+    torch.autocast_decrement_nesting,
+    torch.clear_autocast_cache,
+    torch._C._set_default_dtype if hasattr(torch._C, "_set_default_dtype") else torch.set_default_dtype,
+}
+
+#: Functions that must see the real program.
+REFUSED: dict[Any, str] = {
+    torch.manual_seed: "random state set",
+    torch.seed: "random state set",
+    torch.initial_seed: "random state read",
+    torch.get_rng_state: "random state read",
+    torch.set_rng_state: "random state set",
+    torch.save: "input and output",
+    torch.load: "input and output",
+    torch.compile: "another compiler",
+    torch.set_num_threads: "number of threads set",
+    torch.from_numpy: "numpy array",
+    torch.as_tensor: "tensor made from data",
+}
+
+
+#: Functions that users put into the graph, and those whose result they declare constant.
+ALLOWED: set[Any] = set()
+CONSTANT_RESULT: set[Any] = set()
+
+
+class TorchFunction(Variable):
+    """A function of torch that is not traced into."""
+
+    def __init__(self, value: Any, source: Source | None) -> None:
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def real(self) -> Any:
+        return self.value
+
+    def key(self) -> Any:
+        return self.value
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        return other.real() is self.value
+
+    def describe(self) -> str:
+        return f"torch function {getattr(self.value, '__qualname__', None) or getattr(self.value, '__name__', self.value)}"
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        value = tx.attempt(getattr, self.value, name)
+        return tx.wrap(value, tx.source_of(self).attr(name))
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        function = self.value
+        handler = HANDLERS.get(function)
+        if handler is not None:
+            return handler(tx, *args, **kwargs)
+        if function in FIXED:
+            return ConstantVariable(FIXED[function])
+        if function in REFUSED:
+            raise GraphBreak(REFUSED[function], self.describe())
+        if function in CONSTANT_RESULT:
+            result = tx.attempt(function, *(a.constant() for a in args), **{k: v.constant() for k, v in kwargs.items()})
+            return tx.from_constant(result)
+        if function in QUERIES and all(arg.is_constant() for arg in (*args, *kwargs.values())):
+            return tx.from_constant(tx.attempt(function, *(a.constant() for a in args), **{k: v.constant() for k, v in kwargs.items()}))
+        if function in SETTERS:
+            tx.set_state(function, [arg.constant() for arg in args], {k: v.constant() for k, v in kwargs.items()})
+            return ConstantVariable(None) if "nesting" not in function.__name__ else tx.from_constant(_nesting())
+        return tx.graph.call(function, args, kwargs)
+
+
+def _nesting() -> int:
+    """The current autocast nesting depth (what increment and decrement return)."""
+    depth = torch.autocast_increment_nesting()
+    torch.autocast_decrement_nesting()
+    return depth - 1
+
+
+def is_torch_function(value: Any) -> bool:
+    """Whether `value` is a callable of torch that becomes a graph node or a table entry instead of being traced."""
+    try:
+        if any(value in table for table in _TABLES):
+            return True
+    except TypeError:
+        return False
+    kind = type(value)
+    if kind is FunctionType:
+        return value.__module__ in GRAPH_MODULES
+    if kind in (torch._ops.OpOverload, torch._ops.OpOverloadPacket):
+        return True
+    module = getattr(value, "__module__", None) or getattr(getattr(value, "__objclass__", None), "__module__", "")
+    if kind in (BuiltinFunctionType, MethodDescriptorType) or kind.__name__ in ("builtin_function_or_method", "wrapper_descriptor"):
+        owner = getattr(value, "__self__", None)
+        if isinstance(module, str) and module.startswith("torch"):
+            return True
+        return isinstance(owner, type) and (owner.__module__ or "").startswith("torch")
+    return kind.__module__ == "torch.jit" or kind is torch.jit.ScriptFunction
+
+
+def _is_tensor(tx: Translator, value: Variable) -> Variable:
+    return ConstantVariable(issubclass(value.python_type(), torch.Tensor))
+
+
+def _inference_guard(tx: Translator, *args: Variable) -> Variable:
+    raise GraphBreak("inference mode switched inside the frame", "torch.inference_mode")
+
+
+HANDLERS: dict[Any, Callable[..., Variable]] = {
+    torch.is_tensor: _is_tensor,
+    torch._C._InferenceMode: _inference_guard,
+    torch.numel: lambda tx, value: value.method(tx, "numel", [], {}),
+    torch._C._log_api_usage_once: lambda tx, *args: ConstantVariable(None),
+}
+
+_TENSOR_FACTORIES = {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}
+
+
+def _make_parameter(tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    raise GraphBreak("parameter made in the frame", "torch.nn.Parameter(...)", "make parameters in __init__")
+
+
+def _make_tensor(tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    return tx.graph.call(torch.Tensor, args, kwargs)
+
+
+def _constant_class(cls: type) -> Callable[..., Variable]:
+    def make(tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        values = [arg.constant() for arg in args]
+        return tx.from_constant(tx.attempt(cls, *values, **{k: v.constant() for k, v in kwargs.items()}))
+
+    return make
+
+
+def _make_size(tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    return tx.new_tuple(tx.unpack(args[0]) if args else [], torch.Size)
+
+
+NATIVE_CONSTRUCTORS.update(
+    {
+        torch.nn.Parameter: _make_parameter,
+        torch.nn.Buffer: _make_parameter,
+        torch.Tensor: _make_tensor,
+        torch.Size: _make_size,
+        torch.device: _constant_class(torch.device),
+        torch.finfo: _constant_class(torch.finfo),
+        torch.iinfo: _constant_class(torch.iinfo),
+        torch.Generator: lambda tx, args, kwargs: refused("generator of random numbers", "torch.Generator"),
+    }
+)
+
+
+_TABLES = (HANDLERS, FIXED, QUERIES, SETTERS, REFUSED, ALLOWED, CONSTANT_RESULT)
+
+
+def refused(reason: str, detail: str) -> Variable:
+    """The call breaks the graph."""
+    raise GraphBreak(reason, detail)
+
+
+def is_instance(variable: Variable, cls: type) -> bool | None:
+    """`isinstance` against torch's classes with an `__instancecheck__` of their own; None: no special rule."""
+    if cls in (torch.nn.Parameter, torch.nn.Buffer):
+        if not isinstance(variable, TensorVariable):
+            return False
+        return issubclass(variable.cls, cls) or bool(getattr(variable.real(), "_is_param", False)) and cls is torch.nn.Parameter
+    if isinstance(variable, TensorVariable) and cls in _LEGACY_TENSORS:
+        return isinstance(variable.fake, cls)
+    return None
+
+
+_LEGACY_TENSORS = frozenset(t for t in vars(torch).values() if isinstance(t, type) and t.__name__.endswith("Tensor") and not is_tensor_class(t))

@@ -1,0 +1,283 @@
+"""From an existing Python object to its variable: one table by exact type, then a short list of families."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import typing
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+)
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from symbolic.errors import GraphBreak
+from symbolic.sources import Source
+from symbolic.variables import builtins, stdlib, tables, torch_functions
+from symbolic.variables.base import Variable
+from symbolic.variables.tables import BuiltinVariable
+from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable
+from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_constant_value
+from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
+from symbolic.variables.functions import BoundMethod, CellVariable, FunctionVariable, PartialVariable
+from symbolic.variables.mappings import DictVariable, SetVariable
+from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.torch_functions import TorchFunction
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def wrap(tx: Translator, value: Any, source: Source) -> Variable:
+    """The variable for `value` found at `source`; the facts that choose its kind are guarded."""
+    kind = type(value)
+    if kind in CONSTANT_TYPES or isinstance(value, enum.Enum):
+        return _constant(tx, value, source)
+    known = tx.known.get(id(value))
+    if known is not None:
+        if known.source is not source and known.source is not None:
+            _alias(tx, value, known, source)
+        return known
+    variable = _make(tx, value, source)
+    tx.known[id(value)] = variable
+    tx.keepalive.append(value)
+    return variable
+
+
+def _alias(tx: Translator, value: Any, known: Variable, source: Source) -> None:
+    """A second path to a known object: by identity if it is one of the program's fixed parts, else as an alias."""
+    if isinstance(value, (FunctionType, type, ModuleType, BuiltinFunctionType)):
+        _fixed(tx, value, source)
+    elif source.kind != "const":
+        assert known.source is not None
+        if known.source.kind == "const":
+            tx.know(source, "is", value)
+        else:
+            tx.know(source, "same", known.source)
+
+
+def _fixed(tx: Translator, value: Any, source: Source) -> None:
+    if source.kind != "const":
+        tx.know(source, "is", value)
+
+
+def _make(tx: Translator, value: Any, source: Source) -> Variable:
+    make = WRAP.get(type(value))
+    if make is not None:
+        return make(tx, value, source)
+    if isinstance(value, torch.Tensor):
+        return _tensor(tx, value, source)
+    if torch_functions.is_torch_function(value):
+        _fixed(tx, value, source)
+        return TorchFunction(value, source)
+    if isinstance(value, type):
+        return _class(tx, value, source)
+    if tables.lookup(value):
+        _fixed(tx, value, source)
+        return BuiltinVariable(value, source)
+    unwrap = tx.options.unwrap.get(type(value))
+    if unwrap is not None:
+        _fixed(tx, value, source)
+        return unwrap(tx, value, source)
+    if isinstance(value, (BuiltinFunctionType, *_DESCRIPTOR_TYPES)):
+        return _builtin(tx, value, source)
+    if isinstance(value, _FIXED_TYPES):
+        _fixed(tx, value, source)
+        return ObjectVariable(type(value), value, source)
+    return _object(tx, value, source)
+
+
+_DESCRIPTOR_TYPES = (type(dict.update), type(object.__init__), type(dict.fromkeys), type(object().__init__))
+_FIXED_TYPES = (property, staticmethod, classmethod, functools.cached_property, CodeType, typing.TypeVar, type(int | str))
+
+
+def _constant(tx: Translator, value: Any, source: Source) -> Variable:
+    if source.kind != "const":
+        by_identity = value is None or value is True or value is False or isinstance(value, enum.Enum)
+        tx.know(source, "is" if by_identity else "eq", value)
+    return ConstantVariable(value, source)
+
+
+def _tensor(tx: Translator, value: torch.Tensor, source: Source) -> Variable:
+    if type(value) not in TENSOR_TYPES:
+        raise GraphBreak("tensor subclass", type(value).__qualname__)
+    if is_traceable_wrapper_subclass(value) or value.layout is not torch.strided:
+        raise GraphBreak("tensor layout not supported", str(value.layout))
+    if source.kind == "const":
+        raise GraphBreak("tensor constant", source.text)
+    return tx.graph.add_input(value, source)
+
+
+def _list(tx: Translator, value: list[Any], source: Source) -> Variable:
+    tx.know(source, "type", type(value))
+    tx.know(source, "len", len(value))
+    variable = ListVariable([], source)
+    tx.known[id(value)] = variable  # a list may hold itself
+    variable.items = [tx.wrap(item, source.step("index", i)) for i, item in enumerate(value)]
+    return variable
+
+
+def _tuple(tx: Translator, value: tuple[Any, ...], source: Source) -> Variable:
+    if all(is_constant_value(item) for item in value) and type(value) is tuple:
+        if source.kind != "const":
+            tx.know(source, "eq", value)
+        return TupleVariable([ConstantVariable(item) for item in value], source)
+    tx.know(source, "type", type(value))
+    tx.know(source, "len", len(value))
+    items = [tx.wrap(item, source.step("index", i)) for i, item in enumerate(value)]
+    return TupleVariable(items, source, type(value))
+
+
+def _deque(tx: Translator, value: deque[Any], source: Source) -> Variable:
+    tx.know(source, "type", deque)
+    tx.know(source, "len", len(value))
+    if value.maxlen is not None:
+        tx.know(source.attr("maxlen"), "eq", value.maxlen)
+    items = [tx.wrap(item, source.step("getitem", i)) for i, item in enumerate(value)]
+    return DequeVariable(items, value.maxlen, source)
+
+
+def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
+    tx.know(source, "type", type(value))
+    factory = None
+    if isinstance(value, defaultdict) and value.default_factory is not None:
+        factory = tx.wrap(value.default_factory, source.attr("default_factory"))
+    return DictVariable({}, source, type(value), factory, value=value)
+
+
+def _set(tx: Translator, value: Any, source: Source) -> Variable:
+    tx.know(source, "type", type(value))
+    if not all(is_constant_value(item) or isinstance(item, type) for item in value):
+        raise GraphBreak("set of objects", source.text)
+    tx.know(source, "eq", type(value)(value))
+    items = [tx.from_constant(item) for item in value]
+    return SetVariable({item.key(): item for item in items}, source, type(value))
+
+
+def _function(tx: Translator, value: FunctionType, source: Source) -> Variable:
+    if torch_functions.is_torch_function(value):
+        _fixed(tx, value, source)
+        return TorchFunction(value, source)
+    if tables.lookup(value):
+        _fixed(tx, value, source)
+        return BuiltinVariable(value, source)
+    facts = (value.__code__, value.__defaults__, value.__kwdefaults__)
+    if source.kind != "const":
+        tx.know(source, "function", (None if value.__closure__ else value, *facts))
+        if value.__closure__:
+            tx.know(source.attr("__globals__"), "is", value.__globals__)
+    return FunctionVariable(value, source)
+
+
+def _method(tx: Translator, value: MethodType, source: Source) -> Variable:
+    tx.know(source, "type", MethodType)
+    function = tx.wrap(value.__func__, source.attr("__func__"))
+    return BoundMethod(function, tx.wrap(value.__self__, source.attr("__self__")), source, value)
+
+
+def _class(tx: Translator, value: type, source: Source) -> Variable:
+    _fixed(tx, value, source)
+    if tables.lookup(value):
+        return BuiltinVariable(value, source)
+    return ClassVariable(value, source)
+
+
+def _builtin(tx: Translator, value: Any, source: Source) -> Variable:
+    _fixed(tx, value, source)
+    if getattr(value, "__name__", "") == "__new__" and isinstance(getattr(value, "__self__", None), type):
+        return NativeNew(value.__self__)
+    if torch_functions.is_torch_function(value):
+        return TorchFunction(value, source)
+    return BuiltinVariable(value, source)
+
+
+def _module(tx: Translator, value: ModuleType, source: Source) -> Variable:
+    _fixed(tx, value, source)
+    return PythonModuleVariable(value, source)
+
+
+def _partial(tx: Translator, value: Any, source: Source) -> Variable:
+    tx.know(source, "type", functools.partial)
+    function = tx.wrap(value.func, source.attr("func"))
+    args = [tx.wrap(arg, source.attr("args").step("index", i)) for i, arg in enumerate(value.args)]
+    tx.know(source.attr("args"), "len", len(value.args))
+    tx.know(source.attr("keywords"), "keys", tuple(value.keywords))
+    keywords = {k: tx.wrap(v, source.attr("keywords").step("item", k)) for k, v in value.keywords.items()}
+    return PartialVariable(function, args, keywords, source)
+
+
+def _object(tx: Translator, value: Any, source: Source) -> Variable:
+    """An instance of a class without a rule of its own; the native part of a container subclass is its payload."""
+    cls = type(value)
+    if source.kind != "const":
+        tx.know(source, "type", cls)
+    payload: Variable | None = None
+    if isinstance(value, dict):
+        payload = DictVariable({}, source, _native_base(cls), None, value=value)
+    elif isinstance(value, list):
+        tx.know(source, "len", len(value))
+        payload = ListVariable([tx.wrap(v, source.step("index", i)) for i, v in enumerate(list.__iter__(value))], source)
+    elif isinstance(value, tuple):
+        return _tuple(tx, value, source) if _named(cls) else _tuple_object(tx, value, source)
+    elif isinstance(value, (str, int, float, bytes)):
+        base = next(b for b in (str, int, float, bytes) if isinstance(value, b))
+        tx.know(source, "eq", value)
+        payload = ConstantVariable(base(value))
+    elif isinstance(value, (set, frozenset, deque, bytearray)):
+        raise GraphBreak("subclass of a builtin container", cls.__qualname__)
+    return ObjectVariable(cls, value, source, payload)
+
+
+def _tuple_object(tx: Translator, value: tuple[Any, ...], source: Source) -> Variable:
+    tx.know(source, "len", len(value))
+    items = [tx.wrap(item, source.step("index", i)) for i, item in enumerate(tuple.__iter__(value))]
+    return ObjectVariable(type(value), value, source, TupleVariable(items))
+
+
+def _named(cls: type) -> bool:
+    return hasattr(cls, "_fields") or hasattr(cls, "n_sequence_fields") or cls is torch.Size
+
+
+def _native_base(cls: type) -> type:
+    return next(base for base in cls.__mro__ if base in (OrderedDict, defaultdict, Counter, dict))
+
+
+def _cell(tx: Translator, value: CellType, source: Source) -> Variable:
+    return CellVariable(value, source)
+
+
+#: exact type -> wrapper
+WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
+    list: _list,
+    tuple: _tuple,
+    torch.Size: _tuple,
+    deque: _deque,
+    dict: _dict,
+    OrderedDict: _dict,
+    defaultdict: _dict,
+    Counter: _dict,
+    MappingProxyType: _dict,
+    set: _set,
+    frozenset: _set,
+    FunctionType: _function,
+    MethodType: _method,
+    BuiltinFunctionType: _builtin,
+    ModuleType: _module,
+    functools.partial: _partial,
+    CellType: _cell,
+    torch.Tensor: _tensor,
+    torch.nn.Parameter: _tensor,
+    type: _class,
+}
