@@ -109,7 +109,7 @@ def main() -> None:
                     bar.advance(task)
             rows.append(row(model_name, results))
 
-    columns = ["first call", "ours", "torch.compile", "ratio", "ours: graphs / operations", "torch.compile"]
+    columns = ["first call", "ours", "torch.compile", "theirs / ours", "ours: graphs / operations", "torch.compile"]
     show("Capturing a model", columns, rows, options.markdown)
     print(f"\nMedians of {options.runs} fresh processes each, taken in turn; {options.layers} layers, "
           f"{'train' if options.train else 'eval'} mode. {machine()}.")

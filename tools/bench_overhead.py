@@ -193,7 +193,7 @@ def main() -> None:
 
     rows = [row(case, measure(case, options.rounds)) for case in CASES if options.only in case.name]
     columns = [
-        "per call", "eager", "ours", "torch.compile", "ours adds", "torch.compile adds", "adds, as a ratio",
+        "per call", "eager", "ours", "torch.compile", "ours adds", "torch.compile adds", "theirs / ours",
     ]
     show("Cost of a cached call", columns, rows, options.markdown)
     print('\nWhole calls have backend="eager"; added cost has a backend that does no work, its own cost taken off.')
