@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any
 
 
@@ -130,6 +131,39 @@ def _backwards(sequence: Any, position: int) -> Iterator[Any]:
             return
         yield item
         position -= 1
+
+
+def tee(iterable: Iterable[Any], n: int = 2, /) -> tuple[Iterator[Any], ...]:
+    if n < 0:
+        raise ValueError("n must be >= 0")
+    iterator, link = iter(iterable), [None, None]
+    return tuple([_tee(iterator, link) for _ in range(n)])
+
+
+def _tee(iterator: Iterator[Any], link: list[Any]) -> Iterator[Any]:
+    """Goes along a chain of links (item, next link), which all branches share and each makes longer where it ends."""
+    while True:
+        if link[1] is None:
+            try:
+                link[0] = next(iterator)
+            except StopIteration:
+                return
+            link[1] = [None, None]
+        item, link = link
+        yield item
+
+
+def batched(iterable: Iterable[Any], n: int, *, strict: bool = False) -> Iterator[tuple[Any, ...]]:
+    if n < 1:
+        raise ValueError("n must be at least one")
+    return _batched(iter(iterable), n, strict)
+
+
+def _batched(iterator: Iterator[Any], n: int, strict: bool) -> Iterator[tuple[Any, ...]]:
+    while batch := tuple(islice(iterator, n)):
+        if strict and len(batch) != n:
+            raise ValueError("batched(): incomplete batch")
+        yield batch
 
 
 def count_elements(mapping: Any, iterable: Iterable[Any], /) -> None:

@@ -20,6 +20,7 @@ The calls, in each of the two worlds:
 """
 import contextlib
 import copy
+import enum
 import functools
 import importlib
 import inspect
@@ -171,6 +172,8 @@ def _class_state(cls):
 
 
 def _class_data(cls):
+    if issubclass(cls, enum.Enum):
+        return {}
     return {name: value for name, value in _class_state(cls).items()
             if not callable(value) and not hasattr(type(value), "__get__") and not name.startswith("_abc_")}
 

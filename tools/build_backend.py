@@ -15,11 +15,12 @@ from setuptools.build_meta import *  # noqa: F403  (every other hook is setuptoo
 # makes `jit` importable, has run by then.
 START_UP_NAME = "framejit_start_up.pth"
 
-# Every Python start pays for this line, so it asks for the variable before it imports anything of ours. `-I` and `-E`
+# Every Python start pays for this line, so it reads the variable (as jit/config.py reads one) before it imports
+# anything of ours. `-I` and `-E`
 # promise that the environment has no say; Python itself still reads `.pth` files then.
 START_UP_LINE = (
-    "import os, sys; os.environ.get('JIT_AUTO', '0') not in ('', '0') and not sys.flags.ignore_environment"
-    " and __import__('jit.autowrap', fromlist=['install']).install()\n"
+    "import os, sys; os.environ.get('JIT_AUTO', '').lower() not in ('', '0', 'false', 'no', 'off')"
+    " and not sys.flags.ignore_environment and __import__('jit.autowrap', fromlist=['install']).install()\n"
 )
 
 

@@ -102,9 +102,7 @@ class _Assembler:
     def _code(self) -> CodeType:
         """The finished code, without the values parameter if nothing comes through it."""
         if not self.writer.values:
-            self.emit.params.remove("__values")
-            self.emit._code.argcount = len(self.emit.params)
-            self.emit._code.argnames.remove("__values")
+            self.emit.drop_last_parameter()
         return self.emit.code()
 
     def _globals(self) -> dict[str, Any]:

@@ -14,7 +14,20 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Literal
 
-from bytecode import UNSET, BinaryOp, Bytecode, Compare, CompilerFlags, FreeVar, Instr, Label, TryBegin, TryEnd
+from bytecode import (
+    UNSET,
+    BinaryOp,
+    Bytecode,
+    Compare,
+    CompilerFlags,
+    ConcreteBytecode,
+    ConcreteInstr,
+    FreeVar,
+    Instr,
+    Label,
+    TryBegin,
+    TryEnd,
+)
 from bytecode.instr import InstrLocation, Intrinsic1Op
 
 from symbolic import versions
@@ -48,9 +61,23 @@ def assemble(bytecode: Bytecode, stacksize: int, names: Mapping[str, str]) -> Co
     `names` gives the final names of variables that were called something unique while the code was put together."""
     concrete = bytecode.to_concrete_bytecode(compute_exception_stack_depths=False)
     concrete.consts = [item.value if type(item) is Constant else item for item in concrete.consts]
+    _cover_extended_args(concrete)
     for variables in (concrete.varnames, concrete.cellvars, concrete.freevars):
         variables[:] = [names.get(name, name) for name in variables]
     return concrete.to_code(stacksize=stacksize, compute_exception_stack_depths=False)
+
+
+def _cover_extended_args(concrete: ConcreteBytecode) -> None:
+    """The library lets a row of the exception table begin behind an instruction's EXTENDED_ARGs, and then doesn't find
+    the row's beginning when it reads such code."""
+    begins: dict[int, int] = {}
+    end = 0
+    for inst in concrete:
+        assert isinstance(inst, ConcreteInstr), f"unexpected {inst!r}"
+        begin, end = end, end + inst.size // 2
+        begins[end - 1] = begin
+    for row in concrete.exception_table:
+        row.start_offset = begins[row.start_offset]
 
 
 def _survives(value: Any) -> bool:
@@ -441,6 +468,14 @@ class Emitter:
             self.mark(after)
 
     # --- the result ---
+
+    def drop_last_parameter(self) -> None:
+        """Takes back the last parameter, which nothing has loaded."""
+        dropped = self.params[-1]
+        assert all(getattr(item, "arg", None) != dropped for item in self._code), f"{dropped} is loaded"
+        self.params = self.params[:-1]
+        self._code.argcount -= 1
+        self._code.argnames.remove(dropped)
 
     def code(self) -> CodeType:
         """The finished code object. Locals that a load may find unbound are loaded with a check."""

@@ -314,8 +314,10 @@ def _after(source: Original, inst: Instr, state: State, jump: bool) -> State:
             return State(stack, cells | {arg.name})
         case "WITH_EXCEPT_START":  # looks at what lies below, and leaves it
             return State((*stack, Kind.PLAIN), cells)
-    pop, push = inst.pre_and_post_stack_effect(jump)
-    return State(stack[: len(stack) + min(pop, 0)] + (Kind.PLAIN,) * (push + max(pop, 0)), cells)
+    pop, push = inst.pre_and_post_stack_effect(jump)  # MAP_ADD "pushes" less than nothing
+    depth = len(stack) + pop + push
+    kept = stack[: min(len(stack) + pop, depth)]
+    return State(kept + (Kind.PLAIN,) * (depth - len(kept)), cells)
 
 
 def _loaded(source: Original, arg: str | CellVar | FreeVar, cells: frozenset[str]) -> Kind:

@@ -23,11 +23,11 @@ static inline PyObject *jit_made_managed_dict(PyObject *object) {
     return (PyObject *)word;
 }
 
-/* True if the values of this dict live inside the object it describes. Since 3.13 such dicts exist, and in 3.13.0 a
- * write to an attribute of that object changes no version tag (gh-125608): their contents must be compared by value. */
-static inline int jit_dict_is_inline(PyObject *dict) {
+/* True if the version tag of this dict can't be trusted. Since 3.13 the values of a dict may live inside the object that
+ * it describes, and in 3.13.0 a write to an attribute of that object changes no tag (gh-125608, fixed in 3.13.1). */
+static inline int jit_dict_changes_silently(PyObject *dict) {
 #if PY_VERSION_HEX >= 0x030D0000
-    return ((PyDictObject *)dict)->ma_values != NULL;
+    return ((PyDictObject *)dict)->ma_values != NULL && Py_Version < 0x030D0100;
 #else
     (void)dict;
     return 0;

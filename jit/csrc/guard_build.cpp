@@ -358,7 +358,6 @@ private:
         node.has_parent = given.parent >= 0;
         node.index = given.index;
         node.step = given.step;
-        node.given_index = index;
         node.needs_only_identity = given.skippable;
         place_checks(node, given);
         for (uint32_t child : given.children) {
@@ -366,9 +365,14 @@ private:
             node.order_matters |= given_[child].step == Step::key;
         }
         tree_.nodes_.push_back(node);
+        tree_.given_indices_.push_back(index);
         by_size(given.children);
         for (uint32_t child : given.children) place(child, here);
         tree_.nodes_[here].end = tree_.nodes_.size();
+        if (given.parent < 0 && tree_.nodes_.size() - here >= worth_a_memo) {
+            tree_.memos_.emplace_back().root = here;
+            tree_.nodes_[here].memo = tree_.memos_.size();
+        }
     }
 
     void place_checks(Node& node, Given& given) {
@@ -400,6 +404,8 @@ private:
                 for (uint32_t& node : group) node = given_[node].placed;
         for (uint32_t& node : tree_.values_) node = given_[node].placed;
     }
+
+    static constexpr size_t worth_a_memo = 6;  // nodes
 
     GuardTree& tree_;
     std::vector<Given> given_;

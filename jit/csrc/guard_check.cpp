@@ -12,7 +12,7 @@ constexpr uint64_t type_stamp = uint64_t(1) << 63;  // tags of types and of dict
 // Tag of what can be looked up in this object, or 0 if it has none that can be trusted.
 inline uint64_t contents_tag(PyObject* object, const Node& node) {
     if (PyDict_Check(object)) {
-        if (jit_dict_is_inline(object)) return 0;
+        if (jit_dict_changes_silently(object)) return 0;
         // An OrderedDict keeps its order in a list of its own: move_to_end changes no tag.
         if (node.order_matters && PyODict_Check(object)) return 0;
         return jit_dict_tag(object);
@@ -108,57 +108,8 @@ public:
             if (why_) tell(Failure::At::check, tree_.state_index_, tree_.state_->differences());
             return Outcome::fails;
         }
-        const uint32_t count = tree_.nodes_.size();
-        for (uint32_t i = 0; i < count;) {
-            Node& node = tree_.nodes_[i];
-            bool same = false;  // the very object of last time
-            PyObject* object;
-            if (node.has_parent && unchanged_[node.parent] && is_still_unchanged(node.parent) && reads_contents(node)) {
-                if (node.needs_only_identity) {
-                    // What is left below this parent is settled, too: such children come last.
-                    i = tree_.nodes_[node.parent].end;
-                    continue;
-                }
-                object = node.remembered;
-                same = true;
-                if (owning) Py_XINCREF(object);
-            } else {
-                object = read(node);
-                node.remembered = remembers_ ? object : node.remembered;
-            }
-            if (runs_python_) return Outcome::runs_python;
-            unchanged_[i] = 0;
-            objects_[i] = object;
-            if (!object) {
-                if (node.only_absent) {
-                    i = node.end;
-                    continue;
-                }
-                if (why_) tell(Failure::At::node, node.given_index, share(node.has_parent ? objects_[node.parent] : none));
-                return Outcome::fails;
-            }
-            uint32_t first = same ? node.contents_checks : node.checks;
-            if (node.watched) {
-                uint64_t tag = contents_tag(object, node);
-                if (tag && tag == node.stamp && remembers_) {
-                    unchanged_[i] = 1;
-                    first = node.call_checks;
-                } else if (same && PyTuple_CheckExact(object)) {
-                    unchanged_[i] = 1;
-                } else if (remembers_) {
-                    node.stamp = 0;  // the remembered children are about to be overwritten
-                    if (tag) pending_.push_back({i, tag});
-                }
-            }
-            for (uint32_t c = first; c < node.checks_end; ++c) {
-                const Check& check = tree_.checks_[c];
-                if (holds(check, object)) continue;
-                if (runs_python_) return Outcome::runs_python;
-                if (why_) tell(Failure::At::check, check.given_index, share(object));
-                return Outcome::fails;
-            }
-            ++i;
-        }
+        Outcome outcome = walk(0, tree_.nodes_.size());
+        if (outcome != Outcome::holds) return outcome;
         for (const Check& check : tree_.between_) {
             if (holds_between(check)) continue;
             if (why_) tell(Failure::At::check, check.given_index, share(observed_between(check)));
@@ -166,6 +117,9 @@ public:
         }
         // Tags were taken before the look-ups that they vouch for.
         for (const Pending& pending : pending_) tree_.nodes_[pending.node].stamp = pending.stamp;
+        if (memo_is_missing_)
+            for (Memo& memo : tree_.memos_)
+                if (!memo.object && memo.is_worth_recording()) record(memo);
         return Outcome::holds;
     }
 
@@ -183,6 +137,192 @@ public:
     }
 
 private:
+    // Reads and checks whole subtrees, from node `begin` up to `end`.
+    Outcome walk(uint32_t begin, uint32_t end) {
+        for (uint32_t i = begin; i < end;) {
+            Node& node = tree_.nodes_[i];
+            bool same = false;  // the very object of last time
+            PyObject* object;
+            if (node.has_parent && unchanged_[node.parent] && is_still_unchanged(node.parent) && reads_contents(node)) {
+                if (node.needs_only_identity) {
+                    // What is left below this parent is settled, too: such children come last.
+                    i = std::min(tree_.nodes_[node.parent].end, end);
+                    continue;
+                }
+                object = node.remembered;
+                same = true;
+                if (owning) Py_XINCREF(object);
+            } else {
+                object = read(node);
+                node.remembered = remembers_ ? object : node.remembered;
+            }
+            if (runs_python_) return Outcome::runs_python;
+            unchanged_[i] = 0;
+            objects_[i] = object;
+            if (!object) {
+                if (node.only_absent) {
+                    i = node.end;
+                    continue;
+                }
+                if (why_) tell(Failure::At::node, tree_.given_indices_[i], share(node.has_parent ? objects_[node.parent] : none));
+                return Outcome::fails;
+            }
+            uint32_t first = same ? node.contents_checks : node.checks;
+            if (node.watched) {
+                uint64_t tag = contents_tag(object, node);
+                if (tag && tag == node.stamp && remembers_) {
+                    unchanged_[i] = 1;
+                    first = node.call_checks;
+                } else if (same && PyTuple_CheckExact(object)) {
+                    unchanged_[i] = 1;
+                } else if (remembers_) {
+                    node.stamp = 0;  // the remembered children are about to be overwritten
+                    if (tag) pending_.push_back({i, tag});
+                }
+            }
+            if (!checks_hold(first, node.checks_end, object)) return runs_python_ ? Outcome::runs_python : Outcome::fails;
+            if (!owning && node.memo && remembers_) {
+                Memo& memo = tree_.memos_[node.memo - 1];
+                if (memo.object == object && (unchanged_[i] || !node.watched) && still_holds(memo)) {
+                    i = node.end;
+                    continue;
+                }
+                if (runs_python_) return Outcome::runs_python;
+                memo.forget();  // what it relies on is about to be overwritten
+                memo_is_missing_ = true;
+            }
+            ++i;
+        }
+        return Outcome::holds;
+    }
+
+    bool checks_hold(uint32_t first, uint32_t end, PyObject* object) {
+        for (uint32_t c = first; c < end; ++c) {
+            const Check& check = tree_.checks_[c];
+            if (holds(check, object)) continue;
+            if (why_ && !runs_python_) tell(Failure::At::check, check.given_index, share(object));
+            return false;
+        }
+        return true;
+    }
+
+    // The subtree below a root that is the object of last time. Containers come parents first, so that each is reached
+    // through what is known to be unchanged.
+    bool still_holds(Memo& memo) {
+        for (Memo::Container& container : memo.containers) {
+            if (container.owner) {
+                if (Py_TYPE(container.owner) != container.type) return false;
+                if (!container.dict) continue;
+                if (jit_made_managed_dict(container.owner) != container.dict) return false;
+            }
+            if (jit_dict_tag(container.dict) != container.tag && !is_repaired(container)) return false;
+        }
+        for (const Memo::KnownType& known : memo.types)
+            if (jit_type_tag(known.type) != known.tag) return false;
+        for (const Memo::KnownTensor& known : memo.tensors)
+            if (!known.expected->matches(known.object, local_keys_)) return false;
+        for (const Memo::Known& known : memo.checks)
+            if (!holds(*known.check, known.object)) return false;
+        for (uint32_t island : memo.islands)
+            if (walk(island, tree_.nodes_[island].end) != Outcome::holds) return false;
+        memo.losses = 0;
+        return true;
+    }
+
+    // A dict with a new tag that still holds what it held, so far as these guards look at it (a counter beside the
+    // parameters went up, say). Objects found may be others at the same address: what identity settled is checked again.
+    bool is_repaired(Memo::Container& container) {
+        const uint32_t parent = container.node;
+        const Node& node = tree_.nodes_[parent];
+        const uint64_t tag = contents_tag(container.dict, node);
+        if (!tag || !checks_hold(node.contents_checks, node.call_checks, container.dict)) return false;
+        unchanged_[parent] = 0;
+        for (uint32_t i = parent + 1; i < node.end; i = tree_.nodes_[i].end) {
+            Node& child = tree_.nodes_[i];
+            if (child.needs_only_identity) {
+                if (walk(i, child.end) != Outcome::holds) return false;
+                continue;
+            }
+            PyObject* object = read(child);
+            if (object != objects_[i]) return false;
+            if (object && (PyTuple_CheckExact(object) || !checks_hold(child.checks, child.call_checks, object))) return false;
+        }
+        container.tag = tag;
+        return true;
+    }
+
+    // Writes down how to verify the subtree of a root that was just found to hold.
+    void record(Memo& memo) {
+        const uint32_t end = tree_.nodes_[memo.root].end;
+        std::vector<uint8_t> contents_known(end - memo.root);
+        memo.containers.clear();
+        memo.types.clear();
+        memo.tensors.clear();
+        memo.checks.clear();
+        memo.islands.clear();
+        contents_known[0] = tree_.nodes_[memo.root].watched;
+        for (uint32_t i = memo.root + 1; i < end;) {
+            const Node& node = tree_.nodes_[i];
+            if (!is_known(memo, i, contents_known[node.parent - memo.root])) {
+                memo.islands.push_back(i);
+                i = node.end;
+                continue;
+            }
+            if (node.needs_only_identity || !objects_[i]) {
+                i = node.end;
+                continue;
+            }
+            contents_known[i - memo.root] = record_contents(memo, i);
+            const bool settled = contents_known[i - memo.root] && node.watched;
+            record_checks(memo, settled ? node.call_checks : node.contents_checks, node.checks_end, objects_[i]);
+            ++i;
+        }
+        memo.object = objects_[memo.root];
+    }
+
+    // True if the object at this node is settled by what the memo verifies about its parent.
+    bool is_known(Memo& memo, uint32_t i, bool parent_contents_known) {
+        const Node& node = tree_.nodes_[i];
+        if (reads_contents(node)) return parent_contents_known;
+        PyObject* parent = objects_[node.parent];
+        if (node.step == Step::type) {
+            memo.containers.push_back({parent, Py_TYPE(parent), nullptr, 0, 0});
+            return true;
+        }
+        if (node.step != Step::dict || jit_made_managed_dict(parent) != objects_[i]) return false;
+        const uint64_t tag = contents_tag(objects_[i], node);
+        if (!tag) return false;
+        memo.containers.push_back({parent, Py_TYPE(parent), objects_[i], tag, i});
+        return true;
+    }
+
+    // True if the memo verifies that what is in this object did not change.
+    bool record_contents(Memo& memo, uint32_t i) {
+        const Node& node = tree_.nodes_[i];
+        PyObject* object = objects_[i];
+        if (!node.watched || node.step == Step::dict) return true;
+        if (PyTuple_CheckExact(object)) return true;
+        const uint64_t tag = contents_tag(object, node);
+        if (!tag) return false;
+        if (PyDict_Check(object))
+            memo.containers.push_back({nullptr, nullptr, object, tag, i});
+        else
+            memo.types.push_back({(PyTypeObject*)object, tag & ~type_stamp});
+        return true;
+    }
+
+    void record_checks(Memo& memo, uint32_t first, uint32_t end, PyObject* object) {
+        for (uint32_t c = first; c < end; ++c) {
+            const Check& check = tree_.checks_[c];
+            if (check.kind == CheckKind::tensor)
+                memo.tensors.push_back({object, &tree_.tensors_[check.number]});
+            else if (check.kind == CheckKind::type)
+                memo.containers.push_back({object, Py_TYPE(object), nullptr, 0, 0});
+            else
+                memo.checks.push_back({object, &check});
+        }
+    }
+
     static bool reads_contents(const Node& node) {
         return node.step == Step::item || node.step == Step::key || node.step == Step::typeattr || node.step == Step::index;
     }
@@ -428,6 +568,7 @@ private:
     uint8_t* unchanged_;
     const bool remembers_;
     bool runs_python_ = false;
+    bool memo_is_missing_ = false;
     Failure* why_ = nullptr;
     const LocalKeys local_keys_;
     std::vector<Pending> pending_;

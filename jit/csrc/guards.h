@@ -65,7 +65,7 @@ struct Node {
     uint32_t index = 0;
     uint32_t end = 0;  // first node after this subtree
     uint32_t checks = 0, contents_checks = 0, call_checks = 0, checks_end = 0;
-    uint32_t given_index = 0;
+    uint32_t memo = 0;  // roots of large subtrees: 1 + index of the memo
     Step step = Step::arg;
     bool watched = false;          // its contents matter, so its version tag is worth remembering
     bool order_matters = false;    // "keys" and "key" depend on the order of a dict
@@ -79,6 +79,45 @@ struct Groups {
     std::vector<std::vector<uint32_t>> nodes;
     bool members_agree = false;           // "storage": those in one list are alike; "distinct": they differ
     std::vector<const void*> identities;  // room for one comparison
+};
+
+// What has to be looked at to know that a large subtree is as it was when the guards held last: version tags, tensors,
+// and little else, in tight arrays. Objects are borrowed; each is known to be alive by what was verified before it.
+struct Memo {
+    struct Container {
+        PyObject* owner;     // has `type`, and `dict` as its `__dict__` if there is one here; null: the dict is known
+        PyTypeObject* type;
+        PyObject* dict;
+        uint64_t tag;
+        uint32_t node;       // of the dict
+    };
+    struct KnownType {
+        PyTypeObject* type;
+        uint64_t tag;
+    };
+    struct KnownTensor {
+        PyObject* object;
+        const TensorExpectation* expected;
+    };
+    struct Known {
+        PyObject* object;
+        const Check* check;
+    };
+    PyObject* object = nullptr;  // the root all this was recorded for; null: nothing is recorded
+    uint32_t root = 0;
+    std::vector<Container> containers;
+    std::vector<KnownType> types;
+    std::vector<KnownTensor> tensors;
+    std::vector<Known> checks;
+    std::vector<uint32_t> islands;  // subtrees that must be walked
+
+    // Where objects alternate, recording each time costs more than it gains.
+    uint32_t losses = 0, waits = 0;
+    bool is_worth_recording() { return losses <= 4 || ++waits % 32 == 0; }
+    void forget() {
+        if (object) ++losses;
+        object = nullptr;
+    }
 };
 
 // Where and on what a check failed.
@@ -117,6 +156,8 @@ private:
     std::vector<Check> checks_;            // by node, in the order of evaluation
     std::vector<Check> between_;           // relations, once all nodes are read
     std::vector<uint32_t> values_;
+    std::vector<uint32_t> given_indices_;  // position of each node in the list the caller gave
+    std::vector<Memo> memos_;
     std::vector<Ref> keys_;                // constants and keys of nodes
     std::vector<TensorExpectation> tensors_;
     std::vector<Groups> groups_;

@@ -14,53 +14,114 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace jit {
 namespace {
 
-constexpr c10::DeviceType autocast_devices[] = {c10::DeviceType::CPU, c10::DeviceType::CUDA};
+// Reading a member that has no cheap public way to it. An explicit instantiation may name private members; if torch
+// renames one, this stops compiling.
+template <class Tag, auto pointer>
+struct Expose {
+    friend constexpr auto exposed(Tag) { return pointer; }
+};
+#define EXPOSE(tag, pointer)            \
+    struct tag {                        \
+        friend constexpr auto exposed(tag); \
+    };                                  \
+    template struct Expose<tag, pointer>
 
-// Plain numbers, so that two states compare as two lists. `name` is how a difference is told to the user.
+EXPOSE(FunctionModes, &at::impl::PythonTorchFunctionTLS::stack_);
+EXPOSE(FunctionsDisabled, &at::impl::PythonTorchFunctionTLS::disabled_state_);
+EXPOSE(MatmulPrecision, &at::Context::float32_matmul_precision);
+EXPOSE(Precisions, &at::Context::fp32_precision);
+EXPOSE(Deterministic, &at::Context::_deterministic_algorithms);
+EXPOSE(DeterministicWarn, &at::Context::_deterministic_algorithms_warn_only);
+EXPOSE(DeterministicFill, &at::Context::_deterministic_fill_uninitialized_memory);
+
+// Where the state lies: an object of the thread stays where it is as long as the thread lives.
+struct Places {
+    const c10::AutogradState* autograd;
+    const at::impl::PythonTorchFunctionTLS* functions;
+};
+__thread Places places __attribute__((tls_model("initial-exec")));
+
+const Places& find_places() {
+    if (!places.autograd)
+        places = {&c10::AutogradState::get_tls_state(), &at::impl::PythonTorchFunctionTLS::get_state()};
+    return places;
+}
+
+const at::Context& context() {
+    static const at::Context* const context = &at::globalContext();
+    return *context;
+}
+
+auto local_keys() { return c10::impl::tls_local_dispatch_key_set(); }
+
+const auto& function_modes() { return find_places().functions->*exposed(FunctionModes{}); }
+PyObject* function_mode(size_t index) { return function_modes()[index]->ptr(getPyInterpreter()); }
+
+// All float32 precisions in one number; a map in torch, so their places are looked up once.
+uint64_t float32_precisions() {
+    static const std::vector<const at::Float32Precision*> all = [] {
+        std::vector<const at::Float32Precision*> found;
+        for (auto& [key, precision] : context().*exposed(Precisions{})) found.push_back(&precision);
+        return found;
+    }();
+    uint64_t number = static_cast<uint64_t>(context().*exposed(MatmulPrecision{}));
+    for (auto* precision : all) number = number * 7 + static_cast<uint64_t>(*precision);
+    return number;
+}
+
+// Settings of autocast count only where it is on; that it is on shows in the dispatch keys.
+uint64_t autocast_settings() {
+    constexpr c10::DeviceType devices[] = {c10::DeviceType::CPU, c10::DeviceType::CUDA};
+    const uint64_t keys = (c10::DispatchKeySet(c10::DispatchKey::AutocastCPU) |
+                               c10::DispatchKeySet(c10::DispatchKey::AutocastCUDA)).raw_repr();
+    if ((local_keys().excluded_.raw_repr() & keys) == keys) return 0;
+    uint64_t number = 1 + at::autocast::is_autocast_cache_enabled();
+    for (auto device : devices)
+        number = number << 16 | (at::autocast::is_autocast_enabled(device) << 15) |
+                 static_cast<uint64_t>(at::autocast::get_autocast_dtype(device));
+    return number;
+}
+
+// Modes of this kind are counted only where one shows in the dispatch keys.
+uint64_t dispatch_modes() {
+    const uint64_t key = c10::DispatchKeySet(c10::DispatchKey::Python).raw_repr();
+    return local_keys().included_.raw_repr() & key ? c10::impl::TorchDispatchModeTLS::stack_len() : 0;
+}
+
+// Plain numbers, so that two states compare as two lists. Cheap reads only: this runs on every cached call.
+// `name` is how a difference is told to the user.
 struct Setting {
     const char* name;
     uint64_t (*read)();
 };
-
-int64_t function_modes() { return at::impl::PythonTorchFunctionTLS::stack_len(); }
-
-PyObject* function_mode(int64_t index) {
-    return at::impl::PythonTorchFunctionTLS::get_stack_at(index)->ptr(getPyInterpreter());
-}
-
-template <c10::DeviceType device>
-uint64_t autocast_dtype() {
-    return static_cast<uint64_t>(at::autocast::get_autocast_dtype(device));
-}
-
-// Cheap reads only: this runs on every cached call. That autocast is on for a device shows in the dispatch keys that
-// the thread excludes, as do inference mode and functorch transforms.
 constexpr Setting settings[] = {
-    {"grad mode", [] { return (uint64_t)c10::AutogradState::get_tls_state().get_grad_mode(); }},
-    {"inference mode", [] { return (uint64_t)c10::AutogradState::get_tls_state().get_inference_mode(); }},
-    {"forward-mode gradients", [] { return (uint64_t)c10::AutogradState::get_tls_state().get_fw_grad_mode(); }},
-    {"included dispatch keys", [] { return LocalKeys::now().included; }},
-    {"excluded dispatch keys (autocast)", [] { return LocalKeys::now().excluded; }},
-    {"autocast dtype on cpu", autocast_dtype<autocast_devices[0]>},
-    {"autocast dtype on cuda", autocast_dtype<autocast_devices[1]>},
-    {"autocast cache", [] { return (uint64_t)at::autocast::is_autocast_cache_enabled(); }},
+    {"grad mode", [] { return (uint64_t)find_places().autograd->get_grad_mode(); }},
+    {"inference mode", [] { return (uint64_t)find_places().autograd->get_inference_mode(); }},
+    {"forward-mode gradients", [] { return (uint64_t)find_places().autograd->get_fw_grad_mode(); }},
+    {"included dispatch keys", [] { return local_keys().included_.raw_repr(); }},
+    {"excluded dispatch keys (autocast)", [] { return local_keys().excluded_.raw_repr(); }},
+    {"autocast settings", autocast_settings},
     {"default dtype", [] { return (uint64_t)c10::get_default_dtype_as_scalartype(); }},
-    {"deterministic algorithms", [] { return (uint64_t)at::globalContext().deterministicAlgorithms(); }},
-    {"deterministic algorithms warn only",
-     [] { return (uint64_t)at::globalContext().deterministicAlgorithmsWarnOnly(); }},
-    {"fill of uninitialised memory",
-     [] { return (uint64_t)at::globalContext().deterministicFillUninitializedMemory(); }},
-    {"float32 matmul precision", [] { return (uint64_t)at::globalContext().float32MatmulPrecision(); }},
+    {"deterministic algorithms", [] { return (uint64_t)(context().*exposed(Deterministic{})); }},
+    {"deterministic algorithms warn only", [] { return (uint64_t)(context().*exposed(DeterministicWarn{})); }},
+    {"fill of uninitialised memory", [] { return (uint64_t)(context().*exposed(DeterministicFill{})); }},
+    {"float32 precision", float32_precisions},
     {"number of threads", [] { return (uint64_t)at::get_num_threads(); }},
-    {"torch function disabled", [] { return (uint64_t)at::impl::PythonTorchFunctionTLS::get_disabled_state(); }},
-    {"torch function modes", [] { return (uint64_t)function_modes(); }},
-    {"torch dispatch modes", [] { return (uint64_t)c10::impl::TorchDispatchModeTLS::stack_len(); }},
+    {"torch function disabled", [] { return (uint64_t)(find_places().functions->*exposed(FunctionsDisabled{})); }},
+    {"torch function modes", [] { return (uint64_t)function_modes().size(); }},
+    {"torch dispatch modes", dispatch_modes},
 };
 constexpr size_t setting_count = sizeof(settings) / sizeof(settings[0]);
+
+template <size_t... index>
+bool all_equal(const uint64_t* numbers, std::index_sequence<index...>) {
+    return ((settings[index].read() == numbers[index]) && ...);
+}
 
 // `with torch.device(...)` and torch.set_default_device make a new mode object each time: equal devices are equal modes.
 bool same_mode(PyObject* expected, PyObject* actual) {
@@ -91,18 +152,15 @@ struct TorchState::Values {
 
 TorchState::TorchState() : values_(std::make_unique<Values>()) {
     for (size_t i = 0; i < setting_count; ++i) values_->numbers[i] = settings[i].read();
-    for (int64_t i = 0; i < function_modes(); ++i) values_->modes.push_back(share(function_mode(i)));
+    for (size_t i = 0; i < function_modes().size(); ++i) values_->modes.push_back(share(function_mode(i)));
 }
 TorchState::~TorchState() = default;
 
 std::unique_ptr<TorchState> TorchState::snapshot() { return std::unique_ptr<TorchState>(new TorchState()); }
 
 bool TorchState::holds() const {
-    // The table is constant and the loop has a constant length: the compiler unrolls it into direct calls.
-#pragma GCC unroll 32
-    for (size_t i = 0; i < setting_count; ++i)
-        if (settings[i].read() != values_->numbers[i]) return false;
-    return values_->modes.empty() || values_->modes_hold();
+    return all_equal(values_->numbers, std::make_index_sequence<setting_count>()) &&
+           (values_->modes.empty() || values_->modes_hold());
 }
 
 Ref TorchState::differences() const {

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from symbolic import polyfills
 from symbolic.errors import GraphBreak, Observed
-from symbolic.variables import iterators, stdlib, text
+from symbolic.variables import iteration, stdlib, text
 from symbolic.variables.base import MISSING, Identity, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
-from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.containers import DequeVariable, NativeVariable, as_index, stand_in
+from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
+from symbolic.variables.containers import DequeVariable
+from symbolic.variables.native import as_index, stand_in
 from symbolic.variables.objects import ObjectMethod, ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.tables import (
@@ -44,10 +45,11 @@ from symbolic.variables.tables import (
 if TYPE_CHECKING:
     from symbolic.translator import Translator
 
-__all__ = ["SKIPPED_MODULES", "BuiltinVariable", "lookup", "stdlib", "text"]
+__all__ = ["SKIPPED_MODULES", "BuiltinVariable", "iteration", "lookup", "stdlib", "text"]
 
 pure((abs, all, any, divmod, hash, max, min, pow, round, sum))
 pure((ascii, bin, bytes, chr, complex, float, hex, int, oct, ord))
+pure((str.maketrans, bytes.maketrans))
 GROWING[pow] = True
 
 # --- inspection -------------------------------------------------------------------------------------------------------
@@ -184,7 +186,7 @@ def _hash(tx: Translator, value: Variable, /) -> Variable:
     return from_python(tx, tx.attempt(hash, answer.constant()))
 
 
-# --- iteration --------------------------------------------------------------------------------------------------------
+# --- sequences and sums -----------------------------------------------------------------------------------------------
 
 
 @handles(range)
@@ -192,59 +194,15 @@ def _range(tx: Translator, *bounds: Variable) -> Variable:
     return ConstantVariable(tx.attempt(range, *(as_index(tx, bound) for bound in bounds)))
 
 
-@handles(iter)
-def _iter(tx: Translator, value: Variable, sentinel: Variable | None = None, /) -> Variable:
-    return tx.iter(value) if sentinel is None else iterators.CallableIterator(value, sentinel)
-
-
-@handles(next)
-def _next(tx: Translator, iterator: Variable, default: Variable | None = None, /) -> Variable:
-    if type_lookup(iterator.python_type(), "__next__") is MISSING:
-        tx.raise_(TypeError, f"{iterator.python_type().__name__!r} object is not an iterator")
-    item = tx.next(iterator)
-    if item is not None:
-        return item
-    return default if default is not None else tx.stop_iteration(getattr(iterator, "returned", ConstantVariable(None)))
-
-
-@handles(enumerate)
-def _enumerate(tx: Translator, iterable: Variable, start: Variable | None = None) -> Variable:
-    return iterators.EnumerateIterator(tx.iter(iterable), as_index(tx, start) if start is not None else 0)
-
-
-@handles(zip)
-def _zip(tx: Translator, *iterables: Variable, strict: Variable | None = None) -> Variable:
-    return iterators.ZipIterator([tx.iter(each) for each in iterables], strict is not None and tx.truth(strict))
-
-
-@handles(map)
-def _map(tx: Translator, function: Variable, iterable: Variable, /, *more: Variable) -> Variable:
-    return iterators.MapIterator(function, [tx.iter(each) for each in (iterable, *more)])
-
-
-@handles(filter)
-def _filter(tx: Translator, function: Variable, iterable: Variable, /) -> Variable:
-    return iterators.FilterIterator(function, tx.iter(iterable))
-
-
-@handles(reversed)
-def _reversed(tx: Translator, sequence: Variable, /) -> Variable:
-    if (answer := special(tx, sequence, "__reversed__")) is not None:
-        return answer
-    native = sequence.payload if isinstance(sequence, ObjectVariable) else sequence
-    if isinstance(native, NativeVariable):
-        return native.reversed(tx)
-    if isinstance(native, ConstantVariable):
-        backwards = tx.attempt(reversed, native.value)
-        if isinstance(native.value, range):
-            return tx.range_iterator(native.value[::-1])
-        return tx.new_tuple([tx.from_constant(item) for item in backwards]).iterator(tx)
-    kind = sequence.python_type()
-    if is_tensor(sequence):
-        return tx.getattr(sequence, "__reversed__").call(tx, [], {})
-    if type_lookup(kind, "__len__") is MISSING or type_lookup(kind, "__getitem__") is MISSING:
-        tx.raise_(TypeError, f"{kind.__name__!r} object is not reversible")
-    return tx.inline(polyfills.reversed, [sequence], {})
+@handles(slice)
+def _slice(tx: Translator, first: Variable, second: Variable | None = None, step: Variable | None = None, /) -> Variable:
+    parts = [ConstantVariable(None), first] if second is None else [first, second]
+    parts += [step] if step is not None else []
+    if all(part.is_constant() for part in parts):
+        made = slice(*(part.constant() for part in parts))
+        if is_constant_value(made):
+            return ConstantVariable(made)
+    return SliceVariable(parts)
 
 
 @handles(sorted)
@@ -394,7 +352,7 @@ for _kind in _CONVERSIONS:
 
 # --- native methods as callables --------------------------------------------------------------------------------------
 
-_FOLDING_CLASS_METHODS = {(int, "from_bytes"), (float, "fromhex"), (bytes, "fromhex"), (str, "maketrans")}
+_FOLDING_CLASS_METHODS = {(int, "from_bytes"), (float, "fromhex"), (bytes, "fromhex")}
 
 
 @class_method(dict, "fromkeys")

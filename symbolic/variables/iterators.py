@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from symbolic.errors import GraphBreak, Observed
 from symbolic.variables.base import Variable
-from symbolic.variables.containers import (
-    DequeIterator,
-    IteratorVariable,
-    ReversedIterator,
-    SequenceIterator,
-)
-from symbolic.variables.mappings import DictIterator, SetIterator
+from symbolic.variables.containers import DequeIterator, ReversedIterator, SequenceIterator
+from symbolic.variables.mappings import DictIterator
+from symbolic.variables.native import IteratorVariable
+from symbolic.variables.sets import SetIterator
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -30,18 +27,12 @@ def _is_none(variable: Variable | None) -> bool:
     return variable is None or (variable.is_constant() and variable.constant() is None)
 
 
-class StatefulIterator(IteratorVariable):
-    """An iterator whose constructor takes its state: `STATE` names the attributes in the order of the parameters."""
-
-    cls: ClassVar[type]  # type: ignore[misc]
-
-
 # --- builtins ---------------------------------------------------------------------------------------------------------
-class RangeIterator(StatefulIterator):
+class RangeIterator(IteratorVariable):
     """iter(range): `index` is the position of the next number."""
 
     STATE = ("range", "index")
-    cls = type(iter(range(0)))
+    KIND = type(iter(range(0)))
 
     def __init__(self, range: range, index: int = 0) -> None:
         self.range = range
@@ -54,11 +45,11 @@ class RangeIterator(StatefulIterator):
         return tx.from_constant(self.range[self.index - 1])
 
 
-class ZipIterator(StatefulIterator):
+class ZipIterator(IteratorVariable):
     """zip(*iterators, strict=strict)"""
 
     STATE = ("iterators", "strict")
-    cls = zip
+    KIND = zip
 
     def __init__(self, iterators: list[Variable], strict: bool = False) -> None:
         self.iterators = iterators
@@ -86,11 +77,11 @@ class ZipIterator(StatefulIterator):
                 tx.raise_(ValueError, f"zip() argument {position + 1} is longer than {others}")
 
 
-class EnumerateIterator(StatefulIterator):
+class EnumerateIterator(IteratorVariable):
     """enumerate(iterator, count)"""
 
     STATE = ("source_iterator", "count")
-    cls = enumerate
+    KIND = enumerate
 
     def __init__(self, iterator: Variable, count: int = 0) -> None:
         self.source_iterator = iterator
@@ -104,11 +95,11 @@ class EnumerateIterator(StatefulIterator):
         return tx.new_tuple([tx.from_constant(self.count - 1), item])
 
 
-class MapIterator(StatefulIterator):
+class MapIterator(IteratorVariable):
     """map(function, *iterators)"""
 
     STATE = ("function", "iterators")
-    cls = map
+    KIND = map
 
     def __init__(self, function: Variable, iterators: list[Variable]) -> None:
         self.function = function
@@ -124,12 +115,12 @@ class MapIterator(StatefulIterator):
         return tx.call(self.function, items, {})
 
 
-class FilterIterator(StatefulIterator):
+class FilterIterator(IteratorVariable):
     """filter(function, iterator): the items whose answer is KEEPS; a function of None asks the item itself."""
 
     STATE = ("function", "source_iterator")
     KEEPS: ClassVar[bool] = True
-    cls = filter
+    KIND: ClassVar[type] = filter
 
     def __init__(self, function: Variable | None, iterator: Variable) -> None:
         self.function = function
@@ -143,11 +134,11 @@ class FilterIterator(StatefulIterator):
         return None
 
 
-class CallableIterator(StatefulIterator):
+class CallableIterator(IteratorVariable):
     """iter(function, sentinel); `function` is None when it is exhausted."""
 
     STATE = ("function", "sentinel")
-    cls = type(iter(int, 1))
+    KIND = type(iter(int, 1))
 
     def __init__(self, function: Variable | None, sentinel: Variable) -> None:
         self.function = function
@@ -174,15 +165,15 @@ class FilterfalseIterator(FilterIterator):
     """itertools.filterfalse(function, iterator)"""
 
     KEEPS = False
-    cls = itertools.filterfalse
+    KIND: ClassVar[type] = itertools.filterfalse
 
 
-class ChainIterator(StatefulIterator):
+class ChainIterator(IteratorVariable):
     """itertools.chain: over the iterables that `iterables` (an iterator) gives, `active` is the iterator of the current
     one. `iterables` is None when it is exhausted."""
 
     STATE = ("iterables", "active")
-    cls = itertools.chain
+    KIND = itertools.chain
 
     def __init__(self, iterables: Variable | None, active: Variable | None = None) -> None:
         self.iterables = iterables
@@ -207,11 +198,11 @@ class ChainIterator(StatefulIterator):
         return None
 
 
-class CountIterator(StatefulIterator):
+class CountIterator(IteratorVariable):
     """itertools.count(value, step)"""
 
     STATE = ("value", "step")
-    cls = itertools.count
+    KIND = itertools.count
 
     def __init__(self, value: Variable, step: Variable) -> None:
         self.value = value
@@ -223,11 +214,11 @@ class CountIterator(StatefulIterator):
         return value
 
 
-class RepeatIterator(StatefulIterator):
+class RepeatIterator(IteratorVariable):
     """itertools.repeat(element, times); `times` is None for ever."""
 
     STATE = ("element", "times")
-    cls = itertools.repeat
+    KIND = itertools.repeat
 
     def __init__(self, element: Variable, times: int | None = None) -> None:
         self.element = element
@@ -241,12 +232,12 @@ class RepeatIterator(StatefulIterator):
         return self.element
 
 
-class CycleIterator(StatefulIterator):
+class CycleIterator(IteratorVariable):
     """itertools.cycle(iterator): `saved` are the items seen, `index` the next of them once `source_iterator` (then
     None) has ended."""
 
     STATE = ("source_iterator", "saved", "index")
-    cls = itertools.cycle
+    KIND = itertools.cycle
 
     def __init__(self, iterator: Variable | None, saved: list[Variable] | None = None, index: int = 0) -> None:
         self.source_iterator = iterator
@@ -267,12 +258,12 @@ class CycleIterator(StatefulIterator):
         return item
 
 
-class IsliceIterator(StatefulIterator):
+class IsliceIterator(IteratorVariable):
     """itertools.islice(iterator, wanted, stop, step), of which `position` items are taken; `wanted` is the position of
     the next item to give. `source_iterator` is None when it is exhausted."""
 
     STATE = ("source_iterator", "wanted", "stop", "step", "position")
-    cls = itertools.islice
+    KIND = itertools.islice
 
     def __init__(
         self, iterator: Variable | None, wanted: int = 0, stop: int | None = None, step: int = 1, position: int = 0
@@ -304,11 +295,11 @@ class IsliceIterator(StatefulIterator):
         return item
 
 
-class AccumulateIterator(StatefulIterator):
+class AccumulateIterator(IteratorVariable):
     """itertools.accumulate(iterator, function): `total` so far, `initial` while it is still to be given."""
 
     STATE = ("source_iterator", "function", "total", "initial")
-    cls = itertools.accumulate
+    KIND = itertools.accumulate
 
     def __init__(
         self,
@@ -338,11 +329,11 @@ class AccumulateIterator(StatefulIterator):
         return self.total
 
 
-class TakewhileIterator(StatefulIterator):
+class TakewhileIterator(IteratorVariable):
     """itertools.takewhile(function, iterator)"""
 
     STATE = ("function", "source_iterator", "stopped")
-    cls = itertools.takewhile
+    KIND = itertools.takewhile
 
     def __init__(self, function: Variable, iterator: Variable, stopped: bool = False) -> None:
         self.function = function
@@ -361,11 +352,11 @@ class TakewhileIterator(StatefulIterator):
         return None
 
 
-class DropwhileIterator(StatefulIterator):
+class DropwhileIterator(IteratorVariable):
     """itertools.dropwhile(function, iterator)"""
 
     STATE = ("function", "source_iterator", "started")
-    cls = itertools.dropwhile
+    KIND = itertools.dropwhile
 
     def __init__(self, function: Variable, iterator: Variable, started: bool = False) -> None:
         self.function = function
@@ -380,11 +371,11 @@ class DropwhileIterator(StatefulIterator):
         return None
 
 
-class StarmapIterator(StatefulIterator):
+class StarmapIterator(IteratorVariable):
     """itertools.starmap(function, iterator)"""
 
     STATE = ("function", "source_iterator")
-    cls = itertools.starmap
+    KIND = itertools.starmap
 
     def __init__(self, function: Variable, iterator: Variable) -> None:
         self.function = function
@@ -395,11 +386,11 @@ class StarmapIterator(StatefulIterator):
         return tx.call(self.function, tx.unpack(args), {}) if args is not None else None
 
 
-class PairwiseIterator(StatefulIterator):
+class PairwiseIterator(IteratorVariable):
     """itertools.pairwise(iterator): `previous` is the item before, `source_iterator` None when it is exhausted."""
 
     STATE = ("source_iterator", "previous")
-    cls = itertools.pairwise
+    KIND = itertools.pairwise
 
     def __init__(self, iterator: Variable | None, previous: Variable | None = None) -> None:
         self.source_iterator = iterator
@@ -419,11 +410,11 @@ class PairwiseIterator(StatefulIterator):
         return pair
 
 
-class ZipLongestIterator(StatefulIterator):
+class ZipLongestIterator(IteratorVariable):
     """itertools.zip_longest(*iterators, fillvalue=fill); an iterator that has ended is None."""
 
     STATE = ("iterators", "fill")
-    cls = itertools.zip_longest
+    KIND = itertools.zip_longest
 
     def __init__(self, iterators: list[Variable | None], fill: Variable) -> None:
         self.iterators = iterators
@@ -441,11 +432,11 @@ class ZipLongestIterator(StatefulIterator):
         return tx.new_tuple(items) if any(self.iterators) else None
 
 
-class CompressIterator(StatefulIterator):
+class CompressIterator(IteratorVariable):
     """itertools.compress(data, selectors), both iterators"""
 
     STATE = ("data", "selectors")
-    cls = itertools.compress
+    KIND = itertools.compress
 
     def __init__(self, data: Variable, selectors: Variable) -> None:
         self.data = data
@@ -461,12 +452,12 @@ class CompressIterator(StatefulIterator):
         return None
 
 
-class GroupbyIterator(StatefulIterator):
+class GroupbyIterator(IteratorVariable):
     """itertools.groupby(iterator, key): the item read last is `value` with key `current`; `target` is the key of the
     group given last, `group` its iterator while it may still read on."""
 
     STATE = ("source_iterator", "function", "current", "value", "target", "group")
-    cls = itertools.groupby
+    KIND = itertools.groupby
 
     def __init__(
         self,
@@ -503,11 +494,11 @@ class GroupbyIterator(StatefulIterator):
         return tx.new_tuple([self.current, self.group])
 
 
-class GroupIterator(StatefulIterator):
+class GroupIterator(IteratorVariable):
     """The items of one group of `parent`, those with key `target`."""
 
     STATE = ("parent", "target")
-    cls = type(next(itertools.groupby("a"))[1])
+    KIND = type(next(itertools.groupby("a"))[1])
 
     def __init__(self, parent: GroupbyIterator, target: Variable) -> None:
         self.parent = parent

@@ -1,4 +1,4 @@
-"""Dicts, their views, sets and the iterators over them.
+"""Dicts, their views and the iterators over them.
 
 An existing dict is read entry by entry: each look-up of a constant key guards that entry only, and what needs all keys,
 their number or their order guards these. Stores and deletions are kept as such, so that they need not know the rest.
@@ -9,21 +9,21 @@ from __future__ import annotations
 import inspect
 import operator
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Identity, Variable
-from symbolic.variables.constants import ConstantVariable, is_constant_value
-from symbolic.variables.containers import (
+from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
+from symbolic.variables.constants import is_constant_value
+from symbolic.variables.containers import TupleVariable
+from symbolic.variables.native import (
     ORDERINGS,
     SWAPPED,
     IteratorVariable,
     Method,
     NativeVariable,
-    TupleVariable,
     each,
     hash_key,
     is_iterable,
@@ -31,6 +31,7 @@ from symbolic.variables.containers import (
     raise_with,
     stand_in,
 )
+from symbolic.variables.sets import OPERATORS, HasOrder, SetVariable, set_of
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -122,7 +123,7 @@ class DictVariable(NativeVariable):
         """Learns the keys of the existing dict and their order."""
         assert self.source is not None
         ordered = issubclass(self.cls, OrderedDict)
-        reals = tuple(OrderedDict.__iter__(self._contents) if ordered else dict.__iter__(self._contents))  # type: ignore[arg-type]
+        reals = tuple(OrderedDict.__iter__(self._contents) if ordered else dict.__iter__(self._contents))
         # An OrderedDict has an order of its own beside that of the dict under it.
         by_order = ordered and reals != tuple(dict.__iter__(self._contents))
         if issubclass(self.cls, dict):
@@ -324,9 +325,9 @@ class DictVariable(NativeVariable):
 
     def do___init__(self, tx: Translator, /, *args: Variable, **kwargs: Variable) -> None:
         if issubclass(self.cls, defaultdict) and args:
-            factory, *args = args
+            factory, args = args[0], args[1:]
             nothing = factory.is_constant() and factory.constant() is None
-            if not nothing and getattr(factory.python_type(), "__call__", None) is None:
+            if not nothing and not hasattr(factory.python_type(), "__call__"):  # noqa: B004
                 tx.raise_(TypeError, "first argument must be callable or None")
             self.default_factory = None if nothing else factory
         self.do_update(tx, *args, **kwargs)
@@ -474,20 +475,6 @@ def _implemented(answer: Variable) -> Variable | None:
     return None if answer.is_constant() and answer.constant() is NotImplemented else answer
 
 
-class HasOrder:
-    """elements are as they were, in this order: the predicate of a guard"""
-
-    def __init__(self, elements: Iterable[Any]) -> None:
-        self.elements = list(elements)
-        self.__doc__ = f"order {self.elements!r}"
-
-    def __call__(self, container: Any) -> bool:
-        found = list(container)
-        return len(found) == len(self.elements) and all(
-            a is b or (type(a) is type(b) and a == b) for a, b in zip(found, self.elements, strict=True)
-        )
-
-
 class Lacks:
     """has no such key: the predicate of a guard"""
 
@@ -505,8 +492,9 @@ class DictViewVariable(NativeVariable):
     def __init__(self, dict: DictVariable, kind: str) -> None:
         self.dict = dict
         self.kind = kind
-        model: Any = OrderedDict() if issubclass(dict.cls, OrderedDict) else {}
-        self.cls = type(getattr(model, kind)())
+
+    def python_type(self) -> type:
+        return type(self.blank())
 
     def blank(self) -> Any:
         return getattr(OrderedDict() if issubclass(self.dict.cls, OrderedDict) else {}, self.kind)()
@@ -551,7 +539,8 @@ class DictViewVariable(NativeVariable):
         if self.kind == "values":
             return None
         if op in ORDERINGS:
-            theirs = _set_of(tx, other)
+            viewed = isinstance(other, DictViewVariable) and other.kind != "values"
+            theirs = other.as_set(tx) if viewed else set_of(tx, other)  # type: ignore[attr-defined]
             return self.as_set(tx).binary(tx, op, theirs) if theirs is not None else None
         return self._combine(tx, op, self, other)
 
@@ -564,7 +553,7 @@ class DictViewVariable(NativeVariable):
         return self._combine(tx, op, self if op is operator.and_ else other, other if op is operator.and_ else self)
 
     def _combine(self, tx: Translator, op: Any, left: Variable, right: Variable) -> Variable | None:
-        name = _OPERATORS.get(op)
+        name = OPERATORS.get(op)
         if name is None:
             return None
         if op is operator.and_ and isinstance(right, DictViewVariable) and right.length(tx) > self.length(tx):
@@ -585,9 +574,10 @@ class DictViewVariable(NativeVariable):
         return tx.from_constant(not any(tx.contains(self, item) for item in each(tx, other)))
 
 
+_MODELS: dict[bool, Any] = {False: {}, True: OrderedDict()}
 _ITERATORS = {
     (ordered, kind, backwards): type((reversed if backwards else iter)(getattr(model, kind)()))
-    for ordered, model in ((False, {}), (True, OrderedDict()))
+    for ordered, model in _MODELS.items()
     for kind in ("keys", "values", "items")
     for backwards in (False, True)
 }
@@ -609,7 +599,9 @@ class DictIterator(IteratorVariable):
         self.backwards = backwards
         self.state = dict.state
         self.ordered = issubclass(dict.cls, OrderedDict)
-        self.cls = _ITERATORS[self.ordered, kind, backwards]
+
+    def python_type(self) -> type:
+        return _ITERATORS[self.ordered, self.kind, self.backwards]
 
     def next(self, tx: Translator) -> Variable | None:
         if self.dict is None:
@@ -636,293 +628,3 @@ class DictIterator(IteratorVariable):
             tx.raise_(RuntimeError, "dictionary changed size during iteration")
         if self.index < len(self.keys):
             raise GraphBreak("keys changed during iteration", found.describe())
-
-
-# --- sets -------------------------------------------------------------------------------------------------------------
-_OPERATORS = {
-    operator.or_: "union",
-    operator.and_: "intersection",
-    operator.sub: "difference",
-    operator.xor: "symmetric_difference",
-}
-_IN_PLACE = {
-    operator.ior: "union",
-    operator.iand: "intersection",
-    operator.isub: "difference",
-    operator.ixor: "symmetric_difference",
-}
-
-
-def _is_stable(variable: Variable) -> bool:
-    """Whether the value has the same hash each time, so that a set of such has the same order each time."""
-    return variable.is_constant() or isinstance(variable.real(), type)
-
-
-class SetVariable(NativeVariable):
-    """A set or frozenset: `items` maps the key of each element to it. Reconstruction reads `items` and `cls`; an
-    existing one that was touched has `items` as its new contents.
-
-    `table` is a real set of the keys that goes through the same operations, and so has the order of the program's set
-    as long as its elements hash like their keys."""
-
-    def __init__(
-        self, items: dict[Any, Variable], source: Source | None = None, cls: type = set, value: Any = MISSING
-    ) -> None:
-        self.items = items
-        self.source = source
-        self.cls = cls
-        self.value = value
-        self.state = 0
-        self.table: set[Any] = set()
-        for key in items:  # set(items) would make a larger table, in another order
-            self.table.add(key)
-
-    def is_constant(self) -> bool:
-        return self.cls is frozenset and all(item.is_constant() for item in self.items.values())
-
-    def constant(self) -> Any:
-        return frozenset(item.constant() for item in self.items.values()) if self.is_constant() else super().constant()
-
-    def key(self) -> Any:
-        return frozenset(self.items) if self.cls is frozenset else Identity(self)
-
-    def reachable(self) -> list[Variable]:
-        return list(self.items.values())
-
-    def native(self) -> type:
-        return frozenset if issubclass(self.cls, frozenset) else set
-
-    # --- elements ---------------------------------------------------------------------------------------------------
-    def add(self, tx: Translator, item: Variable) -> None:
-        key = hash_key(tx, item)
-        if key not in self.items:
-            self.items[key] = item
-            self.table.add(key)
-            self.changed(tx)
-
-    def changed(self, tx: Translator) -> None:
-        self.state += 1
-        tx.ledger.touch(self)
-
-    def drop(self, tx: Translator, item: Variable) -> bool:
-        key = self.key_of(tx, item)
-        if key not in self.items:
-            return False
-        del self.items[key]
-        self.table.discard(key)
-        self.changed(tx)
-        return True
-
-    def key_of(self, tx: Translator, item: Variable) -> Any:
-        """The key to look up: a set is found by the frozenset of its elements."""
-        theirs = native_part(item)
-        if isinstance(theirs, SetVariable) and theirs.cls is set:
-            return frozenset(theirs.items)
-        return hash_key(tx, item)
-
-    def ordered(self, tx: Translator) -> list[Variable]:
-        """The elements in the order of iteration."""
-        if len(self.items) < 2:
-            return list(self.items.values())
-        if not all(map(_is_stable, self.items.values())):
-            raise GraphBreak("order of a set of objects", self.describe())
-        if self.source is None:
-            return [self.items[key] for key in self.table]
-        if tx.ledger.touched(self):
-            raise GraphBreak("order of an existing set that the frame changed", self.describe())
-        elements = [item.constant() if item.is_constant() else item.real() for item in self.items.values()]
-        tx.know(self.source, "predicate", HasOrder(elements))
-        return list(self.items.values())
-
-    def update(self, tx: Translator, iterable: Variable) -> None:
-        """Adds the elements, those before a failure included."""
-        theirs = native_part(iterable)
-        if isinstance(theirs, (SetVariable, ConstantVariable)) or (
-            isinstance(theirs, DictVariable) and isinstance(iterable, DictVariable)
-        ):
-            return self.combine_in_place(tx, "union", [theirs])
-        for item in each(tx, iterable):
-            self.add(tx, item)
-
-    def keys_in(self, tx: Translator, iterable: Variable) -> tuple[Any, dict[int, Variable]]:
-        """The keys of another operand, in a container of the kind that makes the real set act alike; and by identity of
-        the key the variables that have them."""
-        theirs = native_part(iterable)
-        if isinstance(theirs, SetVariable):
-            return theirs.table, {id(key): item for key, item in theirs.items.items()}
-        if isinstance(theirs, ConstantVariable) and isinstance(theirs.value, frozenset):
-            return theirs.value, {id(value): tx.from_constant(value) for value in theirs.value}
-        if isinstance(theirs, DictVariable):
-            names = theirs.names(tx)
-            return dict.fromkeys(names), {id(key): item for key, item in names.items()}
-        keys = [(hash_key(tx, item), item) for item in each(tx, iterable)]
-        return [key for key, _ in keys], {id(key): item for key, item in keys}
-
-    def combined(self, tx: Translator, name: str, others: Iterable[Variable]) -> SetVariable:
-        """The new set that the method `name` makes of this one and other iterables."""
-        operands = [self.keys_in(tx, other) for other in others]
-        table = getattr(self.table, name)(*(keys for keys, _ in operands))
-        made = SetVariable({}, cls=self.native())
-        made.take(table, [self.keys_in(tx, self), *operands])
-        return made
-
-    def combine_in_place(self, tx: Translator, name: str, others: Iterable[Variable]) -> None:
-        operands = [self.keys_in(tx, other) for other in others]
-        before = [self.keys_in(tx, self)[1]]
-        getattr(self.table, "update" if name == "union" else f"{name}_update")(*(keys for keys, _ in operands))
-        size = len(self.items)
-        self.take(self.table, [(None, before[0]), *operands])
-        if operands and (len(self.items) != size or name != "union"):
-            self.changed(tx)
-
-    def take(self, table: set[Any], operands: list[tuple[Any, dict[int, Variable]]]) -> None:
-        """These are the keys now; the variables are found among those of the operands."""
-        pool: dict[int, Variable] = {}
-        for _, variables in reversed(operands):
-            pool.update(variables)
-        self.table = table
-        self.items = {key: pool[id(key)] for key in table}
-
-    # --- protocol ---------------------------------------------------------------------------------------------------
-    def length(self, tx: Translator) -> int:
-        return len(self.items)
-
-    def truth(self, tx: Translator) -> bool:
-        return bool(self.items)
-
-    def contains(self, tx: Translator, item: Variable) -> bool:
-        return self.key_of(tx, item) in self.items
-
-    def iterator(self, tx: Translator) -> Variable:
-        return SetIterator(self, self.ordered(tx))
-
-    def unpack(self, tx: Translator) -> list[Variable]:
-        return self.ordered(tx)
-
-    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        theirs = _set_of(tx, other, views=False)
-        if theirs is None:
-            return None
-        if op in ORDERINGS:
-            return tx.from_constant(op(self.table, theirs.table))
-        name = _OPERATORS.get(op)
-        return self.combined(tx, name, [theirs]) if name is not None else None
-
-    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        # A frozenset that is a constant is no SetVariable.
-        left = _set_of(tx, other, views=False)
-        return left.binary(tx, op, self) if left is not None and isinstance(other, ConstantVariable) else None
-
-    def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        theirs = _set_of(tx, other, views=False)
-        if theirs is None or op not in _IN_PLACE or self.native() is frozenset:
-            return None
-        self.combine_in_place(tx, _IN_PLACE[op], [theirs])
-        return self
-
-    # --- methods ----------------------------------------------------------------------------------------------------
-    def do___init__(self, tx: Translator, iterable: Variable | None = None, /) -> None:
-        if self.native() is set:
-            self.do_clear(tx)
-            if iterable is not None:
-                self.update(tx, iterable)
-
-    def do_add(self, tx: Translator, item: Variable, /) -> None:
-        self.add(tx, item)
-
-    def do_discard(self, tx: Translator, item: Variable, /) -> None:
-        self.drop(tx, item)
-
-    def do_remove(self, tx: Translator, item: Variable, /) -> None:
-        if not self.drop(tx, item):
-            raise_with(tx, KeyError, item)
-
-    def do_pop(self, tx: Translator, /) -> Variable:
-        if not self.items:
-            self.misuse(tx, set().pop)
-        if len(self.items) > 1:
-            self.ordered(tx)
-            if self.source is not None:
-                raise GraphBreak("order of an existing set that the frame changed", self.describe())
-        item = self.items.pop(self.table.pop())
-        self.changed(tx)
-        return item
-
-    def do_clear(self, tx: Translator, /) -> None:
-        self.items.clear()
-        self.table.clear()
-        self.changed(tx)
-
-    def do_copy(self, tx: Translator, /) -> Variable:
-        return self if self.cls is frozenset else self.combined(tx, "copy", [])
-
-    def do___copy__(self, tx: Translator, /) -> Variable:
-        return self.do_copy(tx)
-
-    def do_update(self, tx: Translator, /, *others: Variable) -> None:
-        for other in others:
-            self.update(tx, other)
-
-
-def _set_of(tx: Translator, variable: Variable, views: bool = True) -> SetVariable | None:
-    """A set operand of an operator; what other iterables are, operators refuse."""
-    theirs = native_part(variable)
-    if isinstance(theirs, SetVariable):
-        return theirs
-    if isinstance(theirs, ConstantVariable) and isinstance(theirs.value, frozenset):
-        made = SetVariable({}, cls=frozenset)
-        made.take(set(theirs.value), [made.keys_in(tx, theirs)])
-        return made
-    if views and isinstance(theirs, DictViewVariable) and theirs.kind != "values":
-        return theirs.as_set(tx)
-    return None
-
-
-def _combining(name: str, in_place: bool) -> Callable[..., Variable | None]:
-    def run(self: SetVariable, tx: Translator, /, *others: Variable) -> Variable | None:
-        return self.combine_in_place(tx, name, others) if in_place else self.combined(tx, name, others)
-
-    def one(self: SetVariable, tx: Translator, other: Variable, /) -> Variable | None:
-        return run(self, tx, other)
-
-    return one if name == "symmetric_difference" else run
-
-
-def _asking(name: str) -> Callable[..., Variable]:
-    def run(self: SetVariable, tx: Translator, other: Variable, /) -> Variable:
-        return tx.from_constant(getattr(self.table, name)(self.keys_in(tx, other)[0]))
-
-    return run
-
-
-SetVariable.METHODS.update({name: Method(_combining(name, False)) for name in _OPERATORS.values()})
-SetVariable.METHODS.update(
-    {f"{name}_update": Method(_combining(name, True)) for name in _OPERATORS.values() if name != "union"}
-)
-SetVariable.METHODS.update({name: Method(_asking(name)) for name in ("issubset", "issuperset", "isdisjoint")})
-
-
-class SetIterator(IteratorVariable):
-    """iter(set): `elements` in order when it began, `index` the next one. `set` is None when it is exhausted."""
-
-    STATE = ("set", "elements", "index")
-    cls: ClassVar[type] = type(iter(set()))  # type: ignore[misc]
-
-    def __init__(self, set: SetVariable, elements: list[Variable], index: int = 0) -> None:
-        self.set: SetVariable | None = set
-        self.elements = elements
-        self.index = index
-        self.state = set.state
-
-    def next(self, tx: Translator) -> Variable | None:
-        if self.set is None:
-            return None
-        if len(self.set.items) != len(self.elements):
-            tx.raise_(RuntimeError, "Set changed size during iteration")
-        if self.index >= len(self.elements):
-            self.set = None
-            return None
-        if self.set.state != self.state:
-            raise GraphBreak("elements changed during iteration", self.set.describe())
-        self.index += 1
-        return self.elements[self.index - 1]

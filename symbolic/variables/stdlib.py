@@ -30,8 +30,8 @@ from symbolic.errors import GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
-from symbolic.variables.containers import as_index
 from symbolic.variables.functions import BoundMethod, ClosureFunction, PartialVariable
+from symbolic.variables.native import as_index
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.tables import (
@@ -164,7 +164,7 @@ def _delitem(tx: Translator, container: Variable, index: Variable, /) -> Variabl
 
 @handles(operator.index)
 def _index(tx: Translator, value: Variable, /) -> Variable:
-    return ConstantVariable(as_index(tx, value))
+    return ConstantVariable(tx.attempt(operator.index, as_index(tx, value)))
 
 
 @handles(operator.length_hint)

@@ -4,9 +4,11 @@ their own.
 
 from __future__ import annotations
 
+import _string
 import enum
 import inspect
-from collections import OrderedDict, deque
+import string
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,10 @@ from symbolic.variables.tables import fold, handles, is_tensor
 if TYPE_CHECKING:
     from symbolic.translator import Translator
 
+
+
+#: the code of `__repr__` of every named tuple
+_NAMEDTUPLE_REPR = namedtuple("_", "").__repr__.__code__  # type: ignore[attr-defined]
 
 
 class _Text:
@@ -47,8 +53,9 @@ def _native_text(variable: Variable) -> bool:
 
 def _slot(tx: Translator, variable: Variable, name: str) -> Variable | None:
     """The answer of a text method written in Python, None if the class has a native one."""
-    kind = variable.python_type()
-    raw = type_lookup(kind, name)
+    raw = type_lookup(variable.python_type(), name)
+    if inspect.isfunction(raw) and not isinstance(variable, (ObjectVariable, ConstantVariable)):
+        return tx.call(tx.class_attribute(variable.python_type(), name), [variable], {})
     if inspect.isfunction(raw) or not hasattr(raw, "__objclass__"):
         return variable.method(tx, name, [], {})
     return None
@@ -60,10 +67,13 @@ def repr_of(tx: Translator, variable: Variable) -> str:
         return tx.attempt(repr, variable.constant())
     if is_tensor(variable):
         raise GraphBreak("tensor value needed", "repr")
+    kind, raw = variable.python_type(), type_lookup(variable.python_type(), "__repr__")
+    if getattr(raw, "__code__", None) is _NAMEDTUPLE_REPR:
+        fields = zip(kind._fields, tx.unpack(variable), strict=True)  # type: ignore[attr-defined]
+        return f"{kind.__name__}({', '.join(f'{name}={repr_of(tx, item)}' for name, item in fields)})"
     answer = _slot(tx, variable, "__repr__")
     if answer is not None:
         return answer.constant()
-    kind, raw = variable.python_type(), type_lookup(variable.python_type(), "__repr__")
     if raw is BaseException.__repr__:
         return f"{kind.__name__}({', '.join(repr_of(tx, arg) for arg in tx.unpack(tx.getattr(variable, 'args')))})"
     holder = variable.payload if isinstance(variable, ObjectVariable) and variable.payload is not None else variable
@@ -97,11 +107,17 @@ def _deque_shell(tx: Translator, variable: Variable) -> Any:
     return deque(_texts(tx, variable), tx.getattr(variable, "maxlen").constant())
 
 
+def _defaultdict_shell(tx: Translator, variable: Variable) -> _Text:
+    factory = repr_of(tx, tx.getattr(variable, "default_factory"))
+    return _Text(f"defaultdict({factory}, {_dict_shell(dict)(tx, variable)!r})")
+
+
 _SHELLS: dict[Any, Callable[[Translator, Variable], Any]] = {
     list.__repr__: _texts,
     tuple.__repr__: lambda tx, variable: tuple(_texts(tx, variable)),
     dict.__repr__: _dict_shell(dict),
     OrderedDict.__repr__: _dict_shell(OrderedDict),
+    defaultdict.__repr__: _defaultdict_shell,
     set.__repr__: _set_shell,
     frozenset.__repr__: _set_shell,
     deque.__repr__: _deque_shell,
@@ -143,6 +159,72 @@ def format_of(tx: Translator, variable: Variable, spec: str = "") -> str:
     return variable.method(tx, "__format__", [ConstantVariable(spec)], {}).constant()
 
 
+class _Shown(_Text):
+    """Stands for a value in `template % values`: asked for its text when the template wants it."""
+
+    def __init__(self, tx: Translator, variable: Variable) -> None:
+        self.tx = tx
+        self.variable = variable
+
+    def __repr__(self) -> str:
+        return repr_of(self.tx, self.variable)
+
+    def __str__(self) -> str:
+        return str_of(self.tx, self.variable)
+
+
+def percent(tx: Translator, template: str, right: Variable) -> str:
+    """`template % right`, where `right` is not wholly known."""
+
+    def shown(variable: Variable) -> Any:
+        return variable.constant() if _native_text(variable) else _Shown(tx, variable)
+
+    values: Any = shown(right)
+    if issubclass(right.python_type(), tuple):
+        values = tuple(shown(item) for item in tx.unpack(right))
+    elif right.python_type() is dict:
+        values = {key.constant(): shown(right.getitem(tx, key)) for key in tx.unpack(right)}
+    try:
+        return template % values
+    except (TypeError, ValueError, KeyError) as error:
+        raise GraphBreak("text of a value not known", f"{template!r} % {right.describe()}") from error
+
+
+class _Formatter(string.Formatter):
+    """`template.format(...)` over variables: the fields are found through the translator."""
+
+    def __init__(self, tx: Translator) -> None:
+        self.tx = tx
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        first, rest = _string.formatter_field_name_split(field_name)
+        value = self.get_value(first, args, kwargs)
+        for is_attribute, name in rest:
+            value = self.tx.getattr(value, name) if is_attribute else value.getitem(self.tx, ConstantVariable(name))
+        return value, first
+
+    def convert_field(self, value: Any, conversion: str | None) -> Any:
+        return value if conversion is None else ConstantVariable(_CONVERSIONS[conversion](self.tx, value))
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return format_of(self.tx, value, format_spec)
+
+
+def _ascii_of(tx: Translator, variable: Variable) -> str:
+    return repr_of(tx, variable).encode("ascii", "backslashreplace").decode("ascii")
+
+
+_CONVERSIONS = {"s": str_of, "r": repr_of, "a": _ascii_of}
+
+
+def format_method(tx: Translator, template: str, args: list[Variable], kwargs: dict[str, Variable]) -> str:
+    """`template.format(*args, **kwargs)`"""
+    try:
+        return _Formatter(tx).vformat(template, args, kwargs)
+    except (IndexError, KeyError, ValueError) as error:
+        raise GraphBreak("text of a value not known", f"{template!r}.format") from error
+
+
 @handles(str)
 def _str(tx: Translator, object: Variable | None = None, *decoding: Variable, **named: Variable) -> Variable:  # noqa: A002
     if object is None and not named:
@@ -162,7 +244,7 @@ def _repr(tx: Translator, value: Variable, /) -> Variable:
 
 @handles(ascii)
 def _ascii(tx: Translator, value: Variable, /) -> Variable:
-    return ConstantVariable(repr_of(tx, value).encode("ascii", "backslashreplace").decode("ascii"))
+    return ConstantVariable(_ascii_of(tx, value))
 
 
 @handles(format)

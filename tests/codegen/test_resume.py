@@ -148,10 +148,11 @@ def mark(x: Any) -> Any:
 
 @dataclass
 class Break:
-    """Breaks at the call of `mark` with number `wanted`."""
+    """Breaks at the call of `mark` with number `wanted`; `everywhere`: the continuation breaks at the next, and so on."""
 
     wanted: int
-    prune: bool
+    prune: bool = False
+    everywhere: bool = False
     outcome: Any = None
 
     def at_mark(self, x: Any) -> None:
@@ -162,8 +163,9 @@ class Break:
             self.outcome = "no continuation"
             try:
                 function, values = self.continuation(sys._getframe(2), x)
-                PLAN[0] = None
-                self.outcome = in_thread(lambda: function(*values))
+                PLAN[0] = after = Break(0, self.prune, True) if self.everywhere else None
+                outcome = in_thread(lambda: function(*values))
+                self.outcome = outcome if after is None or after.outcome is None else after.outcome
             except Exception:
                 self.outcome = traceback.format_exc()
             PLAN[0] = self
@@ -243,15 +245,16 @@ def breaks(program: Callable[[], Any]) -> int:
         finally:
             PLAN[0] = None
 
-    counter = Break(1 << 30, False)
+    counter = Break(1 << 30)
     want = run(counter)
     count = (1 << 30) - counter.wanted
-    for number in range(count):
-        for prune in (False, True):
-            plan = Break(number, prune)
-            run(plan)
-            assert type(plan.outcome) is list, plan.outcome
-            assert plan.outcome == want, f"break at mark {number}, prune={prune}"
+    plans = [Break(number, prune) for number in range(count) for prune in (False, True)]
+    plans += [Break(0, prune, True) for prune in (False, True)]
+    for plan in plans:
+        before = str(plan)
+        run(plan)
+        assert type(plan.outcome) is list, plan.outcome
+        assert plan.outcome == want, before
     return count
 
 
@@ -777,4 +780,4 @@ def test_long_code() -> None:
     names: dict[str, Any] = {"mark": mark, "log": log}
     exec(long_code(), names)
     assert any(inst.opname == "EXTENDED_ARG" for inst in dis.get_instructions(names["program"]))
-    assert breaks(names["program"]) == 7
+    assert breaks(names["program"]) == 6

@@ -47,6 +47,7 @@ def site(tmp_path):
     ([], {}, ""),
     ([], {"JIT_AUTO": ""}, ""),
     ([], {"JIT_AUTO": "0"}, ""),
+    ([], {"JIT_AUTO": "False"}, ""),
     ([], {"JIT_AUTO": "1"}, "installed\n"),
     (["-E"], {"JIT_AUTO": "1"}, ""),
     (["-I"], {"JIT_AUTO": "1"}, ""),
