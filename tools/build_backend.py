@@ -16,13 +16,11 @@ from setuptools.build_meta import *  # noqa: F403  (every other hook is setuptoo
 START_UP_NAME = "framejit_start_up.pth"
 
 # Every Python start pays for this line, so it reads the variable (as jit/config.py reads one) before it imports
-# anything of ours. `-I` and `-E`
-# promise that the environment has no say; Python itself still reads `.pth` files then.
+# anything of ours. `-I` and `-E` promise that the environment has no say; Python still reads `.pth` files then.
 START_UP_LINE = (
     "import os, sys; os.environ.get('JIT_AUTO', '').lower() not in ('', '0', 'false', 'no', 'off')"
     " and not sys.flags.ignore_environment and __import__('jit.autowrap', fromlist=['install']).install()\n"
 )
-
 
 Settings = dict[str, str | list[str]] | None
 

@@ -41,7 +41,7 @@ def install_requirements(torch: str) -> None:
     """Installs torch and everything that pyproject.toml names, and makes the checkout importable."""
     pyproject = (ROOT / "pyproject.toml").read_bytes()
     stamp = Path(sys.prefix, "framejit-stamp")
-    wanted = digest([pyproject, torch.encode(), bytes(ROOT)])
+    wanted = digest([pyproject, (ROOT / "tools" / "build_backend.py").read_bytes(), torch.encode(), bytes(ROOT)])
     if stamp.exists() and stamp.read_text() == wanted:
         return
     print(f"Installing torch {torch} and the requirements into {Path(sys.prefix).name}", file=sys.stderr, flush=True)
