@@ -1,0 +1,360 @@
+"""Values of built-in types in general: their method tables, bound methods, and what all of them need.
+
+A native type answers for itself: what is wrong with a call or an operation is found by Python's own code on an empty
+value of the type, so that the exception is Python's, too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from types import (
+    BuiltinMethodType,
+    ClassMethodDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import torch
+
+from symbolic.errors import GraphBreak, Observed
+from symbolic.variables.base import BINARY, COMPARISONS, INPLACE, MISSING, UNARY, Identity, Variable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+ORDERINGS = frozenset(COMPARISONS.values())
+#: a < b is b > a
+SWAPPED = {
+    operator.lt: operator.gt,
+    operator.le: operator.ge,
+    operator.gt: operator.lt,
+    operator.ge: operator.le,
+    operator.eq: operator.eq,
+    operator.ne: operator.ne,
+}
+#: Hash functions that tell nothing but identity.
+IDENTITY_HASHES = frozenset({object.__hash__, torch.Tensor.__hash__})
+
+
+# --- helpers shared by all containers --------------------------------------------------------------------------------
+def stand_in(variable: Variable) -> Any:
+    """An object that Python's own code takes for the value: the value if it is known, or, for an object that is no
+    index and no iterable, one of a class of the same name, so that the error message is right."""
+    if variable.is_constant():
+        return variable.constant()
+    return type(variable.python_type().__name__, (), {})()
+
+
+def as_index(tx: Translator, variable: Variable) -> Any:
+    """The value of an argument that stands for a position, a count or a slice."""
+    if variable.is_constant():
+        return variable.constant()
+    kind = variable.python_type()
+    if kind is slice or issubclass(kind, int):
+        return variable.constant()
+    if hasattr(kind, "__index__"):
+        return tx.call(tx.getattr(variable, "__index__"), [], {}).constant()
+    return stand_in(variable)
+
+
+def is_iterable(variable: Variable) -> bool:
+    kind = variable.python_type()
+    return getattr(kind, "__iter__", None) is not None or hasattr(kind, "__getitem__")
+
+
+def each(tx: Translator, iterable: Variable) -> Iterator[Variable]:
+    """The elements one by one, so that what happens in between is seen by the next."""
+    iterator = tx.iter(iterable)
+    for _ in range(tx.options.unroll_limit):
+        if (item := tx.next(iterator)) is None:
+            return
+        yield item
+    raise GraphBreak("loop too long to unroll", iterable.describe())
+
+
+def native_part(variable: Variable) -> Variable:
+    """The container in an instance of a container's subclass, which other variables call its payload."""
+    payload = getattr(variable, "payload", None)
+    return payload if isinstance(payload, Variable) else variable
+
+
+def raise_with(tx: Translator, kind: type[Exception], value: Variable) -> NoReturn:
+    """The program raises `kind(value)`, whatever the value is."""
+    if value.is_constant():
+        tx.raise_(kind, value.constant())
+    raise Observed(tx.call(tx.wrap(kind, tx.sources.const(kind, kind.__name__)), [value], {}))
+
+
+def hash_key(tx: Translator, variable: Variable) -> Any:
+    """`variable.key()` of a value that the program hashes: TypeError if it can't be hashed, GraphBreak if the user's
+    code decides."""
+    kind = variable.python_type()
+    if kind.__hash__ is None:
+        tx.raise_(TypeError, f"unhashable type: '{type_name(kind)}'")
+    if isinstance(variable, NativeVariable) and issubclass(kind, tuple):
+        if inspect.isfunction(kind.__hash__):
+            raise GraphBreak("key with its own hash", variable.describe())
+        return tuple([hash_key(tx, item) for item in variable.unpack(tx)])
+    key = variable.key()
+    if isinstance(key, Identity) and kind.__hash__ not in IDENTITY_HASHES:
+        real = variable.real()
+        if inspect.isbuiltin(real) and (real.__self__ is None or inspect.ismodule(real.__self__)):
+            return key
+        # A number that is not known yet may become known here; anything else with its own hash is user code.
+        return variable.constant()
+    return key
+
+
+def type_name(kind: type) -> str:
+    """The name that CPython prints for a type: built-in ones outside of `builtins` go by their full name."""
+    is_heap_type = kind.__flags__ & (1 << 9)
+    return kind.__name__ if is_heap_type or kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+# --- native types -----------------------------------------------------------------------------------------------------
+class Method:
+    """A native method: `run(variable, tx, *args, **kwargs)`, whose signature says which calls are right."""
+
+    def __init__(self, run: Callable[..., Variable | None]) -> None:
+        self.run = run
+        self.signature = inspect.signature(run)
+
+    def accepts(self, args: list[Variable], kwargs: dict[str, Variable]) -> bool:
+        try:
+            self.signature.bind(None, None, *args, **kwargs)
+        except TypeError:
+            return False
+        return True
+
+
+class NativeVariable(Variable):
+    """A value whose methods are those of a built-in type. Its class may be a subclass: then this is the part of the
+    built-in type.
+
+    A function named `do_x` is the method `x` of the type, if the type has one. Its parameters (after `tx`) are the
+    method's; None as result is the program's None.
+    """
+
+    METHODS: ClassVar[dict[str, Method]] = {}
+    cls: type
+    value: Any = MISSING
+
+    def __init_subclass__(cls) -> None:
+        cls.METHODS = {**cls.METHODS, **{n[3:]: Method(f) for n, f in vars(cls).items() if n.startswith("do_")}}
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def real(self) -> Any:
+        return self.value
+
+    def native(self) -> type:
+        """The built-in type that answers."""
+        return self.cls
+
+    def blank(self) -> Any:
+        """An empty value of the type, on which Python's own code finds what is wrong with an operation."""
+        native = self.native()
+        return native() if self.cls is native else type(type_name(self.cls), (native,), {})()
+
+    def misuse(self, tx: Translator, function: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        """The operation is wrong whatever the contents: raises what Python raises for it."""
+        tx.attempt(function, *args, **kwargs)
+        raise GraphBreak("operation of a container not supported", f"{function} of {self.describe()}")
+
+    def find(self, name: str) -> Method | None:
+        found = self.METHODS.get(name)
+        return found if found is not None and hasattr(self.python_type(), name) else None
+
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        found = self.find(name)
+        if found is None:
+            return tx.call(self.getattr(tx, name), args, kwargs)
+        if not found.accepts(args, kwargs):
+            self.misuse(tx, getattr(self.blank(), name), *[None] * len(args), **dict.fromkeys(kwargs))
+        result = found.run(self, tx, *args, **kwargs)
+        return result if result is not None else tx.from_constant(None)
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        kind = self.python_type()
+        if name == "__class__":
+            return tx.wrap(kind, tx.sources.const(kind, kind.__qualname__))
+        if self.find(name) is not None:
+            return NativeMethod(self, name)
+        pending = tx.ledger.pending(self, name)
+        if isinstance(pending, Variable):
+            return pending
+        if inspect.getattr_static(kind, name, MISSING) is not MISSING:
+            raise GraphBreak("attribute of a container not supported", f"{self.describe()}.{name}")
+        tx.raise_(AttributeError, f"'{type_name(kind)}' object has no attribute '{name}'")
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if not self.python_type().__dictoffset__:
+            self.misuse(tx, setattr, self.blank(), name, None)
+        tx.ledger.store(self, name, value)
+
+    def delattr(self, tx: Translator, name: str) -> None:
+        if not self.python_type().__dictoffset__:
+            self.misuse(tx, delattr, self.blank(), name)
+        super().delattr(tx, name)
+
+    # what a type does not have raises Python's own TypeError
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        tx.raise_(TypeError, f"'{type_name(self.python_type())}' object is not callable")
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        self.misuse(tx, operator.getitem, self.blank(), 0)
+
+    def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
+        self.misuse(tx, operator.setitem, self.blank(), 0, None)
+
+    def delitem(self, tx: Translator, index: Variable) -> None:
+        self.misuse(tx, operator.delitem, self.blank(), 0)
+
+    def unary(self, tx: Translator, op: Any) -> Variable:
+        self.misuse(tx, op, self.blank())
+
+    # the protocol as methods
+    def do___len__(self, tx: Translator, /) -> Variable:
+        return tx.from_constant(self.length(tx))
+
+    def do___getitem__(self, tx: Translator, index: Variable, /) -> Variable:
+        return self.getitem(tx, index)
+
+    def do___setitem__(self, tx: Translator, index: Variable, value: Variable, /) -> None:
+        self.setitem(tx, index, value)
+
+    def do___delitem__(self, tx: Translator, index: Variable, /) -> None:
+        self.delitem(tx, index)
+
+    def do___contains__(self, tx: Translator, item: Variable, /) -> Variable:
+        return tx.from_constant(self.contains(tx, item))
+
+    def do___iter__(self, tx: Translator, /) -> Variable:
+        return self.iterator(tx)
+
+    def do___next__(self, tx: Translator, /) -> Variable:
+        item = self.next(tx)
+        return item if item is not None else tx.raise_(StopIteration)
+
+    def do___reversed__(self, tx: Translator, /) -> Variable:
+        return self.reversed(tx)
+
+    def reversed(self, tx: Translator) -> Variable:
+        """`reversed(value)`"""
+        self.misuse(tx, reversed, self.blank())
+
+
+def _operator_methods() -> Iterator[tuple[str, Method]]:
+    def binary(op: Any) -> Callable[..., Variable]:
+        return lambda self, tx, other, /: self.binary(tx, op, other) or tx.from_constant(NotImplemented)
+
+    def reflected(op: Any) -> Callable[..., Variable]:
+        return lambda self, tx, other, /: self.rbinary(tx, op, other) or tx.from_constant(NotImplemented)
+
+    def inplace(op: Any) -> Callable[..., Variable]:
+        return lambda self, tx, other, /: self.inplace(tx, op, other) or tx.from_constant(NotImplemented)
+
+    def unary(op: Any) -> Callable[..., Variable]:
+        return lambda self, tx, /: self.unary(tx, op)
+
+    for op, (name, mirror) in BINARY.items():
+        if op not in ORDERINGS:
+            yield mirror, Method(reflected(op))
+        yield name, Method(binary(op))
+    for op, (_, name) in INPLACE.items():
+        yield name, Method(inplace(op))
+    for sign, name in UNARY.items():
+        yield name, Method(unary(sign))
+
+
+NativeVariable.METHODS = {
+    **{name[3:]: Method(function) for name, function in vars(NativeVariable).items() if name.startswith("do_")},
+    **dict(_operator_methods()),
+}
+
+
+#: type of a method as a class holds it -> type of the bound method
+_BOUND: dict[Any, type] = {
+    WrapperDescriptorType: MethodWrapperType,
+    MethodDescriptorType: BuiltinMethodType,
+    ClassMethodDescriptorType: BuiltinMethodType,
+}
+
+
+class NativeMethod(Variable):
+    """A bound method of a built-in type, such as `[].append`."""
+
+    def __init__(self, owner: NativeVariable, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return _BOUND.get(type(inspect.getattr_static(self.owner.python_type(), self.name)), MethodType)
+
+    def key(self) -> Any:
+        return (NativeMethod, Identity(self.owner), self.name)
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        return self.owner.method(tx, self.name, args, kwargs)
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "__self__":
+            return self.owner
+        return tx.from_constant(tx.attempt(getattr, getattr(self.owner.python_type(), self.name), name))
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if op not in (operator.eq, operator.ne) or not isinstance(other, NativeMethod):
+            return None
+        same = self.owner is other.owner and self.name == other.name
+        return tx.from_constant(same is (op is operator.eq))
+
+    def reachable(self) -> list[Variable]:
+        return [self.owner]
+
+    def describe(self) -> str:
+        return f"{self.owner.describe()}.{self.name}"
+
+
+# --- iterators -------------------------------------------------------------------------------------------------------
+class IteratorVariable(NativeVariable):
+    """An iterator. Reconstruction reads its class and the attributes that the class names in `STATE`, in the order of
+    the constructor's parameters: plain data and variables. `KIND` is the exact type."""
+
+    STATE: ClassVar[tuple[str, ...]] = ()
+    KIND: ClassVar[type]
+
+    def blank(self) -> Any:
+        # Iterators have no empty value; without attributes they are all alike.
+        return type(type_name(self.python_type()), (), {})()
+
+    def python_type(self) -> type:
+        return self.KIND
+
+    def iterator(self, tx: Translator) -> Variable:
+        return self
+
+    def length(self, tx: Translator) -> int:
+        self.misuse(tx, len, self.blank())
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        return any(tx.equal(mine, item) for mine in each(tx, self))
+
+    def reachable(self) -> list[Variable]:
+        return _variables_in([getattr(self, name) for name in self.STATE])
+
+
+def _variables_in(values: Iterable[Any]) -> list[Variable]:
+    """The variables among the parts of an iterator's state, in lists and tuples too."""
+    found: list[Variable] = []
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            found += _variables_in(value)
+        elif isinstance(value, Variable):
+            found.append(value)
+    return found

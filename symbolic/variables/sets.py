@@ -1,0 +1,330 @@
+"""Sets, frozensets and the iterators over them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from symbolic.errors import GraphBreak
+from symbolic.sources import Source
+from symbolic.variables.base import MISSING, Identity, Variable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.native import (
+    ORDERINGS,
+    IteratorVariable,
+    Method,
+    NativeVariable,
+    each,
+    hash_key,
+    native_part,
+    raise_with,
+)
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+OPERATORS = {
+    operator.or_: "union",
+    operator.and_: "intersection",
+    operator.sub: "difference",
+    operator.xor: "symmetric_difference",
+}
+_IN_PLACE = {
+    operator.ior: "union",
+    operator.iand: "intersection",
+    operator.isub: "difference",
+    operator.ixor: "symmetric_difference",
+}
+
+
+class HasOrder:
+    """elements are as they were, in this order: the predicate of a guard"""
+
+    def __init__(self, elements: Iterable[Any]) -> None:
+        self.elements = list(elements)
+        self.__doc__ = f"order {self.elements!r}"
+
+    def __call__(self, container: Any) -> bool:
+        found = list(container)
+        return len(found) == len(self.elements) and all(
+            a is b or (type(a) is type(b) and a == b) for a, b in zip(found, self.elements, strict=True)
+        )
+
+
+def _is_dict(variable: Variable) -> bool:
+    return isinstance(variable, NativeVariable) and issubclass(variable.python_type(), dict)
+
+
+def _is_stable(variable: Variable) -> bool:
+    """Whether the value has the same hash each time, so that a set of such has the same order each time."""
+    return variable.is_constant() or isinstance(variable.real(), type)
+
+
+class SetVariable(NativeVariable):
+    """A set or frozenset: `items` maps the key of each element to it. Reconstruction reads `items` and `cls`; an
+    existing one that was touched has `items` as its new contents.
+
+    `table` is a real set of the keys that goes through the same operations, and so has the order of the program's set
+    as long as its elements hash like their keys."""
+
+    def __init__(
+        self, items: dict[Any, Variable], source: Source | None = None, cls: type = set, value: Any = MISSING
+    ) -> None:
+        self.items = items
+        self.source = source
+        self.cls = cls
+        self.value = value
+        self.state = 0
+        self.table: set[Any] = set()
+        for key in items:  # set(items) would make a larger table, in another order
+            self.table.add(key)
+
+    def is_constant(self) -> bool:
+        return self.cls is frozenset and all(item.is_constant() for item in self.items.values())
+
+    def constant(self) -> Any:
+        return frozenset(item.constant() for item in self.items.values()) if self.is_constant() else super().constant()
+
+    def key(self) -> Any:
+        return frozenset(self.items) if self.cls is frozenset else Identity(self)
+
+    def reachable(self) -> list[Variable]:
+        return list(self.items.values())
+
+    def native(self) -> type:
+        return frozenset if issubclass(self.cls, frozenset) else set
+
+    # --- elements ---------------------------------------------------------------------------------------------------
+    def add(self, tx: Translator, item: Variable) -> None:
+        key = hash_key(tx, item)
+        if key not in self.items:
+            self.items[key] = item
+            self.table.add(key)
+            self.changed(tx)
+
+    def changed(self, tx: Translator) -> None:
+        self.state += 1
+        tx.ledger.touch(self)
+
+    def drop(self, tx: Translator, item: Variable) -> bool:
+        key = self.key_of(tx, item)
+        if key not in self.items:
+            return False
+        del self.items[key]
+        self.table.discard(key)
+        self.changed(tx)
+        return True
+
+    def key_of(self, tx: Translator, item: Variable) -> Any:
+        """The key to look up: a set is found by the frozenset of its elements."""
+        theirs = native_part(item)
+        if isinstance(theirs, SetVariable) and theirs.cls is set:
+            return frozenset(theirs.items)
+        return hash_key(tx, item)
+
+    def ordered(self, tx: Translator) -> list[Variable]:
+        """The elements in the order of iteration."""
+        if len(self.items) < 2:
+            return list(self.items.values())
+        if not all(map(_is_stable, self.items.values())):
+            raise GraphBreak("order of a set of objects", self.describe())
+        if self.source is None:
+            return [self.items[key] for key in self.table]
+        if tx.ledger.touched(self):
+            raise GraphBreak("order of an existing set that the frame changed", self.describe())
+        elements = [item.constant() if item.is_constant() else item.real() for item in self.items.values()]
+        tx.know(self.source, "predicate", HasOrder(elements))
+        return list(self.items.values())
+
+    def update(self, tx: Translator, iterable: Variable) -> None:
+        """Adds the elements, those before a failure included."""
+        theirs = native_part(iterable)
+        if isinstance(theirs, (SetVariable, ConstantVariable)) or _is_dict(iterable):
+            return self.combine_in_place(tx, "union", [theirs])
+        for item in each(tx, iterable):
+            self.add(tx, item)
+
+    def keys_in(self, tx: Translator, iterable: Variable) -> tuple[Any, dict[int, Variable]]:
+        """The keys of another operand, in a container of the kind that makes the real set act alike; and by identity of
+        the key the variables that have them."""
+        theirs = native_part(iterable)
+        if isinstance(theirs, SetVariable):
+            return theirs.table, {id(key): item for key, item in theirs.items.items()}
+        if isinstance(theirs, ConstantVariable) and isinstance(theirs.value, frozenset):
+            return theirs.value, {id(value): tx.from_constant(value) for value in theirs.value}
+        if _is_dict(iterable):
+            names = iterable.names(tx)  # type: ignore[attr-defined]
+            return dict.fromkeys(names), {id(key): item for key, item in names.items()}
+        keys = [(hash_key(tx, item), item) for item in each(tx, iterable)]
+        return [key for key, _ in keys], {id(key): item for key, item in keys}
+
+    def combined(self, tx: Translator, name: str, others: Iterable[Variable]) -> SetVariable:
+        """The new set that the method `name` makes of this one and other iterables."""
+        operands = [self.keys_in(tx, other) for other in others]
+        table = getattr(self.table, name)(*(keys for keys, _ in operands))
+        made = SetVariable({}, cls=self.native())
+        made.take(table, [self.keys_in(tx, self), *operands])
+        return made
+
+    def combine_in_place(self, tx: Translator, name: str, others: Iterable[Variable]) -> None:
+        operands = [self.keys_in(tx, other) for other in others]
+        before = [self.keys_in(tx, self)[1]]
+        getattr(self.table, "update" if name == "union" else f"{name}_update")(*(keys for keys, _ in operands))
+        size = len(self.items)
+        self.take(self.table, [(None, before[0]), *operands])
+        if operands and (len(self.items) != size or name != "union"):
+            self.changed(tx)
+
+    def take(self, table: set[Any], operands: list[tuple[Any, dict[int, Variable]]]) -> None:
+        """These are the keys now; the variables are found among those of the operands."""
+        pool: dict[int, Variable] = {}
+        for _, variables in reversed(operands):
+            pool.update(variables)
+        self.table = table
+        self.items = {key: pool[id(key)] for key in table}
+
+    # --- protocol ---------------------------------------------------------------------------------------------------
+    def length(self, tx: Translator) -> int:
+        return len(self.items)
+
+    def truth(self, tx: Translator) -> bool:
+        return bool(self.items)
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        return self.key_of(tx, item) in self.items
+
+    def iterator(self, tx: Translator) -> Variable:
+        return SetIterator(self, self.ordered(tx))
+
+    def unpack(self, tx: Translator) -> list[Variable]:
+        return self.ordered(tx)
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        theirs = set_of(tx, other)
+        if theirs is None:
+            return None
+        if op in ORDERINGS:
+            return tx.from_constant(op(self.table, theirs.table))
+        name = OPERATORS.get(op)
+        return self.combined(tx, name, [theirs]) if name is not None else None
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        # A frozenset that is a constant is no SetVariable.
+        left = set_of(tx, other)
+        return left.binary(tx, op, self) if left is not None and isinstance(other, ConstantVariable) else None
+
+    def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        theirs = set_of(tx, other)
+        if theirs is None or op not in _IN_PLACE or self.native() is frozenset:
+            return None
+        self.combine_in_place(tx, _IN_PLACE[op], [theirs])
+        return self
+
+    # --- methods ----------------------------------------------------------------------------------------------------
+    def do___init__(self, tx: Translator, iterable: Variable | None = None, /) -> None:
+        if self.native() is set:
+            self.do_clear(tx)
+            if iterable is not None:
+                self.update(tx, iterable)
+
+    def do_add(self, tx: Translator, item: Variable, /) -> None:
+        self.add(tx, item)
+
+    def do_discard(self, tx: Translator, item: Variable, /) -> None:
+        self.drop(tx, item)
+
+    def do_remove(self, tx: Translator, item: Variable, /) -> None:
+        if not self.drop(tx, item):
+            raise_with(tx, KeyError, item)
+
+    def do_pop(self, tx: Translator, /) -> Variable:
+        if not self.items:
+            self.misuse(tx, set().pop)
+        if len(self.items) > 1:
+            self.ordered(tx)
+            if self.source is not None:
+                raise GraphBreak("order of an existing set that the frame changed", self.describe())
+        item = self.items.pop(self.table.pop())
+        self.changed(tx)
+        return item
+
+    def do_clear(self, tx: Translator, /) -> None:
+        self.items.clear()
+        self.table.clear()
+        self.changed(tx)
+
+    def do_copy(self, tx: Translator, /) -> Variable:
+        return self if self.cls is frozenset else self.combined(tx, "copy", [])
+
+    def do___copy__(self, tx: Translator, /) -> Variable:
+        return self.do_copy(tx)
+
+    def do_update(self, tx: Translator, /, *others: Variable) -> None:
+        for other in others:
+            self.update(tx, other)
+
+
+def set_of(tx: Translator, variable: Variable) -> SetVariable | None:
+    """A set operand of an operator; other iterables are none."""
+    theirs = native_part(variable)
+    if isinstance(theirs, SetVariable):
+        return theirs
+    if isinstance(theirs, ConstantVariable) and isinstance(theirs.value, frozenset):
+        made = SetVariable({}, cls=frozenset)
+        made.take(set(theirs.value), [made.keys_in(tx, theirs)])
+        return made
+    return None
+
+
+def _combining(name: str, in_place: bool) -> Callable[..., Variable | None]:
+    def run(self: SetVariable, tx: Translator, /, *others: Variable) -> Variable | None:
+        if not in_place:
+            return self.combined(tx, name, others)
+        self.combine_in_place(tx, name, others)
+        return None
+
+    def one(self: SetVariable, tx: Translator, other: Variable, /) -> Variable | None:
+        return run(self, tx, other)
+
+    return one if name == "symmetric_difference" else run
+
+
+def _asking(name: str) -> Callable[..., Variable]:
+    def run(self: SetVariable, tx: Translator, other: Variable, /) -> Variable:
+        return tx.from_constant(getattr(self.table, name)(self.keys_in(tx, other)[0]))
+
+    return run
+
+
+SetVariable.METHODS.update({name: Method(_combining(name, False)) for name in OPERATORS.values()})
+SetVariable.METHODS.update(
+    {f"{name}_update": Method(_combining(name, True)) for name in OPERATORS.values() if name != "union"}
+)
+SetVariable.METHODS.update({name: Method(_asking(name)) for name in ("issubset", "issuperset", "isdisjoint")})
+
+
+class SetIterator(IteratorVariable):
+    """iter(set): `elements` in order when it began, `index` the next one. `set` is None when it is exhausted."""
+
+    STATE = ("set", "elements", "index")
+    KIND: ClassVar[type] = type(iter(set()))
+
+    def __init__(self, set: SetVariable, elements: list[Variable], index: int = 0) -> None:
+        self.set: SetVariable | None = set
+        self.elements = elements
+        self.index = index
+        self.state = set.state
+
+    def next(self, tx: Translator) -> Variable | None:
+        if self.set is None:
+            return None
+        if len(self.set.items) != len(self.elements):
+            tx.raise_(RuntimeError, "Set changed size during iteration")
+        if self.index >= len(self.elements):
+            self.set = None
+            return None
+        if self.set.state != self.state:
+            raise GraphBreak("elements changed during iteration", self.set.describe())
+        self.index += 1
+        return self.elements[self.index - 1]
