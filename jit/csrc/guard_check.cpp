@@ -215,7 +215,12 @@ private:
                 if (!container.dict) continue;
                 if (jit_made_managed_dict(container.owner) != container.dict) return false;
             }
-            if (jit_dict_tag(container.dict) != container.tag && !is_repaired(container)) return false;
+            if (jit_dict_tag(container.dict) != container.tag && !is_repaired(container.dict, container.node, container.tag))
+                return false;
+        }
+        for (size_t i = 0; i < memo.leaves.size(); ++i) {
+            Memo::Leaf& leaf = memo.leaves[i];
+            if (jit_dict_tag(leaf.dict) != leaf.tag && !is_repaired(leaf.dict, memo.leaf_nodes[i], leaf.tag)) return false;
         }
         for (const Memo::KnownType& known : memo.types)
             if (jit_type_tag(known.type) != known.tag) return false;
@@ -231,11 +236,10 @@ private:
 
     // A dict with a new tag that still holds what it held, so far as these guards look at it (a counter beside the
     // parameters went up, say). Objects found may be others at the same address: what identity settled is checked again.
-    bool is_repaired(Memo::Container& container) {
-        const uint32_t parent = container.node;
+    bool is_repaired(PyObject* dict, uint32_t parent, uint64_t& remembered_tag) {
         const Node& node = tree_.nodes_[parent];
-        const uint64_t tag = contents_tag(container.dict, node);
-        if (!tag || !checks_hold(node.contents_checks, node.call_checks, container.dict)) return false;
+        const uint64_t tag = contents_tag(dict, node);
+        if (!tag || !checks_hold(node.contents_checks, node.call_checks, dict)) return false;
         unchanged_[parent] = 0;
         for (uint32_t i = parent + 1; i < node.end; i = tree_.nodes_[i].end) {
             Node& child = tree_.nodes_[i];
@@ -247,7 +251,7 @@ private:
             if (object != objects_[i]) return false;
             if (object && (PyTuple_CheckExact(object) || !checks_hold(child.checks, child.call_checks, object))) return false;
         }
-        container.tag = tag;
+        remembered_tag = tag;
         return true;
     }
 
@@ -256,6 +260,8 @@ private:
         const uint32_t end = tree_.nodes_[memo.root].end;
         std::vector<uint8_t> contents_known(end - memo.root);
         memo.containers.clear();
+        memo.leaves.clear();
+        memo.leaf_nodes.clear();
         memo.types.clear();
         memo.tensors.clear();
         memo.checks.clear();
@@ -277,7 +283,25 @@ private:
             record_checks(memo, settled ? node.call_checks : node.contents_checks, node.checks_end, objects_[i]);
             ++i;
         }
+        part_leaves(memo);
         memo.object = objects_[memo.root];
+    }
+
+    // Known dicts below which no other container was recorded: most of them, and cheaper to look at.
+    void part_leaves(Memo& memo) {
+        auto& containers = memo.containers;
+        size_t kept = 0;
+        for (size_t i = 0; i < containers.size(); ++i) {
+            const Memo::Container container = containers[i];
+            const bool is_last_inside = i + 1 == containers.size() || containers[i + 1].node >= tree_.nodes_[container.node].end;
+            if (container.owner || !is_last_inside) {
+                containers[kept++] = container;
+            } else {
+                memo.leaves.push_back({container.dict, container.tag});
+                memo.leaf_nodes.push_back(container.node);
+            }
+        }
+        containers.resize(kept);
     }
 
     // True if the object at this node is settled by what the memo verifies about its parent.
@@ -286,12 +310,14 @@ private:
         if (reads_contents(node)) return parent_contents_known;
         PyObject* parent = objects_[node.parent];
         if (node.step == Step::type) {
-            memo.containers.push_back({parent, Py_TYPE(parent), nullptr, 0, 0});
+            memo.containers.push_back({parent, Py_TYPE(parent), nullptr, 0, i});
             return true;
         }
         if (node.step != Step::dict || jit_made_managed_dict(parent) != objects_[i]) return false;
         const uint64_t tag = contents_tag(objects_[i], node);
         if (!tag) return false;
+        if (!memo.containers.empty() && memo.containers.back().owner == parent && !memo.containers.back().dict)
+            memo.containers.pop_back();  // the type alone, for the same object
         memo.containers.push_back({parent, Py_TYPE(parent), objects_[i], tag, i});
         return true;
     }
@@ -317,7 +343,7 @@ private:
             if (check.kind == CheckKind::tensor)
                 memo.tensors.push_back({object, &tree_.tensors_[check.number]});
             else if (check.kind == CheckKind::type)
-                memo.containers.push_back({object, Py_TYPE(object), nullptr, 0, 0});
+                memo.containers.push_back({object, Py_TYPE(object), nullptr, 0, check.node});
             else
                 memo.checks.push_back({object, &check});
         }

@@ -89,7 +89,11 @@ struct Memo {
         PyTypeObject* type;
         PyObject* dict;
         uint64_t tag;
-        uint32_t node;       // of the dict
+        uint32_t node;
+    };
+    struct Leaf {
+        PyObject* dict;
+        uint64_t tag;
     };
     struct KnownType {
         PyTypeObject* type;
@@ -105,7 +109,9 @@ struct Memo {
     };
     PyObject* object = nullptr;  // the root all this was recorded for; null: nothing is recorded
     uint32_t root = 0;
-    std::vector<Container> containers;
+    std::vector<Container> containers;  // with more containers below them
+    std::vector<Leaf> leaves;           // dicts with none below them
+    std::vector<uint32_t> leaf_nodes;   // the nodes of those
     std::vector<KnownType> types;
     std::vector<KnownTensor> tensors;
     std::vector<Known> checks;

@@ -10,6 +10,8 @@
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
+
 namespace jit {
 namespace {
 
@@ -47,7 +49,10 @@ size_t append_extents(std::vector<int64_t>& extents, PyObject* tuple, const char
     return PyTuple_GET_SIZE(tuple);
 }
 
-bool extents_match(const int64_t* expected, c10::IntArrayRef actual) {
+bool extents_match(const int64_t* expected, c10::IntArrayRef actual, bool is_exact) {
+    bool differs = false;
+    for (size_t i = 0; i < actual.size(); ++i) differs |= expected[i] != actual[i];
+    if (!differs || is_exact) return !differs;
     for (size_t i = 0; i < actual.size(); ++i)
         if (expected[i] != actual[i] && expected[i] != TensorExpectation::any_size) return false;
     return true;
@@ -108,9 +113,15 @@ TensorExpectation::TensorExpectation(PyObject* properties) {
     checks_sizes_ = sizes != Py_None;
     checks_strides_ = strides != Py_None;
     if (checks_strides_ && !checks_sizes_) raise(PyExc_ValueError, "a tensor check of strides needs the sizes too");
-    if (checks_sizes_) dimensions_ = append_extents(extents_, sizes, "sizes");
-    if (checks_strides_ && append_extents(extents_, strides, "strides") != dimensions_)
+    std::vector<int64_t> extents;
+    size_t dimensions = checks_sizes_ ? append_extents(extents, sizes, "sizes") : 0;
+    if (checks_strides_ && append_extents(extents, strides, "strides") != dimensions)
         raise(PyExc_ValueError, "sizes %R and strides %R differ in length", sizes, strides);
+    if (dimensions > 255) raise(PyExc_ValueError, "a tensor check of %zu dimensions", dimensions);
+    dimensions_ = dimensions;
+    is_exact_ = std::find(extents.begin(), extents.end(), any_size) == extents.end();
+    if (dimensions <= inline_dimensions) std::copy(extents.begin(), extents.end(), few_);
+    else many_ = std::move(extents);
 }
 
 bool TensorExpectation::matches(PyObject* object, const LocalKeys& local) const {
@@ -125,9 +136,9 @@ bool TensorExpectation::matches(PyObject* object, const LocalKeys& local) const 
         if (checks_layout_ && static_cast<int8_t>(impl->layout()) != layout_) return false;
         if (checks_sizes_) {
             auto sizes = impl->sizes();
-            if (sizes.size() != dimensions_ || !extents_match(extents_.data(), sizes)) return false;
+            if (sizes.size() != dimensions_ || !extents_match(extents(), sizes, is_exact_)) return false;
         }
-        if (checks_strides_ && !extents_match(extents_.data() + dimensions_, impl->strides())) return false;
+        if (checks_strides_ && !extents_match(extents() + dimensions_, impl->strides(), is_exact_)) return false;
         return true;
     } catch (const std::exception&) {
         PyErr_Clear();

@@ -36,8 +36,13 @@ private:
     bool checks_layout_;
     bool checks_sizes_;
     bool checks_strides_;
-    uint32_t dimensions_ = 0;
-    std::vector<int64_t> extents_;  // sizes, then strides
+    bool is_exact_;  // no size or stride may be any
+    uint8_t dimensions_ = 0;
+    const int64_t* extents() const { return dimensions_ <= inline_dimensions ? few_ : many_.data(); }
+
+    static constexpr size_t inline_dimensions = 4;
+    int64_t few_[2 * inline_dimensions];  // sizes, then strides
+    std::vector<int64_t> many_;           // the same, where there are more
 };
 
 // What identifies the memory a tensor lies in; a tensor without storage stands for itself. NULL: not a tensor.
