@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 from builtins import __build_class__  # type: ignore[attr-defined]
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -16,7 +17,7 @@ from symbolic.variables.base import MISSING, Identity, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable
-from symbolic.variables.native import as_index, stand_in
+from symbolic.variables.native import NativeVariable, as_index, stand_in
 from symbolic.variables.objects import ObjectMethod, ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.tables import (
@@ -36,6 +37,7 @@ from symbolic.variables.tables import (
     handles,
     is_tensor,
     lookup,
+    misused,
     name_of,
     pure,
     reason_of,
@@ -57,6 +59,8 @@ GROWING[pow] = True
 
 @handles(len)
 def _len(tx: Translator, value: Variable, /) -> Variable:
+    if isinstance(value, ObjectVariable) and type_lookup(value.cls, "__len__") is MISSING:
+        tx.raise_(TypeError, f"object of type {value.cls.__name__!r} has no len()")
     return ConstantVariable(tx.len(value))
 
 
@@ -78,7 +82,7 @@ def _issubclass(tx: Translator, cls: Variable, classes: Variable, /) -> Variable
     child, parents = real_classes(tx, cls), real_classes(tx, classes)
     for parent in parents if isinstance(parents, tuple) else (parents,):
         check = type_lookup(type(parent), "__subclasscheck__")
-        if getattr(check, "__module__", None) not in (None, "abc", "typing", "enum"):
+        if check is not MISSING and getattr(check, "__module__", None) not in (None, "abc", "typing", "enum"):
             raise GraphBreak("subclass check by a metaclass", str(classes))
     return ConstantVariable(tx.attempt(issubclass, child, parents))
 
@@ -86,13 +90,19 @@ def _issubclass(tx: Translator, cls: Variable, classes: Variable, /) -> Variable
 @handles(type)
 def _type(tx: Translator, value: Variable, /, *bases_and_namespace: Variable) -> Variable:
     if bases_and_namespace:
+        if len(bases_and_namespace) != 2:
+            misused(tx, type, [value, *bases_and_namespace], {})
         raise GraphBreak("class made while running", "type(name, bases, namespace)")
     return tx.class_of(value)
 
 
+def _may_call(value: Variable) -> bool:
+    return type_lookup(value.python_type(), "__call__") is not MISSING
+
+
 @handles(callable)
 def _callable(tx: Translator, value: Variable, /) -> Variable:
-    return ConstantVariable(type_lookup(value.python_type(), "__call__") is not MISSING)
+    return ConstantVariable(_may_call(value))
 
 
 def _attribute_name(tx: Translator, fn: Any, name: Variable, *more: None) -> str:
@@ -121,6 +131,8 @@ def _getattr(tx: Translator, value: Variable, name: Variable, default: Variable 
 
 @handles(setattr)
 def _setattr(tx: Translator, value: Variable, name: Variable, new: Variable, /) -> Variable:
+    if isinstance(value, ConstantVariable) and not isinstance(value.value, enum.Enum):
+        tx.attempt(setattr, value.value, _attribute_name(tx, setattr, name, None), None)
     value.setattr(tx, _attribute_name(tx, setattr, name, None), new)
     return ConstantVariable(None)
 
@@ -195,9 +207,10 @@ def _range(tx: Translator, *bounds: Variable) -> Variable:
 
 
 @handles(slice)
-def _slice(tx: Translator, first: Variable, second: Variable | None = None, step: Variable | None = None, /) -> Variable:
-    parts = [ConstantVariable(None), first] if second is None else [first, second]
-    parts += [step] if step is not None else []
+def _slice(tx: Translator, start: Variable, stop: Variable | None = None, *step: Variable) -> Variable:
+    if len(step) > 1:
+        misused(tx, slice, [start, start, *step], {})
+    parts = [ConstantVariable(None), start] if stop is None else [start, stop, *step]
     if all(part.is_constant() for part in parts):
         made = slice(*(part.constant() for part in parts))
         if is_constant_value(made):
@@ -244,25 +257,28 @@ POLYFILLS.update({any: polyfills.any, all: polyfills.all, max: polyfills.max, mi
 # --- containers -------------------------------------------------------------------------------------------------------
 
 
-def _container(make: Callable[[Translator], Any]) -> Callable[..., Variable]:
+def _container(fn: Any, make: Callable[[Translator], Any]) -> None:
     """Construction of a mutable container: a new one, filled by its own `__init__`."""
 
+    @handles(fn)
     def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
+        if len(args) > 1 and fn in (dict, OrderedDict):
+            misused(tx, fn, list(args), kwargs)
+        if fn is defaultdict and args and not _may_call(args[0]) and args[0].python_type() is not type(None):
+            tx.raise_(TypeError, "first argument must be callable or None")
         made = make(tx)
         if args or kwargs:
             made.method(tx, "__init__", list(args), kwargs)
         return made
 
-    return handler
 
-
-handles(list)(_container(lambda tx: tx.new_list([])))
-handles(dict)(_container(lambda tx: tx.new_dict([])))
-handles(set)(_container(lambda tx: tx.new_set([])))
-handles(deque)(_container(lambda tx: DequeVariable([])))
-handles(OrderedDict)(_container(lambda tx: tx.new_dict([], OrderedDict)))
-handles(defaultdict)(_container(lambda tx: tx.new_dict([], defaultdict)))
-handles(Counter)(_container(lambda tx: tx.new_dict([], Counter)))
+_container(list, lambda tx: tx.new_list([]))
+_container(dict, lambda tx: tx.new_dict([]))
+_container(set, lambda tx: tx.new_set([]))
+_container(deque, lambda tx: DequeVariable([]))
+_container(OrderedDict, lambda tx: tx.new_dict([], OrderedDict))
+_container(defaultdict, lambda tx: tx.new_dict([], defaultdict))
+_container(Counter, lambda tx: tx.new_dict([], Counter))
 
 
 @handles(tuple)
@@ -339,8 +355,12 @@ def _convert(kind: type) -> Callable[..., Variable]:
             answer = special(tx, value, *_CONVERSIONS[kind])
             if answer is not None:
                 return from_python(tx, tx.attempt(kind, answer.constant()))
+            if all(type_lookup(value.cls, name) is MISSING for name in _CONVERSIONS[kind]):
+                tx.attempt(kind, stand_in(value))
         elif value.python_type() is kind:
             return value
+        elif isinstance(value, NativeVariable):
+            tx.attempt(kind, stand_in(value))
         raise GraphBreak("number needed", f"{kind.__name__} of {value.describe()}")
 
     return handler
@@ -372,6 +392,8 @@ def _unbound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     if not issubclass(receiver.python_type(), fn.__objclass__):
         text = f"descriptor {name!r} for {fn.__objclass__.__name__!r} objects doesn't apply to a "
         tx.raise_(TypeError, f"{text}{receiver.python_type().__name__!r} object")
+    if receiver.is_constant() and (folded := fold(tx, fn, args, kwargs)) is not None:
+        return folded
     if isinstance(receiver, ObjectVariable):
         if receiver.payload is not None and fn.__objclass__ is not object:
             return receiver.payload.method(tx, name, rest, kwargs)

@@ -457,7 +457,7 @@ def _method(tx: Translator, function: Variable, owner: Variable, /) -> Variable:
     if type_lookup(function.python_type(), "__call__") is MISSING:
         tx.raise_(TypeError, "first argument must be callable")
     if owner.is_constant() and owner.constant() is None:
-        tx.raise_(TypeError, "self must not be None" if sys.version_info < (3, 13) else "instance must not be None")
+        tx.attempt(MethodType, len, None)
     return BoundMethod(function, owner)
 
 

@@ -5,6 +5,7 @@ their own.
 from __future__ import annotations
 
 import _string
+import builtins
 import enum
 import inspect
 import string
@@ -124,6 +125,16 @@ _SHELLS: dict[Any, Callable[[Translator, Variable], Any]] = {
 }
 
 
+#: `__str__` of the exceptions whose text is that of their arguments
+_PLAIN_MESSAGES = {
+    cls.__str__
+    for cls in vars(builtins).values()
+    if isinstance(cls, type)
+    and issubclass(cls, BaseException)
+    and not issubclass(cls, (OSError, SyntaxError, ImportError, UnicodeError, BaseExceptionGroup))
+}
+
+
 def str_of(tx: Translator, variable: Variable) -> str:
     """`str(variable)`"""
     if _native_text(variable):
@@ -134,11 +145,11 @@ def str_of(tx: Translator, variable: Variable) -> str:
     if answer is not None:
         return answer.constant()
     raw = type_lookup(variable.python_type(), "__str__")
-    if raw in (BaseException.__str__, KeyError.__str__):
+    if raw in _PLAIN_MESSAGES:
         args = tx.getattr(variable, "args")
         items = tx.unpack(args)
         if len(items) == 1:
-            return str_of(tx, items[0]) if raw is BaseException.__str__ else repr_of(tx, items[0])
+            return repr_of(tx, items[0]) if raw is KeyError.__str__ else str_of(tx, items[0])
         return repr_of(tx, args) if items else ""
     if raw is object.__str__:
         return repr_of(tx, variable)
