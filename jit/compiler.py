@@ -150,7 +150,7 @@ class Compiler:
                 if isinstance(captured.exit, Break) and self.fullgraph and not self.config.break_everywhere:
                     raise Unsupported(reason_of(captured))
                 assembled = assemble(captured, function.__code__, self._graph, self.continuations, self.region)
-                return self._install(cache, function, captured, assembled)
+                return self._install(cache, function, slots, captured, assembled)
             except Restart as restart:
                 stats.restarts += 1
                 if restart.step in breaks or restart.step == 0:
@@ -162,9 +162,15 @@ class Compiler:
         stats.graphs += 1
         return backends.run(self.backend, module, example_inputs)
 
-    def _install(self, cache: Any, function: FunctionType, captured: Capture, assembled: Assembled) -> Any:
+    def _install(
+        self, cache: Any, function: FunctionType, slots: tuple[Any, ...], captured: Capture, assembled: Assembled
+    ) -> Any:
         program = assembled.program
         guards = _C.Guards(program.nodes, program.checks, program.values)
+        found = guards.explain(function, slots)
+        if found is not None:
+            what = program.guards[found[0]] if found[0] >= 0 else program.nodes[-1 - found[0]]
+            raise RuntimeError(f"a guard fails for the call it was made for: {what}, saw {describe(found[1])}")
         breaks = [reason_of(captured)] if isinstance(captured.exit, Break) else []
         stats.breaks += len(breaks)
         record = Record(

@@ -60,6 +60,9 @@ class GraphBuilder:
         self.by_fake: dict[int, TensorVariable] = {}
         self.calls = 0
         self._input_point: fx.Node | None = None
+        # The guard sees the dispatch keys of the thread at the call's entry, whatever tracing switches later.
+        self._included = torch._C._dispatch_tls_local_include_set()
+        self._excluded = torch._C._dispatch_tls_local_exclude_set()
 
     # --- inputs -----------------------------------------------------------------------------------------------------
     def add_input(self, value: torch.Tensor, source: Source) -> TensorVariable:
@@ -75,8 +78,22 @@ class GraphBuilder:
         variable = TensorVariable(node, fake, type(value), value, source)
         self.inputs.append(variable)
         self.by_fake[id(fake)] = variable
-        self.tx.know(source, "tensor", tensor_facts(value))
+        self.tx.know(source, "tensor", self._facts(value))
         return variable
+
+    def _facts(self, value: torch.Tensor) -> dict[str, Any]:
+        """The properties that the native tensor guard compares."""
+        keys = (torch._C._dispatch_keys(value) | self._included) - self._excluded
+        return {
+            "cls": type(value),
+            "dtype": value.dtype,
+            "device": value.device,
+            "layout": value.layout,
+            "requires_grad": value.requires_grad,
+            "sizes": tuple(value.shape),
+            "strides": value.stride(),
+            "keys": keys.raw_repr(),
+        }
 
     # --- operations -------------------------------------------------------------------------------------------------
     def call(
@@ -188,21 +205,3 @@ def _holds_tensor(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return True
     return isinstance(value, (tuple, list)) and any(_holds_tensor(item) for item in value)
-
-
-
-
-
-def tensor_facts(value: torch.Tensor) -> dict[str, Any]:
-    """The properties that the native tensor guard compares."""
-    sparse = value.layout is not torch.strided
-    return {
-        "cls": type(value),
-        "dtype": value.dtype,
-        "device": value.device,
-        "layout": value.layout,
-        "requires_grad": value.requires_grad,
-        "sizes": tuple(value.shape),
-        "strides": None if sparse else value.stride(),
-        "keys": torch._C._dispatch_keys(value).raw_repr(),
-    }

@@ -288,9 +288,14 @@ def _states(source: Original) -> dict[int, State]:
         if not inst.is_final():
             reach(index + 1, _after(source, inst, state, jump=False))
         if row is not None and inst.name not in _SILENT:
-            raised = (Kind.LASTI, Kind.PLAIN) if row.push_lasti else (Kind.PLAIN,)
-            reach(source.places[row.target], State(state.stack[: row.stack_depth] + raised, state.cells))
+            reach(source.places[row.target], _caught(row, state))
     return states
+
+
+def _caught(row: TryBegin, state: State) -> State:
+    """What the handler of `row` finds when an instruction raises that `state` stands before."""
+    raised = (Kind.LASTI, Kind.PLAIN) if row.push_lasti else (Kind.PLAIN,)
+    return State(state.stack[: row.stack_depth] + raised, state.cells)
 
 
 def _after(source: Original, inst: Instr, state: State, jump: bool) -> State:
@@ -496,8 +501,10 @@ def resume_code(
     raised = ["raised.0"] if entry is Entry.RAISE else []
     replacement = ["result.0"] if replace_result else []
     handed_on = [f"nested.{i}" for i in range(nested_args)]
-    row = source.rows[at]
-    handlers = [] if row is None or entry is Entry.AFTER else [source.places[row.target]]
+    row = None if entry is Entry.AFTER else source.rows[at]
+    handlers = [] if row is None else [source.places[row.target]]
+    if row is not None and _caught(row, state) != source.states.get(*handlers):
+        raise Unresumable(f"{code.co_qualname}: the instruction at offset {offset} can't raise")
 
     if entry is Entry.RAISE:
         start, wanted = None, max(depth, 0 if row is None else row.stack_depth)

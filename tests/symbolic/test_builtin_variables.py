@@ -1,18 +1,37 @@
 """Builtins and the standard library: polyfills against the real functions, then programs against eager."""
 import bisect
 import collections
+import collections.abc
+import contextlib
 import copy
+import dataclasses
+import enum
 import functools
 import heapq
+import inspect
 import itertools
 import math
+import numbers
 import operator
+import os
+import platform
+import random
+import re
+import sys
+import time
+import types
+import typing
 
 import pytest
 import torch
 
 from symbolic import polyfills
+from symbolic.capture import Return
+from symbolic.errors import Restart
+from symbolic.options import Options
+from symbolic.translator import capture
 from symbolic.variables import builtins as rows
+from symbolic.variables.text import repr_of
 from tests.differential import check, same_as_eager, tensors
 
 
@@ -150,3 +169,349 @@ def test_library_twins_agree_with_the_native_functions():
     assert [heapq.heappop(heap) for _ in range(7)] == [rows.POLYFILLS.get(heapq.heappop)(twin) for _ in range(7)]
     for number in (0, 1, 2, 7, 9):
         assert bisect.bisect_left([1, 2, 2, 7], number) == rows.POLYFILLS.get(bisect.bisect_left)([1, 2, 2, 7], number)
+
+# --- programs of constants: what tracing computes is what Python computes ------------------------------------------------
+
+
+@functools.lru_cache
+def cached(n):
+    return n * 2
+
+
+@functools.singledispatch
+def kind_of(value):
+    return "any"
+
+
+@kind_of.register
+def _(value: int):
+    return "int"
+
+
+@kind_of.register
+def _(value: str):
+    return "str"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: object
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Size(enum.IntEnum):
+    SMALL = 1
+    LARGE = 2
+
+
+class Countdown:
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        if index >= 3:
+            raise IndexError(index)
+        return 30 - index * 10
+
+    def __iter__(self):
+        return iter([30, 20, 10])
+
+
+class Quantity:
+    def __int__(self):
+        return 7
+
+    def __index__(self):
+        return 6
+
+    def __float__(self):
+        return 2.5
+
+    def __round__(self, ndigits=None):
+        return ("rounded", ndigits)
+
+    def __abs__(self):
+        return "absolute"
+
+    def __str__(self):
+        return "quantity"
+
+    def __format__(self, spec):
+        return "formatted " + spec
+
+    def __hash__(self):
+        return 77
+
+    def __floor__(self):
+        return "floor"
+
+
+class Plain:
+    def __init__(self):
+        self.a = 1
+        self.b = [2]
+
+
+Pair = collections.namedtuple("Pair", "first second")
+first_and_third = operator.itemgetter(0, 2)
+parts_of = operator.attrgetter("real", "imag")
+split = operator.methodcaller("split", sep=",")
+
+
+def plain(a, b=2):
+    return a
+
+
+def heap_sorted():
+    heap = []
+    for number in (3, 1, 2):
+        heapq.heappush(heap, number)
+    heapq.heapify(heap)
+    return [heapq.heappop(heap) for _ in range(3)]
+
+
+def wrapped():
+    def decorate(function):
+        @functools.wraps(function)
+        def inner(*args):
+            return function(*args)
+        return inner
+
+    @decorate
+    def local(x):
+        "the doc"
+        return x
+    known = decorate(plain)
+    return known.__name__, known.__doc__, known(4), known.__wrapped__ is plain, local.__name__, local.__doc__, local(5)
+
+
+def attributes():
+    one = Plain()
+    setattr(one, "c", 5)
+    setattr(one, "a", 2)
+    delattr(one, "b")
+    return one.a, one.c, hasattr(one, "b"), hasattr(one, "d"), getattr(one, "b", "default"), sorted(vars(one))
+
+
+def identities():
+    one, two = Plain(), Plain()
+    seen = {id(one): 1}
+    return id(one) == id(two), id(one) != id(two), id(one) in seen, id(two) in seen, seen[id(one)], id(one) == id(one)
+
+
+@contextlib.contextmanager
+def five():
+    yield 5
+
+
+def managed():
+    with five() as number, contextlib.suppress(KeyError):
+        raise KeyError(number)
+    return number
+
+
+FOLDED = """
+len([1,2,3]) + max(4, 9)
+max([3,1,2]), min((3,1)), max([1,2], key=lambda x: -x), max([], default=3), min("abc")
+max(1, 2.5, key=lambda x: x), min([[2],[1]]), max([])
+max()
+max(1,2,default=3)
+sum([1,2,3]), sum([0.1]*10), sum([[1],[2]], []), sum((1,2), 5)
+sum(["a"], "")
+any([0,1]), all([1,0]), any(x > 2 for x in [1,2,3]), all(())
+sorted([3,1,2]), sorted([3,1,2], reverse=True), sorted(["b","A"], key=str.lower), sorted({3,1})
+list(map(lambda a, b: a + b, [1,2], [3,4])), list(zip([1,2],"ab")), list(enumerate("ab", 3))
+list(range(3)), range(5)[1:], list(range(0, 10, 3)), len(range(7)), range(1.5)
+range()
+isinstance(3, int), isinstance(3, (str, float)), isinstance([], list), issubclass(bool, int), isinstance(3, int | str), issubclass(list, (tuple, list))
+issubclass(3, int)
+type(3), type([]), type("x").__name__, type(type(3)), type(len)
+callable(len), callable(3), callable(lambda: 0), callable(int)
+hasattr(3, "real"), hasattr([], "foo"), getattr([], "foo", 5), getattr(3, "real"), getattr([], "append", None) is None
+getattr([], "foo")
+getattr([], 3)
+list((1,2)), tuple([1]), dict(a=1), dict([(1,2)], b=3), set([1,1,2]), frozenset([1,2]), list(), tuple(), dict(), set(), frozenset()
+list(1,2)
+list(5)
+dict({"x": 1}), dict({"x": 1}, y=2), tuple("abc"), list({1: 2}), list({"a": 1}.items())
+abs(-3), abs(-2.5), round(2.567, 2), round(3.5), pow(2, 3), pow(2, 3, 5), divmod(7, 2), divmod(7.5, 2)
+int("12"), int(3.7), int(), int("ff", 16), int(True), float("1.5"), float(3), float(), complex(1, 2), bool([]), bool(3), bool(), complex("1+2j")
+int("zz")
+int([])
+str(3), str([1, "a", (2,)]), repr({"a": [1, None]}), str(), str(b"ab", "ascii"), repr("x"), ascii("é"), format(3.14159, ".2f"), format("a", ">4"), format([1]), str({1,2}), str(frozenset()), repr(set())
+format([1], "x")
+f"{3:04d} {'x'!r} {[1,2]} {1.5:.1f} {int} {None}"
+chr(65), ord("a"), hex(255), oct(8), bin(5), hash(5), hash((1,2)), bytes([1,2]), bytes(3)
+ord("ab")
+[*reversed([1,2,3])], [*reversed((1,2))], [*reversed(range(3))], [*reversed("abc")], [*reversed({"a":1,"b":2})]
+reversed(5)
+next(iter([1])), next(iter([]), 7), [*iter((1,2))]
+next(iter([]))
+next([])
+[*filter(None, [0,1,2])], [*filter(lambda x: x > 1, [0,1,2])]
+slice(1, 2), slice(3), [1,2,3][slice(1)]
+operator.add(1, 2), operator.mul("a", 3), operator.neg(3), operator.not_(0), operator.truth([]), operator.is_(None, None), operator.contains([1,2], 2), operator.getitem([1,2], 1), operator.iadd([1], [2]), operator.index(5), operator.concat([1],[2]), operator.countOf([1,1,2], 1), operator.indexOf([1,2], 2), operator.lt(1,2), operator.abs(-4), operator.inv(3), operator.length_hint([1,2])
+operator.itemgetter(1)([4,5]), operator.itemgetter(0, -1)("abc"), operator.attrgetter("real")(3), operator.methodcaller("upper")("a"), operator.methodcaller("split", sep=",")("a,b"), first_and_third([1,2,3]), parts_of(3), split("a,b"), [*map(operator.itemgetter(0), [(1,2),(3,4)])]
+operator.itemgetter()
+operator.attrgetter(3)
+operator.index(1.5)
+functools.reduce(lambda a, b: a + b, [1,2,3]), functools.reduce(operator.mul, [2,3], 10), functools.partial(max, 3)(2), functools.partial(int, base=2)("101")
+functools.reduce(max, [])
+functools.partial(3)
+sorted([3,1,2], key=functools.cmp_to_key(lambda a, b: b - a))
+math.sqrt(4), math.pi, math.floor(2.5), math.ceil(2.1), math.prod([1,2,3]), math.prod(x for x in (2,3)), math.fsum([0.1]*10), math.gcd(4, 6), math.inf, math.isnan(math.nan), math.log(8, 2), math.hypot(3, 4), math.frexp(3.0), math.dist([0,0],[3,4]), math.factorial(5), math.comb(5,2), math.copysign(1, -0.0)
+math.sqrt(-1)
+math.sqrt("a")
+collections.deque([1,2,3], maxlen=2), collections.deque(), collections.OrderedDict([("a", 1)]), collections.defaultdict(list), collections.Counter("aab"), collections.Counter([1,2,1]).most_common(1)
+copy.copy([1,[2]]), copy.deepcopy([1,[2],(3,[4])]), copy.copy({"a": 1}), copy.deepcopy({"a": [1]}), copy.copy(3), copy.copy((1,2)), copy.deepcopy("x")
+dict.fromkeys("ab"), dict.fromkeys([1,2], 0), str.upper("a"), str.join("-", ["a","b"]), list.append([], 1), int.from_bytes(b"a", "big"), collections.OrderedDict.fromkeys("ab"), str.maketrans("a", "b"), int.__add__(1, 2), object.__eq__(1, 2)
+list.append(3, 1)
+list.append()
+len(3)
+len()
+plain(1), cached(3), kind_of(3), kind_of("a"), kind_of([1])
+heapq.nsmallest(2, [3,1,2]), bisect.bisect([1,2,3], 2)
+heap_sorted()
+wrapped()
+wrapped()
+repr(Point(1, [2])), Point(1, 2) == Point(1, 2), str(Point(1, 2)), dataclasses.replace(Point(1, 2), x=5).x, [f.name for f in dataclasses.fields(Point)], dataclasses.asdict(Point(1, [2])), dataclasses.is_dataclass(Point)
+str(Color.RED), repr(Color.RED), Color.RED.value, Color(1).name, f"{Color.RED}", Color["RED"] is Color.RED, list(Color), len(Color), isinstance(Color.RED, Color), int(Size.SMALL), max(Size.SMALL, Size.LARGE), Size.SMALL + 1, math.sqrt(Size.SMALL)
+str(ValueError("a")), repr(ValueError("a", 2)), str(KeyError("a")), str(ValueError()), str(ValueError(1,2))
+len(Countdown()), bool(Countdown()), [*Countdown()], list(reversed(Countdown())), int(Quantity()), float(Quantity()), round(Quantity()), abs(Quantity()), str(Quantity()), f"{Quantity():x}", operator.index(Quantity()), range(Quantity()), complex(Quantity()), hash(Quantity()), math.floor(Quantity())
+vars(Plain())["a"], hasattr(Plain(), "a"), getattr(Plain(), "zz", 1), SETparts_of(), DELparts_of(), copy.copy(Plain()).a, copy.deepcopy(Plain()).b, id(1) if 0 else 2
+identities()
+os.path.join("a", "b"), os.getenv("NO_SUCH_VARIABLE", "x"), sys.intern("a"), os.cpu_count() > 0, platform.system(), re.escape("a.b"), re.sub("a", "b", "aa"), re.findall("a", "aba")
+next(zip([1], [2])), dict(zip("ab", [1,2])), {**dict(a=1)}, [*map(str, range(3))], [*map(None.__class__, [])]
+types.MethodType(plain, 5)(), types.MethodType(len, [1])()
+types.MethodType(plain, None)
+iter(5)
+object() is None
+hash([])
+min(Plain(), Plain())
+len.__name__, list.__name__, math.sqrt.__module__, int.__doc__ is None, len.__self__ is None, list.append.__name__
+sum(x for x in [1.5, 2]), sum([True, 2.0]), sum([1, 2.5, 1j]), sum(map(len, ["a", "bb"]))
+list(map(int, "12")), [*zip()], list(zip([1,2],[3])), all(map(callable, [len, int]))
+[*zip([1,2],[3], strict=True)]
+{*()}, set("a") | {"a"}, sorted(set("hello")), frozenset("a") == {"a"}
+isinstance(3, collections.abc.Hashable), isinstance([], collections.abc.Sequence), isinstance({}, typing.Mapping), isinstance(3, numbers.Number)
+contextlib.nullcontext(3).enter_result, managed()
+list(itertools.chain([1],[2])), list(itertools.chain.from_iterable([[1],[2]])), list(itertools.islice([1,2,3,4], 1, None, 2)), list(itertools.islice(itertools.count(3, 2), 3)), list(itertools.repeat(1, 2)), list(itertools.accumulate([1,2,3])), list(itertools.accumulate([1,2], max, initial=0)), list(itertools.takewhile(bool, [1,0,1])), list(itertools.dropwhile(bool, [1,0,1])), list(itertools.starmap(max, [(1,2)])), list(itertools.pairwise([1,2,3])), list(itertools.zip_longest([1],[2,3], fillvalue=0)), list(itertools.compress("abc", [1,0,1])), [(k, list(g)) for k, g in itertools.groupby("aab")], list(itertools.product([1,2], repeat=2)), list(itertools.permutations([1,2])), list(itertools.combinations([1,2,3], 2)), list(itertools.combinations_with_replacement([1,2], r=2)), list(itertools.filterfalse(None, [0,1]))
+[list(t) for t in itertools.tee([1,2,3], 2)], list(itertools.islice(itertools.cycle([1,2]), 5))
+itertools.islice([1], -1)
+itertools.islice([1])
+list(itertools.chain(5))
+itertools.count("a")
+itertools.repeat()
+itertools.combinations([1], -1)
+list(zip([1,2],[3], strict=True))
+zip(1)
+map(len)
+enumerate([], 1.5)
+slice()
+operator.itemgetter(0)([])
+collections.deque(5)
+collections.deque([], -1)
+collections.defaultdict(3)
+dict([1])
+dict(1, 2)
+set(5)
+frozenset([[]])
+sorted([1, "a"])
+sorted(5)
+sorted([1], 2)
+sum([1, "a"])
+sum(5)
+int(Plain())
+float(Plain())
+round("a")
+abs("a")
+divmod(1, 0)
+pow("a", 2)
+chr(-1)
+str(b"a", "zz")
+isinstance(3, 5)
+issubclass(int, 5)
+hasattr(3, 5)
+setattr(3, "a", 1)
+delattr([], "x")
+next(5)
+iter(5, 3)
+callable()
+id()
+hash({})
+len(Plain())
+tuple(5)
+type(1, 2)
+math.factorial(-1)
+math.log(0)
+bool(1, 2)
+any(5)
+all([Plain()])
+min(1, "a")
+max([1], key=5)
+max([], default=None)
+functools.partial(plain, 1)(b=3), functools.partial(plain, a=3)(), functools.partial(plain, 1).func is plain
+typing.cast(int, "a"), inspect.isfunction(len), inspect.isclass(int), inspect.isfunction(plain), typing.get_origin(list[int]), typing.get_args(list[int])
+int is int, type(3) is int, type(3) == int, int == float, int != float, {int: 1}[type(3)], type([]) in (list, tuple)
+Pair(1, 2), repr(Pair(1, 2)), Pair(1,2)._replace(first=5), Pair(1,2)._asdict(), str(Pair(1, [2]))
+"%s %d" % ("a", 3), ",".join(map(str, [1,2])), "{}{x}".format(1, x=2)
+list(itertools.batched("abcde", 2)) if hasattr(itertools, "batched") else 0
+isinstance(super, type)
+"""
+
+BREAKS = """
+print(1) | print
+globals() | namespace of the frame
+id([]) == 5 | identity number needed
+eval("1") | text that runs as code
+str(Plain()) | text of an object
+bytearray(3) | bytes buffer
+property(len) | descriptor made while running
+time.time() | clock or calendar
+random.random() | random numbers of Python
+sys.getrecursionlimit() | state of the interpreter
+functools.lru_cache(len) | cache made while running
+collections.namedtuple("P", "x y") | class made while running
+cached(Plain()) | cached function of values not known
+open("x") | world outside
+"""
+
+
+def program(expression):
+    space = dict(globals())
+    source = f"def program():\n    try:\n        return ({expression})\n    except Exception as e:\n        return type(e).__name__, str(e)\n"
+    exec(compile(source, __file__, "exec"), space)
+    return space["program"]
+
+
+def traced(function):
+    """What tracing alone knows of the result, as text; the reason where it breaks."""
+    breaks = {}
+    while True:
+        try:
+            captured = capture(function, (), Options(), breaks)
+        except Restart as restart:
+            assert restart.step not in breaks, restart.cause
+            breaks[restart.step] = restart.cause
+        else:
+            break
+    if isinstance(captured.exit, Return):
+        return "returns", repr_of(captured.tx, captured.exit.value)
+    return "breaks", captured.exit.cause.reason
+
+
+@pytest.mark.parametrize("expression", FOLDED.strip().splitlines())
+def test_folds_like_python(expression):
+    function = program(expression)
+    assert traced(function) == ("returns", repr(function()))
+
+
+@pytest.mark.parametrize("line", BREAKS.strip().splitlines())
+def test_breaks_with_its_reason(line):
+    expression, reason = line.split(" | ")
+    assert traced(program(expression)) == ("breaks", reason)
