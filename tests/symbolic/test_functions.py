@@ -1,0 +1,235 @@
+"""Functions: closures, defaults, decorators, recursion, partial."""
+import functools
+import inspect
+
+import pytest
+import torch
+
+from tests.differential import check, same_as_eager, tensors
+
+X, Y = tensors(3, 4, count=2)
+
+
+def scaled(k=2):
+    def decorator(f):
+        @functools.wraps(f)
+        def wrapper(*args, **kwargs):
+            return f(*args, **kwargs) * k
+        return wrapper
+    return decorator
+
+
+def logged(f):
+    @functools.wraps(f)
+    def wrapper(*args):
+        wrapper.calls += 1
+        return f(*args)
+    wrapper.calls = 0
+    return wrapper
+
+
+@scaled(3)
+def decorated(t):
+    """Doc."""
+    return t + 1
+
+
+@logged
+@scaled()
+def twice_decorated(t):
+    return t - 1
+
+
+@same_as_eager(graphs=1)
+def test_decorated_functions(x):
+    return decorated(x), decorated.__name__, decorated.__doc__
+
+
+@same_as_eager(graphs=1)
+def test_decorator_with_state(x):
+    return twice_decorated(x) + twice_decorated(x), twice_decorated.calls
+
+
+@same_as_eager(graphs=1)
+def test_decorators_inside(x):
+    @scaled(5)
+    def f(t, n=1):
+        return t + n
+    return f(x), f(x, n=2), f.__name__
+
+
+@same_as_eager(graphs=1)
+def test_lambdas(x):
+    add = lambda a, b=2, *c, **d: a + b + len(c) + len(d)  # noqa: E731
+    return add(x), add(x, 3), add(x, 1, 2, 3, k=4), (lambda: x * 2)()
+
+
+@same_as_eager(graphs=1)
+def test_defaults_are_evaluated_once(x):
+    n = 1
+
+    def f(t, k=n, fresh=[]):  # noqa: B006
+        fresh.append(k)
+        return t + k + len(fresh)
+    n = 100
+    return f(x), f(x), f.__defaults__
+
+
+@same_as_eager(graphs=1)
+def test_keyword_only_defaults(x):
+    def f(t, *, k=3, m):
+        return t * k + m
+    return f(x, m=1), f(x, m=1, k=2), f.__kwdefaults__
+
+
+@same_as_eager(graphs=1)
+def test_recursion(x):
+    def fib(n):
+        return n if n < 2 else fib(n - 1) + fib(n - 2)
+    return x + fib(8)
+
+
+@same_as_eager(graphs=1)
+def test_mutual_recursion(x):
+    def even(n):
+        return True if n == 0 else odd(n - 1)
+
+    def odd(n):
+        return False if n == 0 else even(n - 1)
+    return x + 1, even(10), odd(7)
+
+
+@same_as_eager(graphs=1)
+def test_function_factory(x):
+    def make(k):
+        return lambda t: t * k
+    fs = {k: make(k) for k in range(3)}
+    return [fs[k](x) for k in (2, 1)], fs[0] is fs[0]
+
+
+@same_as_eager(graphs=1)
+def test_compose(x):
+    def compose(*fs):
+        return functools.reduce(lambda f, g: lambda t: g(f(t)), fs)
+    return compose(torch.sin, lambda t: t + 1, torch.cos)(x)
+
+
+@same_as_eager(graphs=1)
+def test_function_is_returned(x):
+    def f(t, k=x + 1, *, m=2):
+        """Doc."""
+        return t + k * m + y
+    y = x * 2
+    return f
+
+
+@same_as_eager(graphs=1)
+def test_partial_is_returned(x):
+    return functools.partial(torch.add, x + 1, alpha=2), functools.partial(decorated, x)
+
+
+@same_as_eager(graphs=1)
+def test_partial_of_partial_of_method(x):
+    p = functools.partial(functools.partial(x.add, alpha=2), 1)
+    return p(), p.args, p.keywords
+
+
+@same_as_eager(graphs=1)
+def test_partialmethod_like(x):
+    clamp = functools.partial(torch.clamp, min=0)
+    return clamp(x), clamp(x, max=0.5), clamp.func is torch.clamp
+
+
+@same_as_eager(graphs=1)
+def test_function_introspection(x):
+    def f(a, b=1, *args, c, **kw):
+        return a
+    return x + f.__code__.co_argcount, f.__name__, f.__qualname__.endswith("f"), callable(f), f.__module__ == __name__
+
+
+@same_as_eager
+def test_signature_inside(x):
+    return x + len(inspect.signature(decorated).parameters)
+
+
+def test_lru_cache_inside():
+    @functools.lru_cache(maxsize=None)
+    def expensive(n):
+        return n * 2
+    check(lambda x: x + expensive(3) + expensive(3), X)
+
+
+def test_varied_closures_of_one_code_object():
+    def make(k):
+        return lambda x: x * k
+    for k in (2, 3.5, True, X[0]):
+        check(make(k), X, graphs=1)
+
+
+def test_closure_over_function_and_module():
+    act, lin = torch.nn.functional.relu, torch.nn.Linear(4, 2)
+    check(lambda x: act(lin(x)), X, graphs=1)
+
+
+@pytest.mark.parametrize("depth", [1, 5, 30])
+def test_nested_calls(depth):
+    def call(n, t):
+        return t.sin() if n == 0 else call(n - 1, t + n) * 0.5
+    check(lambda x: call(depth, x), X, graphs=1)
+
+
+@same_as_eager(graphs=1)
+def test_function_attributes_of_inner(x):
+    def f(t):
+        f.calls += 1
+        return t
+    f.calls = 0
+    f(x), f(x)
+    return x + f.calls
+
+
+@same_as_eager(graphs=1)
+def test_map_filter_sorted_with_functions(x):
+    return list(map(lambda a, b: a * b + x, [1, 2], [3, 4])), list(filter(lambda n: n % 2, range(5))), sorted("bca", key=lambda c: -ord(c))
+
+
+@same_as_eager(graphs=1)
+def test_star_through_layers(x):
+    def outer(*args, **kwargs):
+        return middle(*args, extra=1, **kwargs)
+
+    def middle(*args, **kwargs):
+        return inner(*args[::-1], **{k: v for k, v in kwargs.items() if k != "extra"})
+
+    def inner(a, b, *, c):
+        return a - b * c
+    return outer(x, 2, c=3)
+
+
+@same_as_eager(graphs=1)
+def test_unused_results_do_not_matter(x):
+    torch.sin(x)
+    [x + 1, x + 2]
+    return x * 2
+
+
+@same_as_eager(graphs=1)
+def test_docstring_and_pass(x):
+    """Doc."""
+    pass
+    return x + 1
+
+
+def test_a_method_of_a_local_instance():
+    class Model:
+        def __init__(self):
+            self.k = 2
+
+        def forward(self, x):
+            return self.helper(x) * self.k
+
+        def helper(self, x):
+            return x + 1
+    m = Model()
+    check(lambda x: m.forward(x), X, graphs=1)
+    check(m.forward, X, graphs=1)

@@ -1,0 +1,277 @@
+"""Generators that are consumed within the program, and what becomes of those that are not."""
+import itertools
+
+import pytest
+import torch
+
+from tests.differential import check, same_as_eager, tensors
+
+X, Y = tensors(3, 4, count=2)
+
+CONSUMERS = ["sum(G)", "list(G)", "tuple(G)", "set(n for n in range(3))", "dict((k, x) for k in 'ab')", "max(n for n in [1, 5, 2])",
+             "min(n for n in [1, 5, 2])", "any(n > 1 for n in [1, 2])", "all(n > 1 for n in [1, 2])", "sorted(-n for n in range(3))",
+             "' '.join(str(n) for n in range(3))", "torch.stack(list(G))", "torch.cat([*G])", "next(G)", "[*G]", "(lambda *a: a)(*G)",
+             "len(list(G))", "list(zip(G, range(2)))", "list(enumerate(G))", "list(map(torch.sin, G))", "list(filter(None, (n for n in [0, 1])))",
+             "torch.stack([g for g in G])", "list(itertools.chain(G, G))", "dict(zip('ab', G))"]
+
+
+@pytest.mark.parametrize("consumer", CONSUMERS)
+def test_generator_expression(consumer):
+    scope = {"torch": torch, "itertools": itertools}
+    text = consumer.replace("G", "(x + i for i in range(3))")
+    exec(compile(f"def program(x):\n    return {text}, x * 2\n", __file__, "exec"), scope)
+    check(scope["program"], X, graphs=1, changed=[(Y,)])
+
+
+def count(n):
+    for i in range(n):
+        yield i
+
+
+def with_return(t):
+    yield t + 1
+    yield t + 2
+    return "done"
+
+
+def delegating(t):
+    result = yield from with_return(t)
+    yield result
+
+
+def tree(n):
+    if n:
+        yield from tree(n - 1)
+        yield n
+        yield from tree(n - 1)
+
+
+@same_as_eager(graphs=1)
+def test_generator_function(x):
+    for i in count(3):
+        x = x + i
+    return x, list(count(2))
+
+
+@same_as_eager(graphs=1)
+def test_yield_from(x):
+    return list(delegating(x)), list(tree(3))
+
+
+@same_as_eager(graphs=1)
+def test_generator_is_lazy(x):
+    log = []
+
+    def noisy(n):
+        for i in range(n):
+            log.append(i)
+            yield i
+    for i in noisy(10):
+        x = x + i
+        if i == 2:
+            break
+    return x, log
+
+
+@same_as_eager(graphs=1)
+def test_next_with_default(x):
+    g = count(2)
+    a, b, c = next(g), next(g), next(g, "end")
+    return x + a + b, c
+
+
+@same_as_eager
+def test_next_past_the_end(x):
+    g = count(1)
+    y = x + next(g)
+    next(g)
+    return y
+
+
+@same_as_eager(graphs=1)
+def test_stop_iteration_is_handled(x):
+    g = with_return(x)
+    out = []
+    while True:
+        try:
+            out.append(next(g))
+        except StopIteration as stop:
+            out.append(stop.value)
+            return out
+
+
+@same_as_eager(graphs=1)
+def test_send(x):
+    def running():
+        total = 0
+        while total < 10:
+            got = yield total
+            total += got
+    g = running()
+    next(g)
+    return x + g.send(3), g.send(4)
+
+
+@same_as_eager(graphs=1)
+def test_close_runs_finally(x):
+    log = []
+
+    def guarded():
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append("closed")
+    g = guarded()
+    y = x + next(g)
+    g.close()
+    return y, log
+
+
+@same_as_eager(graphs=1)
+def test_throw_into_a_generator(x):
+    def handles():
+        try:
+            yield 1
+        except ValueError as e:
+            yield str(e)
+    g = handles()
+    return x + next(g), g.throw(ValueError("in"))
+
+
+@same_as_eager(graphs=1)
+def test_two_generators_side_by_side(x):
+    a, b = count(3), count(5)
+    return [x + p * q for p, q in zip(a, b)], next(b)
+
+
+@same_as_eager(graphs=1)
+def test_generator_reads_a_cell_that_changes(x):
+    k = 1
+
+    def scaled():
+        for i in range(3):
+            yield x * k + i
+    out = []
+    for y in scaled():
+        out.append(y)
+        k += 1
+    return out
+
+
+@same_as_eager(graphs=1)
+def test_exception_inside_a_generator(x):
+    def fails():
+        yield x + 1
+        raise KeyError("in generator")
+    out = []
+    try:
+        for y in fails():
+            out.append(y)
+    except KeyError as e:
+        out.append(e.args)
+    return out
+
+
+@same_as_eager
+def test_stop_iteration_inside_a_generator_is_a_runtime_error(x):
+    def fails():
+        yield x + 1
+        raise StopIteration
+    return list(fails())
+
+
+@same_as_eager(graphs=1)
+def test_generator_in_a_comprehension(x):
+    return [a + b for a in (x * i for i in range(2)) for b in count(2)]
+
+
+@same_as_eager(graphs=1)
+def test_iter_with_sentinel(x):
+    values = [3, 2, 1, 0, 9]
+    return x + sum(iter(lambda: values.pop(0), 0)), values
+
+
+class Countdown:
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.n == 0:
+            raise StopIteration
+        self.n -= 1
+        return self.n
+
+
+class Rows:
+    def __init__(self, x):
+        self.x = x
+
+    def __iter__(self):
+        for row in self.x:
+            yield row * 2
+
+    def __len__(self):
+        return len(self.x)
+
+
+@same_as_eager(graphs=1)
+def test_own_iterators(x):
+    return [x + n for n in Countdown(3)], list(Rows(x)), len(Rows(x)), 2 in Countdown(5)
+
+
+@same_as_eager(graphs=1)
+def test_own_iterator_keeps_its_place(x):
+    c = Countdown(5)
+    for n in c:
+        if n == 3:
+            break
+    return x + n, list(c), c
+
+
+class Sequence:
+    def __getitem__(self, i):
+        if i > 2:
+            raise IndexError
+        return i * 10
+
+
+@same_as_eager(graphs=1)
+def test_iteration_by_getitem(x):
+    return x + sum(Sequence()), list(Sequence()), 20 in Sequence()
+
+
+def test_iterator_argument_is_advanced():
+    def program(it, x):
+        return x + next(it)
+    check(program, make=lambda: (iter([1, 2, 3]), X))
+    check(program, make=lambda: (count(5), X))
+    check(lambda g, x: [x + i for i in g], make=lambda: (count(3), X))
+
+
+@same_as_eager
+def test_generator_that_is_returned(x):
+    return torch.sin(x), count(3)
+
+
+def test_generator_that_is_returned_goes_on_after_the_call():
+    def program(x):
+        y = x + 1
+        return (y * i for i in range(3))
+
+    def consumed(f):
+        return lambda x: list(f(x))
+    check(program, X)
+    check(lambda x: list(program(x)), X, graphs=1)
+
+
+def test_compiled_generator_function():
+    def program(x):
+        for i in range(3):
+            x = torch.sin(x) + i
+            yield x
+    check(lambda x: [y * 2 for y in program(x)], X, graphs=1)
+    check(program, X)
