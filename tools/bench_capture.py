@@ -29,6 +29,7 @@ def compiler(name: str) -> Callable[..., Any]:
     if name == "ours":
         import jit
 
+        jit.config.on_error = "raise"  # a fallback to eager would look like a quick capture
         return jit.compile
     import torch._dynamo  # torch.compile imports it in its first call
 

@@ -183,6 +183,7 @@ def main() -> int:
     allowed = 0.0 if options.backend == "eager" else TOLERANCE
     agree = all(difference <= allowed for difference in apart)  # not max(): it may overlook a NaN
     tokens_per_step = options.batch * options.length
+    counts = jit.stats()
     explained = jit.explain(model)(*next(batches(text, 1, options.batch, options.length, options.device)))
 
     print(f"losses       {'agree' if agree else 'DO NOT AGREE'}: {exact} of {options.steps} steps bit by bit, "
@@ -192,11 +193,12 @@ def main() -> int:
               f"first step {side.seconds[0]:.2f} s; last loss {side.losses[-1]:.4f}")
     print(f"speed        compiled is {eager.pace / compiled.pace:.2f} times as fast as eager")
     print(f"graphs       {explained.graph_count} with {explained.op_count} operations, "
-          f"{explained.graph_break_count} breaks")
+          f"{explained.graph_break_count} breaks; {counts['graphs']} compiled in all, "
+          f"{counts['errors']} errors of the compiler that fell back to eager")
     for reason in explained.break_reasons:
         print(f"  break      {reason}")
     print(f"debug dump   {dump}")
-    return 0 if agree else 1
+    return 0 if agree and counts["graphs"] and not counts["errors"] else 1
 
 
 if __name__ == "__main__":

@@ -51,11 +51,14 @@ def ratio(ours: float, theirs: float) -> str:
     return f"{theirs / ours:.1f}x" if ours > 0 else "-"
 
 
-def take_turns(timers: Mapping[str, timeit.Timer], rounds: int, round_seconds: float = 0.01) -> dict[str, float]:
-    """Seconds per run of each statement: the median over rounds in which each has its turn.
+def take_turns(
+    given: Mapping[str, timeit.Timer | None], rounds: int, round_seconds: float = 0.01
+) -> dict[str, float]:
+    """Seconds per run of each statement there is: the median over rounds in which each has its turn.
 
     Taking turns lets a busy neighbour hurt all of them alike; the median forgets the rounds that it hurt most.
     """
+    timers = {name: timer for name, timer in given.items() if timer is not None}
     repeats = {name: max(1, int(round_seconds * 20 / timer.timeit(20))) for name, timer in timers.items()}
     times: dict[str, list[float]] = {name: [] for name in timers}
     for _ in range(rounds):
