@@ -26,6 +26,7 @@ from symbolic.variables.native import (
     NativeVariable,
     as_index,
     each,
+    has,
     is_iterable,
     native_part,
     stand_in,
@@ -115,7 +116,7 @@ class SequenceVariable(NativeVariable):
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         at = as_index(tx, index)
-        if type(at) is int and -len(self.items) <= at < len(self.items):
+        if isinstance(at, int) and -len(self.items) <= at < len(self.items):
             return self.items[at]
         return self.result(tx, self.model(), lambda contents: contents[at])
 
@@ -186,7 +187,7 @@ class SequenceVariable(NativeVariable):
             return self.result(tx, self.model(), lambda contents: contents + added)
         if _answers(other, "__radd__"):
             return None
-        self.misuse(tx, operator.add, self.NATIVE(), stand_in(other))
+        self.misuse(tx, operator.add, self.blank(), stand_in(other))
 
     def repeated(self, tx: Translator, other: Variable) -> Variable | None:
         if _answers(other, "__rmul__") and not issubclass(other.python_type(), torch.Tensor):
@@ -216,7 +217,7 @@ def _answers(other: Variable, reflected: str) -> bool:
     kind = other.python_type()
     if other.is_constant() or isinstance(other, NativeVariable) or kind in _NUMBERS or issubclass(kind, torch.Tensor):
         return False
-    return hasattr(kind, reflected)
+    return has(kind, reflected)
 
 
 class MutableSequence(SequenceVariable):
@@ -412,7 +413,7 @@ class DequeVariable(MutableSequence):
     def do_rotate(self, tx: Translator, steps: Variable | None = None, /) -> None:
         by = as_index(tx, steps) if steps is not None else 1
         tx.attempt(deque().rotate, by)
-        if len(self.items) > 1 and by % len(self.items):
+        if len(self.items) > 1:
             cut = -by % len(self.items)
             self.replace(tx, self.items[cut:] + self.items[:cut])
 
@@ -566,22 +567,28 @@ class ReversedIterator(SequenceIterator):
 
 
 class DequeIterator(IteratorVariable):
-    """iter(deque) or reversed(deque), `index` elements on; `state` is that of the deque when it began."""
+    """iter(deque) or reversed(deque), `index` elements on; `state` is that of the deque when it began, None
+    for an iterator that has failed."""
 
     STATE = ("deque", "index", "state", "backwards")
 
-    def __init__(self, owner: DequeVariable, index: int, state: int, backwards: bool = False) -> None:
+    def __init__(self, owner: DequeVariable, index: int, state: int | None, backwards: bool = False) -> None:
         self.deque = owner
         self.index = index
         self.state = state
         self.backwards = backwards
+        self.end = len(owner.items)
 
     def python_type(self) -> type:
         return type(reversed(deque())) if self.backwards else type(iter(deque()))
 
     def next(self, tx: Translator) -> Variable | None:
         items = self.deque.items
+        if self.backwards and (self.state is None or self.index >= self.end):
+            return None
         if self.deque.state != self.state:
+            # The iterator that goes backwards ends here, the other one fails each time.
+            self.state = None if self.backwards else self.state
             tx.raise_(RuntimeError, "deque mutated during iteration")
         if self.index >= len(items):
             return None

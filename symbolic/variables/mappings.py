@@ -11,7 +11,7 @@ import operator
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
@@ -25,6 +25,7 @@ from symbolic.variables.native import (
     Method,
     NativeVariable,
     each,
+    has,
     hash_key,
     is_iterable,
     native_part,
@@ -203,7 +204,8 @@ class DictVariable(NativeVariable):
         self.entries = {}
         self.stored, self.deleted = {}, {}
         self.complete = self.rewritten = True
-        self.state += 1
+        if not issubclass(self.cls, OrderedDict) or _ORDERED_CLEAR_COUNTS:
+            self.state += 1
         tx.ledger.touch(self)
 
     def born(self, tx: Translator, pairs: Iterable[Pair], cls: type | None = None) -> DictVariable:
@@ -327,7 +329,7 @@ class DictVariable(NativeVariable):
         if issubclass(self.cls, defaultdict) and args:
             factory, args = args[0], args[1:]
             nothing = factory.is_constant() and factory.constant() is None
-            if not nothing and not hasattr(factory.python_type(), "__call__"):  # noqa: B004
+            if not nothing and not has(factory.python_type(), "__call__"):
                 tx.raise_(TypeError, "first argument must be callable or None")
             self.default_factory = None if nothing else factory
         self.do_update(tx, *args, **kwargs)
@@ -349,8 +351,14 @@ class DictVariable(NativeVariable):
     def do_pop(self, tx: Translator, key: Variable, default: Variable | None = None) -> Variable:
         found = self.remove(tx, key)
         if found is None and default is None:
-            raise_with(tx, KeyError, key)
+            self._no_key(tx, "pop", key)
         return found if found is not None else default  # type: ignore[return-value]
+
+    def _no_key(self, tx: Translator, name: str, key: Variable) -> NoReturn:
+        """KeyError; OrderedDict makes a key that is a tuple the arguments of its own."""
+        if issubclass(self.cls, OrderedDict) and key.is_constant():
+            self.misuse(tx, getattr(OrderedDict(), name), key.constant())
+        raise_with(tx, KeyError, key)
 
     def do_popitem(self, tx: Translator, last: Variable | None = None) -> Variable:
         if last is not None and not issubclass(self.cls, OrderedDict):
@@ -397,7 +405,7 @@ class DictVariable(NativeVariable):
         hashed = hash_key(tx, key)
         entries = self.load_all(tx)
         if hashed not in entries:
-            raise_with(tx, KeyError, key)
+            self._no_key(tx, "move_to_end", key)
         moved = {hashed: entries[hashed]}
         others = {k: pair for k, pair in entries.items() if k != hashed}
         arranged = {**others, **moved} if last is None or tx.truth(last) else {**moved, **others}
@@ -425,7 +433,7 @@ class DictVariable(NativeVariable):
             self.misuse(tx, self.blank().update, *[None] * len(args))
         for other in args:
             theirs = native_part(other)
-            if isinstance(theirs, DictVariable) and getattr(other.python_type(), "__iter__", None) in _DICT_ITERS:
+            if isinstance(theirs, DictVariable) and other.python_type().__iter__ in _DICT_ITERS:
                 yield from theirs.pairs(tx)
             elif tx.hasattr(other, "keys"):
                 for key in each(tx, tx.call(tx.getattr(other, "keys"), [], {})):
@@ -466,6 +474,19 @@ class DictVariable(NativeVariable):
             self._count(tx, [tx.new_dict([(tx.from_constant(name), value) for name, value in kwargs.items()])], {})
 
 
+def _ordered_clear_counts() -> bool:
+    """Whether the iterators of this Python's OrderedDict see `clear` as more than a change of size."""
+    model = OrderedDict(a=1)
+    iterator = iter(model)
+    model.clear()
+    try:
+        next(iterator)
+    except RuntimeError as error:
+        return "mutated" in str(error)
+    raise AssertionError("OrderedDict cleared during iteration")
+
+
+_ORDERED_CLEAR_COUNTS = _ordered_clear_counts()
 _DICT_ITERS = (dict.__iter__, OrderedDict.__iter__, MappingProxyType.__iter__)
 #: Methods of Counter that are written here; the others are those of the library, traced.
 _COUNTER_NATIVE = frozenset({"__init__", "__missing__", "__delitem__", "update", "copy", "fromkeys"})
@@ -607,8 +628,8 @@ class DictIterator(IteratorVariable):
         if self.dict is None:
             return None
         at_end = self.index >= len(self.keys)
-        if self.dict.state != self.state and not (self.ordered and at_end):
-            self._changed(tx, self.dict)
+        if not (self.ordered and at_end):
+            self._check(tx, self.dict)
         if at_end:
             self.dict = None
             return None
@@ -620,11 +641,14 @@ class DictIterator(IteratorVariable):
         assert value is not None
         return value if self.kind == "values" else tx.new_tuple([key, value])
 
-    def _changed(self, tx: Translator, found: DictVariable) -> None:
-        if self.ordered:
+    def _check(self, tx: Translator, owner: DictVariable) -> None:
+        """The errors of a dict that is changed while it is iterated."""
+        changed = owner.state != self.state
+        if self.ordered and changed:
             self.dict = None
             tx.raise_(RuntimeError, "OrderedDict mutated during iteration")
-        if found.length(tx) != len(self.keys):
-            tx.raise_(RuntimeError, "dictionary changed size during iteration")
-        if self.index < len(self.keys):
-            raise GraphBreak("keys changed during iteration", found.describe())
+        if (changed or self.ordered) and owner.length(tx) != len(self.keys):
+            name = "OrderedDict" if self.ordered else "dictionary"
+            tx.raise_(RuntimeError, f"{name} changed size during iteration")
+        if changed and self.index < len(self.keys):
+            raise GraphBreak("keys changed during iteration", owner.describe())

@@ -38,7 +38,9 @@ SWAPPED = {
     operator.ne: operator.ne,
 }
 #: Hash functions that tell nothing but identity.
-IDENTITY_HASHES = frozenset({object.__hash__, torch.Tensor.__hash__})
+IDENTITY_HASHES: frozenset[Any] = frozenset({object.__hash__, torch.Tensor.__hash__})
+
+_HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # of type.__flags__
 
 
 # --- helpers shared by all containers --------------------------------------------------------------------------------
@@ -47,7 +49,7 @@ def stand_in(variable: Variable) -> Any:
     index and no iterable, one of a class of the same name, so that the error message is right."""
     if variable.is_constant():
         return variable.constant()
-    return type(variable.python_type().__name__, (), {})()
+    return type(type_name(variable.python_type()), (), {})()
 
 
 def as_index(tx: Translator, variable: Variable) -> Any:
@@ -57,14 +59,19 @@ def as_index(tx: Translator, variable: Variable) -> Any:
     kind = variable.python_type()
     if kind is slice or issubclass(kind, int):
         return variable.constant()
-    if hasattr(kind, "__index__"):
+    if has(kind, "__index__"):
         return tx.call(tx.getattr(variable, "__index__"), [], {}).constant()
     return stand_in(variable)
 
 
+def has(kind: type, name: str) -> bool:
+    """Whether the instances of a class have a special method (`hasattr` would ask the class's own class, too)."""
+    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None) is not None
+
+
 def is_iterable(variable: Variable) -> bool:
     kind = variable.python_type()
-    return getattr(kind, "__iter__", None) is not None or hasattr(kind, "__getitem__")
+    return has(kind, "__iter__") or has(kind, "__getitem__")
 
 
 def each(tx: Translator, iterable: Variable) -> Iterator[Variable]:
@@ -111,9 +118,9 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
 
 
 def type_name(kind: type) -> str:
-    """The name that CPython prints for a type: built-in ones outside of `builtins` go by their full name."""
-    is_heap_type = kind.__flags__ & (1 << 9)
-    return kind.__name__ if is_heap_type or kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    """The name that CPython prints for a type: those written in C, outside of `builtins`, go by their full name."""
+    is_python_class = kind.__flags__ & _HEAP_TYPE and not kind.__flags__ & _IMMUTABLE_TYPE
+    return kind.__name__ if is_python_class or kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 # --- native types -----------------------------------------------------------------------------------------------------
@@ -169,7 +176,7 @@ class NativeVariable(Variable):
 
     def find(self, name: str) -> Method | None:
         found = self.METHODS.get(name)
-        return found if found is not None and hasattr(self.python_type(), name) else None
+        return found if found is not None and has(self.python_type(), name) else None
 
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         found = self.find(name)
@@ -208,13 +215,13 @@ class NativeVariable(Variable):
         tx.raise_(TypeError, f"'{type_name(self.python_type())}' object is not callable")
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
-        self.misuse(tx, operator.getitem, self.blank(), 0)
+        self.misuse(tx, operator.getitem, self.blank(), stand_in(index))
 
     def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
-        self.misuse(tx, operator.setitem, self.blank(), 0, None)
+        self.misuse(tx, operator.setitem, self.blank(), stand_in(index), None)
 
     def delitem(self, tx: Translator, index: Variable) -> None:
-        self.misuse(tx, operator.delitem, self.blank(), 0)
+        self.misuse(tx, operator.delitem, self.blank(), stand_in(index))
 
     def unary(self, tx: Translator, op: Any) -> Variable:
         self.misuse(tx, op, self.blank())
