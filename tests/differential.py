@@ -488,6 +488,7 @@ def check(fn, *args, graphs=None, breaks=None, make=None, changed=None, backend=
 def _observe(wrap, fn, bound, around, plans, counter):
     seen = []
     for steps, form in plans:
+        RemovableHandle.next_id = 1_000_000 * len(seen) + 500_000
         with World(around, fn if bound else None, form) as world:
             call = wrap(world.subject if bound else fn)
             for step in steps:
