@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import fx
 
-from codegen.residual import breaks
+from codegen.residual import breaks, iterators
 from codegen.residual.breaks import RESULT, ROWS, Broken
 from codegen.residual.continuations import Closure, Continuations, State, continuation
 from codegen.residual.emitter import Emitter
@@ -30,6 +30,7 @@ _LOOP_END = 2 if versions.PY313 else 1 if versions.PY312 else 0
 #: Past this many graph inputs that are not arguments, all inputs are handed over as one tuple.
 MANY_INPUTS = 8
 
+assert iterators  # its rows are in BUILD
 CompileGraph = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 
 

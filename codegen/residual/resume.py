@@ -401,6 +401,9 @@ class _Continuation(Emitter):
                 self.op("LOAD_FAST_AND_CLEAR", slot)
                 self.op("MAKE_CELL", CellVar(slot))
             self.store(slot)
+            # The free variable has done its work: a new, empty cell in its place keeps it out of `locals()`.
+            self.op("MAKE_CELL", FreeVar(_cell_of(slot)))
+            self.op("DELETE_DEREF", FreeVar(_cell_of(slot)))
 
     def push(self, slot: Slot, value: str) -> None:
         """Rebuilds one slot of the stack, from the parameter `value`."""

@@ -1,0 +1,157 @@
+"""How iterators that a break leaves half-way are made again: each by the Python that would have made it, moved on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from codegen.residual.writer import BUILD, Emit, Writer
+from symbolic.variables import containers, iterators, mappings
+from symbolic.variables.base import Variable
+
+_END = object()
+
+
+# --- called by residual code --------------------------------------------------------------------------------------------
+def sequence(items: Any, index: int) -> Iterator[Any]:
+    """iter(items), `index` elements on"""
+    made = iter(items)
+    if index:
+        made.__setstate__(index)  # type: ignore[attr-defined]
+    return made
+
+
+def backwards(items: Any, index: int) -> Iterator[Any]:
+    """reversed(items), standing at `index`"""
+    made = reversed(items)
+    made.__setstate__(index)  # type: ignore[attr-defined]
+    return made
+
+
+def advance(made: Iterator[Any], count: int) -> Iterator[Any]:
+    for _ in range(count):
+        next(made, _END)
+    return made
+
+
+def dict_iterator(owner: Any, kind: str, index: int, reverse: bool) -> Iterator[Any]:
+    view = getattr(owner, kind)()
+    return advance(reversed(view) if reverse else iter(view), index)
+
+
+def star(function: Callable[..., Any], arguments: tuple[Any, ...], named: tuple[tuple[str, Any], ...]) -> Any:
+    return function(*arguments, **dict(named))
+
+
+def chain(active: Any, rest: Any) -> Iterator[Any]:
+    return itertools.chain.from_iterable(itertools.chain([active], rest))
+
+
+def cycle(source: Any, saved: list[Any], index: int) -> Iterator[Any]:
+    made = itertools.cycle(itertools.chain(saved, source))
+    return advance(made, index if source == () else len(saved))
+
+
+def accumulate(source: Any, function: Any, total: Any) -> Iterator[Any]:
+    return advance(itertools.accumulate(source, function, initial=total), 1)
+
+
+def never(value: Any) -> bool:
+    return False
+
+
+# --- the table ----------------------------------------------------------------------------------------------------------
+def _or_empty(variable: Variable | None) -> Any:
+    return variable if variable is not None else ()
+
+
+def _tuple(w: Writer, items: Any) -> Emit:
+    return Emit(lambda: w.load_tuple(items))
+
+
+def _star(w: Writer, function: Any, items: Any, **named: Any) -> None:
+    w.call(star, function, _tuple(w, items), tuple(named.items()))
+
+
+def _sequence(w: Writer, v: Any) -> None:
+    if v.sequence is None:
+        w.call(sequence, [] if v.native_sequence is list else (), 0)
+    else:
+        w.call(sequence, v.sequence, v.index)
+
+
+def _reversed(w: Writer, v: Any) -> None:
+    empty = [] if v.native_sequence is list else ()
+    w.call(backwards, empty if v.sequence is None else v.sequence, -1 if v.sequence is None else v.index)
+
+
+def _map(w: Writer, v: Any) -> None:
+    emit = w.emit
+    emit.begin_call()
+    emit.const(map)
+    emit.end_callable()
+    w.load(v.function)
+    w.load_all(v.iterators)
+    emit.call(1 + len(v.iterators))
+
+
+def _islice(w: Writer, v: Any) -> None:
+    stop = None if v.stop is None else max(v.stop - v.position, 0)
+    if v.source_iterator is None:
+        w.call(itertools.islice, (), 0)
+    else:
+        w.call(itertools.islice, v.source_iterator, max(v.wanted - v.position, 0), stop, v.step)
+
+
+def _dict(w: Writer, v: Any) -> None:
+    if v.dict is None:
+        w.call(dict_iterator, {}, v.kind, 0, v.backwards)
+    else:
+        w.call(dict_iterator, v.dict, v.kind, v.index, v.backwards)
+
+
+def _view(w: Writer, v: Any) -> None:
+    w.emit.begin_call()
+    w.load(v.dict)
+    w.emit.attr(v.kind)
+    w.emit.end_callable()
+    w.emit.call(0)
+
+
+def _accumulate(w: Writer, v: Any) -> None:
+    if v.total is None:
+        _star(w, itertools.accumulate, [v.source_iterator], **({"func": None} if v.function is None else {}))
+    else:
+        w.call(accumulate, v.source_iterator, v.function, v.total)
+
+
+BUILD.update(
+    {
+        containers.SequenceIterator: _sequence,
+        containers.ReversedIterator: _reversed,
+        iterators.RangeIterator: lambda w, v: w.call(sequence, v.range, v.index),
+        iterators.ZipIterator: lambda w, v: _star(w, zip, v.iterators, strict=v.strict),
+        iterators.EnumerateIterator: lambda w, v: w.call(enumerate, v.source_iterator, v.count),
+        iterators.MapIterator: _map,
+        iterators.FilterIterator: lambda w, v: w.call(filter, v.function, v.source_iterator),
+        iterators.FilterfalseIterator: lambda w, v: w.call(itertools.filterfalse, v.function, v.source_iterator),
+        iterators.ChainIterator: lambda w, v: w.call(chain, _or_empty(v.active), _or_empty(v.iterables)),
+        iterators.CountIterator: lambda w, v: w.call(itertools.count, v.value, v.step),
+        iterators.RepeatIterator: lambda w, v: w.call(itertools.repeat, v.element, *([] if v.times is None else [v.times])),
+        iterators.CycleIterator: lambda w, v: w.call(
+            cycle, _or_empty(v.source_iterator), Emit(lambda: w.load_list(v.saved)), v.index
+        ),
+        iterators.IsliceIterator: _islice,
+        iterators.AccumulateIterator: _accumulate,
+        iterators.TakewhileIterator: lambda w, v: w.call(
+            itertools.takewhile, v.function, () if v.stopped else v.source_iterator
+        ),
+        iterators.DropwhileIterator: lambda w, v: w.call(
+            itertools.dropwhile, never if v.started else v.function, v.source_iterator
+        ),
+        iterators.StarmapIterator: lambda w, v: w.call(itertools.starmap, v.function, v.source_iterator),
+        mappings.DictIterator: _dict,
+        mappings.DictViewVariable: _view,
+    }
+)
