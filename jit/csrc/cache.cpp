@@ -1,6 +1,7 @@
 // Entry, Cache and Caches: look-up, and their Python types.
 #include "cache.h"
 
+#include "binding.h"
 #include "thread.h"
 #include "types.h"
 
@@ -170,8 +171,20 @@ PyObject* cache_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 
 Cache* as_cache(PyObject* self) { return static_cast<Cache*>(self); }
 
+// Compiled code takes the slots of the original, and the values if there are any. Sets an error if it does not.
+bool fits(Entry* entry, PyCodeObject* original) {
+    if (!entry->function) return true;
+    const Py_ssize_t wanted = slot_count_of(original) + entry->takes_values;
+    const int taken = ((PyCodeObject*)((PyFunctionObject*)entry->function.get())->func_code)->co_argcount;
+    if (taken == wanted) return true;
+    PyErr_Format(PyExc_ValueError, "%R takes %d arguments; code of %U is called with %zd", entry->function.get(), taken,
+                 original->co_name, wanted);
+    return false;
+}
+
 PyObject* cache_add(PyObject* self, PyObject* entry) {
     if (Py_TYPE(entry) != entry_type) return PyErr_Format(PyExc_TypeError, "expected an Entry, got %R", entry);
+    if (!fits(static_cast<Entry*>(entry), as_cache(self)->code.get())) return nullptr;
     PyObject* old = as_cache(self)->entries.as_object();
     Py_ssize_t count = old ? PyTuple_GET_SIZE(old) : 0;
     Ref longer = take(PyTuple_New(count + 1));

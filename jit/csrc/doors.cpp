@@ -244,6 +244,14 @@ Py_hash_t bound_door_hash(PyObject* self) {
 PyObject* bound_door_door(PyObject* self, void*) { return Py_NewRef(as_bound(self)->door.get()); }
 PyObject* bound_door_object(PyObject* self, void*) { return Py_NewRef(as_bound(self)->object.get()); }
 
+// Without it `inspect` would follow `__wrapped__` and show the first parameter, which is bound.
+PyObject* bound_door_signature(PyObject* self, void*) {
+    Ref function = take(PyObject_GetAttrString(as_bound(self)->door.get(), "__wrapped__"));
+    Ref method = function ? take(PyMethod_New(function.get(), as_bound(self)->object.get())) : Ref();
+    Ref inspect = method ? take(PyImport_ImportModule("inspect")) : Ref();
+    return inspect ? PyObject_CallMethod(inspect.get(), "signature", "O", method.get()) : nullptr;
+}
+
 // As methods pickle: getattr(object, name).
 PyObject* bound_door_reduce(PyObject* self, PyObject*) {
     Ref builtins = take(PyImport_ImportModule("builtins"));
@@ -269,6 +277,7 @@ PyMethodDef bound_door_methods[] = {
 PyGetSetDef bound_door_attributes[] = {
     {"__func__", bound_door_door, nullptr, "the door", nullptr},
     {"__self__", bound_door_object, nullptr, "the object it is bound to", nullptr},
+    {"__signature__", bound_door_signature, nullptr, "without the parameter that is bound", nullptr},
     {}};
 
 PyMemberDef bound_door_members[] = {
