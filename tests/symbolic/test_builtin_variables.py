@@ -8,19 +8,19 @@ import dataclasses
 import enum
 import functools
 import heapq
-import inspect
+import inspect  # noqa: F401  the programs written as text use what is imported here
 import itertools
 import math
-import numbers
+import numbers  # noqa: F401
 import operator
-import os
-import platform
-import random
-import re
-import sys
-import time
-import types
-import typing
+import os  # noqa: F401
+import platform  # noqa: F401
+import random  # noqa: F401
+import re  # noqa: F401
+import sys  # noqa: F401
+import time  # noqa: F401
+import types  # noqa: F401
+import typing  # noqa: F401
 
 import pytest
 import torch
@@ -145,8 +145,8 @@ def test_polyfill_cmp_to_key():
     def compare(a, b):
         return (a % 3) - (b % 3)
 
-    for numbers in itertools.permutations(range(5)):
-        assert sorted(numbers, key=polyfills.cmp_to_key(compare)) == sorted(numbers, key=functools.cmp_to_key(compare))
+    for order in itertools.permutations(range(5)):
+        assert sorted(order, key=polyfills.cmp_to_key(compare)) == sorted(order, key=functools.cmp_to_key(compare))
     real, ours = functools.cmp_to_key(compare)(4), polyfills.cmp_to_key(compare)(4)
     for op in (operator.lt, operator.le, operator.eq, operator.ge, operator.gt):
         assert op(real, functools.cmp_to_key(compare)(1)) == op(ours, polyfills.cmp_to_key(compare)(1))
@@ -514,3 +514,206 @@ def test_folds_like_python(expression):
 def test_breaks_with_its_reason(line):
     expression, reason = line.split(" | ")
     assert traced(program(expression)) == ("breaks", reason)
+
+
+# --- programs of tensors against eager -----------------------------------------------------------------------------------
+
+
+@same_as_eager(graphs=1)
+def test_sum_of_tensors(x, y):
+    return sum([x, y]), sum((x, y), y), sum(t * i for i, t in enumerate((x, y))), sum([0.1] * 10) * x
+
+
+@same_as_eager(graphs=1)
+def test_sum_of_floats_and_tensors(x):
+    return sum([0.1, 0.2, 0.3, x, 0.1]), sum([1, 2, x], 0.5)
+
+
+@same_as_eager(graphs=1)
+def test_len_range_and_enumerate(x):
+    for i, row in enumerate(x, 1):
+        x = x + i * row
+    for i in range(len(x), 0, -2):
+        x = x * i
+    return x, len(x)
+
+
+@same_as_eager(graphs=1)
+def test_zip_map_filter_reversed(x, y):
+    pairs = [a * b for a, b in zip(x, y)]
+    mapped = list(map(lambda a, b: a - b, x, y))
+    kept = [t for t in filter(lambda t: t.dim() == 1, [x, x[0], y[1]])]
+    return pairs, mapped, kept, [t + 1 for t in reversed(pairs)]
+
+
+@same_as_eager(graphs=1)
+def test_sorted_by_key_keeps_tensors(x, y):
+    ordered = sorted([(2, x), (1, y), (0, x + y)], key=lambda pair: pair[0])
+    return [t for _, t in ordered], max([x, y[0]], key=lambda t: t.dim()), min([x, y[0]], key=lambda t: t.dim())
+
+
+@same_as_eager(graphs=1)
+def test_max_and_min_of_sizes(x):
+    return x * max(x.shape) + min(x.size(0), 3), max(x.shape[0], 1, 2), max([], default=x)
+
+
+@same_as_eager(graphs=1)
+def test_any_and_all(x):
+    if any(s > 3 for s in x.shape) and all(isinstance(s, int) for s in x.shape):
+        return x + 1
+    return x - 1
+
+
+@same_as_eager(graphs=1)
+def test_type_questions(x):
+    found = [isinstance(x, torch.Tensor), type(x) is torch.Tensor, callable(x), hasattr(x, "shape"), hasattr(x, "nope"),
+             getattr(x, "nope", 3), issubclass(type(x), torch.Tensor), isinstance(x, (int, str)), callable(torch.add)]
+    return x * 2, found
+
+
+@same_as_eager(graphs=1)
+def test_getattr_of_a_tensor_method(x):
+    return getattr(x, "sum")(), getattr(torch, "cos")(x), getattr(x, "shape")
+
+
+@same_as_eager(graphs=1)
+def test_operator_functions(x, y):
+    parts = [operator.add(x, y), operator.matmul(x, y.T), operator.neg(x), operator.getitem(x, 0), operator.lt(x, y),
+             operator.itemgetter(1)([x, y]), operator.attrgetter("T")(x), operator.methodcaller("sum", 0)(x), abs(x),
+             operator.pow(x, 2), divmod(7, 2), pow(x, 2), operator.truth([x]), operator.is_(x, x), operator.not_([x])]
+    return parts
+
+
+@same_as_eager(graphs=1)
+def test_operator_in_place(x):
+    y = x.clone()
+    y = operator.iadd(y, 1)
+    operator.setitem(y, 0, 5.0)
+    values = [1]
+    values = operator.iadd(values, [2])
+    return y, values
+
+
+@same_as_eager(graphs=1)
+def test_partial_and_reduce(x, y):
+    scaled = functools.partial(torch.add, alpha=3)
+    first = functools.partial(operator.mul, x)
+    return scaled(x, y), first(y), functools.reduce(lambda a, b: a * b, [x, y, x]), functools.reduce(operator.add, (x,), y)
+
+
+@same_as_eager(graphs=1)
+def test_math_of_sizes(x):
+    return x / math.sqrt(x.size(-1)), x * math.prod(x.shape), math.ceil(x.shape[0] / 2)
+
+
+@same_as_eager(graphs=1)
+def test_containers_made_from_anything(x):
+    d = dict(a=x, b=x + 1)
+    e = dict([("k", x)], **d)
+    o = collections.OrderedDict(zip("ab", x.unbind(1)))
+    q = collections.deque([x, x + 1, x + 2], maxlen=2)
+    g = collections.defaultdict(list)
+    g["new"].append(x)
+    c = collections.Counter("abca")
+    return list(d), tuple(e.values()), o, q, g, c, set([1, 2]), frozenset("a"), list(d.items()), dict.fromkeys("ab", x)
+
+
+@same_as_eager(graphs=1)
+def test_itertools(x):
+    pairs = list(itertools.product([x, x + 1], [1, 2]))
+    runs = list(itertools.accumulate([x, x, x]))
+    chained = [t * i for i, t in zip(itertools.count(), itertools.chain([x], (x, x)))]
+    grouped = [(key, [t for _, t in group]) for key, group in itertools.groupby([(0, x), (0, x), (1, x)], lambda p: p[0])]
+    return pairs, runs, chained, grouped, list(itertools.islice(itertools.repeat(x), 2)), list(itertools.pairwise([x, 1, x]))
+
+
+@same_as_eager(graphs=1)
+def test_text_of_what_is_known(x):
+    return x + 1, f"{tuple(x.shape)} {x.dtype!s} {list(x.shape)!r} {x.dim():>4}", str(x.dtype), repr([1, ("a", None)])
+
+
+@same_as_eager(graphs=1)
+def test_copies(x):
+    nested = [x, [x + 1], {"k": x}]
+    shallow = copy.copy(nested)
+    shallow.append(1)
+    deep = copy.deepcopy({"a": [1, (2, [3])]})
+    deep["a"].append(4)
+    return nested, shallow, deep, copy.copy(Plain()).a
+
+
+@same_as_eager(graphs=1)
+def test_existing_getters_and_cached_functions(x):
+    return first_and_third([x, 0, x + 1]), x * cached(4), kind_of(3), kind_of("a"), kind_of(x)
+
+
+@same_as_eager(graphs=1)
+def test_polyfills_call_back_into_the_program(x):
+    seen = []
+
+    def key(t):
+        seen.append(t.dim())
+        return t.dim()
+    return max([x + 1, x[0]], key=key), heapq.nsmallest(1, [3, 1]), bisect.bisect([1, 2, 3], 2), seen
+
+
+def test_existing_containers():
+    def function(x, rows, table):
+        rows.append(sum(rows))
+        table["len"] = len(rows)
+        table["names"] = sorted(table, key=str)
+        return [x * r for r in map(float, rows)], list(zip(rows, table)), max(rows), dict(table, extra=x)
+
+    check(function, *tensors(3, 4), [1, 2, 3], {"b": 1, "a": 2}, graphs=1)
+
+
+def test_existing_iterators_and_partials():
+    scale = functools.partial(torch.mul, other=2)
+
+    def function(x):
+        return scale(x), scale.func is torch.mul, scale.keywords["other"]
+
+    check(function, *tensors(3, 4), graphs=1)
+
+
+def test_callbacks_with_a_break_inside():
+    def loud(t):
+        print("dim", t.dim())
+        return t.dim()
+
+    def function(x):
+        y = x + 1
+        best = max([y, y[0]], key=loud)
+        total = functools.reduce(lambda a, b: (print("adding"), a + b)[1], [x, y, best])
+        return best, total, any(loud(t) > 1 for t in (x, y))
+
+    check(function, *tensors(3, 4))
+
+
+@pytest.mark.parametrize("convert", [bool, int, float])
+def test_value_of_a_tensor_breaks(convert):
+    def function(x):
+        y = x.sum() + 1
+        return convert(y), y * 2
+
+    check(function, *tensors(3, 4))
+
+
+@pytest.mark.parametrize("expression", [
+    "len(5)", "max([])", "int('x')", "getattr([], 'nope')", "list(5)", "next(iter([]))", "sorted([1, 'a'])", "range(1.5)",
+    "sum(['a'], '')", "operator.index(1.5)", "math.sqrt(-1)", "[].pop()", "functools.reduce(max, [])", "chr(-1)",
+    "list(zip([1, 2], [3], strict=True))", "dict([1])", "setattr(3, 'a', 1)", "round('a')", "operator.itemgetter(3)([1])"])
+def test_errors(expression):
+    space = dict(globals())
+    exec(compile(f"def function(x):\n    y = x + 1\n    z = {expression}\n    return y, z\n", __file__, "exec"), space)
+    check(space["function"], *tensors(3, 4))
+
+
+@pytest.mark.parametrize("expression", [
+    "print(x.dim())", "str(Plain())[:6]", "time.time() > 0", "random.random()", "bytearray(3)", "id(x) == 5", "dir(Plain())",
+    "sorted(globals())[:1]", "eval('1 + 1')", "str(x)", "f'{x}'", "x.tolist()", "collections.namedtuple('P', 'a')(1)",
+    "math.sqrt(x.sum())", "sum(x.tolist()[0])", "open(os.devnull).close()", "re.match('a', 'ab').group()"])
+def test_what_is_left_to_the_running_program(expression):
+    space = dict(globals())
+    exec(compile(f"def function(x):\n    y = x.abs() + 1\n    z = {expression}\n    return y * 2, z\n", __file__, "exec"), space)
+    check(space["function"], *tensors(3, 4))
