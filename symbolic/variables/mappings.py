@@ -170,6 +170,7 @@ class DictVariable(NativeVariable):
         if not issubclass(self.cls, dict):
             super().setitem(tx, key, value)
         hashed = hash_key(tx, key)
+        self.load_all(tx)
         pair = self.entries.get(hashed)
         known = pair is not None or (
             self._names is not None and not self.complete and hashed in self._names and hashed not in self.deleted
@@ -185,9 +186,8 @@ class DictVariable(NativeVariable):
         if not issubclass(self.cls, dict):
             super().delitem(tx, key)
         hashed = hash_key(tx, key)
-        if hashed in self.stored and not self.complete and self._names is None:
-            self._load_names(tx)  # whether the existing dict has the key decides on what is replayed
         found = self._lookup(tx, hashed, key)
+        self.load_all(tx)
         if found is None:
             return None
         own_key, _ = self.entries.pop(hashed)
@@ -433,7 +433,7 @@ class DictVariable(NativeVariable):
             self.misuse(tx, self.blank().update, *[None] * len(args))
         for other in args:
             theirs = native_part(other)
-            if isinstance(theirs, DictVariable) and other.python_type().__iter__ in _DICT_ITERS:
+            if isinstance(theirs, DictVariable) and getattr(other.python_type(), "__iter__", None) in _DICT_ITERS:
                 yield from theirs.pairs(tx)
             elif tx.hasattr(other, "keys"):
                 for key in each(tx, tx.call(tx.getattr(other, "keys"), [], {})):
