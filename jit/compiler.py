@@ -19,9 +19,11 @@ import codegen
 import symbolic
 from codegen.residual.assemble import Assembled, assemble
 from codegen.residual.continuations import Continuations
+from codegen.residual.resume import raise_again
 from jit import _C, backends, dump
 from jit.config import Config
 from jit.errors import InternalError, JitError, Unsupported
+from symbolic import polyfills
 from symbolic.capture import Break, BreakReason, Capture
 from symbolic.errors import GraphBreak, Restart, SkipFrame
 from symbolic.options import Options
@@ -269,7 +271,7 @@ _LIBRARY = tuple({os.path.dirname(os.path.abspath(m.__file__ or "")) + os.sep fo
 
 def refuse(code: CodeType, module: str | None) -> str | None:
     """Why a code object must not be traced into; None if it may."""
-    if code.co_filename.startswith(_OURS):
+    if code.co_filename.startswith(_OURS) and code.co_filename != polyfills.__file__ and code is not raise_again.__code__:
         return "function of the compiler"
     if module is not None and module.partition(".")[0] in _REFUSED_PACKAGES:
         return "function of another compiler"

@@ -41,6 +41,15 @@ _REFLECTED = {
 _SYMBOLS = dict(zip(BINARY, "+ - * / // % ** @ << >> & | ^ divmod() < <= > >= == !=".split(), strict=True))
 
 
+def _native_new(cls: type) -> Any:
+    """The nearest `__new__` along the MRO that is not Python code."""
+    for base in cls.__mro__:
+        found = base.__dict__.get("__new__")
+        if isinstance(found, types.BuiltinFunctionType):
+            return found
+    return object.__new__
+
+
 class Protocols:
     """The part of the translator that knows Python's data model."""
 
@@ -85,7 +94,7 @@ class Protocols:
         if issubclass(cls, (torch.Tensor, type)) or getattr(cls, "__abstractmethods__", None):
             raise GraphBreak("construction not supported", cls.__qualname__)
         payload = payload_for(self, cls, args)
-        if payload is None and cls.__new__ is not object.__new__:
+        if payload is None and _native_new(cls) is not object.__new__:
             raise GraphBreak("construction by a native __new__", cls.__qualname__)
         new_args = tuple(args) if payload is not None and not isinstance(payload, (DictVariable, ListVariable, SetVariable)) else ()
         return ObjectVariable(cls, payload=payload, new_args=new_args)

@@ -200,7 +200,8 @@ class Translator(Protocols):
             raise GraphBreak("recursion", function.name())
         module = function.namespace(self).real().get("__name__")
         package = str(module).partition(".")[0]
-        reason = SKIPPED_MODULES.get(package) or self.options.refuse(function.code, module)
+        reason = None if _transparent(module, function.name()) else SKIPPED_MODULES.get(package)
+        reason = reason or self.options.refuse(function.code, module)
         if reason is not None:
             raise GraphBreak(reason, function.name())
 
@@ -291,6 +292,14 @@ class Translator(Protocols):
             return self.new_tuple([self.wrap(v, source.step("index", i)) for i, v in enumerate(value)])
         self.know(source, "keys", tuple(value))
         return self.new_dict([(ConstantVariable(k), self.wrap(v, source.step("item", k))) for k, v in value.items()])
+
+
+#: Classes and functions of skipped modules that are plain data all the same.
+_TRANSPARENT = {"os": ("_Environ.", "_createenviron."), "inspect": ("Signature.", "Parameter.")}
+
+
+def _transparent(module: str | None, name: str) -> bool:
+    return name.startswith(_TRANSPARENT.get(module or "", ("\0",)))
 
 
 class LazyVariable(Variable):
