@@ -111,7 +111,7 @@ class Emitter:
         freevars: Sequence[str] = (),
     ) -> None:
         self.params = tuple(params)
-        self.line = firstlineno
+        self.line: int | None = firstlineno
         self.depth: int | None = 0
         self._highest = 0
         self._code = Bytecode()
@@ -350,7 +350,8 @@ class Emitter:
         last = self._code[-1]
         if not isinstance(last, Instr):
             return False
-        return last.name in versions.GIVES_BOOL or (last.name == "COMPARE_OP" and last.arg >= len(_COMPARE))
+        casts = isinstance(last.arg, Compare) and last.arg >= len(_COMPARE)
+        return last.name in versions.GIVES_BOOL or casts
 
     # --- control ---
 
@@ -451,6 +452,7 @@ class Emitter:
         self.mark(handler)
         self.op("PUSH_EXC_INFO")
         depth = self.depth
+        assert depth is not None
         self.begin_try(cleanup, depth - 1, lasti=True)
         yield
         self.end_try()

@@ -20,6 +20,7 @@ import inspect
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
+from typing import Any
 
 from bytecode import CellVar, CompilerFlags, ConcreteBytecode, ConcreteInstr, FreeVar, Instr, Label, TryBegin, TryEnd
 from bytecode.instr import DUAL_ARG_OPCODES_SINGLE_OPS
@@ -99,7 +100,7 @@ class Slots:
         order += code.co_freevars
         slots = tuple(map(str, range(len(order))))
         free = len(order) - len(code.co_freevars)
-        return cls(slots[: len(code.co_varnames)], cells, slots[free:], dict(zip(slots, order)))
+        return cls(slots[: len(code.co_varnames)], cells, slots[free:], dict(zip(slots, order, strict=True)))
 
 
 @dataclass
@@ -129,11 +130,16 @@ class Original:
             raise Unresumable(f"{self.code.co_qualname}: control never gets to offset {offset}")
         return index
 
+    def place(self, label: object) -> int:
+        """The index that a label stands before."""
+        assert isinstance(label, Label), f"unexpected {label!r}"
+        return self.places[label]
+
     def successors(self, index: int) -> Iterator[int]:
         """Where control goes from an instruction, exceptions left out."""
         inst = self.insts[index]
         if inst.has_jump():
-            yield self.places[inst.arg]
+            yield self.place(inst.arg)
         if not inst.is_final():
             yield index + 1
 
@@ -149,7 +155,7 @@ class Original:
             work.extend(self.successors(index))
             row = self.rows[index]
             if row is not None:
-                work.append(self.places[row.target])
+                work.append(self.place(row.target))
         return sorted(seen)
 
 
@@ -243,12 +249,14 @@ def _split(inst: Instr) -> Iterator[Instr]:
     if pair is None:
         yield inst
     else:
-        for opname, variable in zip(pair, inst.arg):
+        variables: Any = inst.arg
+        for opname, variable in zip(pair, variables, strict=True):
             yield Instr(opname, variable, location=inst.location)
 
 
 def _slot(inst: Instr) -> str:
-    return inst.arg if isinstance(inst.arg, str) else inst.arg.name
+    arg: Any = inst.arg
+    return arg if isinstance(arg, str) else arg.name
 
 
 def _rename(inst: Instr, free: Set[str]) -> None:
@@ -284,11 +292,11 @@ def _states(source: Original) -> dict[int, State]:
         index = work.pop()
         inst, row, state = source.insts[index], source.rows[index], states[index]
         if inst.has_jump():
-            reach(source.places[inst.arg], _after(source, inst, state, jump=True))
+            reach(source.place(inst.arg), _after(source, inst, state, jump=True))
         if not inst.is_final():
             reach(index + 1, _after(source, inst, state, jump=False))
         if row is not None and inst.name not in _SILENT:
-            reach(source.places[row.target], _caught(row, state))
+            reach(source.place(row.target), _caught(row, state))
     return states
 
 
@@ -299,7 +307,8 @@ def _caught(row: TryBegin, state: State) -> State:
 
 
 def _after(source: Original, inst: Instr, state: State, jump: bool) -> State:
-    stack, cells, arg = state.stack, state.cells, inst.arg
+    stack, cells = state.stack, state.cells
+    arg: Any = inst.arg
     match inst.name:
         case "SWAP":
             order = list(stack)
@@ -433,6 +442,7 @@ class _Continuation(Emitter):
         """Calls as instruction `index` would: from its place, under its handler."""
         row = self.source.rows[index]
         if row is not None:
+            assert isinstance(row.target, Label)
             self.begin_try(row.target, row.stack_depth, row.push_lasti)
         self.begin_call()
         self.const(callee)
@@ -487,9 +497,12 @@ def resume_code(
 ) -> CodeType:
     """The code of a function that goes on with a frame of `code`; its closure is `needed_closure(code)`.
 
-    Its parameters, all positional: one per name in `locals` (every other local is unbound), one per slot in `stack` that
-    is not NULL (bottom first), for `Entry.RAISE` the exception, with `replace_result` the value that takes the place of
-    `nested`'s result, `nested_args` values handed on to `nested`.
+    Its parameters, all positional: one per name in `locals` (every other local is unbound), one per slot in `stack`
+    (bottom first, without NULL), for `Entry.RAISE` the exception, with `replace_result` the value that takes the place
+    of `nested`'s result, `nested_args` values handed on to `nested`.
+
+    Locals that may still be read must be handed in: those alive where the frame goes on, those alive in the handler of
+    the instruction at `offset` (RAISE, CALL), `implicit_local(code)`, and all of them for `locals()` and its like.
 
     AFTER: goes on at `offset` with `stack`. RAISE: the instruction at `offset` has raised. CALL: the instruction at
     `offset` is done by calling `nested`; `stack` is what lies below its operands, its result is pushed (or dropped) and
@@ -500,12 +513,12 @@ def resume_code(
     state = source.states[at]
     kinds, depth = _kinds(source, state, stack)
     pushed = [f"{_PARAMETER[kind]}.{i}" for i, kind in enumerate(kinds)]
-    values = [value for slot, value in zip(stack, pushed) if slot is not Slot.NULL]
+    values = [value for slot, value in zip(stack, pushed, strict=True) if slot is not Slot.NULL]
     raised = ["raised.0"] if entry is Entry.RAISE else []
     replacement = ["result.0"] if replace_result else []
     handed_on = [f"nested.{i}" for i in range(nested_args)]
     row = None if entry is Entry.AFTER else source.rows[at]
-    handlers = [] if row is None else [source.places[row.target]]
+    handlers = [] if row is None else [source.place(row.target)]
     if row is not None and _caught(row, state) != source.states.get(*handlers):
         raise Unresumable(f"{code.co_qualname}: the instruction at offset {offset} can't raise")
 
@@ -525,7 +538,7 @@ def resume_code(
     _check_super(e, kept)
     e.locate(source.insts[at])
     e.variables_in_place(kept)
-    for slot, value in zip(stack, pushed):
+    for slot, value in zip(stack, pushed, strict=True):
         e.push(slot, value)
     label = e.label()
     if entry is Entry.RAISE:
@@ -564,14 +577,17 @@ def _local(source: Original, state: State, name: str) -> str:
         slot = str(code.co_varnames.index(name))
         if slot not in source.slots.cells or (slot in source.shared and slot not in state.cells):
             return slot
-    raise Unresumable(f"{code.co_qualname}: {name} is not a local here" + " but a cell" * (name in needed_closure(code)))
+    what = "a cell" if name in needed_closure(code) else "unknown"
+    raise Unresumable(f"{code.co_qualname}: {name} is not a local here but {what}")
 
 
 def _check_super(e: _Continuation, kept: Sequence[int]) -> None:
     """Zero-argument `super()` reads the first parameter without a word: it must be there."""
-    insts = [e.source.insts[index] for index in kept]
-    loads = sum(inst.name == "LOAD_GLOBAL" and inst.arg[1] == "super" for inst in insts)
-    if "__class__" in e.source.code.co_freevars and loads > sum(inst.name == "LOAD_SUPER_ATTR" for inst in insts):
-        first = implicit_local(e.source.code)
-        if first is None or not e.params or not ("0" in e.source.shared or "0" in e.variables):
-            raise Unresumable(f"{e.source.code.co_qualname}: super() needs the first parameter, {first} is not handed in")
+    code, shared = e.source.code, e.source.shared
+    args = [(inst.name, inst.arg) for inst in (e.source.insts[index] for index in kept)]
+    loads = sum(name == "LOAD_GLOBAL" and arg in ((False, "super"), (True, "super")) for name, arg in args)
+    explicit = sum(name == "LOAD_SUPER_ATTR" for name, _ in args)
+    if "__class__" in code.co_freevars and loads > explicit:
+        first = implicit_local(code)
+        if first is None or not e.params or not ("0" in shared or "0" in e.variables):
+            raise Unresumable(f"{code.co_qualname}: super() needs the first parameter, {first} is not handed in")
