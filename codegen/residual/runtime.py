@@ -100,7 +100,3 @@ def delete_name(namespace: dict[str, Any], name: str) -> None:
 
 def raise_error(cls: type[BaseException], *args: Any) -> NoReturn:
     raise cls(*args)
-
-
-def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return function(*args, **kwargs)

@@ -224,8 +224,16 @@ class Writer:
             if exists(effect.target):
                 self.contents(effect.target)
         else:
-            self.call(runtime.call, effect.function, *effect.args)
-            self.emit.pop()
+            self._call_effect(effect)
+
+    def _call_effect(self, effect: Call) -> None:
+        emit = self.emit
+        emit.begin_call()
+        self.load(effect.function)
+        emit.end_callable()
+        self.load_all((*effect.args, *effect.kwargs.values()))
+        emit.call(len(effect.args) + len(effect.kwargs), tuple(effect.kwargs))
+        emit.pop()
 
     def contents(self, variable: Variable) -> None:
         """Gives an object its contents (what is on the stack stays)."""

@@ -22,6 +22,7 @@ from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.native import (
     ORDERINGS,
     IteratorVariable,
+    Method,
     NativeMethod,
     NativeVariable,
     as_index,
@@ -430,6 +431,12 @@ class TupleVariable(SequenceVariable):
         self, items: list[Variable], source: Source | None = None, cls: type = tuple, value: Any = MISSING
     ) -> None:
         super().__init__(items, source, cls, value)
+        if cls is not tuple and (special := _special_method(cls)):
+            raise GraphBreak("named tuple with special methods of its own", f"{cls.__qualname__}.{special}")
+
+    def find(self, name: str) -> Method | None:
+        own = inspect.getattr_static(self.cls, name, None)
+        return None if _is_users(getattr(own, "__func__", own)) else super().find(name)
 
     def is_constant(self) -> bool:
         # Other subclasses may answer operators with user code.
@@ -521,6 +528,25 @@ class TupleVariable(SequenceVariable):
 
 
 _TupleGetter = type(inspect.getattr_static(namedtuple("_Pair", "a b"), "a"))
+
+
+#: What the operations here don't look up on the class.
+_UNSEEN = {"__bool__", "__hash__", "__getattr__", "__getattribute__"}
+
+
+def _is_users(function: Any) -> bool:
+    """Whether a function of a named tuple is not one that `namedtuple` makes."""
+    return inspect.isfunction(function) and function.__code__.co_filename != namedtuple.__code__.co_filename
+
+
+def _special_method(cls: type) -> str | None:
+    """A special method in Python by which a class of tuples does what tuples do in a way of its own."""
+    for base in cls.__mro__[: cls.__mro__.index(tuple)]:
+        for name, found in vars(base).items():
+            counts = name in _UNSEEN or (name.startswith("__") and name != "__init__" and name in TupleVariable.METHODS)
+            if counts and _is_users(found):
+                return name
+    return None
 
 
 def field_position(cls: type, name: str) -> int | None:

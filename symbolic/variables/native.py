@@ -23,6 +23,7 @@ import torch
 
 from symbolic.errors import GraphBreak, Observed
 from symbolic.variables.base import BINARY, COMPARISONS, INPLACE, MISSING, UNARY, Identity, Variable
+from symbolic.variables.constants import is_constant_value
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -196,9 +197,21 @@ class NativeVariable(Variable):
         pending = tx.ledger.pending(self, name)
         if isinstance(pending, Variable):
             return pending
-        if inspect.getattr_static(kind, name, MISSING) is not MISSING:
-            raise GraphBreak("attribute of a container not supported", f"{self.describe()}.{name}")
+        found = inspect.getattr_static(kind, name, MISSING)
+        if found is not MISSING:
+            return self.bind(tx, name, found)
         tx.raise_(AttributeError, f"'{type_name(kind)}' object has no attribute '{name}'")
+
+    def bind(self, tx: Translator, name: str, found: Any) -> Variable:
+        """What a class attribute that is no native method is, seen from an instance."""
+        if inspect.isfunction(found):
+            function = tx.class_attribute(self.python_type(), name)
+            return tx.call(tx.getattr(function, "__get__"), [self, tx.class_of(self)], {})
+        if isinstance(found, property) and inspect.isfunction(found.fget):
+            return tx.inline(found.fget, [self], {})
+        if is_constant_value(found):
+            return tx.class_attribute(self.python_type(), name)
+        raise GraphBreak("attribute of a container not supported", f"{self.describe()}.{name}")
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
         if not self.python_type().__dictoffset__:

@@ -374,6 +374,7 @@ def _read_cached_property(obj: ObjectVariable, tx: Translator, name: str, raw: A
 #: type of a class attribute -> how it is read through an instance
 DESCRIPTORS: dict[type, Callable[[ObjectVariable, Any, str, Any], Variable]] = {
     FunctionType: _bind_function,
+    functools._lru_cache_wrapper: _bind_function,
     staticmethod: _bind_static,
     classmethod: _bind_class,
     property: _read_property,

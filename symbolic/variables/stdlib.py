@@ -12,6 +12,7 @@ import functools
 import heapq
 import importlib.util
 import inspect
+import logging
 import math
 import operator
 import os
@@ -37,11 +38,13 @@ from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.tables import (
     CODES,
     GROWING,
+    HANDLERS,
     KINDS,
     POLYFILLS,
     REFUSED,
     Args,
     Kwargs,
+    builtin,
     handles,
     is_tensor,
     known,
@@ -303,6 +306,8 @@ def _wraps(tx: Translator, wrapped: Variable, *names: Variable, **named: Variabl
 
 def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     """A cached function of constants: called now, so that its cache is filled as eager code fills it."""
+    if args and issubclass(args[0].python_type(), logging.Logger):
+        return _logged(tx, fn, args, kwargs)  # `warning_once` and its like
     if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
         raise GraphBreak("cached function of values not known", name_of(fn))
     result = tx.attempt(fn, *(arg.constant() for arg in args), **{name: arg.constant() for name, arg in kwargs.items()})
@@ -312,6 +317,20 @@ def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
 
 
 KINDS[type(functools.lru_cache(len))] = _cached
+
+
+def _logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """A log message is replayed after the graph: nobody sees it earlier than eager code would show it."""
+    if any(is_tensor(arg) for arg in (*args, *kwargs.values())):
+        raise GraphBreak("log message with a tensor", name_of(fn))
+    tx.ledger.call(builtin(tx, fn), *args, **kwargs)
+    return ConstantVariable(None)
+
+
+for _name in ("debug", "info", "warning", "error", "critical", "log"):
+    HANDLERS[getattr(logging.Logger, _name)] = functools.partial(
+        lambda fn, tx, args, kwargs: _logged(tx, fn, args, kwargs), getattr(logging.Logger, _name)
+    )
 
 
 class _Dispatches:
