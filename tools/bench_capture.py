@@ -109,6 +109,8 @@ def main() -> None:
                     results[name].append(fresh_process(name, model_name, options))
                     bar.advance(task)
             rows.append(row(model_name, results))
+            if bar.disable:
+                print(*rows[-1], file=sys.stderr, flush=True)
 
     columns = ["first call", "ours", "torch.compile", "theirs / ours", "ours: graphs / operations", "torch.compile"]
     show("Capturing a model", columns, rows, options.markdown)

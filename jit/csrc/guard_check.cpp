@@ -220,12 +220,12 @@ private:
         }
         for (size_t i = 0; i < memo.leaves.size(); ++i) {
             Memo::Leaf& leaf = memo.leaves[i];
+            if (i + 12 < memo.leaves.size()) __builtin_prefetch(memo.leaves[i + 12].dict);
             if (jit_dict_tag(leaf.dict) != leaf.tag && !is_repaired(leaf.dict, memo.leaf_nodes[i], leaf.tag)) return false;
         }
         for (const Memo::KnownType& known : memo.types)
             if (jit_type_tag(known.type) != known.tag) return false;
-        for (const Memo::KnownTensor& known : memo.tensors)
-            if (!known.expected->matches(known.object, local_keys_)) return false;
+        if (!all_match(memo.tensors.data(), memo.tensors.size(), local_keys_)) return false;
         for (const Memo::Known& known : memo.checks)
             if (!holds(*known.check, known.object)) return false;
         for (uint32_t island : memo.islands)

@@ -99,10 +99,6 @@ struct Memo {
         PyTypeObject* type;
         uint64_t tag;
     };
-    struct KnownTensor {
-        PyObject* object;
-        const TensorExpectation* expected;
-    };
     struct Known {
         PyObject* object;
         const Check* check;

@@ -23,6 +23,12 @@ bool is_tensor(PyObject* object) {
     return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass));
 }
 
+// Not by the virtual call: torch has one kind of autograd metadata.
+bool requires_grad(const c10::TensorImpl* impl) {
+    const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
+    return meta && meta->torch::autograd::AutogradMeta::requires_grad();
+}
+
 uint64_t effective_keys(const c10::TensorImpl* impl, const LocalKeys& local) {
     return (impl->key_set().raw_repr() | local.included) & ~local.excluded;
 }
@@ -132,7 +138,7 @@ bool TensorExpectation::matches(PyObject* object, const LocalKeys& local) const 
     try {  // a tensor that customises these properties may refuse to tell them
         c10::Device device = impl->device();
         if (static_cast<int8_t>(device.type()) != device_type_ || device.index() != device_index_) return false;
-        if (impl->requires_grad() != requires_grad_) return false;
+        if (jit::requires_grad(impl) != requires_grad_) return false;
         if (checks_layout_ && static_cast<int8_t>(impl->layout()) != layout_) return false;
         if (checks_sizes_) {
             auto sizes = impl->sizes();
@@ -144,6 +150,23 @@ bool TensorExpectation::matches(PyObject* object, const LocalKeys& local) const 
         PyErr_Clear();
         return false;
     }
+}
+
+bool all_match(const KnownTensor* known, size_t count, const LocalKeys& local) {
+    // Thousands of parameters lie all over memory: the lines that a check reads are fetched while earlier ones are checked.
+    constexpr size_t far = 12, near = 5;
+    for (size_t i = 0; i < count; ++i) {
+        if (i + far < count) {
+            __builtin_prefetch(known[i + far].object);
+            __builtin_prefetch(known[i + far].expected);
+        }
+        if (i + near < count) {
+            const auto* lines = reinterpret_cast<const char*>(impl_of(known[i + near].object));
+            for (size_t line = 0; line < sizeof(c10::TensorImpl); line += 64) __builtin_prefetch(lines + line);
+        }
+        if (!known[i].expected->matches(known[i].object, local)) return false;
+    }
+    return true;
 }
 
 const void* storage_identity(PyObject* object) {
@@ -164,7 +187,7 @@ Ref tensor_info(PyObject* tensor) {
     return checked(Py_BuildValue(
         "{s:O,s:O,s:O,s:O,s:O,s:O,s:O,s:K}",
         "cls", Py_TYPE(tensor), "dtype", dtype, "device", device.get(), "layout", layout,
-        "requires_grad", impl->requires_grad() ? Py_True : Py_False, "sizes", sizes.get(), "strides", strides.get(),
+        "requires_grad", jit::requires_grad(impl) ? Py_True : Py_False, "sizes", sizes.get(), "strides", strides.get(),
         "keys", (unsigned long long)effective_keys(impl, LocalKeys::now())));
 }
 

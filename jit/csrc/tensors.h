@@ -45,6 +45,13 @@ private:
     std::vector<int64_t> many_;           // the same, where there are more
 };
 
+// An object that was a tensor when last seen, and still is the same object.
+struct KnownTensor {
+    PyObject* object;
+    const TensorExpectation* expected;
+};
+bool all_match(const KnownTensor* known, size_t count, const LocalKeys& local);
+
 // What identifies the memory a tensor lies in; a tensor without storage stands for itself. NULL: not a tensor.
 const void* storage_identity(PyObject* object);
 

@@ -44,7 +44,6 @@ from symbolic.variables.tables import (
     REFUSED,
     Args,
     Kwargs,
-    builtin,
     handles,
     is_tensor,
     known,
@@ -323,7 +322,7 @@ def _logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     """A log message is replayed after the graph: nobody sees it earlier than eager code would show it."""
     if any(is_tensor(arg) for arg in (*args, *kwargs.values())):
         raise GraphBreak("log message with a tensor", name_of(fn))
-    tx.ledger.call(builtin(tx, fn), *args, **kwargs)
+    tx.ledger.call(library(tx, fn), *args, **kwargs)
     return ConstantVariable(None)
 
 
