@@ -300,7 +300,8 @@ def _modes_kept():
         torch.set_default_dtype(dtype)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic)
+        if torch.are_deterministic_algorithms_enabled() != deterministic:
+            torch.use_deterministic_algorithms(deterministic)
         sys.setrecursionlimit(limit)
         RemovableHandle.next_id = max(handle, RemovableHandle.next_id)
 

@@ -1,0 +1,113 @@
+"""Recursion through compiled code: as deep as eager goes, and the error that eager gives."""
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+import jit
+from tests.differential import Counting, check, tensors
+
+X, = tensors(3, 4)
+
+
+def test_compiled_function_that_calls_itself():
+    @jit.compile(backend="eager")
+    def down(x, n):
+        return x if n == 0 else down(x + n, n - 1)
+
+    def eager(x, n):
+        return x if n == 0 else eager(x + n, n - 1)
+    assert torch.equal(down(X, 10), eager(X, 10))
+
+
+def test_recursion_with_a_break_at_the_bottom():
+    def down(x, n):
+        if n == 0:
+            jit.graph_break()
+            return x.sin()
+        return down(x + n, n - 1) * 2
+    check(lambda x: down(x, 8), X)
+
+
+def test_recursion_with_a_break_on_each_level():
+    def down(x, n):
+        x = x + n
+        jit.graph_break()
+        return x if n == 0 else down(x, n - 1) * 2
+    check(lambda x: down(x, 5), X)
+
+
+def test_mutual_recursion_of_compiled_functions():
+    @jit.compile(backend="eager")
+    def even(x, n):
+        return x if n == 0 else odd(x + 1, n - 1)
+
+    @jit.compile(backend="eager")
+    def odd(x, n):
+        return x * 2 if n == 0 else even(x - 1, n - 1)
+    assert torch.equal(even(X, 6), X + 1 - 1 + 1 - 1 + 1 - 1)
+
+
+def test_endless_recursion_raises_recursion_error():
+    def down(x, n):
+        return down(x + 1, n + 1)
+    f = jit.compile(down, backend="eager")
+    with pytest.raises(RecursionError):
+        f(X, 0)
+    assert torch.equal(jit.compile(lambda x: x + 1, backend="eager")(X), X + 1)
+
+
+def test_recursion_error_is_handled_inside():
+    def down(n):
+        return down(n + 1)
+
+    def program(x):
+        try:
+            down(0)
+        except RecursionError:
+            return x + 1
+    check(program, X)
+
+
+def test_compiled_function_as_callback_of_eager_code():
+    counter = Counting()
+    f = jit.compile(lambda x: x * 2, backend=counter)
+
+    def twice(g, x):
+        return g(g(x))
+    assert torch.equal(twice(f, X), X * 4)
+    counter.expect(1)
+
+
+def test_compiled_in_compiled():
+    inner = jit.compile(lambda x: x.sin(), backend="eager")
+    check(lambda x: inner(x) + inner(x * 2), X)
+
+
+@pytest.mark.parametrize("depth", [2000])
+def test_deep_recursion_in_a_child(depth):
+    program = textwrap.dedent(f"""
+        import sys
+        import torch
+        import jit
+        sys.setrecursionlimit(20000)
+
+        def down(x, n):
+            if n == 0:
+                return x + 1
+            return down(x, n - 1)
+
+        def deep(x, n):
+            jit.graph_break()
+            if n == 0:
+                return x + 1
+            return deep(x, n - 1)
+        x = torch.ones(2)
+        print(jit.compile(down, backend="eager")(x, {depth}).tolist())
+        print(jit.compile(deep, backend="eager")(x, {depth}).tolist())
+    """)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == ["[2.0, 2.0]"] * 2
