@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from builtins import __build_class__  # type: ignore[attr-defined]
+from builtins import __build_class__
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, ModuleType, WrapperDescriptorType
@@ -21,6 +21,7 @@ from symbolic.variables.native import NativeVariable, as_index, stand_in
 from symbolic.variables.objects import ObjectMethod, ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.tables import (
+    CHOOSING,
     CLASS_METHODS,
     GROWING,
     HANDLERS,
@@ -53,6 +54,7 @@ pure((abs, all, any, divmod, hash, max, min, pow, round, sum))
 pure((ascii, bin, bytes, chr, complex, float, hex, int, oct, ord))
 pure((str.maketrans, bytes.maketrans))
 GROWING[pow] = True
+CHOOSING.update({fn: True for fn in (max, min, sum)})
 
 # --- inspection -------------------------------------------------------------------------------------------------------
 
@@ -147,6 +149,8 @@ def _delattr(tx: Translator, value: Variable, name: Variable, /) -> Variable:
 def _vars(tx: Translator, *value: Variable) -> Variable:
     if len(value) != 1:
         raise GraphBreak("namespace of the frame", "vars()")
+    if not tx.hasattr(value[0], "__dict__"):
+        tx.raise_(TypeError, "vars() argument must have __dict__ attribute")
     return tx.getattr(value[0], "__dict__")
 
 
@@ -326,6 +330,8 @@ def _pow(tx: Translator, base: Variable, exp: Variable, mod: Variable | None = N
 def _round(tx: Translator, number: Variable, ndigits: Variable | None = None) -> Variable:
     if is_tensor(number):
         raise GraphBreak("tensor value needed", "round")
+    if type_lookup(number.python_type(), "__round__") is MISSING:
+        tx.raise_(TypeError, f"type {number.python_type().__name__} doesn't define __round__ method")
     return number.method(tx, "__round__", [ndigits] if ndigits is not None else [], {})
 
 
@@ -419,8 +425,14 @@ def _bound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     return tx.wrap(owner, tx.sources.const(owner, type(owner).__qualname__)).method(tx, fn.__name__, args, kwargs)
 
 
-KINDS.update({MethodDescriptorType: _unbound, WrapperDescriptorType: _unbound, BuiltinFunctionType: _bound,
-              MethodWrapperType: _bound})
+KINDS.update(
+    {
+        MethodDescriptorType: _unbound,
+        WrapperDescriptorType: _unbound,
+        BuiltinFunctionType: _bound,
+        MethodWrapperType: _bound,
+    }
+)
 
 # --- what can't be captured -------------------------------------------------------------------------------------------
 

@@ -116,8 +116,13 @@ for _op in INPLACE:
     handles(_op)(_two(lambda tx, op, a, b: tx.inplace(op, a, b), _op))
 for _fn, _op in ((operator.concat, operator.add), (operator.iconcat, operator.iadd)):
     handles(_fn)(_two(lambda tx, op, a, b: (tx.binary if op in BINARY else tx.inplace)(op, a, b), _op))
-for _fn, _op in ((operator.neg, operator.neg), (operator.pos, operator.pos), (operator.invert, operator.invert),
-                 (operator.inv, operator.invert), (operator.abs, abs)):
+for _fn, _op in (
+    (operator.neg, operator.neg),
+    (operator.pos, operator.pos),
+    (operator.invert, operator.invert),
+    (operator.inv, operator.invert),
+    (operator.abs, abs),
+):
     assert _op in UNARY
     handles(_fn)((lambda op: lambda tx, value, /: tx.unary(op, value))(_op))
 
@@ -171,6 +176,8 @@ def _index(tx: Translator, value: Variable, /) -> Variable:
 
 @handles(operator.length_hint)
 def _length_hint(tx: Translator, value: Variable, default: Variable | None = None, /) -> Variable:
+    if type_lookup(value.python_type(), "__len__") is MISSING:
+        raise GraphBreak("length hint of an iterator", value.describe())
     return ConstantVariable(tx.len(value))
 
 
@@ -292,6 +299,8 @@ def _own_attributes(tx: Translator, function: Variable) -> list[tuple[str, Varia
     if isinstance(function, ClosureFunction):
         stores = {name: value for name, value in tx.ledger.stores(function).items() if value is not DELETED}
         return [(name, value) for name, value in stores.items() if name not in functools.WRAPPER_ASSIGNMENTS]
+    if not tx.hasattr(function, "__dict__"):
+        return []
     namespace = tx.getattr(function, "__dict__")
     return [(key.constant(), namespace.getitem(tx, key)) for key in tx.unpack(namespace)]
 
@@ -464,8 +473,19 @@ REFUSED.update(
         for fn in (dataclasses.dataclass, dataclasses.make_dataclass, collections.namedtuple)
     }
 )
-REFUSED.update({fn: "state of the interpreter" for fn in (sys.getrecursionlimit, sys.setrecursionlimit, sys._getframe,
-                                                          sys.exc_info, sys.getrefcount, sys.getsizeof)})
+REFUSED.update(
+    {
+        fn: "state of the interpreter"
+        for fn in (
+            sys.getrecursionlimit,
+            sys.setrecursionlimit,
+            sys._getframe,
+            sys.exc_info,
+            sys.getrefcount,
+            sys.getsizeof,
+        )
+    }
+)
 pure((sys.intern, os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.path.isabs))
 pure((re.escape, re.split, re.findall, re.sub, re.subn))
 
@@ -488,9 +508,14 @@ def _of_type(cls: Any) -> Callable[..., Variable]:
     return lambda tx, object: ConstantVariable(issubclass(object.python_type(), cls))  # noqa: A006
 
 
-for _fn, _cls in ((inspect.isfunction, FunctionType), (inspect.isclass, type), (inspect.ismethod, MethodType),
-                  (inspect.ismodule, ModuleType), (inspect.isbuiltin, BuiltinFunctionType),
-                  (inspect.isgenerator, GeneratorType)):
+for _fn, _cls in (
+    (inspect.isfunction, FunctionType),
+    (inspect.isclass, type),
+    (inspect.ismethod, MethodType),
+    (inspect.ismodule, ModuleType),
+    (inspect.isbuiltin, BuiltinFunctionType),
+    (inspect.isgenerator, GeneratorType),
+):
     handles(_fn)(_of_type(_cls))
 
 

@@ -35,7 +35,7 @@ import torch
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, MISSING, Variable
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
 
@@ -292,7 +292,9 @@ def fold(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable | None
         return None
     if any(type(value) is int and abs(value) > LARGE for value in values) and fn in GROWING:
         raise GraphBreak("very large integer", name_of(fn))
-    return from_python(tx, tx.attempt(fn, *values, **named))
+    result = tx.attempt(fn, *values, **named)
+    # The values are copies: what may answer with one of its arguments, the object itself, can't be asked.
+    return from_python(tx, result) if is_constant_value(result) or fn not in CHOOSING else None
 
 
 #: What enum classes may define in Python without changing how their members compute.
@@ -319,6 +321,8 @@ def from_python(tx: Translator, value: Any) -> Variable:
     return tx.from_constant(value)
 
 
+#: Functions that may answer with (an element of) an argument.
+CHOOSING: CallableTable[bool] = CallableTable()
 #: Functions whose result may be far longer than their arguments, and what is a large argument.
 GROWING: CallableTable[bool] = CallableTable()
 LARGE = 4096

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 
-
 #: the code of `__repr__` of every named tuple
 _NAMEDTUPLE_REPR = namedtuple("_", "").__repr__.__code__  # type: ignore[attr-defined]
 
@@ -261,5 +260,3 @@ def _ascii(tx: Translator, value: Variable, /) -> Variable:
 @handles(format)
 def _format(tx: Translator, value: Variable, spec: Variable | None = None, /) -> Variable:
     return ConstantVariable(format_of(tx, value, spec.constant() if spec is not None else ""))
-
-

@@ -298,6 +298,11 @@ def attributes():
     return one.a, one.c, hasattr(one, "b"), hasattr(one, "d"), getattr(one, "b", "default"), sorted(vars(one))
 
 
+def same_objects():
+    a, b = [1], [2]
+    return max([a, b]) is b, min((a, b)) is a, sum([], a) is a, max((1, a), (0, b))[1] is a, sum([a]  , []) is a
+
+
 def identities():
     one, two = Plain(), Plain()
     seen = {id(one): 1}
@@ -316,6 +321,10 @@ def managed():
 
 
 FOLDED = """
+same_objects()
+round(Plain())
+vars(3)
+operator.length_hint([1])
 len([1,2,3]) + max(4, 9)
 max([3,1,2]), min((3,1)), max([1,2], key=lambda x: -x), max([], default=3), min("abc")
 max(1, 2.5, key=lambda x: x), min([[2],[1]]), max([])
