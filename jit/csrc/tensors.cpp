@@ -23,10 +23,11 @@ bool is_tensor(PyObject* object) {
     return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass));
 }
 
-// Not by the virtual call: torch has one kind of autograd metadata.
+// Without the virtual call, except for views, whose answer depends on their base.
 bool requires_grad(const c10::TensorImpl* impl) {
     const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
-    return meta && meta->torch::autograd::AutogradMeta::requires_grad();
+    if (!meta) return false;
+    return meta->is_view_ ? meta->requires_grad() : meta->torch::autograd::AutogradMeta::requires_grad();
 }
 
 uint64_t effective_keys(const c10::TensorImpl* impl, const LocalKeys& local) {
@@ -55,7 +56,7 @@ size_t append_extents(std::vector<int64_t>& extents, PyObject* tuple, const char
     return PyTuple_GET_SIZE(tuple);
 }
 
-bool extents_match(const int64_t* expected, c10::IntArrayRef actual, bool is_exact) {
+__attribute__((always_inline)) inline bool extents_match(const int64_t* expected, c10::IntArrayRef actual, bool is_exact) {
     bool differs = false;
     for (size_t i = 0; i < actual.size(); ++i) differs |= expected[i] != actual[i];
     if (!differs || is_exact) return !differs;
