@@ -130,6 +130,19 @@ def test_tensor_in_place_changes_are_seen():
         assert not holds(guards, tensor)
 
 
+def test_views_require_grad_through_their_base():
+    base = torch.ones(4)
+    view = base[:2]
+    guards = tensor_guards(view)
+    assert holds(guards, view)
+    with torch.no_grad():
+        other = torch.ones(4, requires_grad=True)[:2]
+    for tensor in (other, torch.ones(4, requires_grad=True)[:2]):
+        assert holds(guards, tensor) == (not tensor.requires_grad)
+    base.mul_(torch.ones(4, requires_grad=True))
+    assert view.requires_grad and not holds(guards, view)
+
+
 def test_tensor_keys_follow_the_mode_of_the_thread():
     tensor = torch.ones(2)
     guards = tensor_guards(tensor)
