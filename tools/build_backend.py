@@ -11,9 +11,9 @@ from pathlib import Path
 from setuptools import build_meta
 from setuptools.build_meta import *  # noqa: F403  (every other hook is setuptools' own)
 
-# Files are run in order of their names, and capitals and `_` come before small letters: so `__editable__.*`, which
-# makes `jit` importable, has run by then.
-START_UP_NAME = "framejit_start_up.pth"
+# Files are run in order of their names. This one imports `jit`, and with it torch, so it must come after those that
+# make them importable: `__editable__.*`, and any that other people's installations brought.
+START_UP_NAME = "zz_framejit_start_up.pth"
 
 # Every Python start pays for this line, so it reads the variable (as jit/config.py reads one) before it imports
 # anything of ours. `-I` and `-E` promise that the environment has no say; Python still reads `.pth` files then.
