@@ -22,7 +22,7 @@ def in_a_child(program, timeout=300, **environment):
     return done.stdout
 
 
-@pytest.mark.parametrize("thing", [3, "text", [1], {}, object(), X], ids=str)
+@pytest.mark.parametrize("thing", [3, "text", [1], {}, object(), X], ids=["int", "str", "list", "dict", "object", "tensor"])
 def test_not_callable(thing):
     with pytest.raises(TypeError, match="callable|function|module"):
         jit.compile(thing)

@@ -115,7 +115,8 @@ def test_mappings(v):
     check(mapping, X, v, graphs=1)
 
 
-@pytest.mark.parametrize("v", [Point(0, 3), Point(2, 3), Named(1, 5), Named(2, 5), Color.RED, Color.BLUE, 3, 2.5, "abc"], ids=str)
+@pytest.mark.parametrize("v", [Point(0, 3), Point(2, 3), Named(1, 5), Named(2, 5), Color.RED, Color.BLUE, 3, 2.5, "abc"],
+                         ids=["point", "point 2", "named", "named 2", "red", "blue", "int", "float", "str"])
 def test_classes(v):
     check(classes, X, v, graphs=1)
 
