@@ -28,7 +28,7 @@ from symbolic.capture import Break, BreakReason, Capture
 from symbolic.errors import GraphBreak, Restart, SkipFrame
 from symbolic.options import Options
 from symbolic.sources import Source
-from symbolic.translator import Translator, capture
+from symbolic.translator import ESCAPES, Translator, capture
 from symbolic.variables.base import Variable
 from symbolic.variables.functions import GENERATOR_FLAGS, ClosureFunction, FunctionVariable
 
@@ -149,7 +149,7 @@ class Compiler:
             try:
                 stats.captures += 1
                 captured = capture(function, slots, self.options, breaks)
-                if isinstance(captured.exit, Break) and self.fullgraph and not self.config.break_everywhere:
+                if isinstance(captured.exit, Break) and self._must_be_whole(captured.exit.cause.reason):
                     raise Unsupported(reason_of(captured))
                 assembled = assemble(captured, function.__code__, self._graph, self.continuations, self.region)
                 return self._install(cache, function, slots, captured, assembled)
@@ -159,6 +159,10 @@ class Compiler:
                     raise SkipFrame(f"no progress: {restart.cause}") from restart
                 breaks[restart.step] = restart.cause
         raise SkipFrame("too many restarts")
+
+    def _must_be_whole(self, reason: str) -> bool:
+        """Whether a break or skip for this reason is an error."""
+        return self.fullgraph and not self.config.break_everywhere and reason != ESCAPES
 
     def _graph(self, module: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         stats.graphs += 1
@@ -222,7 +226,7 @@ class Compiler:
         cache.frozen = True
         record = Record(function.__qualname__, function.__code__, None, [], [], None, skipped=reason)
         self.records.append(record)
-        if self.fullgraph:
+        if self._must_be_whole(reason):
             place = ((function.__code__.co_filename, function.__code__.co_firstlineno, function.__qualname__),)
             raise Unsupported(BreakReason("the frame can't be captured", reason, "", place))
 

@@ -27,6 +27,8 @@ from symbolic.variables.functions import CellVariable, FunctionVariable, PythonF
 from symbolic.variables.objects import ObjectVariable, lookup
 from symbolic.variables.tables import SKIPPED_MODULES
 
+#: An exception that no traced frame catches: not a fault of the program's form, so `fullgraph` has nothing against it.
+ESCAPES = "exception leaves the frame"
 #: Opcodes after which JIT_BREAK_EVERYWHERE splits the frame.
 #: How often one code object may stand in the stack of inlined calls before the recursion is left to the program.
 RECURSION_LIMIT = 8
@@ -262,9 +264,10 @@ class Translator(Protocols):
             self.frames.pop()
             if frame.boundary:
                 raise Observed(error)
-        step = self._raised_at.get(error, self.anchor())
-        reason = GraphBreak("exception leaves the frame", error.python_type().__name__)
-        raise Restart(step, reason)
+        if error.source is not None:
+            # It came in from outside (a continuation raises it where the frame stood): eager code hands it on.
+            raise SkipFrame(ESCAPES)
+        raise Restart(self._raised_at.get(error, self.anchor()), GraphBreak(ESCAPES, error.python_type().__name__))
 
     # --- entry ------------------------------------------------------------------------------------------------------
     def root_frame(self, function: FunctionType, slots: tuple[Any, ...]) -> Frame:

@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables import builtins, stdlib, tables, torch_functions
-from symbolic.variables.base import Variable
+from symbolic.variables.base import OpaqueVariable, Variable
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_constant_value
@@ -50,7 +50,12 @@ def wrap(tx: Translator, value: Any, source: Source) -> Variable:
         if known.source is not source and known.source is not None:
             _alias(tx, value, known, source)
         return known
-    variable = _make(tx, value, source)
+    try:
+        variable = _make(tx, value, source)
+    except GraphBreak as cause:
+        # Carrying it around is no harm; what is done with it breaks.
+        tx.know(source, "type", type(value))
+        variable = OpaqueVariable(value, source, cause)
     tx.known[id(value)] = variable
     tx.keepalive.append(value)
     return variable

@@ -71,8 +71,11 @@ def stack_slots(stack: Sequence[Variable]) -> tuple[list[Slot], list[Variable]]:
 
 
 def _locals(frame: Frame, offset: int) -> tuple[list[str], list[Variable]]:
-    """Bound locals that may be read from `offset` on."""
+    """Bound locals that may be read from `offset` on, or by the handler of the instruction being executed."""
     wanted = live_locals(frame.code, offset)
+    handler = frame.code.handler(frame.code.insts[frame.current].offset)
+    if handler is not None:
+        wanted |= live_locals(frame.code, handler.target)
     first = implicit_local(frame.code.raw)
     names = [name for name in frame.locals if name in wanted or name == first]
     return names, [frame.locals[name] for name in names]

@@ -201,6 +201,27 @@ class Variable:
         return self.describe()
 
 
+class OpaqueVariable(Variable):
+    """An existing object that tracing does not look into; every operation on it breaks for the same `cause`."""
+
+    def __init__(self, value: Any, source: Source, cause: GraphBreak) -> None:
+        self.value = value
+        self.source = source
+        self.cause = cause
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def real(self) -> Any:
+        return self.value
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise GraphBreak(self.cause.reason, self.cause.detail, self.cause.hint)
+
+    getattr = setattr = delattr = call = method = getitem = setitem = delitem = contains = length = truth = _refuse
+    iterator = next = binary = rbinary = inplace = unary = key = _refuse
+
+
 class Identity:
     """Dict key of an object that is hashed by identity."""
 
