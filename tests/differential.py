@@ -269,7 +269,8 @@ def _seed():
 
 
 def _rng():
-    return {"torch": torch.get_rng_state(), "random": repr(random.getstate()), "numpy": repr(numpy.random.get_state())}
+    kind, keys, *rest = numpy.random.get_state()
+    return {"torch": torch.get_rng_state(), "random": repr(random.getstate()), "numpy": (kind, keys.tobytes(), *rest)}
 
 
 def _modes():
