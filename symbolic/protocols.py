@@ -22,9 +22,10 @@ from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.classes import ClassVariable, payload_for
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import ListVariable, TupleVariable
-from symbolic.variables.iterators import RangeIterator, SequenceIterator
+from symbolic.variables.iterators import GetitemIterator, RangeIterator, SequenceIterator
 from symbolic.variables.mappings import DictVariable, SetVariable
-from symbolic.variables.objects import ExceptionVariable, ObjectVariable
+from symbolic.variables.native import type_name
+from symbolic.variables.objects import ExceptionVariable, ObjectVariable, lookup
 from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ _REFLECTED = {
     operator.ne: operator.ne,
 }
 _SYMBOLS = dict(zip(BINARY, "+ - * / // % ** @ << >> & | ^ divmod() < <= > >= == !=".split(), strict=True))
+_SYMBOLS[operator.pow] = "** or pow()"
+_INPLACE_SYMBOLS = dict(zip(INPLACE, "+= -= *= /= //= %= **= @= <<= >>= &= |= ^=".split(), strict=True))
 
 
 def _native_new(cls: type) -> Any:
@@ -76,16 +79,22 @@ class Protocols:
         return ListVariable(items)
 
     def new_dict(self: Translator, pairs: list[tuple[Variable, Variable]], cls: type = dict) -> Any:
-        return DictVariable({key.key(): (key, value) for key, value in pairs}, None, cls)
+        made = DictVariable({}, None, cls)
+        for key, value in pairs:
+            made.store(self, key, value)
+        return made
 
     def new_set(self: Translator, items: list[Variable], cls: type = set) -> Variable:
-        return SetVariable({item.key(): item for item in items}, None, cls)
+        made = SetVariable({}, None, cls)
+        for item in items:
+            made.add(self, item)
+        return made
 
     def range_iterator(self: Translator, value: range) -> Variable:
         return RangeIterator(value, 0)
 
     def getitem_iterator(self: Translator, owner: Variable) -> Variable:
-        raise GraphBreak("iteration by __getitem__", owner.describe())
+        return GetitemIterator(owner, 0)
 
     def new_instance(self: Translator, cls: type, args: list[Variable]) -> Variable:
         """`cls.__new__(cls, *args)` where `__new__` is native."""
@@ -93,6 +102,8 @@ class Protocols:
             return ExceptionVariable(cls, args)
         if issubclass(cls, (torch.Tensor, type)) or getattr(cls, "__abstractmethods__", None):
             raise GraphBreak("construction not supported", cls.__qualname__)
+        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+            return TupleVariable(self.unpack(args[0]) if args else [], None, cls)
         payload = payload_for(self, cls, args)
         if payload is None and _native_new(cls) is not object.__new__:
             raise GraphBreak("construction by a native __new__", cls.__qualname__)
@@ -146,31 +157,43 @@ class Protocols:
 
     # --- operators --------------------------------------------------------------------------------------------------
     def binary(self: Translator, op: Any, a: Variable, b: Variable) -> Variable:
-        """`op(a, b)` with Python's order of attempts: the subclass's reflected method first, then left, then right."""
+        """`op(a, b)`"""
+        result = self._attempts(op, a, b)
+        return result if result is not None else self._unsupported(op, _SYMBOLS[op], a, b)
+
+    def _attempts(self: Translator, op: Any, a: Variable, b: Variable) -> Variable | None:
+        """Python's order: a subclass's own reflected method first, then left, then right. None: nobody answers."""
         left, right = a.python_type(), b.python_type()
-        reflected_first = left is not right and issubclass(right, left) and isinstance(b, ObjectVariable)
-        if reflected_first or (isinstance(b, TensorVariable) and not isinstance(a, (TensorVariable, ObjectVariable))):
-            result = b.rbinary(self, op if not isinstance(b, ObjectVariable) else op, a)
-            if result is not None:
-                return result
-        result = a.binary(self, op, b)
-        if result is None:
-            result = b.rbinary(self, op, a)
-        if result is not None:
+        objects = isinstance(a, ObjectVariable) and isinstance(b, ObjectVariable)
+        if left is right and objects and op not in _REFLECTED:
+            return a.binary(self, op, b)
+        first = isinstance(b, TensorVariable) and not isinstance(a, (TensorVariable, ObjectVariable))
+        if isinstance(b, ObjectVariable) and left is not right and issubclass(right, left):
+            reflected = BINARY[op][1]
+            first = op in _REFLECTED or lookup(left, reflected) is not lookup(right, reflected)
+        if first and (result := b.rbinary(self, op, a)) is not None:
             return result
+        result = a.binary(self, op, b)
+        if result is None and not first:
+            result = b.rbinary(self, op, a)
+        return result
+
+    def _unsupported(self: Translator, op: Any, symbol: str, a: Variable, b: Variable) -> Variable:
+        """What Python does when neither operand answers."""
         if op is operator.eq:
             return ConstantVariable(a.is_same(self, b))
         if op is operator.ne:
             return ConstantVariable(not a.is_same(self, b))
-        names = f"{left.__name__!r} and {right.__name__!r}"
+        names = f"{type_name(a.python_type())!r} and {type_name(b.python_type())!r}"
         if op in _REFLECTED:
-            return self.raise_(TypeError, f"{_SYMBOLS[op]!r} not supported between instances of " + names)
-        symbol = "** or pow()" if op is operator.pow else _SYMBOLS[op]
+            return self.raise_(TypeError, f"{symbol!r} not supported between instances of {names}")
         return self.raise_(TypeError, f"unsupported operand type(s) for {symbol}: {names}")
 
     def inplace(self: Translator, op: Any, a: Variable, b: Variable) -> Variable:
         result = a.inplace(self, op, b)
-        return result if result is not None else self.binary(INPLACE[op][0], a, b)
+        if result is None:
+            result = self._attempts(INPLACE[op][0], a, b)
+        return result if result is not None else self._unsupported(op, _INPLACE_SYMBOLS[op], a, b)
 
     def unary(self: Translator, op: Any, a: Variable) -> Variable:
         return a.unary(self, op)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from codegen.residual.writer import BUILD, Emit, Writer
+from symbolic.errors import GraphBreak, Restart
 from symbolic.variables import containers, iterators, mappings
 from symbolic.variables.base import Variable
 
@@ -55,6 +56,13 @@ def cycle(source: Any, saved: list[Any], index: int) -> Iterator[Any]:
 
 def accumulate(source: Any, function: Any, total: Any) -> Iterator[Any]:
     return advance(itertools.accumulate(source, function, initial=total), 1)
+
+
+class Nothing:
+    """A sequence without elements."""
+
+    def __getitem__(self, index: int) -> Any:
+        raise IndexError(index)
 
 
 def never(value: Any) -> bool:
@@ -107,8 +115,17 @@ def _islice(w: Writer, v: Any) -> None:
 def _dict(w: Writer, v: Any) -> None:
     if v.dict is None:
         w.call(dict_iterator, {}, v.kind, 0, v.backwards)
+    elif v.dict.state != v.state:
+        raise Restart(v.born_at, GraphBreak("dict changed while it is iterated", v.dict.describe()))
     else:
         w.call(dict_iterator, v.dict, v.kind, v.index, v.backwards)
+
+
+def _getitem(w: Writer, v: Any) -> None:
+    if v.sequence is None:
+        w.call(iter, Emit(lambda: w.call(Nothing)))
+    else:
+        w.call(sequence, v.sequence, v.index)
 
 
 def _view(w: Writer, v: Any) -> None:
@@ -151,6 +168,7 @@ BUILD.update(
             itertools.dropwhile, never if v.started else v.function, v.source_iterator
         ),
         iterators.StarmapIterator: lambda w, v: w.call(itertools.starmap, v.function, v.source_iterator),
+        iterators.GetitemIterator: _getitem,
         mappings.DictIterator: _dict,
         mappings.DictViewVariable: _view,
     }

@@ -65,6 +65,14 @@ def set_dict(target: dict[Any, Any], base: type, items: dict[Any, Any]) -> None:
         store(target, key, value)
 
 
+def update_dict(target: dict[Any, Any], base: type, deleted: tuple[Any, ...], stored: dict[Any, Any]) -> None:
+    """`target` loses some entries and is given others; overridden methods are not run."""
+    for key in deleted:
+        base.__delitem__(target, key)  # type: ignore[attr-defined]
+    for key, value in stored.items():
+        base.__setitem__(target, key, value)  # type: ignore[attr-defined]
+
+
 def set_set(target: set[Any], items: set[Any]) -> None:
     set.clear(target)
     set.update(target, items)

@@ -22,8 +22,8 @@ from sideeffects.ledger import Ledger
 from symbolic.errors import GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.translator import LazyVariable
-from symbolic.variables import classes, constants, containers, functions, mappings, objects, tensors
-from symbolic.variables.base import Variable
+from symbolic.variables import builtins, classes, constants, containers, functions, mappings, objects, stdlib, tensors
+from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.torch_functions import TorchFunction
 
@@ -179,6 +179,15 @@ class Writer:
             self.push(argument)
         emit.call(len(arguments))
 
+    def call_with(self, function: Any, args: Iterable[Variable], kwargs: dict[str, Variable]) -> None:
+        """Pushes `function(*args, **kwargs)`."""
+        emit = self.emit
+        emit.begin_call()
+        self.push(function)
+        emit.end_callable()
+        count = self.load_all((*args, *kwargs.values()))
+        emit.call(count, tuple(kwargs))
+
     def push(self, argument: Any) -> None:
         if isinstance(argument, Variable):
             self.load(argument)
@@ -227,13 +236,8 @@ class Writer:
             self._call_effect(effect)
 
     def _call_effect(self, effect: Call) -> None:
-        emit = self.emit
-        emit.begin_call()
-        self.load(effect.function)
-        emit.end_callable()
-        self.load_all((*effect.args, *effect.kwargs.values()))
-        emit.call(len(effect.args) + len(effect.kwargs), tuple(effect.kwargs))
-        emit.pop()
+        self.call_with(effect.function, effect.args, effect.kwargs)
+        self.emit.pop()
 
     def contents(self, variable: Variable) -> None:
         """Gives an object its contents (what is on the stack stays)."""
@@ -351,14 +355,7 @@ def _method(w: Writer, v: functions.BoundMethod) -> None:
 
 
 def _partial(w: Writer, v: functions.PartialVariable) -> None:
-    emit = w.emit
-    emit.begin_call()
-    emit.const(functools.partial)
-    emit.end_callable()
-    w.load(v.function)
-    w.load_all(v.args)
-    w.load_all(v.kwargs.values())
-    emit.call(1 + len(v.args) + len(v.kwargs), tuple(v.kwargs))
+    w.call_with(functools.partial, [v.function, *v.args], v.kwargs)
 
 
 def _attribute(owner: str, name: str) -> Callable[[Writer, Any], None]:
@@ -372,13 +369,7 @@ def _attribute(owner: str, name: str) -> Callable[[Writer, Any], None]:
 def _generator(w: Writer, v: functions.GeneratorVariable) -> None:
     if v.state != "new":
         raise Restart(v.born_at, GraphBreak("generator is alive at a graph break", v.function.describe()))
-    emit = w.emit
-    emit.begin_call()
-    w.load(v.function)
-    emit.end_callable()
-    w.load_all(v.args)
-    w.load_all(v.kwargs.values())
-    emit.call(len(v.args) + len(v.kwargs), tuple(v.kwargs))
+    w.call_with(v.function, v.args, v.kwargs)
 
 
 def _super(w: Writer, v: classes.SuperVariable) -> None:
@@ -427,6 +418,8 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     functions.BoundMethod: _method,
     functions.PartialVariable: _partial,
     functions.GeneratorVariable: _generator,
+    stdlib.GetterVariable: lambda w, v: w.call_with(v.kind, v.args, v.kwargs),
+    builtins.IdVariable: lambda w, v: w.call(id, v.value),
     functions.GeneratorMethod: _attribute("owner", "name"),
     functions.FunctionGet: _function_get,
     classes.SuperVariable: _super,
@@ -444,13 +437,21 @@ def _set_contents(setter: Callable[..., None], items: Callable[[Writer, Any], No
     return build
 
 
+def _dict_contents(w: Writer, v: mappings.DictVariable) -> None:
+    base = v.python_type()
+    if v.value is MISSING or v.rewritten:
+        w.call(runtime.set_dict, v, base, Emit(lambda: w.load_map(v.entries.values())))
+        return
+    stored = [v.entries[hashed] for hashed in v.stored]
+    deleted = list(v.deleted.values())
+    w.call(runtime.update_dict, v, base, Emit(lambda: w.load_tuple(deleted)), Emit(lambda: w.load_map(stored)))
+
+
 #: how an object takes its contents; the setter's result stays on the stack
 CONTENTS: dict[type, Callable[[Writer, Any], None]] = {
     containers.ListVariable: _set_contents(runtime.set_list, lambda w, v: w.load_list(v.items)),
     containers.DequeVariable: _set_contents(runtime.set_deque, lambda w, v: w.load_list(v.items)),
-    mappings.DictVariable: _set_contents(
-        runtime.set_dict, lambda w, v: w.load_map(v.entries.values()), lambda v: v.python_type()
-    ),
+    mappings.DictVariable: _dict_contents,
     mappings.SetVariable: _set_contents(
         runtime.set_set, lambda w, v: w.emit.build("set", w.load_all(v.items.values()))
     ),

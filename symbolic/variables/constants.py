@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import operator
+from collections.abc import Callable
 from types import EllipsisType, NoneType, NotImplementedType
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,8 @@ class ConstantVariable(Variable):
         if isinstance(self.value, enum.Enum):
             return super().method(tx, name, args, kwargs)
         if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
+            if isinstance(self.value, str) and name == "format":
+                return ConstantVariable(TEMPLATES["format"](tx, self.value, args, kwargs))
             raise GraphBreak("method of a constant with arguments not known", f"{self.describe()}.{name}")
         function = tx.attempt(getattr, self.value, name)
         result = tx.attempt(function, *(a.constant() for a in args), **{k: v.constant() for k, v in kwargs.items()})
@@ -91,11 +94,21 @@ class ConstantVariable(Variable):
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if not other.is_constant():
+            if op in (operator.mod, operator.imod) and isinstance(self.value, str):
+                return ConstantVariable(TEMPLATES["%"](tx, self.value, other))
+            if op in (operator.mod, operator.imod) and isinstance(self.value, bytes):
+                raise GraphBreak("bytes not known", f"{self.describe()} % {other.describe()}")
             return None
         right = other.constant()
         if op in _SIZED and isinstance(self.value, int) and isinstance(right, int) and abs(right) > 4096:
             raise GraphBreak("very large integer", f"{op.__name__} by {right}")
         return tx.from_constant(tx.attempt(op, self.value, right))
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return other.binary(tx, op, self) if isinstance(other, ConstantVariable) else None
+
+    def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return self.binary(tx, op, other)  # the same value, but errors name the operator as it was written
 
     def is_same(self, tx: Translator, other: Variable) -> bool:
         if not isinstance(other, ConstantVariable):
@@ -107,7 +120,9 @@ class ConstantVariable(Variable):
         return a is b
 
 
-_SIZED = frozenset({operator.pow, operator.lshift})
+_SIZED = frozenset({operator.pow, operator.lshift, operator.ipow, operator.ilshift})
+#: What templates with values that are not wholly known become; `text` has the rows.
+TEMPLATES: dict[str, Callable[..., str]] = {}
 
 
 class ConstantMethod(Variable):

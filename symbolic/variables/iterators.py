@@ -160,6 +160,35 @@ class CallableIterator(IteratorVariable):
         return result
 
 
+class _Items:
+    def __getitem__(self, index: int) -> Any:
+        raise IndexError(index)
+
+
+class GetitemIterator(IteratorVariable):
+    """iter(sequence) of an object that has only `__getitem__`; `sequence` is None when it is exhausted."""
+
+    STATE = ("sequence", "index")
+    KIND = type(iter(_Items()))
+
+    def __init__(self, sequence: Variable | None, index: int = 0) -> None:
+        self.sequence = sequence
+        self.index = index
+
+    def next(self, tx: Translator) -> Variable | None:
+        if self.sequence is None:
+            return None
+        try:
+            item = self.sequence.getitem(tx, tx.from_constant(self.index))
+        except Observed as raised:
+            if not issubclass(raised.variable.python_type(), (IndexError, StopIteration)):
+                raise
+            self.sequence = None
+            return None
+        self.index += 1
+        return item
+
+
 # --- itertools --------------------------------------------------------------------------------------------------------
 class FilterfalseIterator(FilterIterator):
     """itertools.filterfalse(function, iterator)"""

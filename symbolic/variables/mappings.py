@@ -63,6 +63,7 @@ class DictVariable(NativeVariable):
         self.default_factory = default_factory
         self.value = value
         self.complete = value is MISSING
+        self.owner: Any = None  # the ObjectVariable whose native part this is
         self.rewritten = False
         self.stored: dict[Any, None] = {}
         self.deleted: dict[Any, Variable] = {}
@@ -170,7 +171,6 @@ class DictVariable(NativeVariable):
         if not issubclass(self.cls, dict):
             super().setitem(tx, key, value)
         hashed = hash_key(tx, key)
-        self.load_all(tx)
         pair = self.entries.get(hashed)
         known = pair is not None or (
             self._names is not None and not self.complete and hashed in self._names and hashed not in self.deleted
@@ -186,8 +186,9 @@ class DictVariable(NativeVariable):
         if not issubclass(self.cls, dict):
             super().delitem(tx, key)
         hashed = hash_key(tx, key)
+        if hashed in self.stored and not self.complete and self._names is None:
+            self._load_names(tx)  # whether it was there before the frame stored it decides what is to be deleted
         found = self._lookup(tx, hashed, key)
-        self.load_all(tx)
         if found is None:
             return None
         own_key, _ = self.entries.pop(hashed)
@@ -240,7 +241,12 @@ class DictVariable(NativeVariable):
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         found = self.lookup(tx, index)
-        return found if found is not None else self.do___missing__(tx, index)
+        return found if found is not None else self.missing(tx, index)
+
+    def missing(self, tx: Translator, key: Variable) -> Variable:
+        """What a look-up that finds nothing gives: a subclass may have a `__missing__` of its own."""
+        own = self.owner.special(tx, "__missing__") if self.owner is not None else None
+        return tx.call(own, [key], {}) if own is not None else self.do___missing__(tx, key)
 
     def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
         self.store(tx, index, value)
@@ -250,10 +256,10 @@ class DictVariable(NativeVariable):
             raise_with(tx, KeyError, index)
 
     def iterator(self, tx: Translator) -> Variable:
-        return DictIterator(self, "keys", list(self.names(tx).items()))
+        return DictIterator(self, "keys", list(self.names(tx).items()), born_at=tx.anchor())
 
     def reversed(self, tx: Translator) -> Variable:
-        return DictIterator(self, "keys", list(self.names(tx).items())[::-1], backwards=True)
+        return DictIterator(self, "keys", list(self.names(tx).items())[::-1], backwards=True, born_at=tx.anchor())
 
     def unpack(self, tx: Translator) -> list[Variable]:
         return list(self.names(tx).values())
@@ -530,10 +536,11 @@ class DictViewVariable(NativeVariable):
         return self.dict.truth(tx)
 
     def iterator(self, tx: Translator) -> Variable:
-        return DictIterator(self.dict, self.kind, list(self.dict.names(tx).items()))
+        return DictIterator(self.dict, self.kind, list(self.dict.names(tx).items()), born_at=tx.anchor())
 
     def reversed(self, tx: Translator) -> Variable:
-        return DictIterator(self.dict, self.kind, list(self.dict.names(tx).items())[::-1], backwards=True)
+        names = list(self.dict.names(tx).items())[::-1]
+        return DictIterator(self.dict, self.kind, names, backwards=True, born_at=tx.anchor())
 
     def contains(self, tx: Translator, item: Variable) -> bool:
         if self.kind == "keys":
@@ -606,18 +613,26 @@ _ITERATORS = {
 
 class DictIterator(IteratorVariable):
     """iter() or reversed() of a dict or a view (`kind`): `keys` are the keys when it began, as (hash key, key), `index`
-    the next one's position. `dict` is None when it is exhausted."""
+    the next one's position. `dict` is None when it is exhausted. The dict's `state` was `state` when it began: with
+    another it can't be made again, so a break moves to where it was made (`born_at`)."""
 
     STATE = ("dict", "kind", "keys", "index", "backwards")
 
     def __init__(
-        self, dict: DictVariable, kind: str, keys: list[tuple[Any, Variable]], index: int = 0, backwards: bool = False
+        self,
+        dict: DictVariable,
+        kind: str,
+        keys: list[tuple[Any, Variable]],
+        index: int = 0,
+        backwards: bool = False,
+        born_at: int = 0,
     ) -> None:
         self.dict: DictVariable | None = dict
         self.kind = kind
         self.keys = keys
         self.index = index
         self.backwards = backwards
+        self.born_at = born_at
         self.state = dict.state
         self.ordered = issubclass(dict.cls, OrderedDict)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -75,6 +76,8 @@ class ObjectVariable(Variable):
         self.value = value
         self.source = source
         self.payload = payload
+        if payload is not None:
+            payload.owner = self  # type: ignore[attr-defined]
         self.new_args = new_args
 
     def python_type(self) -> type:
@@ -315,23 +318,33 @@ class ObjectVariable(Variable):
         return self._operator(tx, BINARY[op][1], other, lambda p: p.rbinary(tx, op, _native_part(other)))
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        if self.special(tx, INPLACE[op][1]) is None and self.payload is not None:
+        if self.payload is not None and isinstance(lookup(self.cls, INPLACE[op][1]), NATIVE_DESCRIPTORS):
             return self if self.payload.inplace(tx, op, _native_part(other)) is not None else None
         return self._operator(tx, INPLACE[op][1], other, lambda p: None)
 
     def _operator(self, tx: Translator, name: str, other: Variable, native: Callable[[Variable], Any]) -> Variable | None:
+        raw = lookup(self.cls, name)
+        if raw is MISSING:
+            return None
+        if raw is object.__ne__:
+            result = self._operator(tx, "__eq__", other, lambda p: p.binary(tx, operator.eq, _native_part(other)))
+            return ConstantVariable(not tx.truth(result)) if result is not None else None
         function = self.special(tx, name)
         if function is None:
-            if name == "__ne__" and (equal := self.special(tx, "__eq__")) is not None:
-                result = tx.call(equal, [other], {})
-                if isinstance(result, ConstantVariable) and result.value is NotImplemented:
-                    return None
-                return ConstantVariable(not tx.truth(result))
-            return native(self.payload) if self.payload is not None else None
+            return self._native_operator(raw, native)
         result = tx.call(function, [other], {})
         if isinstance(result, ConstantVariable) and result.value is NotImplemented:
             return None
         return result
+
+    def _native_operator(self, raw: Any, native: Callable[[Variable], Any]) -> Variable | None:
+        """The answer of an operator that is not written in Python: `object` compares identities, which is the caller's
+        fallback; a builtin base's is known by the payload, any other only by the running program."""
+        if getattr(raw, "__objclass__", None) is object:
+            return None
+        if self.payload is None or raw is None:
+            raise GraphBreak("native operator of an object", self.describe())
+        return native(self.payload)
 
     def unary(self, tx: Translator, op: Any) -> Variable:
         return self._ask(tx, UNARY[op], [], lambda p: p.unary(tx, op), lambda r: r)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from symbolic.errors import GraphBreak
 from symbolic.variables.base import Variable
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import TEMPLATES, ConstantVariable
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.tables import fold, handles, is_tensor
@@ -233,6 +233,9 @@ def format_method(tx: Translator, template: str, args: list[Variable], kwargs: d
         return _Formatter(tx).vformat(template, args, kwargs)
     except (IndexError, KeyError, ValueError) as error:
         raise GraphBreak("text of a value not known", f"{template!r}.format") from error
+
+
+TEMPLATES.update({"%": percent, "format": format_method})
 
 
 @handles(str)
