@@ -191,14 +191,16 @@ class GraphBuilder:
 
     # --- end --------------------------------------------------------------------------------------------------------
     def finish(self, outputs: list[TensorVariable]) -> fx.GraphModule:
-        """Ends the graph with a tuple of `outputs`, drops what nothing needs, and makes a module of it."""
+        """Ends the graph with a tuple of `outputs`, drops unpacked results and inputs that nobody reads, makes a module."""
         self.graph.output(tuple(variable.node for variable in outputs))
         for node in reversed(list(self.graph.nodes)):
             if node.op == "call_function" and node.target is _getitem and not node.users:
                 self.graph.erase_node(node)
-        module = fx.GraphModule(torch.nn.Module(), self.graph, "Captured")
-        self.inputs = [v for v in self.inputs if v.node.users or v.node.op == "placeholder"]
-        return module
+        for variable in list(self.inputs):
+            if not variable.node.users:
+                self.graph.erase_node(variable.node)
+                self.inputs.remove(variable)
+        return fx.GraphModule(torch.nn.Module(), self.graph, "Captured")
 
 
 def _holds_tensor(value: Any) -> bool:

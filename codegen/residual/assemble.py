@@ -128,11 +128,6 @@ class _Assembler:
         if not graph.calls:
             return None
         module = graph.finish(outputs)
-        for variable in list(graph.inputs):
-            if not variable.node.users:
-                graph.graph.erase_node(variable.node)
-                graph.inputs.remove(variable)
-        module.recompile()
         compiled = self.compile_graph(module, [variable.value for variable in graph.inputs])
         emit, sources = self.emit, [variable.source for variable in graph.inputs]
         emit.begin_call()
