@@ -25,6 +25,7 @@ import functools
 import importlib
 import inspect
 import io
+import linecache
 import os
 import random
 import sys
@@ -40,6 +41,7 @@ from tests.snapshot import Fields, Items, Snapshot, difference
 HERE = os.path.dirname(os.path.abspath(__file__))
 PLUMBING = {os.path.join(HERE, name) for name in ("differential.py", "snapshot.py", "conftest.py")}
 MISSING = object()
+WRITTEN = []
 COUNTING = os.environ.get("JIT_BREAK_EVERYWHERE", "0") in ("", "0")
 
 
@@ -496,6 +498,14 @@ def _observe(wrap, fn, bound, around, plans, counter):
             for step in steps:
                 seen.append((step, Observation(call, world, len(seen)), counter.count if counter is not None else 0))
     return seen
+
+
+def execute(text, scope):
+    """Run the text of a program in `scope`, from a file that tracebacks and error messages can quote."""
+    name = os.path.join(HERE, f"<program {len(WRITTEN)}>")
+    WRITTEN.append(name)
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    exec(compile(text, name, "exec"), scope)
 
 
 # --- the decorator -----------------------------------------------------------------------------------------------

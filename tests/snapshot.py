@@ -192,8 +192,9 @@ class Snapshot:
         return {**tree, "attributes": [(k, self.see(v)) for k, v in attributes.items()]} if attributes else tree
 
     def _storage(self, t):
-        key = t.untyped_storage()._cdata
-        return self.storages.setdefault(key, len(self.storages))
+        storage = t.untyped_storage()
+        self.keep.append(storage)  # while it lives no other storage gets its address
+        return self.storages.setdefault(storage._cdata, len(self.storages))
 
     def _attributes(self, obj):
         found = []

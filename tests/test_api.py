@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import jit
-from tests.differential import COUNTING, Counting, tensors
+from tests.differential import COUNTING, Counting, execute, tensors
 
 X, Y = tensors(3, 4, count=2)
 
@@ -546,7 +546,7 @@ def test_fullgraph_refuses_what_it_cannot_hold(body):
     if not COUNTING:
         pytest.skip("breaks are forced")
     scope = {"jit": jit, "torch": torch}
-    exec(compile(f"def program(x):\n    y = x + 1\n    {body}\n    return y * 2\n", __file__, "exec"), scope)
+    execute(f"def program(x):\n    y = x + 1\n    {body}\n    return y * 2\n", scope)
     with pytest.raises(jit.Unsupported):
         jit.compile(scope["program"], fullgraph=True, backend="eager")(X)
 

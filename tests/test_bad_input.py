@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import COUNTING, check, tensors
+from tests.differential import COUNTING, check, execute, tensors
 
 X, Y = tensors(3, 4, count=2)
 
@@ -203,7 +203,7 @@ def test_the_user_sees_the_error_of_a_hostile_object(operation):
             raise Boom("on purpose")
         __eq__ = __hash__ = __getattr__ = __repr__ = __bool__ = __len__ = __iter__ = __str__ = __format__ = _boom
     scope = {}
-    exec(compile(f"def program(x, o):\n    y = x + 1\n    {operation}\n    return y\n", __file__, "exec"), scope)
+    execute(f"def program(x, o):\n    y = x + 1\n    {operation}\n    return y\n", scope)
     program = scope["program"]
     outcome = []
     for fn in (program, jit.compile(program, backend="eager")):

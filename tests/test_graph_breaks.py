@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import COUNTING, Counting, check, same_as_eager, tensors
+from tests.differential import COUNTING, Counting, check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 
@@ -130,7 +130,7 @@ def _program(body, break_):
     scope = {"torch": torch, "jit": jit, "sys": sys, "unsupported": unsupported, "ran": ran, "Guarded": Guarded, "yielding": yielding,
              "__name__": __name__, "written": None}
     text = "def program(x):\n" + textwrap.indent(body.replace("BREAK", break_), "    ") + "\n"
-    exec(compile(text, __file__, "exec"), scope)
+    execute(text, scope)
     return scope["program"]
 
 

@@ -4,7 +4,7 @@ import collections
 import pytest
 import torch
 
-from tests.differential import check, same_as_eager, tensors
+from tests.differential import check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 count, names, registry = 0, ["first"], {"a": 1}
@@ -60,7 +60,7 @@ def _make():
 def _program(step, end):
     scope = {"torch": torch, "Box": Box}
     body = "".join(f"    {line}\n" for line in step.split("; ")) if not step.startswith("for") else f"    {step}\n"
-    exec(compile(f"def program(x, b, xs, d, s, q):\n    y = x * 2\n{body}    {end}\n", __file__, "exec"), scope)
+    execute(f"def program(x, b, xs, d, s, q):\n    y = x * 2\n{body}    {end}\n", scope)
     return scope["program"]
 
 

@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from tests.differential import check, same_as_eager, tensors
+from tests.differential import check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 
@@ -66,7 +66,7 @@ isinstance(x.shape, tuple), x.shape == (3, 4), x.shape[0] == 3, x.shape + (1,), 
 @pytest.mark.parametrize("expression", EXPRESSIONS, ids=lambda e: e[:40])
 def test_expression(expression):
     scope = {"torch": torch}
-    exec(compile(f"def program(x):\n    return ({expression},), x * 2\n", __file__, "exec"), scope)
+    execute(f"def program(x):\n    return ({expression},), x * 2\n", scope)
     check(scope["program"], X, graphs=None if expression.startswith(("eval", "vars", "id(")) else 1, changed=[(Y,), tensors(2, 3)])
 
 
@@ -80,7 +80,7 @@ FAILURES = ["int('x')", "float([])", "len(3)", "[][0]", "{}['k']", "max([])", "m
 @pytest.mark.parametrize("expression", FAILURES)
 def test_failure(expression):
     scope = {"torch": torch}
-    exec(compile(f"def program(x, log):\n    log.append(1)\n    y = x * 2\n    r = {expression}\n    return y, r\n", __file__, "exec"), scope)
+    execute(f"def program(x, log):\n    log.append(1)\n    y = x * 2\n    r = {expression}\n    return y, r\n", scope)
     check(scope["program"], X, [])
 
 

@@ -9,7 +9,7 @@ import typing
 import pytest
 import torch
 
-from tests.differential import check, same_as_eager, tensors
+from tests.differential import check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 
@@ -247,7 +247,7 @@ SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "
 @pytest.mark.parametrize("form", ["a {} 2", "2 {} a", "a {} a"])
 def test_dunder_operator(name, form):
     scope = {"Num": Num}
-    exec(compile(f"def program(x):\n    a = Num(x)\n    r = {form.format(SIGNS[name])}\n    return r.t, r.log\n", __file__, "exec"), scope)
+    execute(f"def program(x):\n    a = Num(x)\n    r = {form.format(SIGNS[name])}\n    return r.t, r.log\n", scope)
     check(scope["program"], X.abs() + 1, graphs=1)
 
 

@@ -4,7 +4,7 @@ import functools
 import pytest
 import torch
 
-from tests.differential import Call, check, same_as_eager, tensors
+from tests.differential import Call, check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 
@@ -29,7 +29,7 @@ BAD_CALLS = ["everything(x)", "everything(c=1)", "everything(x, c=1, a=2)", "pos
 
 def _program(expression):
     scope = dict(globals())
-    exec(compile(f"def program(x):\n    y = x + 1\n    return {expression}, y\n", __file__, "exec"), scope)
+    execute(f"def program(x):\n    y = x + 1\n    return {expression}, y\n", scope)
     return scope["program"]
 
 

@@ -4,7 +4,7 @@ import collections
 import pytest
 import torch
 
-from tests.differential import check, same_as_eager, tensors
+from tests.differential import check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 
@@ -106,7 +106,7 @@ def test_set(what, where):
 
 def _program(lines, name="xs"):
     scope = {"torch": torch}
-    exec(compile(f"def program(x, {name}):\n" + "".join(f"    {line}\n" for line in lines), __file__, "exec"), scope)
+    execute(f"def program(x, {name}):\n" + "".join(f"    {line}\n" for line in lines), scope)
     return scope["program"]
 
 

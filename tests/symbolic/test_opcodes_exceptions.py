@@ -5,7 +5,7 @@ PYTEST_DONT_REWRITE: the assertions of these programs are part of what is tested
 import pytest
 import torch
 
-from tests.differential import check, same_as_eager, tensors
+from tests.differential import check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 
@@ -220,7 +220,7 @@ ERRORS = {
 
 def _program(template, error):
     scope = {"torch": torch, "Mine": Mine}
-    exec(compile(template.replace("ERROR", error), __file__, "exec"), scope)
+    execute(template.replace("ERROR", error), scope)
     return scope["program"]
 
 

@@ -4,7 +4,7 @@ import itertools
 import pytest
 import torch
 
-from tests.differential import check, same_as_eager, tensors
+from tests.differential import check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 
@@ -19,7 +19,7 @@ CONSUMERS = ["sum(G)", "list(G)", "tuple(G)", "set(n for n in range(3))", "dict(
 def test_generator_expression(consumer):
     scope = {"torch": torch, "itertools": itertools}
     text = consumer.replace("G", "(x + i for i in range(3))")
-    exec(compile(f"def program(x):\n    return {text}, x * 2\n", __file__, "exec"), scope)
+    execute(f"def program(x):\n    return {text}, x * 2\n", scope)
     check(scope["program"], X, graphs=1, changed=[(Y,)])
 
 

@@ -99,6 +99,7 @@ def test_module_aliases(x):
 @same_as_eager(graphs=1)
 def test_import_inside(x):
     import math as m
+
     from torch import sin
     from torch.nn import functional as G
     return G.relu(sin(x)) * m.e
@@ -300,5 +301,5 @@ def test_function_attributes(x):
 def test_annotated_locals(x):
     n: int = 3
     y: torch.Tensor = x + n
-    z: "unknown"  # noqa: F821
+    z: "unknown"  # noqa: F821, F842
     return y

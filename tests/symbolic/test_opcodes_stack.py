@@ -5,7 +5,7 @@ import operator
 import pytest
 import torch
 
-from tests.differential import check, same_as_eager, tensors
+from tests.differential import check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 I, J = torch.arange(12).reshape(3, 4) + 1, torch.arange(12).reshape(3, 4) % 5 + 1
@@ -23,7 +23,7 @@ SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "
 def written(body, *names):
     """A program from its text, so that the operator is an instruction and not a call."""
     scope = {"torch": torch, "__name__": __name__}
-    exec(compile(f"def program({', '.join(names)}):\n" + "".join(f"    {line}\n" for line in body.splitlines()), __file__, "exec"), scope)
+    execute(f"def program({', '.join(names)}):\n" + "".join(f"    {line}\n" for line in body.splitlines()), scope)
     return scope["program"]
 
 

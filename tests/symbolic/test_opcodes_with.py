@@ -4,7 +4,7 @@ import contextlib
 import pytest
 import torch
 
-from tests.differential import check, same_as_eager, tensors
+from tests.differential import check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 
@@ -195,7 +195,7 @@ CONTEXTS = ["torch.no_grad()", "torch.enable_grad()", "torch.inference_mode()", 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_torch_context(context):
     scope = {"torch": torch}
-    exec(compile(f"""
+    execute(f"""
 def program(x):
     y = x * 2
     with {context}:
@@ -203,19 +203,19 @@ def program(x):
         inside = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled('cpu')
     w = y * 4
     return y, z, w, inside, torch.is_grad_enabled()
-""", __file__, "exec"), scope)
+""", scope)
     check(scope["program"], G, graphs=None if "sdpa" in context or "fork" in context else 1, changed=[(G.detach() + 1,)])
 
 
 @pytest.mark.parametrize("context", CONTEXTS[:7])
 def test_torch_context_is_left_by_an_exception(context):
     scope = {"torch": torch}
-    exec(compile(f"""
+    execute(f"""
 def program(x):
     with {context}:
         y = x * 2
         raise ValueError(torch.is_grad_enabled())
-""", __file__, "exec"), scope)
+""", scope)
     check(scope["program"], G)
 
 
@@ -223,7 +223,7 @@ def program(x):
                                        "torch.set_grad_enabled(False)", "torch.autocast('cpu', dtype=torch.bfloat16)"])
 def test_torch_context_as_decorator(decorator):
     scope = {"torch": torch}
-    exec(compile(f"""
+    execute(f"""
 @{decorator}
 def inner(x):
     return x @ x.t()
@@ -234,7 +234,7 @@ def program(x):
 @{decorator}
 def whole(x):
     return x @ x.t()
-""", __file__, "exec"), scope)
+""", scope)
     check(scope["program"], G, graphs=1)
     check(scope["whole"], G)
 

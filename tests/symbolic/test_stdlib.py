@@ -7,7 +7,6 @@ import enum
 import functools
 import itertools
 import logging
-import math
 import operator
 import os
 import random
@@ -22,7 +21,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.differential import check, same_as_eager, tensors
+from tests.differential import check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 SCOPE = {name: value for name, value in globals().items() if not name.startswith("_")}
@@ -45,7 +44,7 @@ def test_math_that_fails(call):
 
 def _program(expression):
     scope = dict(SCOPE)
-    exec(compile(f"def program(x):\n    return {expression}\n", __file__, "exec"), scope)
+    execute(f"def program(x):\n    return {expression}\n", scope)
     return scope["program"]
 
 

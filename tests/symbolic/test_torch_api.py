@@ -3,7 +3,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.differential import check, same_as_eager, tensors
+from tests.differential import check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 G, = tensors(3, 4, requires_grad=True, seed=5)
@@ -14,7 +14,7 @@ def _program(body):
     scope = dict(SCOPE)
     lines = body.split("; ")
     lines[-1] = lines[-1] if lines[-1].startswith("return") else f"return {lines[-1]}"
-    exec(compile("def program(x):\n" + "".join(f"    {line}\n" for line in lines), __file__, "exec"), scope)
+    execute("def program(x):\n" + "".join(f"    {line}\n" for line in lines), scope)
     return scope["program"]
 
 
