@@ -26,7 +26,7 @@ from symbolic.sources import Source
 from symbolic.variables import builtins, stdlib, tables, torch_functions
 from symbolic.variables.base import OpaqueVariable, Variable
 from symbolic.variables.tables import BuiltinVariable
-from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable
+from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
 from symbolic.variables.functions import BoundMethod, CellVariable, FunctionVariable, PartialVariable
@@ -259,6 +259,15 @@ def _native_base(cls: type) -> type:
     return next(base for base in cls.__mro__ if base in (OrderedDict, defaultdict, Counter, dict))
 
 
+def _super(tx: Translator, value: Any, source: Source) -> Variable:
+    """A `super()` object that a continuation was handed."""
+    tx.know(source, "type", super)
+    tx.know(source.attr("__thisclass__"), "is", value.__thisclass__)
+    if value.__self__ is None:
+        raise GraphBreak("super() with one argument")
+    return SuperVariable(value.__thisclass__, tx.wrap(value.__self__, source.attr("__self__")), source)
+
+
 def _cell(tx: Translator, value: CellType, source: Source) -> Variable:
     return CellVariable(value, source)
 
@@ -282,6 +291,7 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     ModuleType: _module,
     functools.partial: _partial,
     CellType: _cell,
+    super: _super,
     torch.Tensor: _tensor,
     torch.nn.Parameter: _tensor,
     type: _class,

@@ -221,9 +221,10 @@ NATIVE_CONSTRUCTORS: dict[type, Any] = {}
 class SuperVariable(Variable):
     """`super(start, owner)`"""
 
-    def __init__(self, start: type, owner: Variable) -> None:
+    def __init__(self, start: type, owner: Variable, source: Source | None = None) -> None:
         self.start = start
         self.owner = owner
+        self.source = source
 
     def python_type(self) -> type:
         return super

@@ -409,9 +409,15 @@ class ObjectMethod(Variable):
 
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         handler = OBJECT_METHODS.get(self.name)
-        if handler is None:
+        if handler is None or not self._is_plain():
             raise GraphBreak("native method of an object", f"{self.owner.describe()}.{self.name}")
         return handler(tx, self.owner, *args)
+
+    def _is_plain(self) -> bool:
+        """Whether the method is `object`'s (or an exception's, or a container's that the owner carries)."""
+        owner_class = getattr(self.raw, "__objclass__", object)
+        carried = isinstance(self.owner, ExceptionVariable) or getattr(self.owner, "payload", None) is not None
+        return owner_class is object or owner_class is type or carried
 
     def reachable(self) -> list[Variable]:
         return [self.owner]
