@@ -57,7 +57,7 @@ class Protocols:
     """The part of the translator that knows Python's data model."""
 
     # --- births -----------------------------------------------------------------------------------------------------
-    def from_constant(self: Translator, value: Any) -> Variable:
+    def from_constant(self: Any, value: Any) -> Variable:
         """A variable for a value that tracing computed: constants, containers of them, classes, functions."""
         if is_constant_value(value):
             return ConstantVariable(value)
@@ -72,31 +72,31 @@ class Protocols:
             return self.new_set([self.from_constant(item) for item in value], kind)
         return self.wrap(value, self.sources.const(value, getattr(value, "__qualname__", None) or kind.__name__))
 
-    def new_tuple(self: Translator, items: list[Variable], cls: type = tuple) -> Variable:
+    def new_tuple(self: Any, items: list[Variable], cls: type = tuple) -> Variable:
         return TupleVariable(items, None, cls)
 
-    def new_list(self: Translator, items: list[Variable]) -> Variable:
+    def new_list(self: Any, items: list[Variable]) -> Variable:
         return ListVariable(items)
 
-    def new_dict(self: Translator, pairs: list[tuple[Variable, Variable]], cls: type = dict) -> Any:
+    def new_dict(self: Any, pairs: list[tuple[Variable, Variable]], cls: type = dict) -> Any:
         made = DictVariable({}, None, cls)
         for key, value in pairs:
             made.store(self, key, value)
         return made
 
-    def new_set(self: Translator, items: list[Variable], cls: type = set) -> Variable:
+    def new_set(self: Any, items: list[Variable], cls: type = set) -> Variable:
         made = SetVariable({}, None, cls)
         for item in items:
             made.add(self, item)
         return made
 
-    def range_iterator(self: Translator, value: range) -> Variable:
+    def range_iterator(self: Any, value: range) -> Variable:
         return RangeIterator(value, 0)
 
-    def getitem_iterator(self: Translator, owner: Variable) -> Variable:
+    def getitem_iterator(self: Any, owner: Variable) -> Variable:
         return GetitemIterator(owner, 0)
 
-    def new_instance(self: Translator, cls: type, args: list[Variable]) -> Variable:
+    def new_instance(self: Any, cls: type, args: list[Variable]) -> Variable:
         """`cls.__new__(cls, *args)` where `__new__` is native."""
         if issubclass(cls, BaseException):
             return ExceptionVariable(cls, args)
@@ -111,7 +111,7 @@ class Protocols:
         return ObjectVariable(cls, payload=payload, new_args=new_args)
 
     # --- exceptions -------------------------------------------------------------------------------------------------
-    def attempt(self: Translator, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def attempt(self: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Runs plain Python now; its exception becomes the program's."""
         try:
             return function(*args, **kwargs)
@@ -124,24 +124,24 @@ class Protocols:
                 arguments = []
             raise Observed(self.with_context(ExceptionVariable(type(error), arguments))) from error
 
-    def new_exception(self: Translator, cls: type[BaseException], *args: Any) -> Variable:
+    def new_exception(self: Any, cls: type[BaseException], *args: Any) -> Variable:
         return ExceptionVariable(cls, [self.from_constant(arg) for arg in args])
 
-    def raise_(self: Translator, cls: type[BaseException], *args: Any) -> NoReturn:
+    def raise_(self: Any, cls: type[BaseException], *args: Any) -> NoReturn:
         """The program raises `cls(*args)` here."""
         raise Observed(self.with_context(self.new_exception(cls, *args)))
 
-    def raise_from(self: Translator, cls: type[BaseException], *args: Any, cause: Variable) -> NoReturn:
+    def raise_from(self: Any, cls: type[BaseException], *args: Any, cause: Variable) -> NoReturn:
         error = self.new_exception(cls, *args)
         assert isinstance(error, ExceptionVariable)
         error.cause = error.context = cause
         raise Observed(error)
 
-    def stop_iteration(self: Translator, value: Variable) -> NoReturn:
+    def stop_iteration(self: Any, value: Variable) -> NoReturn:
         nothing = isinstance(value, ConstantVariable) and value.value is None
         raise Observed(self.with_context(ExceptionVariable(StopIteration, [] if nothing else [value])))
 
-    def exception_from(self: Translator, args: list[Variable]) -> Variable:
+    def exception_from(self: Any, args: list[Variable]) -> Variable:
         """The exception that `raise args[0]` or `throw(*args)` means."""
         first = args[0]
         if isinstance(first, ClassVariable) or (isinstance(first, BuiltinVariable) and isinstance(first.real(), type)):
@@ -150,18 +150,18 @@ class Protocols:
             return self.call(first, [a for a in args[1:2] if not (a.is_constant() and a.constant() is None)], {})
         return first
 
-    def with_context(self: Translator, error: Variable) -> Variable:
+    def with_context(self: Any, error: Variable) -> Variable:
         if isinstance(error, ExceptionVariable) and self.handled is not None and self.handled is not error:
             error.context = error.context or self.handled
         return error
 
     # --- operators --------------------------------------------------------------------------------------------------
-    def binary(self: Translator, op: Any, a: Variable, b: Variable) -> Variable:
+    def binary(self: Any, op: Any, a: Variable, b: Variable) -> Variable:
         """`op(a, b)`"""
         result = self._attempts(op, a, b)
         return result if result is not None else self._unsupported(op, _SYMBOLS[op], a, b)
 
-    def _attempts(self: Translator, op: Any, a: Variable, b: Variable) -> Variable | None:
+    def _attempts(self: Any, op: Any, a: Variable, b: Variable) -> Variable | None:
         """Python's order: a subclass's own reflected method first, then left, then right. None: nobody answers."""
         left, right = a.python_type(), b.python_type()
         objects = isinstance(a, ObjectVariable) and isinstance(b, ObjectVariable)
@@ -178,7 +178,7 @@ class Protocols:
             result = b.rbinary(self, op, a)
         return result
 
-    def _unsupported(self: Translator, op: Any, symbol: str, a: Variable, b: Variable) -> Variable:
+    def _unsupported(self: Any, op: Any, symbol: str, a: Variable, b: Variable) -> Variable:
         """What Python does when neither operand answers."""
         if op is operator.eq:
             return ConstantVariable(a.is_same(self, b))
@@ -189,47 +189,47 @@ class Protocols:
             return self.raise_(TypeError, f"{symbol!r} not supported between instances of {names}")
         return self.raise_(TypeError, f"unsupported operand type(s) for {symbol}: {names}")
 
-    def inplace(self: Translator, op: Any, a: Variable, b: Variable) -> Variable:
+    def inplace(self: Any, op: Any, a: Variable, b: Variable) -> Variable:
         result = a.inplace(self, op, b)
         if result is None:
             result = self._attempts(INPLACE[op][0], a, b)
         return result if result is not None else self._unsupported(op, _INPLACE_SYMBOLS[op], a, b)
 
-    def unary(self: Translator, op: Any, a: Variable) -> Variable:
+    def unary(self: Any, op: Any, a: Variable) -> Variable:
         return a.unary(self, op)
 
-    def equal(self: Translator, a: Variable, b: Variable) -> bool:
+    def equal(self: Any, a: Variable, b: Variable) -> bool:
         """Equality as containers see it: identity first."""
         if a is b or (type(a) is type(b) is ClassVariable and a.real() is b.real()):
             return True
         return self.truth(self.binary(operator.eq, a, b))
 
-    def truth(self: Translator, value: Variable) -> bool:
+    def truth(self: Any, value: Variable) -> bool:
         return value.truth(self)
 
-    def iter(self: Translator, value: Variable) -> Variable:
+    def iter(self: Any, value: Variable) -> Variable:
         return value.iterator(self)
 
-    def next(self: Translator, iterator: Variable) -> Variable | None:
+    def next(self: Any, iterator: Variable) -> Variable | None:
         return iterator.next(self)
 
-    def unpack(self: Translator, value: Variable) -> list[Variable]:
+    def unpack(self: Any, value: Variable) -> list[Variable]:
         return value.unpack(self)
 
-    def len(self: Translator, value: Variable) -> int:
+    def len(self: Any, value: Variable) -> int:
         return value.length(self)
 
-    def contains(self: Translator, container: Variable, item: Variable) -> bool:
+    def contains(self: Any, container: Variable, item: Variable) -> bool:
         return container.contains(self, item)
 
-    def sequence_iterator(self: Translator, items: Variable) -> Variable:
+    def sequence_iterator(self: Any, items: Variable) -> Variable:
         return SequenceIterator(items, 0)
 
     # --- attributes and types ---------------------------------------------------------------------------------------
-    def getattr(self: Translator, value: Variable, name: str) -> Variable:
+    def getattr(self: Any, value: Variable, name: str) -> Variable:
         return value.getattr(self, name)
 
-    def hasattr(self: Translator, value: Variable, name: str) -> bool:
+    def hasattr(self: Any, value: Variable, name: str) -> bool:
         try:
             value.getattr(self, name)
         except Observed as raised:
@@ -238,10 +238,10 @@ class Protocols:
             raise
         return True
 
-    def isinstance(self: Translator, value: Variable, cls: Variable) -> bool:
+    def isinstance(self: Any, value: Variable, cls: Variable) -> bool:
         return any(self._isinstance(value, one) for one in self.classes(cls))
 
-    def classes(self: Translator, cls: Variable) -> list[Any]:
+    def classes(self: Any, cls: Variable) -> list[Any]:
         """The classes that the second argument of `isinstance` names."""
         if isinstance(cls, TupleVariable):
             return [one for item in cls.items for one in self.classes(item)]
@@ -254,7 +254,7 @@ class Protocols:
             raise GraphBreak("class not known", cls.describe())
         return [real]
 
-    def _isinstance(self: Translator, value: Variable, cls: Any) -> bool:
+    def _isinstance(self: Any, value: Variable, cls: Any) -> bool:
         special = torch_functions.is_instance(value, cls) if isinstance(cls, type) else None
         if special is not None:
             return special
@@ -269,5 +269,5 @@ class Protocols:
             return self.attempt(issubclass, kind, cls)
         return self.attempt(isinstance, real, cls)
 
-    def ordered_dict(self: Translator, pairs: list[tuple[Variable, Variable]]) -> Variable:
+    def ordered_dict(self: Any, pairs: list[tuple[Variable, Variable]]) -> Variable:
         return self.new_dict(pairs, OrderedDict)
