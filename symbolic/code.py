@@ -109,6 +109,12 @@ def argument_slots(code: CodeType) -> int:
     )
 
 
+def slot_names(code: CodeType) -> tuple[str, ...]:
+    """Names of the `localsplus` slots: locals, cells that are no locals, free variables."""
+    local = set(code.co_varnames)
+    return (*code.co_varnames, *(name for name in code.co_cellvars if name not in local), *code.co_freevars)
+
+
 def decode(code: CodeType) -> Code:
     """Decodes `code`; the result is shared and must not be changed."""
     found = _cache.get(id(code))
@@ -129,7 +135,7 @@ def decode(code: CodeType) -> Code:
         if raw.opname in _SPLIT:
             first, second = _SPLIT[raw.opname]
             assert raw.arg is not None
-            names = code.co_varnames
+            names = slot_names(code)
             insts.append(Inst(first, raw.arg >> 4, names[raw.arg >> 4], raw.offset, line))
             insts.append(Inst(second, raw.arg & 15, names[raw.arg & 15], raw.offset, line))
             continue

@@ -30,24 +30,47 @@ def read_local(tx: Translator, frame: Frame, name: str) -> Variable:
     return found
 
 
-@opcode("LOAD_FAST", "LOAD_FAST_CHECK")
+def _in_slot(tx: Translator, frame: Frame, inst: Inst) -> Variable | None:
+    """What the slot of a local, cell or free variable holds at the moment: a value, a cell or nothing (None).
+
+    A comprehension that is inlined (3.12) may use the slot of a cell for a plain value, and the other way round. A free
+    variable and a comprehension's variable of the same name have slots of their own, told apart by their numbers."""
+    code, name = frame.code.raw, inst.argval
+    if inst.arg < code.co_nlocals:
+        if name in frame.locals:
+            return read_local(tx, frame, name)
+        if name not in code.co_cellvars:
+            return None
+    return frame.cells.get(name)
+
+
+@opcode("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_CLOSURE")
 def load_fast(tx: Translator, frame: Frame, inst: Inst) -> None:
-    frame.push(read_local(tx, frame, inst.argval))
+    found = _in_slot(tx, frame, inst)
+    frame.push(found if found is not None else read_local(tx, frame, inst.argval))
 
 
 @opcode("LOAD_FAST_AND_CLEAR")
 def load_fast_and_clear(tx: Translator, frame: Frame, inst: Inst) -> None:
-    frame.push(read_local(tx, frame, inst.argval) if inst.argval in frame.locals else NULL)
-    frame.locals.pop(inst.argval, None)
+    found = _in_slot(tx, frame, inst)
+    frame.push(found if found is not None else NULL)
+    _clear_slot(frame, inst.argval)
+
+
+def _clear_slot(frame: Frame, name: str) -> None:
+    frame.locals.pop(name, None)
+    if name in frame.code.raw.co_cellvars:
+        frame.cells.pop(name, None)
 
 
 @opcode("STORE_FAST")
 def store_fast(tx: Translator, frame: Frame, inst: Inst) -> None:
-    value = frame.pop()
-    if value is NULL:
-        frame.locals.pop(inst.argval, None)  # LOAD_FAST_AND_CLEAR put an unbound name aside
-    else:
-        frame.locals[inst.argval] = value
+    name, value = inst.argval, frame.pop()
+    _clear_slot(frame, name)
+    if isinstance(value, CellVariable) and name in frame.code.raw.co_cellvars:
+        frame.cells[name] = value  # LOAD_FAST_AND_CLEAR put the cell aside
+    elif value is not NULL:  # null: it put an unbound name aside
+        frame.locals[name] = value
 
 
 @opcode("DELETE_FAST")
@@ -70,11 +93,6 @@ def make_cell(tx: Translator, frame: Frame, inst: Inst) -> None:
     if inst.argval in frame.locals:
         cell.store(tx, read_local(tx, frame, inst.argval))
         del frame.locals[inst.argval]
-
-
-@opcode("LOAD_CLOSURE")
-def load_closure(tx: Translator, frame: Frame, inst: Inst) -> None:
-    frame.push(frame.cells[inst.argval] if inst.argval in frame.cells else frame.locals[inst.argval])
 
 
 @opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
