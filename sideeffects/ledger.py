@@ -17,21 +17,29 @@ class Ledger:
 
     def __init__(self) -> None:
         self._attrs: dict[Any, dict[str, Any]] = {}
+        self._renewed: set[tuple[Any, str]] = set()
         self._order: dict[tuple[str, Any], Any] = {}
         self._calls = 0
 
     # attributes, cells (name "cell_contents") and globals (the namespace is the target)
     def store(self, target: Any, name: str, value: Any) -> None:
-        """Pending `target.name = value`; `DELETED` as value is a deletion."""
-        self._attrs.setdefault(target, {})
-        self._attrs[target].pop(name, None)
-        self._attrs[target][name] = value
+        """Pending `target.name = value`; `DELETED` as value is a deletion. A name keeps its place among the others until
+        it is deleted."""
+        stores = self._attrs.setdefault(target, {})
+        if stores.get(name) is DELETED and value is not DELETED:
+            del stores[name]
+            self._renewed.add((target, name))
+        stores[name] = value
         self._order.setdefault(("attrs", target), target)
 
     def pending(self, target: Any, name: str) -> Any | None:
         """The pending value, `DELETED`, or None if the frame has not written there."""
         stores = self._attrs.get(target)
         return stores.get(name) if stores is not None else None
+
+    def renewed(self, target: Any, name: str) -> bool:
+        """Whether the name was deleted before its pending store, which so comes after all others."""
+        return (target, name) in self._renewed
 
     def stores(self, target: Any) -> dict[str, Any]:
         """All pending stores of a target, oldest first."""
@@ -56,7 +64,10 @@ class Ledger:
         for (kind, _), record in self._order.items():
             if kind == "attrs":
                 for name, value in self._attrs[record].items():
-                    yield DelAttr(record, name) if value is DELETED else SetAttr(record, name, value)
+                    if value is DELETED or (record, name) in self._renewed:
+                        yield DelAttr(record, name)
+                    if value is not DELETED:
+                        yield SetAttr(record, name, value)
             elif kind == "contents":
                 yield SetContents(record)
             else:

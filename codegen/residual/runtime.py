@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -71,6 +71,19 @@ def update_dict(target: dict[Any, Any], base: type, deleted: tuple[Any, ...], st
         base.__delitem__(target, key)  # type: ignore[attr-defined]
     for key, value in stored.items():
         base.__setitem__(target, key, value)  # type: ignore[attr-defined]
+
+
+def arrange_dict(target: OrderedDict[Any, Any], keys: tuple[Any, ...]) -> None:
+    """Its own order only: that of the dict under it stays what the stores made it."""
+    for key in keys:
+        OrderedDict.move_to_end(target, key)
+
+
+def discard_attribute(target: Any, name: str) -> None:
+    try:
+        object.__delattr__(target, name)
+    except AttributeError:
+        pass
 
 
 def set_set(target: set[Any], items: set[Any]) -> None:

@@ -260,18 +260,14 @@ class Writer:
             emit.store_attr(name)
 
     def _del_attr(self, target: Variable, name: str) -> None:
+        """What the frame deleted, it may have stored itself: so it need not be there."""
         if isinstance(target, classes.NamespaceVariable):
-            self.load(target)
-            self.emit.const(name)
-            self.emit.delete_subscr()
-        elif not exists(target):
-            return  # it was never stored in the rebuilt object
-        elif isinstance(target, objects.ObjectVariable) and target.cls.__delattr__ is not object.__delattr__:
-            self.call(object.__delattr__, target, name)
-            self.emit.pop()
+            self.call(dict.pop, target, name, None)
+        elif exists(target):
+            self.call(runtime.discard_attribute, target, name)
         else:
-            self.load(target)
-            self.emit.delete_attr(name)
+            return  # it was never stored in the rebuilt object
+        self.emit.pop()
 
 
 class Emit:
@@ -441,10 +437,13 @@ def _dict_contents(w: Writer, v: mappings.DictVariable) -> None:
     base = v.python_type()
     if v.value is MISSING or v.rewritten:
         w.call(runtime.set_dict, v, base, Emit(lambda: w.load_map(v.entries.values())))
-        return
-    stored = [v.entries[hashed] for hashed in v.stored]
-    deleted = list(v.deleted.values())
-    w.call(runtime.update_dict, v, base, Emit(lambda: w.load_tuple(deleted)), Emit(lambda: w.load_map(stored)))
+    else:
+        stored = [v.entries[hashed] for hashed in v.stored]
+        deleted = list(v.deleted.values())
+        w.call(runtime.update_dict, v, base, Emit(lambda: w.load_tuple(deleted)), Emit(lambda: w.load_map(stored)))
+    if v.arranged:
+        w.emit.pop()
+        w.call(runtime.arrange_dict, v, Emit(lambda: w.load_tuple(key for key, _ in v.entries.values())))
 
 
 #: how an object takes its contents; the setter's result stays on the stack

@@ -19,10 +19,12 @@ from symbolic.variables.containers import NativeMethod, TupleVariable
 from symbolic.variables.functions import BoundMethod
 from symbolic.variables.objects import (
     NATIVE_DESCRIPTORS,
+    OBJECT_METHODS,
     ExceptionVariable,
     ObjectMethod,
     ObjectVariable,
     instance_dict,
+    is_data_descriptor,
     lookup,
 )
 
@@ -129,6 +131,10 @@ class ClassVariable(Variable):
         meta_call = lookup(type(self.value), "__call__")
         if isinstance(meta_call, FunctionType):
             return self._metaclass_call(tx, args, kwargs)
+        return self.construct(tx, args, kwargs)
+
+    def construct(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        """`type.__call__`"""
         made = self._new(tx, args, kwargs)
         if not isinstance(made, ObjectVariable) or not issubclass(made.cls, self.value):
             return made
@@ -212,6 +218,8 @@ def _fill(tx: Translator, made: ObjectVariable, args: list[Variable], kwargs: di
         made.payload.method(tx, "update", args, {})
 
 
+OBJECT_METHODS["__call__"] = lambda tx, owner, *args, **kwargs: owner.construct(tx, list(args), kwargs)
+OBJECT_METHODS["mro"] = lambda tx, owner: tx.new_list([tx.class_variable(cls) for cls in owner.value.__mro__])
 _EnumMeta = type(enum.Enum)
 
 #: classes whose construction is a graph operation or a native table entry; filled by the modules that know them
@@ -230,9 +238,9 @@ class SuperVariable(Variable):
         return super
 
     def _raw(self, name: str) -> tuple[type, Any]:
-        real = self.owner.real()
-        cls = real if isinstance(self.owner, ClassVariable) else self.owner.python_type()
-        mro = list(cls.__mro__)
+        owner = self.owner
+        of_class = isinstance(owner, ClassVariable) and issubclass(owner.value, self.start)
+        mro = list((owner.value if of_class else owner.python_type()).__mro__)  # type: ignore[attr-defined]
         for base in mro[mro.index(self.start) + 1 :]:
             if name in base.__dict__:
                 return base, base.__dict__[name]
@@ -262,7 +270,7 @@ class SuperVariable(Variable):
                     return NativeMethod(owner.payload, name)
                 return ObjectMethod(owner, name, raw)
             return owner._describe(tx, name, raw)
-        if isinstance(raw, NATIVE_DESCRIPTORS) and name in ("__init_subclass__",):
+        if isinstance(raw, NATIVE_DESCRIPTORS) and (name == "__init_subclass__" or raw is type.__call__):
             return ObjectMethod(owner, name, raw)
         raise GraphBreak("super() attribute", f"{base.__qualname__}.{name}")
 
@@ -401,7 +409,8 @@ class InstanceNamespace(Variable):
             stored = instance_dict(self.owner.value) or {}
             assert self.owner.source is not None
             tx.know(self.owner.source.step("dict"), "keys", tuple(stored))
-            names = [name for name in stored if tx.ledger.pending(self.owner, name) is not DELETED]
+            gone = {name for name in stored if tx.ledger.pending(self.owner, name) is DELETED}
+            names = [name for name in stored if name not in gone and not tx.ledger.renewed(self.owner, name)]
         stores = tx.ledger.stores(self.owner)
         names += [name for name, value in stores.items() if value is not DELETED and name not in names]
         return [(ConstantVariable(name), found) for name in names if (found := self.find(tx, name)) is not None]
@@ -411,12 +420,19 @@ class InstanceNamespace(Variable):
         return found if found is not None else tx.raise_(KeyError, index.constant())
 
     def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
-        tx.ledger.store(self.owner, index.constant(), value)
+        self._store(tx, index.constant(), value)
 
     def delitem(self, tx: Translator, index: Variable) -> None:
         if self.find(tx, index.constant()) is None:
             tx.raise_(KeyError, index.constant())
-        tx.ledger.store(self.owner, index.constant(), DELETED)
+        self._store(tx, index.constant(), DELETED)
+
+    def _store(self, tx: Translator, name: str, value: Any) -> None:
+        # The ledger knows attributes only, and a data descriptor of the class would take this one.
+        raw = lookup(self.owner.cls, name)
+        if not isinstance(name, str) or (raw is not MISSING and is_data_descriptor(raw)):
+            raise GraphBreak("store into an instance __dict__ beside a descriptor", f"{self.owner.describe()}.{name}")
+        tx.ledger.store(self.owner, name, value)
 
     def contains(self, tx: Translator, item: Variable) -> bool:
         return self.find(tx, item.constant()) is not None
@@ -435,7 +451,7 @@ class InstanceNamespace(Variable):
             found = self.find(tx, args[0].constant())
             if found is None:
                 return args[1] if len(args) > 1 else tx.raise_(KeyError, args[0].constant())
-            tx.ledger.store(self.owner, args[0].constant(), DELETED)
+            self._store(tx, args[0].constant(), DELETED)
             return found
         if name == "update":
             for key, value in tx.new_dict([]).merged(tx, args, kwargs):

@@ -272,7 +272,11 @@ class ClosureFunction(PythonFunction):
             return self.kwdefaults or ConstantVariable(None)
         if name == "__get__":
             return FunctionGet(self)
-        if name in ("__code__", "__globals__", "__closure__", "__dict__", "__annotations__", "__type_params__"):
+        if name == "__code__":
+            return tx.wrap(self.code, tx.sources.const(self.code, f"{self.qualname}.__code__"))
+        if name == "__globals__":
+            return self.globals
+        if name in ("__closure__", "__dict__", "__annotations__", "__type_params__"):
             raise GraphBreak("attribute of a function born in the frame", name)
         return tx.raise_(AttributeError, f"'function' object has no attribute {name!r}")
 
@@ -473,6 +477,8 @@ class GeneratorVariable(Variable):
     def getattr(self, tx: Translator, name: str) -> Variable:
         if name in ("send", "throw", "close", "__next__", "__iter__"):
             return GeneratorMethod(self, name)
+        if not hasattr(GeneratorType, name):
+            tx.raise_(AttributeError, f"'generator' object has no attribute {name!r}")
         raise GraphBreak("generator attribute", name)
 
     def reachable(self) -> list[Variable]:

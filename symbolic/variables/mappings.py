@@ -46,7 +46,8 @@ class DictVariable(NativeVariable):
     `entries` maps the key of a key to (key, value): all of them in order if `complete`, else those seen so far. For
     reconstruction of one born in the frame: `entries`, `cls`, `default_factory`. To replay onto an existing one: if
     `rewritten`, clear it and store all entries; else delete the keys in `deleted`, then store the entries in `stored`
-    in that order (with the methods of `dict`, or of OrderedDict for such).
+    in that order (with the methods of `dict`, or of OrderedDict for such). If `arranged`, the order of an OrderedDict is
+    that of the entries, whatever the stores made it.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class DictVariable(NativeVariable):
         self.complete = value is MISSING
         self.owner: Any = None  # the ObjectVariable whose native part this is
         self.rewritten = False
+        self.arranged = False
         self.stored: dict[Any, None] = {}
         self.deleted: dict[Any, Variable] = {}
         self.state = 0  # counts changes of the keys, for iterators
@@ -417,7 +419,7 @@ class DictVariable(NativeVariable):
         arranged = {**others, **moved} if last is None or tx.truth(last) else {**moved, **others}
         if list(arranged) != list(entries):
             self.entries = arranged
-            self.rewritten = True
+            self.arranged = True
             self.state += 1
             tx.ledger.touch(self)
 

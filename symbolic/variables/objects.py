@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 from collections.abc import Callable
 from types import (
@@ -203,8 +204,16 @@ class ObjectVariable(Variable):
             tx.call(tx.class_attribute(type(raw), "__set__"), [tx.class_attribute(self.cls, name), self, value], {})
         elif isinstance(raw, GetSetDescriptorType):
             raise GraphBreak("store to a native attribute", f"{self.cls.__qualname__}.{name}")
+        elif not self._takes(raw):
+            raise GraphBreak("attribute that the object can't take", f"{self.cls.__qualname__}.{name}")
         else:
             tx.ledger.store(self, name, value)
+
+    def _takes(self, raw: Any) -> bool:
+        """Whether there is a place for the attribute: a slot written in Python, or the instance's `__dict__`."""
+        if isinstance(raw, MemberDescriptorType):
+            return "__slots__" in vars(raw.__objclass__)
+        return self.cls.__dictoffset__ != 0 and (raw is MISSING or not is_data_descriptor(raw))
 
     def _module_setattr(self, tx: Translator, name: str, value: Variable) -> bool:
         """The common cases of `nn.Module.__setattr__`; False leaves the work to the traced original."""
@@ -409,9 +418,9 @@ class ObjectMethod(Variable):
 
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         handler = OBJECT_METHODS.get(self.name)
-        if handler is None or not self._is_plain():
-            raise GraphBreak("native method of an object", f"{self.owner.describe()}.{self.name}")
-        return handler(tx, self.owner, *args)
+        if handler is None or not self._is_plain() or not accepts(handler, tx, self.owner, *args, **kwargs):
+            raise GraphBreak("native method of an object", self.describe())
+        return handler(tx, self.owner, *args, **kwargs)
 
     def _is_plain(self) -> bool:
         """Whether the method is `object`'s (or an exception's, or a container's that the owner carries)."""
@@ -426,11 +435,21 @@ class ObjectMethod(Variable):
         return f"{self.owner.describe()}.{self.name}"
 
 
-def _init(tx: Translator, owner: Any, *args: Variable) -> Variable:
-    if isinstance(owner, ExceptionVariable):
+def accepts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def _init(tx: Translator, owner: Any, *args: Variable, **kwargs: Variable) -> Variable:
+    if isinstance(owner, ExceptionVariable) and not kwargs:
         owner.args = list(args)
     elif getattr(owner, "payload", None) is not None:
-        return owner.payload.method(tx, "__init__", list(args), {})
+        return owner.payload.method(tx, "__init__", list(args), kwargs)
+    elif args or kwargs:
+        raise GraphBreak("arguments do not fit the function", f"object.__init__ of {owner.describe()}")
     return ConstantVariable(None)
 
 
