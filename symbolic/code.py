@@ -68,12 +68,14 @@ class Code:
         return None
 
 
-_SPLIT = {
+#: super-instruction -> the instructions it is split into
+SPLIT = {
     "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
     "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
     "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
 }
-_DROPPED = frozenset({"CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "RESUME", "COPY_FREE_VARS"})
+#: instructions that say nothing to the interpreter of variables
+DROPPED = frozenset({"CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "RESUME", "COPY_FREE_VARS"})
 _cache: dict[int, Code] = {}
 
 
@@ -130,10 +132,10 @@ def decode(code: CodeType) -> Code:
                 if previous.next_offset >= 0:
                     break
                 previous.next_offset = raw.offset
-        if raw.opname in _DROPPED:
+        if raw.opname in DROPPED:
             continue
-        if raw.opname in _SPLIT:
-            first, second = _SPLIT[raw.opname]
+        if raw.opname in SPLIT:
+            first, second = SPLIT[raw.opname]
             assert raw.arg is not None
             names = slot_names(code)
             insts.append(Inst(first, raw.arg >> 4, names[raw.arg >> 4], raw.offset, line))

@@ -18,6 +18,9 @@ CALLABLE_FIRST = PY313
 #: FOR_ITER leaves the exhausted iterator for END_FOR to pop (3.12), or END_FOR; POP_TOP (3.13).
 FOR_ITER_KEEPS_ITERATOR = PY312
 
+#: Opcodes that code objects may have: no instrumented, specialised or pseudo ones (the compiler's own, from 256 on).
+OPCODES = frozenset(name for name, op in dis.opmap.items() if op < 256 and not name.startswith("INSTRUMENTED_"))
+
 INTRINSICS_1: list[str] = list(getattr(dis, "_intrinsic_1_descs", []))
 _JUMPS = frozenset(dis.opname[op] for op in (*dis.hasjrel, *dis.hasjabs))
 NO_FALLTHROUGH = frozenset(

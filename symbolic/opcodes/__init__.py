@@ -2,7 +2,7 @@
 
 from symbolic.code import decode
 from symbolic.opcodes import calls, containers, control, exceptions, generators, names, stack
-from symbolic.opcodes.table import HANDLERS, REFUSED
+from symbolic.opcodes.table import HANDLERS, REFUSED, check
 
 __all__ = [
     "HANDLERS",
@@ -16,3 +16,5 @@ __all__ = [
     "names",
     "stack",
 ]
+
+check()

@@ -8,7 +8,7 @@ from symbolic import versions
 from symbolic.code import Inst
 from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
-from symbolic.opcodes.table import opcode
+from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import GeneratorVariable
 
@@ -108,3 +108,6 @@ def return_generator(tx: Translator, frame: Frame, inst: Inst) -> None:
     # The generator object was made by the call; its frame passes here when it is first resumed.
     if not isinstance(frame.generator, GeneratorVariable):
         raise GraphBreak("generator frame", frame.name)
+
+
+refuse("not in the code of a function", "PRINT_EXPR", "INTERPRETER_EXIT", "EXIT_INIT_CHECK", "ENTER_EXECUTOR", "RESERVED")

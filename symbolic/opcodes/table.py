@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from symbolic import code, versions
 from symbolic.code import Inst
 from symbolic.frames import Frame
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 HANDLERS: dict[str, Handler] = {}
 #: opcode -> why it is not traced
 REFUSED: dict[str, str] = {}
-#: opcodes that some of CPython 3.11 to 3.13 has and this one may not
-_KNOWN_ELSEWHERE: set[str] = set()
 
 
 def opcode(*names: str) -> Callable[[Handler], Handler]:
@@ -26,8 +24,7 @@ def opcode(*names: str) -> Callable[[Handler], Handler]:
 
     def register(function: Handler) -> Handler:
         for name in names:
-            if name not in dis.opmap:
-                _KNOWN_ELSEWHERE.add(name)
+            if name not in versions.OPCODES:
                 continue
             assert name not in HANDLERS, f"{name} has two handlers"
             HANDLERS[name] = function
@@ -39,6 +36,13 @@ def opcode(*names: str) -> Callable[[Handler], Handler]:
 def refuse(reason: str, *names: str) -> None:
     """Names opcodes that break the graph, with the reason."""
     for name in names:
-        if name in dis.opmap:
+        if name in versions.OPCODES:
             assert name not in HANDLERS, f"{name} is handled and refused"
             REFUSED[name] = reason
+
+
+def check() -> None:
+    """Every opcode of this Python is handled, refused with a reason, or dropped or split by the decoder."""
+    unknown = versions.OPCODES - HANDLERS.keys() - REFUSED.keys() - code.DROPPED - code.SPLIT.keys()
+    if unknown:
+        raise ImportError(f"framejit does not know these opcodes of CPython: {', '.join(sorted(unknown))}")
