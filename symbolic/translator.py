@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from sideeffects.effects import DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
 from symbolic import opcodes, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
@@ -31,7 +32,7 @@ from symbolic.variables.tables import SKIPPED_MODULES
 ESCAPES = "exception leaves the frame"
 #: Opcodes after which JIT_BREAK_EVERYWHERE splits the frame.
 #: How often one code object may stand in the stack of inlined calls before the recursion is left to the program.
-RECURSION_LIMIT = 8
+RECURSION_LIMIT = 32
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
 
@@ -211,6 +212,22 @@ class Translator(Protocols):
         """The step at which a break would take back the instruction being executed."""
         return self.anchors[0] if self.anchors else self.step
 
+    def guard_aliases(self) -> None:
+        """What the frame changed must not be what it also read under another name: captured as two objects, two they are."""
+        written = [e.target for e in self.ledger.effects() if isinstance(e, (SetAttr, DelAttr, SetContents))]
+        for target in dict.fromkeys(written):
+            source = target.source
+            if source is None or source.kind == "const":
+                continue
+            kind = target.python_type()
+            alike = [
+                other.source
+                for other in self.known.values()
+                if other.source not in (None, source) and other.source.kind != "const" and other.python_type() is kind
+            ]
+            if alike:
+                self.know(None, "distinct", (source, *alike))
+
     # --- the loop ---------------------------------------------------------------------------------------------------
     def _loop(self, depth: int) -> None:
         """Executes instructions until the frames above `depth` are gone."""
@@ -343,6 +360,7 @@ def capture(function: FunctionType, slots: tuple[Any, ...], options: Options, br
             outcome = Return(tx.result)
         except _Stop as stop:
             outcome = Break(list(tx.frames), stop.inst, tx.located(stop.cause))
+        tx.guard_aliases()
     finally:
         saved.restore()
     reasons = [break_reason(tx.frames, outcome.cause)] if isinstance(outcome, Break) else []
