@@ -63,7 +63,7 @@ def wrap(tx: Translator, value: Any, source: Source) -> Variable:
 
 def _alias(tx: Translator, value: Any, known: Variable, source: Source) -> None:
     """A second path to a known object: by identity if it is one of the program's fixed parts, else as an alias."""
-    if isinstance(value, (FunctionType, type, ModuleType, BuiltinFunctionType)):
+    if isinstance(value, (FunctionType, type, ModuleType, BuiltinFunctionType)) or type(value) in tx.options.unwrap:
         _fixed(tx, value, source)
     elif source.kind != "const":
         assert known.source is not None

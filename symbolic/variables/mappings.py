@@ -128,11 +128,9 @@ class DictVariable(NativeVariable):
         assert self.source is not None
         ordered = issubclass(self.cls, OrderedDict)
         reals = tuple(OrderedDict.__iter__(self._contents) if ordered else dict.__iter__(self._contents))
-        # An OrderedDict has an order of its own beside that of the dict under it.
-        by_order = ordered and reals != tuple(dict.__iter__(self._contents))
         if issubclass(self.cls, dict):
-            tx.know(self.source, "keys", tuple(dict.__iter__(self._contents)))
-        if ordered and (by_order or len(reals) > 1) or not issubclass(self.cls, dict):
+            tx.know(self.source, "keys", reals)  # in the order of the OrderedDict, not that of the dict under it
+        else:
             tx.know(self.source, "predicate", HasOrder(reals))
         self._names = {}
         for position, real in enumerate(reals):
