@@ -28,6 +28,7 @@ import io
 import linecache
 import os
 import random
+import re
 import sys
 import types
 import warnings
@@ -320,6 +321,10 @@ def user_lines(exc):
     return found
 
 
+# Warnings of C++ are given once per process; the compiler may say that it gives up compiling again.
+COMPILERS_OWN = re.compile(r"\(Triggered internally|was compiled \d+ times")
+
+
 class Observation:
     """What one call did, as plain data that later calls cannot change."""
 
@@ -355,7 +360,7 @@ class Observation:
     @staticmethod
     def _own(caught):
         return [(w.category.__name__, str(w.message)) for w in caught
-                if w.filename.startswith(HERE) and "(Triggered internally" not in str(w.message)]
+                if w.filename.startswith(HERE) and not COMPILERS_OWN.search(str(w.message))]
 
     def _backward(self, snap, world):
         """Differentiate a weighted sum of the results; then look at the whole world again, gradients included."""
@@ -399,9 +404,9 @@ def _compare(step, eager, compiled, traceback, tolerance):
     if found:
         raise NotTheSame(f"{step} call: {found}") from compiled.exception
     if eager.exception is not None:
-        wanted = eager.lines if traceback == "full" else eager.lines[-1:]
-        ok = compiled.lines == wanted if traceback == "full" else all(line in compiled.lines for line in wanted)
-        if not ok:
+        remaining = iter(compiled.lines)
+        full = all(line in remaining for line in eager.lines) and compiled.lines[-1:] == eager.lines[-1:]
+        if not (full if traceback == "full" else all(line in compiled.lines for line in eager.lines[-1:])):
             raise NotTheSame(f"{step} call: traceback has the user's lines {compiled.lines}, eager has {eager.lines}"
                              ) from compiled.exception
 
@@ -452,7 +457,8 @@ def check(fn, *args, graphs=None, breaks=None, make=None, changed=None, backend=
     changed     other arguments: a tuple, a callable that makes one, or a list of these
     compiler    (fn, backend=..., fullgraph=..., dynamic=...) -> callable, `jit.compile` unless said
     recompiles  True where the second call on unchanged objects is expected to compile again
-    traceback   "full": all of the user's lines must be in the traceback of an exception, not only the raising one
+    traceback   "full": all of the user's lines must be in the traceback of an exception, in order and the raising one
+                last; otherwise the raising one must be in it
     tolerance   (rtol, atol) for backends that are not bit for bit
     Further keywords are the program's (`kwargs=` for those with the name of an option).
     """

@@ -111,11 +111,6 @@ def test_on_a_builtin_or_torch_function():
     assert jit.compile(len, backend="eager")([1, 2]) == 2
 
 
-def test_on_a_module_class():
-    compiled = jit.compile(Net, backend="eager")
-    assert isinstance(compiled(), Net)
-
-
 def test_on_what_is_compiled_already():
     f = jit.compile(plain, backend="eager")
     g = jit.compile(f, backend="eager")

