@@ -1,0 +1,89 @@
+"""The debug dump and JIT_AUTO, as a user meets them: by environment variable, in a fresh process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SCRIPT = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.layer(x)
+        print("half way", tuple(y.shape))
+        return y.relu().sum()
+
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+torch.manual_seed(0)
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    loss = net(torch.ones(2, 4))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(loss.detach().numpy())
+print(fib(12))
+"""
+
+
+def run(code: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300, cwd=ROOT
+    )
+
+
+def test_a_script_under_auto_prints_what_it_printed(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    plain = run(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')", JIT_AUTO="")
+    auto = run(
+        "import jit.autowrap; jit.autowrap.install()\n"
+        f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')\n"
+        "import jit, sys; print(jit.stats()['graphs'], file=sys.stderr)",
+        JIT_ON_ERROR="raise",
+        JIT_AUTO="",
+    )
+    assert auto.returncode == plain.returncode == 0, auto.stderr
+    assert auto.stdout == plain.stdout
+    assert int(auto.stderr.split()[-1]) >= 2, "the script's forward has a graph before and one after its print"
+
+
+def test_dump_shows_bytecode_graph_guards_breaks_and_effects(tmp_path: Path) -> None:
+    code = """
+import torch, jit
+
+log = []
+
+@jit.compile
+def f(x):
+    log.append(1)
+    y = x.sin()
+    print("break")
+    return y + 1
+
+f(torch.ones(3))
+"""
+    done = run(code, JIT_DUMP=str(tmp_path), JIT_ON_ERROR="raise")
+    assert done.returncode == 0, done.stderr
+    folders = sorted(tmp_path.iterdir())
+    assert len(folders) == 2, "one for the frame, one for its continuation"
+    first, second = sorted(folders, key=lambda folder: "add" in (folder / "graph.py").read_text())
+    assert "sin" in (first / "graph.py").read_text() and "add" in (second / "graph.py").read_text()
+    assert "l_x_: torch.float32 [3]" in (first / "graph.py").read_text()
+    assert "x: Tensor float32[3]" in (first / "guards.txt").read_text()
+    assert "print" in (first / "breaks.txt").read_text() and not (second / "breaks.txt").read_text()
+    assert "contents" in (first / "effects.txt").read_text()
+    for name in ("original.txt", "generated.txt"):
+        assert "RETURN_VALUE" in (first / name).read_text()
