@@ -163,6 +163,8 @@ def successors(code: Code, index: int) -> Iterator[int]:
         yield index + 1
 
 
+#: Builtins that read the locals of the frame that calls them.
+_FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec"})
 _live: dict[int, tuple[CodeType, list[frozenset[str]]]] = {}
 
 
@@ -183,6 +185,7 @@ def _liveness(code: Code) -> list[frozenset[str]]:
     caught = [
         code.index(handler.target) if (handler := code.handler(inst.offset)) else -1 for inst in code.insts
     ]
+    everything = frozenset(code.raw.co_varnames)
     changed = True
     while changed:
         changed = False
@@ -195,6 +198,8 @@ def _liveness(code: Code) -> list[frozenset[str]]:
                 out = out | live[caught[i]]
             if inst.op in versions.READS_LOCAL:
                 out = out | {inst.argval}
+            elif inst.op == "LOAD_GLOBAL" and inst.argval in _FRAME_READERS:
+                out = out | everything
             if out != live[i]:
                 live[i] = out
                 changed = True

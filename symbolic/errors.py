@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 
+#: The reason of a break at a call that goes on recursively for too long: what it calls runs eagerly.
+RECURSION = "recursion"
+
+
 class GraphBreak(Exception):
     """The instruction at hand can't be captured. `reason` is a fixed text (statistics group by it), `detail` this case."""
 

@@ -14,7 +14,7 @@ from sideeffects.effects import DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
 from symbolic import opcodes, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
-from symbolic.errors import GraphBreak, Observed, Restart, SkipFrame
+from symbolic.errors import RECURSION, GraphBreak, Observed, Restart, SkipFrame
 from symbolic.frames import Frame
 from symbolic.graph import GraphBuilder
 from symbolic.guards import Guard, Guards
@@ -26,7 +26,7 @@ from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction
 from symbolic.variables.objects import ObjectVariable, lookup
-from symbolic.variables.tables import SKIPPED_MODULES
+from symbolic.variables.tables import skipped_module
 
 #: An exception that no traced frame catches: not a fault of the program's form, so `fullgraph` has nothing against it.
 ESCAPES = "exception leaves the frame"
@@ -200,10 +200,9 @@ class Translator(Protocols):
         if len(self.frames) > self.options.inline_limit:
             raise GraphBreak("calls nested too deep", function.name())
         if sum(frame.code.raw is function.code for frame in self.frames) > RECURSION_LIMIT:
-            raise GraphBreak("recursion", function.name())
+            raise GraphBreak(RECURSION, function.name())
         module = function.namespace(self).real().get("__name__")
-        package = str(module).partition(".")[0]
-        reason = None if _transparent(module, function.name()) else SKIPPED_MODULES.get(package)
+        reason = None if _transparent(module, function.name()) else skipped_module(module)
         reason = reason or self.options.refuse(function.code, module)
         if reason is not None:
             raise GraphBreak(reason, function.name())
@@ -294,6 +293,8 @@ class Translator(Protocols):
         frame = Frame(opcodes.decode(function.__code__), function.__qualname__, self.namespace(function.__globals__), root)
         code = function.__code__
         flags, star = code.co_flags, code.co_argcount + code.co_kwonlyargcount
+        if function is torch.nn.Module.__call__:
+            self.graph.name_arguments(slots[0], self.sources.arg(1, "args"))
         for slot, (name, value) in enumerate(zip(names, slots, strict=True)):
             source = self.sources.arg(slot, name)
             if slot >= star and flags & 0x0C:
@@ -361,7 +362,9 @@ def capture(function: FunctionType, slots: tuple[Any, ...], options: Options, br
         except _Stop as stop:
             outcome = Break(list(tx.frames), stop.inst, tx.located(stop.cause))
         tx.guard_aliases()
+        tx.graph.guard_aliases()
     finally:
+        tx.graph.close()
         saved.restore()
     reasons = [break_reason(tx.frames, outcome.cause)] if isinstance(outcome, Break) else []
     return Capture(tx, tx.graph, list(tx.guards), tx.ledger, outcome, reasons)

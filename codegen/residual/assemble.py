@@ -19,7 +19,7 @@ from sideeffects.ledger import Ledger
 from symbolic import versions
 from symbolic.capture import Break, Capture, Return
 from symbolic.code import Inst, argument_slots
-from symbolic.errors import SkipFrame
+from symbolic.errors import RECURSION, SkipFrame
 from symbolic.frames import Frame
 from symbolic.guards import Program, program
 from symbolic.variables.base import NULL, Variable
@@ -166,7 +166,8 @@ class _Assembler:
         frames, inst = exit_.frames, exit_.inst
         frame = frames[-1]
         if inst is None:
-            offset = frame.code.insts[frame.index].offset
+            # Not the next instruction's own offset: something that the decoder dropped may stand before it.
+            offset = frame.code.insts[frame.index - 1].next_offset
             self._go_on(frames, _Way(Entry.AFTER, offset, list(frame.stack)))
             return
         self.emit.line = inst.line if len(frames) == 1 else frames[0].line
@@ -185,7 +186,8 @@ class _Assembler:
         count = row.takes(inst)
         below = frame.stack[: len(frame.stack) - count]
         operands = frame.stack[len(frame.stack) - count :]
-        broken = Broken(self.writer, frame, inst, operands, self.region, frame.kw_names)
+        region = None if self.capture.exit.cause.reason == RECURSION else self.region
+        broken = Broken(self.writer, frame, inst, operands, region, frame.kw_names)
         result = Placeholder(self.emit.fresh("result"))
         left = row.leaves(inst)
         for operand in operands:
@@ -234,12 +236,11 @@ class _Assembler:
         taken = self.emit.label()
         self.emit.load(truth)
         (self.emit.jump_if_true if jump_when else self.emit.jump_if_false)(taken)
-        target = frame.code.insts[inst.target].offset
         snapshot = self.writer.snapshot()
         self._go_on(frames, _Way(Entry.AFTER, inst.next_offset, list(below)))
         self.writer.restore(snapshot)
         self.emit.mark(taken)
-        self._go_on(frames, _Way(Entry.AFTER, target, [*below, condition] if keep else list(below)))
+        self._go_on(frames, _Way(Entry.AFTER, inst.argval, [*below, condition] if keep else list(below)))
 
     def _loop(self, frames: list[Frame], frame: Frame, inst: Inst) -> None:
         """FOR_ITER over an iterator that tracing can't see into: one more round, or the end of the loop."""
@@ -257,8 +258,8 @@ class _Assembler:
         self._go_on(frames, _Way(Entry.AFTER, inst.next_offset, [*below, iterator, item]))
         self.writer.restore(snapshot)
         self.emit.mark(done)
-        after = frame.code.insts[inst.target + _LOOP_END]
-        self._go_on(frames, _Way(Entry.AFTER, after.offset, list(below)))
+        after = frame.code.insts[inst.target + _LOOP_END - 1].next_offset if _LOOP_END else inst.argval
+        self._go_on(frames, _Way(Entry.AFTER, after, list(below)))
 
     def _go_on(self, frames: list[Frame], way: _Way) -> None:
         state = continuation(self.pool, frames, way.entry, way.offset, way.stack)

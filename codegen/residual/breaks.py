@@ -332,11 +332,9 @@ def build_map(b: Broken) -> None:
 
 #: opcode -> method of the container `arg` below the operands
 _FILLS = {
-    "LIST_EXTEND": "extend",
     "LIST_APPEND": "append",
     "SET_ADD": "add",
     "SET_UPDATE": "update",
-    "DICT_UPDATE": "update",
 }
 
 
@@ -344,7 +342,7 @@ def _below(inst: Inst) -> list[Any]:
     return list(range(inst.arg))
 
 
-@row("LIST_EXTEND LIST_APPEND SET_ADD SET_UPDATE DICT_UPDATE", lambda inst: inst.arg + 1, _below)
+@row(" ".join(_FILLS), lambda inst: inst.arg + 1, _below)
 def fill(b: Broken) -> None:
     b.load(0)
     b.emit.method(_FILLS[b.inst.op])
@@ -353,17 +351,47 @@ def fill(b: Broken) -> None:
     b.emit.pop()
 
 
-@row("DICT_MERGE", lambda inst: inst.arg + 1, _below)
-def dict_merge(b: Broken) -> None:
-    b.writer.call(_merge, b.operands[0], b.operands[-1])
+@row("LIST_EXTEND", lambda inst: inst.arg + 1, _below)
+def list_extend(b: Broken) -> None:
+    b.writer.call(_extend, b.operands[0], b.operands[-1])
     b.emit.pop()
 
 
-def _merge(target: dict[str, Any], more: Any) -> None:
-    for key in more:
-        if key in target:
-            raise TypeError(f"got multiple values for keyword argument {key!r}")
-        target[key] = more[key]
+def _extend(target: list[Any], more: Any) -> None:
+    target += [*more]  # with the error of the display
+
+
+@row("DICT_UPDATE", lambda inst: inst.arg + 1, _below)
+def dict_update(b: Broken) -> None:
+    b.writer.call(_update, b.operands[0], b.operands[-1])
+    b.emit.pop()
+
+
+def _update(target: dict[Any, Any], more: Any) -> None:
+    target.update({**more})  # with the error of the display
+
+
+#: how far below the dict of keyword arguments stands what is called
+_CALLED = 3 if versions.CALLABLE_FIRST else 2
+
+
+@row("DICT_MERGE", lambda inst: inst.arg + 1 + _CALLED, lambda inst: list(range(inst.arg + _CALLED)))
+def dict_merge(b: Broken) -> None:
+    b.writer.call(_merge, b.operands[0], b.operands[_CALLED], b.operands[-1])
+    b.emit.pop()
+
+
+def _merge(function: Any, target: dict[str, Any], more: Any) -> None:
+    if type(more) is dict and target.keys().isdisjoint(more):
+        target.update(more)
+    else:
+        # The errors name the function: a call of another one of this name finds them.
+        def called(**keywords: Any) -> dict[str, Any]:
+            return keywords
+
+        called.__qualname__ = getattr(function, "__qualname__", called.__qualname__)
+        called.__module__ = getattr(function, "__module__", None)  # type: ignore[assignment]
+        target.update(called(**target, **more))
 
 
 @row("MAP_ADD", lambda inst: inst.arg + 2, _below)

@@ -12,6 +12,7 @@ from symbolic.frames import Frame
 from symbolic.opcodes.names import make_super
 from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.base import NULL, Variable
+from symbolic.variables.native import has, is_iterable
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.functions import CellVariable, ClosureFunction
 
@@ -84,9 +85,16 @@ def call_function_ex(tx: Translator, frame: Frame, inst: Inst) -> None:
     keywords: dict[str, Variable] = {}
     if inst.arg & 1:
         mapping = frame.pop()
-        for key in tx.unpack(mapping):
+        if not has(mapping.python_type(), "keys"):
+            raise GraphBreak("keyword arguments from no mapping", mapping.describe())
+        for key in tx.unpack(mapping.method(tx, "keys", [], {})):
+            if not isinstance(key.constant(), str):
+                tx.raise_(TypeError, "keywords must be strings")
             keywords[key.constant()] = mapping.getitem(tx, key)
-    args = tx.unpack(frame.pop())
+    sequence = frame.pop()
+    if not is_iterable(sequence):
+        raise GraphBreak("arguments from no iterable", sequence.describe())
+    args = tx.unpack(sequence)
     if versions.CALLABLE_FIRST:
         frame.pop()
         function = frame.pop()

@@ -11,6 +11,7 @@ from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.native import has, is_iterable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -57,6 +58,9 @@ def list_append(tx: Translator, frame: Frame, inst: Inst) -> None:
 @opcode("LIST_EXTEND")
 def list_extend(tx: Translator, frame: Frame, inst: Inst) -> None:
     value = frame.pop()
+    if not is_iterable(value):
+        name = value.python_type().__name__
+        tx.raise_(TypeError, f"Value after * must be an iterable, not {name}")
     frame.stack[-inst.arg].method(tx, "extend", [value], {})
 
 
@@ -81,6 +85,8 @@ def map_add(tx: Translator, frame: Frame, inst: Inst) -> None:
 @opcode("DICT_UPDATE")
 def dict_update(tx: Translator, frame: Frame, inst: Inst) -> None:
     value = frame.pop()
+    if not has(value.python_type(), "keys"):
+        tx.raise_(TypeError, f"{value.python_type().__name__!r} object is not a mapping")
     frame.stack[-inst.arg].method(tx, "update", [value], {})
 
 
@@ -88,11 +94,11 @@ def dict_update(tx: Translator, frame: Frame, inst: Inst) -> None:
 def dict_merge(tx: Translator, frame: Frame, inst: Inst) -> None:
     value = frame.pop()
     target = frame.stack[-inst.arg]
-    for key in tx.unpack(value):
+    if not has(value.python_type(), "keys"):
+        raise GraphBreak("keyword arguments from no mapping", value.describe())
+    for key in tx.unpack(value.method(tx, "keys", [], {})):
         if tx.contains(target, key):
             raise GraphBreak("keyword argument given twice", key.describe())
-        if not (isinstance(key, ConstantVariable) and isinstance(key.value, str)):
-            raise GraphBreak("keyword that is not a string", key.describe())
         target.setitem(tx, key, value.getitem(tx, key))
 
 

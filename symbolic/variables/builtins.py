@@ -11,12 +11,14 @@ from types import BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, 
 from typing import TYPE_CHECKING, Any
 
 from symbolic import polyfills
-from symbolic.errors import GraphBreak, Observed
+from symbolic.errors import GraphBreak, Observed, SkipFrame
+from symbolic.frames import Frame
 from symbolic.variables import iteration, stdlib, text
 from symbolic.variables.base import MISSING, Identity, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable
+from symbolic.variables.functions import CellVariable
 from symbolic.variables.native import NativeVariable, as_index, stand_in
 from symbolic.variables.objects import ObjectMethod, ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
@@ -145,10 +147,61 @@ def _delattr(tx: Translator, value: Variable, name: Variable, /) -> Variable:
     return ConstantVariable(None)
 
 
+@handles(globals)
+def _globals(tx: Translator) -> Variable:
+    return tx.frames[-1].namespace
+
+
+@handles(locals)
+def _locals(tx: Translator) -> Variable:
+    """A copy of what is bound, in the order of the frame's slots. (Before 3.13 all calls in a frame share one dict,
+    which a second call brings up to date: only the frame itself can do that.)"""
+    frame = tx.frames[-1]
+    code = frame.code.raw
+    if _calls_again(frame):
+        raise SkipFrame("the frame asks for its locals more than once")
+    found = {name: realized(tx, frame.locals[name]) for name in code.co_varnames if name in frame.locals}
+    for name in (*code.co_cellvars, *code.co_freevars):
+        cell = frame.cells.get(name)
+        contents = cell.contents(tx) if isinstance(cell, CellVariable) else None
+        if contents is not None:
+            found[name] = contents
+    order = {name: found[name] for name in code.co_varnames if name in found} | found
+    return tx.new_dict([(ConstantVariable(name), value) for name, value in order.items()])
+
+
+def realized(tx: Translator, variable: Variable) -> Variable:
+    realize = getattr(variable, "realize", None)
+    return realize(tx) if realize is not None else variable
+
+
+def _calls_again(frame: Frame) -> bool:
+    """Whether the frame may ask for its locals twice: in a loop, or at another place."""
+    insts = frame.code.insts
+    places = [i for i, inst in enumerate(insts) if inst.op == "LOAD_GLOBAL" and inst.argval in ("locals", "vars", "dir")]
+    return len(places) != 1 or any(0 <= inst.target <= places[0] < i for i, inst in enumerate(insts))
+
+
+@handles(dir)
+def _dir(tx: Translator, *value: Variable) -> Variable:
+    if value:
+        raise GraphBreak("names of an object", value[0].describe())
+    return tx.new_list(sorted(_locals(tx).unpack(tx), key=lambda name: name.constant()))
+
+
+@handles(eval, exec)
+def _run_text(tx: Translator, source: Variable, *namespaces: Variable) -> Variable:
+    if not namespaces:
+        raise SkipFrame("text that runs in the frame")
+    raise GraphBreak("text that runs as code", source.describe())
+
+
 @handles(vars)
 def _vars(tx: Translator, *value: Variable) -> Variable:
-    if len(value) != 1:
-        raise GraphBreak("namespace of the frame", "vars()")
+    if not value:
+        return _locals(tx)
+    if len(value) > 1:
+        misused(tx, vars, list(value), {})
     if not tx.hasattr(value[0], "__dict__"):
         tx.raise_(TypeError, "vars() argument must have __dict__ attribute")
     return tx.getattr(value[0], "__dict__")
@@ -436,8 +489,7 @@ KINDS.update(
 
 # --- what can't be captured -------------------------------------------------------------------------------------------
 
-REFUSED.update({fn: "namespace of the frame" for fn in (locals, globals, dir)})
-REFUSED.update({fn: "text that runs as code" for fn in (eval, exec, compile)})
+REFUSED[compile] = "text that runs as code"
 REFUSED.update({fn: "world outside" for fn in (open, input, breakpoint)})
 REFUSED.update({fn: "descriptor made while running" for fn in (property, staticmethod, classmethod)})
 REFUSED.update({fn: "bytes buffer" for fn in (bytearray, memoryview)})

@@ -58,6 +58,8 @@ class TensorVariable(Variable):
             return tx.graph.call(getattr, [self, ConstantVariable(name)])
         if name == "grad":
             return self._grad(tx)
+        if name == "grad_fn" and not self.fake.requires_grad:
+            return ConstantVariable(None)
         if name == "__class__":
             return tx.class_variable(self.cls)
         if name in DATA_METHODS or name in ("grad_fn", "_base", "_backward_hooks", "__dict__", "_version", "_cdata"):
