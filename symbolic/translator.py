@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import builtins as python_builtins
+import functools
+import linecache
+import linecache
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -21,11 +24,13 @@ from symbolic.guards import Guard, Guards
 from symbolic.options import Options
 from symbolic.protocols import Protocols
 from symbolic.sources import Source, Sources
+from symbolic.torch_state import TracingState
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction
 from symbolic.variables.objects import ObjectVariable, lookup
+from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.tables import skipped_module
 
 #: An exception that no traced frame catches: not a fault of the program's form, so `fullgraph` has nothing against it.
@@ -57,6 +62,7 @@ class Translator(Protocols):
         self._instance_spaces: dict[Variable, InstanceNamespace] = {}
         self._split_next = False
         self._raised_at: dict[Variable, int] = {}
+        self.unnamed: set[Variable] = set()
 
     # --- facts ------------------------------------------------------------------------------------------------------
     def know(self, source: Source | None, kind: str, payload: Any) -> None:
@@ -133,9 +139,18 @@ class Translator(Protocols):
         node = self.graph.graph.call_function(function, tuple(args), kwargs)
         node.meta["stack_trace"] = self.stack_trace()
         self.graph.calls += 1
+        self.graph.switches = True
 
     def stack_trace(self) -> str:
-        return "\n".join(f'  File "{f.filename}", line {f.line}, in {f.name}' for f in self.frames)
+        """The user's stack in the form of Python's own traceback, as fx prints it."""
+        return "\n".join(_trace_entry(f.filename, f.line, f.name) for f in self.frames)
+
+    def name_inputs(self, bound: dict[str, Variable]) -> None:
+        """Names graph inputs that came through `*args` or `**kwargs` after the first parameter they are bound to."""
+        for name, variable in bound.items():
+            if variable in self.unnamed:
+                self.unnamed.discard(variable)
+                variable.node._rename(f"l_{name}_")  # type: ignore[attr-defined]
 
     # --- calls ------------------------------------------------------------------------------------------------------
     def call(self, function: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
@@ -199,7 +214,9 @@ class Translator(Protocols):
         """Raises GraphBreak for functions that are not traced into."""
         if len(self.frames) > self.options.inline_limit:
             raise GraphBreak("calls nested too deep", function.name())
-        if sum(frame.code.raw is function.code for frame in self.frames) > RECURSION_LIMIT:
+        # By place, so that continuations of the function count, too.
+        place = _place(function.code)
+        if sum(_place(frame.code.raw) == place for frame in self.frames) > RECURSION_LIMIT:
             raise GraphBreak(RECURSION, function.name())
         module = function.namespace(self).real().get("__name__")
         reason = None if _transparent(module, function.name()) else skipped_module(module)
@@ -310,9 +327,14 @@ class Translator(Protocols):
         """`*args` and `**kwargs`: made for this call, so nobody else sees them; their elements are wrapped when read."""
         if type(value) is tuple:
             self.know(source, "len", len(value))
-            return self.new_tuple([self.wrap(v, source.step("index", i)) for i, v in enumerate(value)])
-        self.know(source, "keys", tuple(value))
-        return self.new_dict([(ConstantVariable(k), self.wrap(v, source.step("item", k))) for k, v in value.items()])
+            items = [self.wrap(v, source.step("index", i)) for i, v in enumerate(value)]
+            packed: Variable = self.new_tuple(items)
+        else:
+            self.know(source, "keys", tuple(value))
+            items = [self.wrap(v, source.step("item", k)) for k, v in value.items()]
+            packed = self.new_dict([(ConstantVariable(k), v) for k, v in zip(value, items, strict=True)])
+        self.unnamed.update(item for item in items if isinstance(item, TensorVariable))
+        return packed
 
 
 #: Classes and functions of skipped modules that are plain data all the same.
@@ -321,6 +343,22 @@ _TRANSPARENT = {"os": ("_Environ.", "_createenviron."), "inspect": ("Signature."
 
 def _transparent(module: str | None, name: str) -> bool:
     return name.startswith(_TRANSPARENT.get(module or "", ("\0",)))
+
+
+def _place(frame: Frame) -> str:
+    """Where a frame is, as tracebacks say it."""
+    line = linecache.getline(frame.filename, frame.line).strip()
+    return f'  File "{frame.filename}", line {frame.line}, in {frame.name}' + (f"\n    {line}" if line else "")
+
+
+def _place(code: CodeType) -> tuple[str, int]:
+    return code.co_filename, code.co_firstlineno
+
+
+@functools.lru_cache(maxsize=4096)
+def _trace_entry(filename: str, line: int, name: str) -> str:
+    source = linecache.getline(filename, line).strip()
+    return f'  File "{filename}", line {line}, in {name}' + (f"\n    {source}" if source else "")
 
 
 class LazyVariable(Variable):
@@ -351,47 +389,20 @@ class _Stop(Exception):
 def capture(function: FunctionType, slots: tuple[Any, ...], options: Options, break_at: dict[int, GraphBreak]) -> Capture:
     """Executes a call symbolically. Raises `Restart` (try again with a break there) and `SkipFrame`."""
     tx = Translator(options, break_at)
-    saved = _TorchState()
+    saved = TracingState()
     try:
         tx.know(None, "state", None)
         tx.frames.append(tx.root_frame(function, slots))
         outcome: Return | Break
         try:
             tx._loop(0)
+            tx.graph.check_switches()
             outcome = Return(tx.result)
         except _Stop as stop:
             outcome = Break(list(tx.frames), stop.inst, tx.located(stop.cause))
         tx.guard_aliases()
         tx.graph.guard_aliases()
     finally:
-        tx.graph.close()
         saved.restore()
     reasons = [break_reason(tx.frames, outcome.cause)] if isinstance(outcome, Break) else []
     return Capture(tx, tx.graph, list(tx.guards), tx.ledger, outcome, reasons)
-
-
-class _TorchState:
-    """Torch's per-thread state before a capture, put back after it: tracing follows the program's switches."""
-
-    def __init__(self) -> None:
-        self.grad = torch.is_grad_enabled()
-        self.cache = torch.is_autocast_cache_enabled()
-        self.autocast = {d: (torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")}
-        self.dtype = torch.get_default_dtype()
-        self.rng = torch.get_rng_state()
-        self.nesting = torch.autocast_increment_nesting()
-        torch.autocast_decrement_nesting()
-
-    def restore(self) -> None:
-        torch._C._set_grad_enabled(self.grad)
-        torch.set_autocast_cache_enabled(self.cache)
-        for device, (enabled, dtype) in self.autocast.items():
-            torch.set_autocast_enabled(device, enabled)
-            torch.set_autocast_dtype(device, dtype)
-        torch.set_default_dtype(self.dtype)
-        torch.set_rng_state(self.rng)
-        while torch.autocast_increment_nesting() < self.nesting:
-            pass
-        while torch.autocast_decrement_nesting() >= self.nesting:
-            pass
-

@@ -123,6 +123,8 @@ class PythonFunction(Variable):
         for name in keyword_only:
             if name not in bound:
                 bound[name] = self._required(self.keyword_default(tx, name), name)
+        if tx.unnamed:
+            tx.name_inputs(bound)
         return bound
 
     def _required(self, value: Variable | None, name: str) -> Variable:
