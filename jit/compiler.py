@@ -16,8 +16,6 @@ import torch
 from torch import fx
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import codegen
@@ -129,8 +127,6 @@ class Compiler:
     # --- misses -----------------------------------------------------------------------------------------------------
     def miss(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:
         """An entry for this call, or None: the original runs."""
-        if watched():
-            return None
         if watched():
             return None
         cache = door if isinstance(door, _C.Cache) else door.cache
@@ -278,15 +274,6 @@ def describe(value: Any) -> str:
     except Exception:
         text = object.__repr__(value)
     return text if len(text) < 100 else text[:97] + "..."
-
-
-def watched() -> bool:
-    """Whether a mode of the user's (other than a default device) sees torch calls: it must see all of them, eagerly."""
-    if torch._C._len_torch_dispatch_stack():
-        return True
-    if not torch._C._len_torch_function_stack():
-        return False
-    return any(type(mode) is not DeviceContext for mode in _get_current_function_mode_stack())
 
 
 def is_library(code: CodeType) -> bool:
