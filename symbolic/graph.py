@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,8 +19,9 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from symbolic.errors import GraphBreak
+from symbolic.errors import GraphBreak, Restart
 from symbolic.sources import Source
+from symbolic.torch_state import enter_inference, leave_inference
 from symbolic.variables.base import Variable
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
@@ -60,6 +62,10 @@ class GraphBuilder:
         self.by_fake: dict[int, TensorVariable] = {}
         self.calls = 0
         self._input_point: fx.Node | None = None
+        self._names: dict[Source, str] = {}
+        self._versions: list[tuple[torch.Tensor, int | None]] = []  # of every fake tensor when it was first met
+        self._inference: list[int] = []  # where the inference guards were made that the frame is inside of
+        self.switches = False  # whether operations change torch's state
         # The guard sees the dispatch keys of the thread at the call's entry, whatever tracing switches later.
         self._included = torch._C._dispatch_tls_local_include_set()
         self._excluded = torch._C._dispatch_tls_local_exclude_set()
@@ -67,11 +73,13 @@ class GraphBuilder:
     # --- inputs -----------------------------------------------------------------------------------------------------
     def add_input(self, value: torch.Tensor, source: Source) -> TensorVariable:
         """A placeholder for an existing tensor, its properties guarded."""
-        fake = self.fake_mode.from_tensor(value, static_shapes=True)
+        with torch.inference_mode(value.is_inference()) if torch.is_inference_mode_enabled() else nullcontext():
+            fake = self.fake_mode.from_tensor(value, static_shapes=True)
+        self._versions.append((fake, _version(fake)))
         first = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
         where = self.graph.inserting_before(first) if first is not None else self.graph.inserting_after(self._input_point)
         with where:
-            node = self.graph.placeholder(input_name(source))
+            node = self.graph.placeholder(self._names.get(source) or input_name(source))
         self._input_point = node
         node.meta["example_value"] = fake
         node.meta["source"] = source.text
@@ -94,6 +102,62 @@ class GraphBuilder:
             "strides": value.stride(),
             "keys": keys.raw_repr(),
         }
+
+    def name_arguments(self, module: Any, args: Source) -> None:
+        """The positional arguments of a module's call are named as in its `forward`."""
+        code = getattr(type(module).forward, "__code__", None)
+        names = code.co_varnames[1 : code.co_argcount] if code is not None else ()
+        self._names = {args.step("index", index): f"l_{name}_" for index, name in enumerate(names)}
+
+    def guard_aliases(self) -> None:
+        """Guards that inputs which could be one tensor are not, and who shares memory if the graph writes into it."""
+        written = self.mutates_inputs()
+        memory: dict[int, list[Source]] = {}
+        apart: list[Source] = []
+        for variable in self.inputs:
+            source = variable.source
+            assert source is not None
+            memory.setdefault(variable.fake.untyped_storage()._cdata, []).append(source)
+            if written or (source.base or source).kind == "arg":
+                apart.append(source)
+        if len(apart) > 1:
+            self.tx.know(None, "distinct", tuple(apart))
+        if written and len(self.inputs) > 1:
+            self.tx.know(None, "storage", list(memory.values()))
+
+    def guard_offset(self, variable: TensorVariable) -> None:
+        """Guards where in their memory the inputs begin that `variable` may be a view of."""
+        memory = variable.fake.untyped_storage()._cdata
+        for known in self.inputs:
+            if known.fake.untyped_storage()._cdata == memory:
+                self.tx.know(known.source, "predicate", BeginsAt(known.value.storage_offset()))
+
+    def mutates_inputs(self) -> bool:
+        """Whether an operation wrote into the memory of an input (always for inference tensors: they don't count)."""
+        memory = {variable.fake.untyped_storage()._cdata for variable in self.inputs}
+        return any(
+            version is None or _version(fake) != version
+            for fake, version in self._versions
+            if fake.untyped_storage()._cdata in memory
+        )
+
+    # --- inference mode ---------------------------------------------------------------------------------------------
+    def enter_inference(self, mode: bool, born_at: int) -> int:
+        """Switches inference mode for the rest of the capture, and in the graph; answers with the depth."""
+        self.tx.set_state(enter_inference, [mode], {})
+        self._inference.append(born_at)
+        return len(self._inference)
+
+    def leave_inference(self, depth: int) -> None:
+        if len(self._inference) != depth:
+            raise GraphBreak("inference modes left out of order")
+        self._inference.pop()
+        self.tx.set_state(leave_inference, [], {})
+
+    def check_switches(self) -> None:
+        """A frame that returns inside of an inference mode left its guard to somebody else: that one is made eagerly."""
+        if self._inference:
+            raise Restart(self._inference[0], GraphBreak("inference mode outlives the frame"))
 
     # --- operations -------------------------------------------------------------------------------------------------
     def call(
@@ -144,6 +208,9 @@ class GraphBuilder:
             known = self.by_fake.get(id(result))
             if known is not None:
                 return known
+            if result.is_quantized or result.layout is not torch.strided:
+                raise GraphBreak("tensor layout not supported", str(result.dtype if result.is_quantized else result.layout))
+            self._versions.append((result, _version(result)))
             cls = torch.Tensor if type(result) is FakeTensor else type(result)
             variable = TensorVariable(node, result, cls)
             self.by_fake[id(result)] = variable
@@ -201,6 +268,21 @@ class GraphBuilder:
                 self.graph.erase_node(variable.node)
                 self.inputs.remove(variable)
         return fx.GraphModule(torch.nn.Module(), self.graph, "Captured")
+
+
+class BeginsAt:
+    """storage offset as it was"""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+    def __call__(self, value: Any) -> bool:
+        return value.storage_offset() == self.offset
+
+
+def _version(fake: torch.Tensor) -> int | None:
+    """How often the tensor was written in place; None for inference tensors, which don't count."""
+    return None if fake.is_inference() else fake._version
 
 
 def _holds_tensor(value: Any) -> bool:

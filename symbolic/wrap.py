@@ -118,11 +118,17 @@ def _constant(tx: Translator, value: Any, source: Source) -> Variable:
 def _tensor(tx: Translator, value: torch.Tensor, source: Source) -> Variable:
     if type(value) not in TENSOR_TYPES:
         raise GraphBreak("tensor subclass", type(value).__qualname__)
-    if is_traceable_wrapper_subclass(value) or value.layout is not torch.strided:
+    if torch._C._functorch.is_functorch_wrapped_tensor(value):
+        raise GraphBreak("tensor inside a function transform", source.text)
+    if is_traceable_wrapper_subclass(value) or value.layout is not torch.strided or _exotic(value):
         raise GraphBreak("tensor layout not supported", str(value.layout))
     if source.kind == "const":
         raise GraphBreak("tensor constant", source.text)
     return tx.graph.add_input(value, source)
+
+
+def _exotic(value: torch.Tensor) -> bool:
+    return value.is_nested or value.is_quantized
 
 
 def _list(tx: Translator, value: list[Any], source: Source) -> Variable:

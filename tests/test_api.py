@@ -4,6 +4,7 @@ import functools
 import inspect
 import io
 import pickle
+import time
 import types
 
 import pytest
@@ -393,7 +394,7 @@ def test_graph_break():
 
 def test_allow_in_graph():
     def helper(x):
-        return x.sin() if float(x.sum()) > 1e9 else x.cos()
+        return x.sin() if time.perf_counter() < 0 else x.cos()  # traced, a clock breaks the graph
     jit.allow_in_graph(helper)
     counter = Counting()
     f = jit.compile(lambda x: helper(x) + 1, backend=counter)

@@ -22,6 +22,7 @@ from symbolic.code import Inst, argument_slots
 from symbolic.errors import RECURSION, SkipFrame
 from symbolic.frames import Frame
 from symbolic.guards import Program, program
+from symbolic.torch_state import restoring
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.tensors import TensorVariable
 
@@ -129,6 +130,8 @@ class _Assembler:
             return None
         module = graph.finish(outputs)
         compiled = self.compile_graph(module, [variable.value for variable in graph.inputs])
+        if graph.switches:
+            compiled = restoring(compiled)
         emit, sources = self.emit, [variable.source for variable in graph.inputs]
         emit.begin_call()
         emit.const(compiled)

@@ -104,9 +104,26 @@ SKIPPED_MODULES: dict[str, str] = {
         "inspection of the running program": """inspect traceback linecache pdb bdb cmd code dis faulthandler ast
             tokenize importlib _frozen_importlib imp pkgutil platform sysconfig unittest doctest profile cProfile""",
         "text processing": "re _sre sre_compile string textwrap pprint reprlib difflib",
+        "function transform": "torch._functorch torch.autograd.forward_ad torch.autograd.functional",
+        "saved tensors": "torch.utils.checkpoint torch.autograd.graph",
+        "optimizer": "torch.optim",
+        "backward hook": "torch.utils.hooks",
+        "control flow operator": "torch._higher_order_ops",
+        "other form of a program": "torch.jit torch.fx torch.export torch.onnx torch._dynamo torch.package",
+        "work of several processes": "torch.distributed torch.multiprocessing torch.utils.data",
     }.items()
     for name in names.split()
 }
+
+
+def skipped_module(module: Any) -> str | None:
+    """Why functions of this module are not traced; None if they are."""
+    name = module if isinstance(module, str) else ""
+    while name:
+        if name in SKIPPED_MODULES:
+            return SKIPPED_MODULES[name]
+        name = name.rpartition(".")[0]
+    return None
 
 
 def class_method(cls: type, name: str) -> Callable[[Callable[..., Variable]], Callable[..., Variable]]:

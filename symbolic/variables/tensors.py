@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 DATA_METHODS = frozenset(
     """item tolist numpy data_ptr storage untyped_storage storage_offset_ptr __array__ __bool__ __int__ __float__ __index__
     __complex__ __len_data__ backward register_hook register_post_accumulate_grad_hook retain_grad share_memory_
-    set_ __dlpack__ __cuda_array_interface__ __reduce_ex__ __deepcopy__ pin_memory""".split()
+    is_pinned is_shared is_set_to _is_view set_ __dlpack__ __cuda_array_interface__ __reduce_ex__ __deepcopy__ pin_memory""".split()
 )
+#: Attributes that tell where a tensor comes from: no property that a tensor guard compares.
+HISTORY = frozenset({"is_leaf", "output_nr", "retains_grad"})
 GRAPH_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 SELF_TYPES = (torch.Tensor, torch.nn.Parameter)
 
@@ -77,6 +79,9 @@ class TensorVariable(Variable):
             return tx.raise_(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         if callable(raw):
             return TensorMethod(self, name)
+        if name in HISTORY and self.value is not MISSING:
+            assert self.source is not None
+            tx.wrap(getattr(self.value, name), self.source.attr(name))
         value = tx.attempt(getattr, self.fake, name)
         if isinstance(value, torch.Size) or is_constant_value(value):
             return tx.from_constant(value)
@@ -107,6 +112,8 @@ class TensorVariable(Variable):
             return ConstantVariable(self.length(tx))
         if name == "requires_grad_" and self.source is not None and not self.fake.requires_grad:
             raise GraphBreak("requires_grad_ of an input", self.describe())
+        if name == "storage_offset":
+            tx.graph.guard_offset(self)
         return tx.graph.call_method(name, [self, *args], kwargs)
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:

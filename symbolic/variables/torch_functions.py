@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,6 +46,7 @@ QUERIES: set[Any] = {
     torch._C._functorch.peek_interpreter_stack,
     torch.jit.is_scripting,
     torch.jit.is_tracing,
+    torch.onnx.is_in_onnx_export,
     torch._jit_internal.is_scripting,
     torch.cuda.is_available,
     torch.cuda.is_initialized,
@@ -103,9 +104,12 @@ REFUSED: dict[Any, str] = {
     torch.load: "input and output",
     torch.compile: "another compiler",
     torch.set_num_threads: "number of threads set",
+    torch.set_default_device: "default device set",
     torch.from_numpy: "numpy array",
-    torch.as_tensor: "tensor made from data",
 }
+
+#: Native homes of operators: what lies elsewhere in torch's C++ changes state that the graph does not know.
+OPERATOR_HOMES = frozenset({"torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special", "torch._C._nested"})
 
 
 #: Functions that users put into the graph, and those whose result they declare constant.
@@ -156,7 +160,23 @@ class TorchFunction(Variable):
         if function in SETTERS:
             tx.set_state(function, [arg.constant() for arg in args], {k: v.constant() for k, v in kwargs.items()})
             return ConstantVariable(None) if "nesting" not in function.__name__ else tx.from_constant(_nesting())
+        if not (is_operator(function) or function in ALLOWED):
+            raise GraphBreak("function of torch that is no operator", self.describe())
         return tx.graph.call(function, args, kwargs)
+
+
+def is_operator(value: Any) -> bool:
+    """Whether calls of a torch function only compute with tensors, so that they can be nodes of the graph."""
+    if type(value) is FunctionType:
+        return value.__module__ in GRAPH_MODULES
+    if isinstance(value, BuiltinFunctionType):
+        home = getattr(value.__self__, "__name__", None)
+        return home in OPERATOR_HOMES or value.__qualname__.startswith("_VariableFunctionsClass.")
+    owner = getattr(value, "__objclass__", None)
+    return owner is torch._C.TensorBase if owner is not None else isinstance(value, _OPERATORS)
+
+
+_OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch.jit.ScriptFunction)
 
 
 def _nesting() -> int:
@@ -191,8 +211,46 @@ def _is_tensor(tx: Translator, value: Variable) -> Variable:
     return ConstantVariable(issubclass(value.python_type(), torch.Tensor))
 
 
-def _inference_guard(tx: Translator, *args: Variable) -> Variable:
-    raise GraphBreak("inference mode switched inside the frame", "torch.inference_mode")
+class InferenceGuard(Variable):
+    """`torch._C._InferenceMode(mode)`: entered and left by the graph; a break in between happens before it is made."""
+
+    def __init__(self, mode: bool, born_at: int) -> None:
+        self.mode = mode
+        self.born_at = born_at
+        self.depth = 0
+
+    def python_type(self) -> type:
+        return torch._C._InferenceMode
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name not in ("__enter__", "__exit__"):
+            raise GraphBreak("attribute access not supported", f"{self.describe()}.{name}")
+        return GuardSwitch(self, name)
+
+
+class GuardSwitch(Variable):
+    """`__enter__` or `__exit__` of an inference guard."""
+
+    def __init__(self, owner: InferenceGuard, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return MethodType
+
+    def reachable(self) -> list[Variable]:
+        return [self.owner]
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if self.name == "__enter__":
+            self.owner.depth = tx.graph.enter_inference(self.owner.mode, self.owner.born_at)
+            return self.owner
+        tx.graph.leave_inference(self.owner.depth)
+        return ConstantVariable(None)
+
+
+def _inference_guard(tx: Translator, mode: Variable) -> Variable:
+    return InferenceGuard(mode.constant(), tx.anchor())
 
 
 HANDLERS: dict[Any, Callable[..., Variable]] = {

@@ -1,0 +1,82 @@
+"""Torch's state of a thread: put back after a capture, and after a graph that fails between two switches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+
+
+class TorchState:
+    """What it is when this is made."""
+
+    def __init__(self) -> None:
+        self.grad = torch.is_grad_enabled()
+        self.cache = torch.is_autocast_cache_enabled()
+        self.autocast = {d: (torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")}
+        self.dtype = torch.get_default_dtype()
+        self.nesting = torch.autocast_increment_nesting()
+        torch.autocast_decrement_nesting()
+        self.inference = len(_thread.guards)
+
+    def restore(self) -> None:
+        while len(_thread.guards) > self.inference:
+            leave_inference()
+        torch._C._set_grad_enabled(self.grad)
+        torch.set_autocast_cache_enabled(self.cache)
+        for device, (enabled, dtype) in self.autocast.items():
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_default_dtype(self.dtype)
+        while torch.autocast_increment_nesting() < self.nesting:
+            pass
+        while torch.autocast_decrement_nesting() >= self.nesting:
+            pass
+
+
+class TracingState(TorchState):
+    """Also the random numbers and the hooks of saved tensors, which tracing leaves alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rng = torch.get_rng_state()
+        self.tracing = torch._C._autograd._saved_tensors_hooks_set_tracing(True)
+
+    def restore(self) -> None:
+        super().restore()
+        torch.set_rng_state(self.rng)
+        torch._C._autograd._saved_tensors_hooks_set_tracing(self.tracing)
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.guards: list[Any] = []
+
+
+_thread = _Thread()
+
+
+def enter_inference(mode: bool) -> None:
+    """Switches inference mode until the matching `leave_inference`."""
+    _thread.guards.append(_enter_inference_mode(mode))
+
+
+def leave_inference() -> None:
+    _exit_inference_mode(_thread.guards.pop())
+
+
+def restoring(graph: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph that switches state: if it fails in between, the state is as before, as the user's `with` would leave it."""
+
+    def run(*args: Any) -> Any:
+        state = TorchState()
+        try:
+            return graph(*args)
+        except BaseException:
+            state.restore()
+            raise
+
+    return run
