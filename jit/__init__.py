@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-
-from jit import native  # checks the extension before anything else imports it
+from jit import native as native  # checks the extension before anything else imports it  # isort: split
 from jit.api import (
     allow_in_graph,
     assume_constant_result,
@@ -34,9 +32,7 @@ __all__ = [
     "explain",
     "graph_break",
     "is_compiling",
-    "native",
     "reset",
     "stats",
-    "torch",
 ]
 __version__ = "0.1.0"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import functools
 import os
 import threading
 import traceback
@@ -23,7 +23,7 @@ import symbolic
 from codegen.residual.assemble import Assembled, assemble
 from codegen.residual.continuations import Continuations
 from codegen.residual.resume import raise_again
-from jit import _C, backends, dump
+from jit import _C, backends, dump, logs
 from jit.config import Config
 from jit.errors import InternalError, JitError, Unsupported
 from symbolic import polyfills
@@ -35,7 +35,6 @@ from symbolic.translator import ESCAPES, Translator, capture
 from symbolic.variables.base import Variable
 from symbolic.variables.functions import GENERATOR_FLAGS, ClosureFunction, FunctionVariable
 
-log = logging.getLogger("jit")
 __all__ = ["GENERATOR_FLAGS", "Compiler", "Record", "stats"]
 
 _OURS = tuple(
@@ -83,6 +82,7 @@ class Compiler:
         self.caches = _C.Caches()
         self.region = _C.Region(self.caches, self.classify, self.miss)
         self.continuations = Continuations(self._continuation_door)
+        self.channels = logs.parse(config.logs)
         self.records: list[Record] = []
         self._all_caches: list[Any] = []
         self.options = Options(
@@ -133,8 +133,9 @@ class Compiler:
         if len(cache.entries) >= self.config.recompile_limit:
             self._limit(cache, function, slots)
             return None
-        if "recompiles" in self.config.channels() and cache.entries:
-            log.warning("recompiling %s: %s", function.__qualname__, self.explain_miss(cache, function, slots))
+        if cache.entries:
+            why = functools.partial(self.explain_miss, cache, function, slots)
+            logs.tell(self.channels, "recompiles", lambda: f"recompiling {function.__qualname__}: {why()}")
         try:
             with _lock:
                 return self._compile(cache, function, slots)
@@ -196,12 +197,20 @@ class Compiler:
         self.records.append(record)
         entry = _C.Entry(guards, assembled.function, record)
         cache.add(entry)
-        for reason in breaks:
-            if "breaks" in self.config.channels():
-                log.warning("graph break at %s", reason)
+        self._tell(record)
         if self.config.dump:
             dump.write(self.config.dump, record)
         return entry
+
+    def _tell(self, record: Record) -> None:
+        name = record.name
+        for reason in record.breaks:
+            logs.tell(self.channels, "breaks", lambda reason=reason: f"graph break at {reason}")  # type: ignore[misc]
+        logs.tell(self.channels, "graph", lambda: f"graph of {name}:\n{dump.graph(record.module)}")
+        logs.tell(self.channels, "guards", lambda: f"guards of {name}:\n" + "\n".join(map(str, record.guards)))
+        if record.generated is not None:
+            code = record.generated
+            logs.tell(self.channels, "bytecode", lambda: f"bytecode of {name}:\n{dump.bytecode(code)}")
 
     # --- what else a miss may lead to -------------------------------------------------------------------------------
     def _limit(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:
@@ -228,6 +237,7 @@ class Compiler:
 
     def _skip(self, cache: Any, function: FunctionType, reason: str) -> None:
         stats.skipped += 1
+        logs.tell(self.channels, "skips", lambda: f"{function.__qualname__} runs eagerly: {reason}")
         cache.frozen = True
         record = Record(function.__qualname__, function.__code__, None, [], [], None, skipped=reason)
         self.records.append(record)

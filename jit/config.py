@@ -17,7 +17,7 @@ class Config:
     inline_limit: depth of inlined calls.
     break_everywhere: a graph break after every call (tests: results must not change).
     dump: a folder for readable files of everything generated, "" for none.
-    logs: comma-separated channels to print: recompiles, breaks, graph, bytecode, guards.
+    logs: comma-separated channels to print (`jit.logs.CHANNELS`).
     """
 
     on_error: Literal["fallback", "raise"] = "fallback"
@@ -37,9 +37,6 @@ class Config:
         if unknown:
             raise ValueError(f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(known))}")
         return replace(self, **options)
-
-    def channels(self) -> set[str]:
-        return {name.strip() for name in self.logs.split(",") if name.strip()}
 
 
 _FALSE = {"", "0", "false", "no", "off"}

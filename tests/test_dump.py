@@ -87,3 +87,21 @@ f(torch.ones(3))
     assert "contents" in (first / "effects.txt").read_text()
     for name in ("original.txt", "generated.txt"):
         assert "RETURN_VALUE" in (first / name).read_text()
+
+
+def test_log_channels_print_what_they_name() -> None:
+    code = """
+import torch, jit
+
+@jit.compile
+def f(x):
+    return x.sin() + 1
+
+f(torch.ones(3)); f(torch.ones(4))
+"""
+    done = run(code, JIT_LOGS="recompiles,graph,guards,bytecode", JIT_ON_ERROR="raise")
+    assert done.returncode == 0, done.stderr
+    for text in ("recompiling f", "float32[3]", "l_x_.sin()", "RESUME"):
+        assert text in done.stderr, text
+    wrong = run("import torch, jit; jit.compile(lambda x: x)", JIT_LOGS="recompile")
+    assert "no channel 'recompile'" in wrong.stderr
