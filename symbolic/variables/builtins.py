@@ -39,6 +39,7 @@ from symbolic.variables.tables import (
     from_python,
     handles,
     is_tensor,
+    known,
     lookup,
     misused,
     name_of,
@@ -247,9 +248,17 @@ def _id(tx: Translator, value: Variable, /) -> Variable:
     return IdVariable(value)
 
 
+def _hashed_by_value(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_hashed_by_value, value))
+    return type(value) in (bool, int, float, complex, str, bytes) and value == value  # NaNs are hashed by identity
+
+
 @handles(hash)
 def _hash(tx: Translator, value: Variable, /) -> Variable:
     answer = special(tx, value, "__hash__")
+    if answer is None and known(tx, value) is not MISSING and _hashed_by_value(known(tx, value)):
+        answer = value
     if answer is None:
         raise GraphBreak("identity number needed", f"hash of {value.describe()}")
     return from_python(tx, tx.attempt(hash, answer.constant()))

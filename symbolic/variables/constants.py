@@ -63,13 +63,13 @@ class ConstantVariable(Variable):
             args = [tx.from_constant(tuple(item.constant() for item in args[0].unpack(tx)))]
         if isinstance(self.value, enum.Enum):
             return super().method(tx, name, args, kwargs)
-        if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
+        values = [TEMPLATES["known"](tx, arg) for arg in args]
+        named = {key: TEMPLATES["known"](tx, arg) for key, arg in kwargs.items()}
+        if any(value is MISSING for value in (*values, *named.values())):
             if isinstance(self.value, str) and name == "format":
                 return ConstantVariable(TEMPLATES["format"](tx, self.value, args, kwargs))
             raise GraphBreak("method of a constant with arguments not known", f"{self.describe()}.{name}")
-        function = tx.attempt(getattr, self.value, name)
-        result = tx.attempt(function, *(a.constant() for a in args), **{k: v.constant() for k, v in kwargs.items()})
-        return tx.from_constant(result)
+        return tx.from_constant(tx.attempt(tx.attempt(getattr, self.value, name), *values, **named))
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         return tx.from_constant(tx.attempt(lambda: self.value[index.constant()]))
@@ -121,8 +121,9 @@ class ConstantVariable(Variable):
 
 
 _SIZED = frozenset({operator.pow, operator.lshift, operator.ipow, operator.ilshift})
-#: What templates with values that are not wholly known become; `text` has the rows.
-TEMPLATES: dict[str, Callable[..., str]] = {}
+#: What templates with values that are not wholly known become, and the value of what is known though it is no constant;
+#: `text` has the rows.
+TEMPLATES: dict[str, Callable[..., Any]] = {}
 
 
 class ConstantMethod(Variable):

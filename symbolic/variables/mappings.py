@@ -26,6 +26,7 @@ from symbolic.variables.native import (
     NativeVariable,
     each,
     has,
+    has_own_hash,
     hash_key,
     is_iterable,
     native_part,
@@ -136,6 +137,8 @@ class DictVariable(NativeVariable):
         for position, real in enumerate(reals):
             known = is_constant_value(real)
             key = tx.from_constant(real) if known else tx.wrap(real, self.source.step("key", position))
+            if has_own_hash(key):
+                raise GraphBreak("key with its own hash", key.describe())  # the dict knows its hash and would not ask
             self._names[hash_key(tx, key)] = (key, real)
 
     def names(self, tx: Translator) -> dict[Any, Variable]:

@@ -98,6 +98,50 @@ def raise_with(tx: Translator, kind: type[Exception], value: Variable) -> NoRetu
     raise Observed(tx.call(tx.wrap(kind, tx.sources.const(kind, kind.__name__)), [value], {}))
 
 
+def has_own_hash(variable: Variable) -> bool:
+    """Whether the user's code decides which keys are equal: `__hash__` and `__eq__` are called as a dict calls them."""
+    kind = variable.python_type()
+    return hasattr(variable, "special") and inspect.isfunction(inspect.getattr_static(kind, "__hash__"))
+
+
+def _checked_hash(answer: Any) -> int:
+    if not isinstance(answer, int):
+        raise TypeError("__hash__ method should return an integer")
+    return hash(answer)
+
+
+class OwnKey:
+    """Key of an object with a `__hash__` of its own, which has been called: equal keys are those that `__eq__` says are.
+    An operation has a key of its own and asks once for each that it is compared with."""
+
+    def __init__(self, tx: Translator, variable: Variable, hashed: int) -> None:
+        self.tx = tx
+        self.variable = variable
+        self.hashed = hashed
+        self.answers: dict[int, tuple[Any, bool]] = {}
+
+    def __hash__(self) -> int:
+        return self.hashed
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        known = self.answers.get(id(other))
+        if known is None:
+            answer = self._equals(other)
+            known = self.answers[id(other)] = (other, answer)
+            if isinstance(other, OwnKey):
+                other.answers[id(self)] = (self, answer)
+        return known[1]
+
+    def _equals(self, other: object) -> bool:
+        if isinstance(other, (OwnKey, Identity)):
+            return self.tx.equal(self.variable, other.variable)
+        if is_constant_value(other):
+            return self.tx.equal(self.variable, self.tx.from_constant(other))
+        raise GraphBreak("key with its own hash", self.variable.describe())
+
+
 def hash_key(tx: Translator, variable: Variable) -> Any:
     """`variable.key()` of a value that the program hashes: TypeError if it can't be hashed, GraphBreak if the user's
     code decides."""
@@ -108,6 +152,9 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
         if inspect.isfunction(kind.__hash__):
             raise GraphBreak("key with its own hash", variable.describe())
         return tuple([hash_key(tx, item) for item in variable.unpack(tx)])
+    if has_own_hash(variable):
+        answer = tx.call(variable.special(tx, "__hash__"), [], {}).constant()  # type: ignore[attr-defined]
+        return OwnKey(tx, variable, tx.attempt(_checked_hash, answer))
     key = variable.key()
     if isinstance(key, Identity) and kind.__hash__ not in IDENTITY_HASHES:
         real = variable.real()

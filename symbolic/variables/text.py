@@ -18,7 +18,7 @@ from symbolic.variables.base import Variable
 from symbolic.variables.constants import TEMPLATES, ConstantVariable
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
-from symbolic.variables.tables import fold, handles, is_tensor
+from symbolic.variables.tables import fold, handles, is_tensor, known
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -235,7 +235,7 @@ def format_method(tx: Translator, template: str, args: list[Variable], kwargs: d
         raise GraphBreak("text of a value not known", f"{template!r}.format") from error
 
 
-TEMPLATES.update({"%": percent, "format": format_method})
+TEMPLATES.update({"%": percent, "format": format_method, "known": known})
 
 
 @handles(str)

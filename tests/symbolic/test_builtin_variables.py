@@ -474,9 +474,9 @@ isinstance(super, type)
 
 BREAKS = """
 print(1) | print
-globals() | namespace of the frame
+dir(3) | names of an object
 id([]) == 5 | identity number needed
-eval("1") | text that runs as code
+eval("1", {}) | text that runs as code
 str(Plain()) | text of an object
 bytearray(3) | bytes buffer
 property(len) | descriptor made while running
