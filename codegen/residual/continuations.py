@@ -18,6 +18,7 @@ from symbolic.errors import SkipFrame
 from symbolic.frames import Frame
 from symbolic.opcodes.exceptions import HandledVariable
 from symbolic.variables.base import NULL, Variable
+from symbolic.variables.functions import CellVariable
 
 #: makes the callable door of a continuation: (code, globals, name) -> door(closure, *args)
 MakeDoor = Callable[[CodeType, dict[str, Any], str], Any]
@@ -82,8 +83,9 @@ def _locals(frame: Frame, offset: int) -> tuple[list[str], list[Variable]]:
 
 
 def _closure(frame: Frame) -> list[Variable] | None:
+    """Cells of the closure; a slot that an inlined comprehension uses for a plain value has none, any will do."""
     names = needed_closure(frame.code.raw)
-    return [frame.cells[name] for name in names] if names else None
+    return [frame.cells.get(name) or CellVariable() for name in names] if names else None
 
 
 def continuation(

@@ -83,6 +83,10 @@ class State:
     cells: frozenset[str]
 
 
+#: A free variable `x.cell` brings the cell of a slot that stays a slot; after the prologue it has done its work.
+_CELL = ".cell"
+
+
 @dataclass(frozen=True, slots=True)
 class Slots:
     """The variables of a frame, called by the numbers of their slots: parameters and locals, the cells among and after
@@ -92,6 +96,11 @@ class Slots:
     cells: tuple[str, ...]
     free: tuple[str, ...]
     names: dict[str, str]
+
+    @property
+    def kept_free(self) -> list[str]:
+        """The free variables that a continuation has too."""
+        return [slot for slot in self.free if not self.names[slot].endswith(_CELL)]
 
     @classmethod
     def of(cls, code: CodeType) -> Slots:
@@ -162,7 +171,7 @@ class Original:
 def needed_closure(code: CodeType) -> tuple[str, ...]:
     """The variables whose cells a continuation of `code` wants as its closure, in this order. The cell of a variable is
     the one in its slot at the moment (inside a comprehension that captures its own variable: the comprehension's)."""
-    return (*code.co_cellvars, *code.co_freevars)
+    return (*code.co_cellvars, *(name for name in code.co_freevars if not name.endswith(_CELL)))
 
 
 def implicit_local(code: CodeType) -> str | None:
@@ -349,7 +358,7 @@ _CLEARED_FLAGS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | getattr(inspect, 
 
 def _cell_of(slot: str) -> str:
     """What the free variable is called that brings the cell of a slot which stays a slot."""
-    return f"{slot}.cell"
+    return slot + _CELL
 
 
 def _raise_again() -> FunctionType:
@@ -380,7 +389,7 @@ class _Continuation(Emitter):
         self.names = source.slots.names | {_cell_of(slot): _cell_of(source.slots.names[slot]) for slot in shared}
         qualname = code.co_qualname if name is None else code.co_qualname.removesuffix(code.co_name) + name
         place = code.co_filename, code.co_firstlineno
-        super().__init__(name or code.co_name, qualname, *place, order, [*cells, *source.slots.free])
+        super().__init__(name or code.co_name, qualname, *place, order, [*cells, *source.slots.kept_free])
         self.first_traceable = len(self._code)  # index of the next instruction
         self._code.flags = CompilerFlags(code.co_flags & ~_CLEARED_FLAGS)
 

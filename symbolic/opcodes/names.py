@@ -88,11 +88,13 @@ def _cell(frame: Frame, name: str) -> CellVariable:
 
 @opcode("MAKE_CELL")
 def make_cell(tx: Translator, frame: Frame, inst: Inst) -> None:
+    held = _in_slot(tx, frame, inst)
     cell = CellVariable()
+    if held is not None:
+        cell.store(tx, held)
+    if inst.arg < frame.code.raw.co_nlocals:
+        frame.locals.pop(inst.argval, None)
     frame.cells[inst.argval] = cell
-    if inst.argval in frame.locals:
-        cell.store(tx, read_local(tx, frame, inst.argval))
-        del frame.locals[inst.argval]
 
 
 @opcode("LOAD_DEREF", "LOAD_CLASSDEREF")

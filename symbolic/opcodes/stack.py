@@ -70,9 +70,15 @@ def unary_not(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 @opcode("TO_BOOL")
 def to_bool(tx: Translator, frame: Frame, inst: Inst) -> None:
-    # The jump that follows on 3.13 asks for truth itself; a tensor must break there, where both sides are known.
-    if frame.code.insts[frame.index].op not in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT"):
-        frame.push(ConstantVariable(tx.truth(frame.pop())))
+    frame.push(_as_bool(tx, frame, frame.pop()))
+
+
+def _as_bool(tx: Translator, frame: Frame, value: Any) -> Any:
+    """True or False. What follows mostly asks for the truth itself, on every Python, and gets the value: what has no
+    truth yet must break there, where both sides of a jump are known."""
+    if frame.code.insts[frame.index].op in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT"):
+        return value
+    return ConstantVariable(tx.truth(value))
 
 
 @opcode("BINARY_OP")
@@ -87,9 +93,7 @@ def compare_op(tx: Translator, frame: Frame, inst: Inst) -> None:
     right, left = frame.pop(), frame.pop()
     symbol = ("<", "<=", "==", "!=", ">", ">=")[inst.arg >> versions.COMPARE_SHIFT]
     result = tx.binary(COMPARISONS[symbol], left, right)
-    if versions.compare_to_bool(inst.arg) and result.is_constant():
-        result = ConstantVariable(tx.truth(result))
-    frame.push(result)
+    frame.push(_as_bool(tx, frame, result) if versions.compare_to_bool(inst.arg) else result)
 
 
 @opcode("IS_OP")

@@ -73,7 +73,7 @@ def read(frame: FrameType, handled: BaseException | None, prune: bool) -> tuple[
         is_cell = slot in slots.cells and (slot not in source.shared or slot in state.cells)
         if not is_cell and value is not NULL and (not prune or slots.names[slot] in live):
             found[slots.names[slot]] = value
-    closure = [variables[int(slot)] for slot in (*slots.cells, *slots.free)]
+    closure = [variables[int(slot)] for slot in (*slots.cells, *slots.kept_free)]
 
     kinds: list[Slot] = []
     values: list[Any] = []
