@@ -88,7 +88,7 @@ def door_for(made: Compiler, model: Any) -> Any:
     return model  # a native callable has no bytecode
 
 
-# --- modules ------------------------------------------------------------------------------------------------------------
+# --- modules ----------------------------------------------------------------------------------------------------------
 def compiled_module(made: Compiler, module: torch.nn.Module) -> torch.nn.Module:
     """An object that is the module to its user (same class, same `__dict__`), whose call is compiled."""
     cls = type(module)
@@ -135,7 +135,7 @@ def _copy_module(self: torch.nn.Module) -> Any:
     return compile(copy.copy(self._orig_mod), **_recipe(self))
 
 
-# --- switches for users' code -------------------------------------------------------------------------------------------
+# --- switches for users' code -----------------------------------------------------------------------------------------
 def disable(fn: Any = None, recursive: bool = True) -> Any:
     """A function that is never compiled, nor anything it calls (with `recursive=False` only the function itself)."""
     if fn is None:
@@ -211,7 +211,7 @@ def stats() -> dict[str, int]:
     return dataclasses.asdict(compiler.stats)
 
 
-# --- explain ------------------------------------------------------------------------------------------------------------
+# --- explain ----------------------------------------------------------------------------------------------------------
 @dataclass
 class Explanation:
     """What compiling one call came to."""

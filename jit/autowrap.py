@@ -1,8 +1,8 @@
 """`JIT_AUTO=1 python script.py`: compiles the functions of an unmodified script.
 
-A start-up line in site-packages calls `install` when the variable is set. The frame hook then looks at the script's own
-functions (library code runs as it is, and what it calls of the script is looked at); those that are called with tensors or
-modules are compiled.
+A start-up line in site-packages calls `install` when the variable is set. The frame hook then looks at the script's
+own functions (library code runs as it is, and what it calls of the script is looked at); those that are called with
+tensors or modules are compiled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jit.compiler import Compiler, is_library, refuse
 from jit.config import config
 
 _INSTALLED = tuple(
-    {os.path.realpath(path) + os.sep for key, path in sysconfig.get_paths().items() if key in ("purelib", "platlib", "stdlib")}
+    {os.path.realpath(sysconfig.get_paths()[key]) + os.sep for key in ("purelib", "platlib", "stdlib")}
 )
 
 

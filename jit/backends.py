@@ -26,7 +26,8 @@ def resolve(backend: str | Backend) -> Backend:
     if isinstance(backend, str):
         found = BACKENDS.get(backend)
         if found is None:
-            raise ValueError(f"unknown backend {backend!r}; there are {', '.join(sorted(BACKENDS))}, or give a callable")
+            names = ", ".join(sorted(BACKENDS))
+            raise ValueError(f"unknown backend {backend!r}; there are {names}, or give a callable")
         return found
     if not callable(backend):
         raise TypeError(f"backend must be a name or a callable (gm, example_inputs) -> callable, not {backend!r}")

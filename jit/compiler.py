@@ -216,8 +216,8 @@ class Compiler:
     def _limit(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:
         cache.frozen = True
         warnings.warn(
-            f"{function.__qualname__} ({function.__code__.co_filename}:{function.__code__.co_firstlineno}) was compiled "
-            f"{len(cache.entries)} times and runs eagerly for new inputs from now on; last reason: "
+            f"{function.__qualname__} ({place(function.__code__)}) was compiled {len(cache.entries)} times and runs "
+            "eagerly for new inputs from now on; last reason: "
             f"{self.explain_miss(cache, function, slots)} (jit.config.recompile_limit sets the bound)",
             stacklevel=4,
         )
@@ -255,8 +255,8 @@ class Compiler:
             self._warned.add(code)
             last = traceback.extract_tb(error.__traceback__)[-1]
             warnings.warn(
-                f"framejit could not compile {function.__qualname__} ({code.co_filename}:{code.co_firstlineno}); it runs "
-                f"eagerly. Cause: {type(error).__name__}: {error} at {os.path.basename(last.filename)}:{last.lineno}. "
+                f"framejit could not compile {function.__qualname__} ({place(code)}); it runs eagerly. "
+                f"Cause: {type(error).__name__}: {error} at {os.path.basename(last.filename)}:{last.lineno}. "
                 'Please report it with the traceback that jit.config.on_error = "raise" gives.',
                 stacklevel=4,
             )
@@ -276,6 +276,10 @@ def reason_of(captured: Capture) -> BreakReason:
     return BreakReason(cause.reason, cause.detail, cause.hint, stack)
 
 
+def place(code: CodeType) -> str:
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
 def describe(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{type(value).__name__} {str(value.dtype)[6:]}{list(value.shape)} strides {value.stride()}"
@@ -291,12 +295,13 @@ def is_library(code: CodeType) -> bool:
     return code.co_filename.startswith(_LIBRARY)
 
 
-_LIBRARY = tuple({os.path.dirname(os.path.abspath(m.__file__ or "")) + os.sep for m in (os, torch)}) + _OURS + ("<frozen",)
+_LIBRARY = (*(os.path.dirname(os.path.abspath(m.__file__ or "")) + os.sep for m in (os, torch)), *_OURS, "<frozen")
 
 
 def refuse(code: CodeType, module: str | None) -> str | None:
     """Why a code object must not be traced into; None if it may."""
-    if code.co_filename.startswith(_OURS) and code.co_filename != polyfills.__file__ and code is not raise_again.__code__:
+    traced = code.co_filename == polyfills.__file__ or code is raise_again.__code__
+    if code.co_filename.startswith(_OURS) and not traced:
         return "function of the compiler"
     if module is not None and module.partition(".")[0] in _REFUSED_PACKAGES:
         return "function of another compiler"

@@ -17,7 +17,8 @@ _numbers = itertools.count()
 def write(folder: str, record: Any) -> str:
     """Writes one compiled frame below `folder`; answers with the path of its own folder.
 
-    original.txt, generated.txt: bytecode; graph.py: the graph as Python; guards.txt, breaks.txt, effects.txt: a line each.
+    original.txt and generated.txt hold bytecode, graph.py the graph as Python; guards.txt, breaks.txt and effects.txt
+    have a line for each.
     """
     name = re.sub(r"\W+", "_", record.name).strip("_")
     path = os.path.join(folder, f"{os.getpid()}-{next(_numbers):04d}-{name}")
