@@ -155,7 +155,7 @@ class GraphBuilder:
         self.tx.set_state(leave_inference, [], {})
 
     def check_switches(self) -> None:
-        """A frame that returns inside of an inference mode left its guard to somebody else: that one is made eagerly."""
+        """A frame that returns inside an inference mode left its guard to somebody else: then it is made eagerly."""
         if self._inference:
             raise Restart(self._inference[0], GraphBreak("inference mode outlives the frame"))
 
@@ -208,8 +208,8 @@ class GraphBuilder:
             known = self.by_fake.get(id(result))
             if known is not None:
                 return known
-            if result.is_quantized or result.layout is not torch.strided:
-                raise GraphBreak("tensor layout not supported", str(result.dtype if result.is_quantized else result.layout))
+            if result.layout is not torch.strided:
+                raise GraphBreak("tensor layout not supported", str(result.layout))
             self._versions.append((result, _version(result)))
             cls = torch.Tensor if type(result) is FakeTensor else type(result)
             variable = TensorVariable(node, result, cls)

@@ -69,7 +69,7 @@ def leave_inference() -> None:
 
 
 def restoring(graph: Callable[..., Any]) -> Callable[..., Any]:
-    """A graph that switches state: if it fails in between, the state is as before, as the user's `with` would leave it."""
+    """A graph that switches state: if it fails in between, the state is as the user's `with` would leave it."""
 
     def run(*args: Any) -> Any:
         state = TorchState()

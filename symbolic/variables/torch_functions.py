@@ -106,6 +106,9 @@ REFUSED: dict[Any, str] = {
     torch.set_num_threads: "number of threads set",
     torch.set_default_device: "default device set",
     torch.from_numpy: "numpy array",
+    torch.quantize_per_tensor: "quantized tensor",  # fake tensors take it for a float tensor
+    torch.quantize_per_channel: "quantized tensor",
+    torch.quantize_per_tensor_dynamic: "quantized tensor",
 }
 
 #: Native homes of operators: what lies elsewhere in torch's C++ changes state that the graph does not know.
@@ -186,14 +189,15 @@ def _nesting() -> int:
     return depth - 1
 
 
+#: Hashes that run nothing of the user's.
+_PLAIN_HASHES = frozenset({object.__hash__, BuiltinFunctionType.__hash__, type(object().__init__).__hash__})
+
+
 def is_torch_function(value: Any) -> bool:
     """Whether `value` is a callable of torch that becomes a graph node or a table entry instead of being traced."""
-    try:
-        if any(value in table for table in _TABLES):
-            return True
-    except TypeError:
-        return False
     kind = type(value)
+    if kind.__hash__ in _PLAIN_HASHES and any(value in table for table in _TABLES):
+        return True
     if kind is FunctionType:
         return value.__module__ in GRAPH_MODULES
     if kind in (torch._ops.OpOverload, torch._ops.OpOverloadPacket):

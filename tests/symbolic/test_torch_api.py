@@ -376,3 +376,86 @@ class Meters(torch.Tensor):
 
 def test_tensor_subclass():
     check(lambda x: (x + 1, type(x)), make=lambda: (torch.ones(3).as_subclass(Meters),))
+
+
+@torch.inference_mode()
+def doubled(x):
+    return x * 2
+
+
+SCOPE["doubled"] = doubled
+
+
+@pytest.mark.parametrize("body", ["with torch.inference_mode(): y = x * 2; y, y.is_inference(), torch.is_inference_mode_enabled()",
+                                  "doubled(x), x + 1",
+                                  "with torch.inference_mode(): y = x * 2; x.requires_grad, (x * 2).is_inference(), y"])
+def test_inference_mode(body):
+    check(_program(body), X, graphs=1)
+    check(_program(body), G, graphs=1)
+
+
+def test_inference_mode_around_a_break():
+    def program(x):
+        with torch.inference_mode():
+            y = x * float((x * 2).sum())
+        return y.is_inference(), x + 1, torch.is_inference_mode_enabled()
+    check(program, X)
+
+
+@pytest.mark.parametrize("switch", [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu")], ids=["no_grad", "inference", "autocast"])
+def test_state_is_put_back_when_an_operation_fails(switch):
+    import jit
+
+    def program(x, i):
+        with switch():
+            return x[i]
+    compiled = jit.compile(program, backend="eager")
+    compiled(X, torch.tensor([1]))
+    with pytest.raises(IndexError):
+        compiled(X, torch.tensor([7]))
+    assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled() and not torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.xfail(strict=True, reason="a graph that fails leaves the frame: neither handlers nor the user's line are met")
+def test_operation_that_fails_for_its_values():
+    def program(x, i, seen):
+        seen.append(1)
+        try:
+            return x[i]
+        except IndexError:
+            return x
+    check(program, X, torch.tensor([7]), [])
+
+
+class Unhashable:
+    def __init__(self, v):
+        self.v = v
+
+    def __hash__(self):
+        raise AssertionError("tracing runs none of the user's methods")
+
+
+def test_hash_of_an_argument_is_not_asked_for():
+    check(lambda o, x: x + o.v, Unhashable(2), X, graphs=1)
+
+
+@pytest.mark.parametrize("body", ["with torch.autograd.graph.save_on_cpu(): y = x * x; y", "torch.func.grad(lambda t: (t * t).sum())(x)",
+                                  "torch.func.jvp(torch.sin, (x,), (x,))", "torch.set_default_device('cpu'); y = torch.ones(2); torch.set_default_device(None); y, x + 1",
+                                  "torch.autograd.forward_ad.enter_dual_level(); torch.autograd.forward_ad.exit_dual_level(); x + 1",
+                                  "torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize() + 1"])
+def test_switches_that_the_graph_does_not_know(body):
+    check(_program(body), X)
+
+
+def test_history_of_an_input_is_guarded():
+    import jit
+
+    def program(x):
+        return x.is_leaf, x.storage_offset(), x[1:].storage_offset()
+    compiled = jit.compile(program, backend="eager")
+    for x in (torch.ones(4, requires_grad=True), torch.ones(4, requires_grad=True) * 1, torch.ones(8)[4:], torch.ones(8)[2:6], torch.ones(4)):
+        assert compiled(x) == compiled(x) == program(x)
+
+
+def test_tensors_as_keys_are_kept_apart():
+    check(lambda a, b: (len({a: 1, b: 2}), a in [b], a is b), X, Y, changed=[lambda: (X, X), lambda: (X, X.view(-1).view(3, 4))])
