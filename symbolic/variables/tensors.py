@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 DATA_METHODS = frozenset(
     """item tolist numpy data_ptr storage untyped_storage storage_offset_ptr __array__ __bool__ __int__ __float__ __index__
     __complex__ __len_data__ backward register_hook register_post_accumulate_grad_hook retain_grad share_memory_
-    is_pinned is_shared is_set_to _is_view set_ __dlpack__ __cuda_array_interface__ __reduce_ex__ __deepcopy__ pin_memory""".split()
+    is_pinned is_shared is_set_to _is_view set_ __dlpack__ __cuda_array_interface__ __reduce_ex__ __deepcopy__
+    pin_memory""".split()
 )
 #: Attributes that tell where a tensor comes from: no property that a tensor guard compares.
 HISTORY = frozenset({"is_leaf", "output_nr", "retains_grad"})
@@ -117,10 +118,10 @@ class TensorVariable(Variable):
         return tx.graph.call_method(name, [self, *args], kwargs)
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
-        return tx.graph.call(operator.getitem, [self, index])
+        return tx.graph.call(operator.getitem, [self, _position(tx, index)])
 
     def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
-        tx.graph.call(operator.setitem, [self, index, value])
+        tx.graph.call(operator.setitem, [self, _position(tx, index), value])
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if not _operand(other):
@@ -182,3 +183,10 @@ class TensorMethod(Variable):
 
     def describe(self) -> str:
         return f"{self.owner.describe()}.{self.name}"
+
+
+def _position(tx: Translator, index: Variable) -> Variable:
+    """An object that says by `__index__` which number it stands for (one with elements is taken for a tuple of them)."""
+    numeric = hasattr(index, "special") and not hasattr(index.python_type(), "__getitem__")
+    own = index.special(tx, "__index__") if numeric else None  # type: ignore[attr-defined]
+    return tx.call(own, [], {}) if own is not None else index

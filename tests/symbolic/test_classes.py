@@ -2,6 +2,7 @@
 import abc
 import collections
 import dataclasses
+import datetime
 import enum
 import functools
 import typing
@@ -317,7 +318,7 @@ class Rich:
 def test_dunder_methods(x):
     a, b = Rich(2), Rich(3)
     out = [a == b, a != b, a < b, a > b, bool(a), not a, len(a), 2 in a, a["k"], a[1:2], a(x, k=2), (-a).n, int(a), [5, 6, 7][a],
-           str(a), f"{a}|{a:x}", list(b), sorted([b, a])[0].n, {a: 1}[Rich(2)], max(a, b).n, a in [Rich(2)], x[a]]
+           str(a), f"{a}|{a:x}", list(b), sorted([b, a])[0].n, {a: 1}[Rich(2)], max(a, b).n, a in [Rich(2)]]
     a += 5
     b["k"] = 1
     return out, a, b
@@ -594,3 +595,90 @@ def test_user_tensor_holder_with_torch_function():
             return Wrapped(func(*args, **(kwargs or {})))
     check(lambda x: torch.add(Wrapped(x), 1).t, X)
     check(lambda w: torch.sin(w).t, Wrapped(X))
+
+
+class Position:
+    def __init__(self, n):
+        self.n = n
+
+    def __index__(self):
+        return self.n
+
+
+@same_as_eager(graphs=1)
+def test_object_that_is_a_position(x):
+    y = x.clone()
+    y[Position(0)] = 5
+    return x[Position(1)], y, [5, 6, 7][Position(2)]
+
+
+@same_as_eager
+def test_object_with_elements_as_an_index(x):
+    return x[Rich(2)] + 1
+
+
+class Celsius(int):
+    def __eq__(self, other):
+        return "asked"
+
+
+@same_as_eager(graphs=1)
+def test_operators_of_a_subclass_of_int(x):
+    c = Celsius(3)
+    return x + 1, c == 3, c != 3, 4 + c, c + 4, 10 - c, 2 < c
+
+
+class Left:
+    def __init__(self, log):
+        self.log = log
+
+    def __add__(self, other):
+        self.log.append("add")
+        return NotImplemented
+
+    def __radd__(self, other):
+        self.log.append("radd")
+        return NotImplemented
+
+
+class Right(Left):
+    def __radd__(self, other):
+        self.log.append("right radd")
+        return NotImplemented
+
+
+@pytest.mark.parametrize("kinds", [(Left, Left), (Left, Right), (Right, Left)])
+def test_operator_that_nobody_answers(kinds):
+    def program(x, log):
+        y = x + 1
+        try:
+            kinds[0](log) + kinds[1](log)
+        except TypeError as error:
+            return y, log, str(error)
+    check(program, torch.ones(2), [])
+
+
+@same_as_eager(make=lambda: (datetime.date(2020, 1, 1), datetime.date(2020, 1, 1), torch.ones(2)))
+def test_native_operators_of_existing_objects(a, b, x):
+    return x + 1, a == b, a != b, a <= b
+
+
+class Shadowed:
+    @property
+    def p(self):
+        return 1
+
+
+@same_as_eager
+def test_instance_dict_beside_a_property(x):
+    s = Shadowed()
+    s.__dict__["p"] = x
+    return s.p, s
+
+
+@same_as_eager
+def test_init_of_object_with_arguments(x):
+    class Local:
+        def __init__(self, k):
+            super().__init__(k)
+    return Local(x + 1)

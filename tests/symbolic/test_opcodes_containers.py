@@ -243,3 +243,75 @@ def test_iteration_of_many_things(x):
 def test_range_objects(x):
     r = range(2, 10, 3)
     return x + len(r), r, list(r), r[1], r[-1], 5 in r, r.start, r.stop, r.step, r[1:], list(reversed(r)), r == range(2, 11, 3)
+
+
+@same_as_eager
+def test_display_with_a_key_that_has_no_hash(x):
+    return x + 1, {[1]: 2}
+
+
+@same_as_eager(graphs=1)
+def test_equal_keys_keep_the_first(x):
+    d = {1: x, True: x + 1, 1.0: "last"}
+    return d, list(d), {1, True, 1.0}
+
+
+@same_as_eager
+def test_display_of_what_is_no_mapping(x):
+    return {**{"a": x}, **[("b", 2)]}
+
+
+@pytest.mark.parametrize("line", ["a = 1; a += 'x'", "a = None; a -= 2", "a = {}; a **= 2", "a = object(); a += 1"])
+def test_error_of_an_operator_in_place(line):
+    scope = {}
+    execute(f"def program(x):\n    y = x + 1\n    {line}\n    return y\n", scope)
+    check(scope["program"], torch.ones(2))
+
+
+class Defaults(collections.defaultdict):
+    pass
+
+
+class Missing(dict):
+    def __missing__(self, key):
+        return key * 2
+
+    def __getitem__(self, key):
+        return super().__getitem__(key)
+
+
+@same_as_eager(graphs=1, make=lambda: (Defaults(list, a=[1]), Missing(a=2), torch.ones(2)))
+def test_missing_of_subclasses_that_exist(d, m, x):
+    d["b"].append(x)
+    return m["a"], m[4], x + 1
+
+
+@same_as_eager(make=lambda: ({"a": 1, "b": 2}, torch.ones(2)))
+def test_iterator_of_a_dict_that_changed_crosses_a_break(d, x):
+    it = iter(d)
+    first = next(it)
+    d["c"] = x
+    print("break", x.sum().item())
+    return first, next(it, None)
+
+
+class Hashed:
+    asked = 0
+
+    def __init__(self, n):
+        self.n = n
+
+    def __hash__(self):
+        return self.n % 2
+
+    def __eq__(self, other):
+        Hashed.asked += 1
+        return isinstance(other, Hashed) and self.n == other.n
+
+
+@same_as_eager(graphs=1)
+def test_keys_with_a_hash_of_their_own(x):
+    a, b, c = Hashed(1), Hashed(3), Hashed(2)
+    d = {a: x, b: 2, c: 3}
+    d[Hashed(3)] = x + 1
+    return d[Hashed(1)], Hashed(5) in d, d.pop(Hashed(2)), len(d), len({a, Hashed(1)}), Hashed.asked
