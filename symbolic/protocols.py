@@ -25,7 +25,7 @@ from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.iterators import GetitemIterator, RangeIterator, SequenceIterator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.native import type_name
-from symbolic.variables.objects import ExceptionVariable, ObjectVariable, lookup
+from symbolic.variables.objects import PARTICULAR, ExceptionVariable, ObjectVariable, lookup
 from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Protocols:
     def new_instance(self: Any, cls: type, args: list[Variable]) -> Variable:
         """`cls.__new__(cls, *args)` where `__new__` is native."""
         if issubclass(cls, BaseException):
-            return ExceptionVariable(cls, args)
+            return self._new_exception(cls, args)
         if issubclass(cls, (torch.Tensor, type)) or getattr(cls, "__abstractmethods__", None):
             raise GraphBreak("construction not supported", cls.__qualname__)
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
@@ -110,6 +110,15 @@ class Protocols:
         new_args = tuple(args) if payload is not None and not isinstance(payload, (DictVariable, ListVariable, SetVariable)) else ()
         return ObjectVariable(cls, payload=payload, new_args=new_args)
 
+    def _new_exception(self: Translator, cls: type, args: list[Variable]) -> Variable:
+        """An exception as its native `__new__` and `__init__` make it of `args`."""
+        if not issubclass(cls, PARTICULAR):
+            return ExceptionVariable(cls, args)
+        if cls.__module__ != "builtins" or not all(arg.is_constant() for arg in args):
+            raise GraphBreak("construction by a native __new__", cls.__qualname__)
+        model = self.attempt(cls, *(arg.constant() for arg in args))
+        return ExceptionVariable(type(model), [self.from_constant(arg) for arg in model.args], tuple(args))
+
     # --- exceptions -------------------------------------------------------------------------------------------------
     def attempt(self: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Runs plain Python now; its exception becomes the program's."""
@@ -118,10 +127,7 @@ class Protocols:
         except (GraphBreak, Observed):
             raise
         except Exception as error:
-            try:
-                arguments = [self.from_constant(arg) for arg in error.args]
-            except GraphBreak:
-                arguments = []
+            arguments = [self.from_constant(arg) for arg in error.args]
             raise Observed(self.with_context(ExceptionVariable(type(error), arguments))) from error
 
     def new_exception(self: Any, cls: type[BaseException], *args: Any) -> Variable:
@@ -151,8 +157,14 @@ class Protocols:
         return first
 
     def with_context(self: Any, error: Variable) -> Variable:
+        """What `raise` does: the exception being handled becomes the context, and a chain of contexts has an end."""
         if isinstance(error, ExceptionVariable) and self.handled is not None and self.handled is not error:
-            error.context = error.context or self.handled
+            link: Variable | None = self.handled
+            while isinstance(link, ExceptionVariable):
+                if link.context is error:
+                    link.context = None
+                link = link.context
+            error.context = self.handled
         return error
 
     # --- operators --------------------------------------------------------------------------------------------------

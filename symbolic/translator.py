@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from sideeffects.effects import DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
-from symbolic import opcodes, wrap
+from symbolic import opcodes, polyfills, tracebacks, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
 from symbolic.errors import RECURSION, GraphBreak, Observed, Restart, SkipFrame
 from symbolic.frames import Frame
@@ -29,9 +29,9 @@ from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction
-from symbolic.variables.objects import ObjectVariable, lookup
+from symbolic.variables.objects import ExceptionVariable, ObjectVariable, lookup
 from symbolic.variables.tensors import TensorVariable
-from symbolic.variables.tables import skipped_module
+from symbolic.variables.tables import BuiltinVariable, skipped_module
 
 #: An exception that no traced frame catches: not a fault of the program's form, so `fullgraph` has nothing against it.
 ESCAPES = "exception leaves the frame"
@@ -283,9 +283,15 @@ class Translator(Protocols):
 
     def _unwind(self, error: Variable, depth: int) -> None:
         """Looks for a handler in the frames above `depth`; if there is none the exception leaves them."""
+        entries: list[tracebacks.Entry] = []
+        inst = self.frames[-1].code.insts[self.frames[-1].current]
+        seen = not (inst.op == "RERAISE" or (inst.op == "RAISE_VARARGS" and inst.arg == 0))
         while len(self.frames) > depth:
             frame = self.frames[-1]
             inst = frame.code.insts[frame.current]
+            if seen and frame.filename != polyfills.__file__:
+                entries.append((frame.code.raw, inst.offset, inst.line))
+            seen = True  # what raises again leaves no entry where it stands, but in every frame around
             row = frame.code.handler(inst.offset)
             if row is not None:
                 del frame.stack[row.depth :]
@@ -293,14 +299,28 @@ class Translator(Protocols):
                     frame.push(ConstantVariable(inst.offset // 2))
                 frame.push(error)
                 frame.index = frame.code.index(row.target)
+                self._passed(error, entries)
                 return
             self.frames.pop()
             if frame.boundary:
+                self._passed(error, entries)
                 raise Observed(error)
         if error.source is not None:
             # It came in from outside (a continuation raises it where the frame stood): eager code hands it on.
             raise SkipFrame(ESCAPES)
         raise Restart(self._raised_at.get(error, self.anchor()), GraphBreak(ESCAPES, error.python_type().__name__))
+
+    def _passed(self, error: Variable, entries: list[tracebacks.Entry]) -> None:
+        """Symbolic frames let the exception pass: an entry of its traceback for each, the innermost first."""
+        if isinstance(error, ExceptionVariable):
+            error.trace += entries
+        elif entries:
+            fixed = BuiltinVariable(tracebacks.passed, self.sources.const(tracebacks.passed, "passed"))
+            self.ledger.call(fixed, error, ConstantVariable(tuple(entries)))
+
+    def raised_at(self, error: Variable) -> int:
+        """The step at which the exception was first raised, 0 if it was not."""
+        return self._raised_at.get(error, 0)
 
     # --- entry ------------------------------------------------------------------------------------------------------
     def root_frame(self, function: FunctionType, slots: tuple[Any, ...]) -> Frame:

@@ -16,7 +16,7 @@ from codegen.residual.emitter import Emitter
 from codegen.residual.resume import Entry
 from codegen.residual.writer import BUILD, Placeholder, Writer, exists, reachable
 from sideeffects.ledger import Ledger
-from symbolic import versions
+from symbolic import tracebacks, versions
 from symbolic.capture import Break, Capture, Return
 from symbolic.code import Inst, argument_slots
 from symbolic.errors import RECURSION, SkipFrame
@@ -190,7 +190,7 @@ class _Assembler:
         below = frame.stack[: len(frame.stack) - count]
         operands = frame.stack[len(frame.stack) - count :]
         region = None if self.capture.exit.cause.reason == RECURSION else self.region
-        broken = Broken(self.writer, frame, inst, operands, region, frame.kw_names)
+        broken = Broken(self.writer, frame, inst, operands, region, frame.kw_names, self.capture.tx.handled)
         result = Placeholder(self.emit.fresh("result"))
         left = row.leaves(inst)
         for operand in operands:
@@ -220,13 +220,12 @@ class _Assembler:
         self._go_on(frames, _Way(Entry.AFTER, inst.next_offset, [*below, *stack]))
 
     def _unpacked(self, result: Placeholder, inst: Inst) -> list[Variable]:
-        count = inst.arg if inst.op == "UNPACK_SEQUENCE" else (inst.arg & 0xFF) + 1 + (inst.arg >> 8)
-        names = [Placeholder(self.emit.fresh("item")) for _ in range(count)]
+        names = [Placeholder(self.emit.fresh("item")) for _ in range(breaks.unpacked(inst))]
         self.emit.load(result.name)
-        self.emit.unpack(count)
+        self.emit.unpack(len(names))
         for item in names:
             self.emit.store(item.name)
-        return list(reversed(names))
+        return list(names)
 
     def _branch(self, frames: list[Frame], frame: Frame, inst: Inst) -> None:
         """A jump on a value that only the running program has: both sides go on."""
@@ -265,11 +264,31 @@ class _Assembler:
         self._go_on(frames, _Way(Entry.AFTER, after, list(below)))
 
     def _go_on(self, frames: list[Frame], way: _Way) -> None:
+        """Returns what the continuation returns. It has an entry in a traceback for each frame, so this code has none."""
+        emit = self.emit
         state = continuation(self.pool, frames, way.entry, way.offset, way.stack)
-        self._call_state(state)
-        self.emit.return_value()
+        self._load_state(state)
+        raised = emit.label()
+        assert emit.depth is not None
+        emit.begin_try(raised, emit.depth - 2 - 1 - len(state.arguments))
+        emit.call(1 + len(state.arguments))
+        emit.return_value()
+        emit.end_try()
+        emit.mark(raised)
+        self._unseen(lambda: emit.copy(2 + (not versions.CALLABLE_FIRST)))
+        emit.reraise()
 
-    def _call_state(self, state: State) -> None:
+    def _unseen(self, load: Callable[[], None]) -> None:
+        """Takes the entry of this code off the traceback of the exception that `load` pushes as an argument."""
+        emit = self.emit
+        emit.begin_call()
+        emit.const(tracebacks.unseen)
+        emit.end_callable()
+        load()
+        emit.call(1)
+        emit.pop()
+
+    def _load_state(self, state: State) -> None:
         emit = self.emit
         self.doors.append(state.door)
         emit.begin_call()
@@ -278,7 +297,6 @@ class _Assembler:
         self._load_argument(Closure(state.closure))
         for argument in state.arguments:
             self._load_argument(argument)
-        emit.call(1 + len(state.arguments))
 
     def _load_argument(self, argument: Variable) -> None:
         if not isinstance(argument, Closure):
@@ -298,10 +316,14 @@ class _Guarded:
     def __init__(self, owner: _Assembler, frames: list[Frame], frame: Frame, inst: Inst) -> None:
         self.owner, self.frames, self.frame, self.inst = owner, frames, frame, inst
         covered = any(f.code.handler(f.code.insts[f.current].offset) is not None for f in frames)
-        self.needed = covered or len(frames) > 1
+        self.handled = owner.capture.tx.handled
+        self.needed = covered or len(frames) > 1 or self.handled is not None
         self.handler = owner.emit.label()
 
     def __enter__(self) -> None:
+        if self.handled is not None:
+            self.owner.writer.load(self.handled)
+            self.owner.emit.begin_handling()
         if self.needed:
             self.owner.emit.begin_try(self.handler)
 
@@ -313,11 +335,14 @@ class _Guarded:
         after = emit.label()
         falls_out = emit.depth is not None
         if falls_out:
+            self._end_handling()
             emit.jump(after)
         raised = Placeholder(emit.fresh("raised"))
         snapshot = self.owner.writer.snapshot()
         emit.mark(self.handler)
         emit.store(raised.name)
+        self._end_handling()
+        self.owner._unseen(lambda: emit.load(raised.name))
         row = self.frame.code.handler(self.inst.offset)
         depth = row.depth if row is not None else 0
         stack = [*self.frame.stack[:depth], raised]
@@ -325,6 +350,11 @@ class _Guarded:
         self.owner.writer.restore(snapshot)
         if falls_out:
             emit.mark(after)
+
+
+    def _end_handling(self) -> None:
+        if self.handled is not None:
+            self.owner.emit.end_handling()
 
 
 class _Exhausted:

@@ -35,6 +35,7 @@ class Broken:
     operands: list[Variable]
     region: Callable[..., Any] | None
     kw_names: tuple[str, ...] = ()
+    handled: Variable | None = None
 
     @property
     def emit(self) -> Emitter:
@@ -74,7 +75,7 @@ def row(
     return register
 
 
-# --- calls --------------------------------------------------------------------------------------------------------------
+# --- calls ------------------------------------------------------------------------------------------------------------
 def _split_call(b: Broken, operands: list[Variable]) -> tuple[Variable, list[Variable]]:
     first, second, *args = operands
     if versions.CALLABLE_FIRST:
@@ -158,7 +159,7 @@ def _leave(leave: Any, error: BaseException) -> Any:
     return leave(type(error), error, error.__traceback__)
 
 
-# --- attributes, items, operators ---------------------------------------------------------------------------------------
+# --- attributes, items, operators -------------------------------------------------------------------------------------
 def _method_form(inst: Inst) -> list[Any]:
     method = inst.op == "LOAD_METHOD" or (versions.PY312 and inst.arg & 1)
     if not method:
@@ -224,6 +225,20 @@ def unary(b: Broken) -> None:
     b.emit.unary(b.inst.op)
 
 
+_INTRINSICS: dict[str, Callable[..., Any]] = {
+    "INTRINSIC_UNARY_POSITIVE": operator.pos,
+    "INTRINSIC_LIST_TO_TUPLE": tuple,
+}
+
+
+@row("CALL_INTRINSIC_1", 1, [RESULT])
+def call_intrinsic_1(b: Broken) -> None:
+    name = versions.INTRINSICS_1[b.inst.arg]
+    if name not in _INTRINSICS:
+        raise NotBreakable(name)
+    b.writer.call(_INTRINSICS[name], b.operands[0])
+
+
 @row("TO_BOOL", 1, [RESULT])
 def to_bool(b: Broken) -> None:
     b.writer.call(bool, b.operands[0])
@@ -278,7 +293,7 @@ def get_len(b: Broken) -> None:
     b.writer.call(len, b.operands[0])
 
 
-# --- text ---------------------------------------------------------------------------------------------------------------
+# --- text -------------------------------------------------------------------------------------------------------------
 _CONVERSIONS = (None, str, repr, ascii)
 
 
@@ -314,7 +329,7 @@ def build_string(b: Broken) -> None:
     b.emit.build("string", len(b.operands))
 
 
-# --- containers ---------------------------------------------------------------------------------------------------------
+# --- containers -------------------------------------------------------------------------------------------------------
 _BUILDS = {"BUILD_TUPLE": "tuple", "BUILD_LIST": "list", "BUILD_SET": "set"}
 
 
@@ -328,6 +343,19 @@ def build(b: Broken) -> None:
 def build_map(b: Broken) -> None:
     b.load(*range(len(b.operands)))
     b.emit.build("map", b.inst.arg)
+
+
+@row("UNPACK_SEQUENCE UNPACK_EX", 1, [RESULT])
+def unpack(b: Broken) -> None:
+    """Leaves a tuple of the items in the order of the stack: the first comes last."""
+    b.load(0)
+    b.emit.op(b.inst.op, b.inst.arg)
+    b.emit.build("tuple", unpacked(b.inst))
+
+
+def unpacked(inst: Inst) -> int:
+    """How many items an unpacking leaves."""
+    return inst.arg if inst.op == "UNPACK_SEQUENCE" else (inst.arg & 0xFF) + 1 + (inst.arg >> 8)
 
 
 #: opcode -> method of the container `arg` below the operands
@@ -405,7 +433,7 @@ def list_to_tuple(b: Broken) -> None:
     b.writer.call(tuple, b.operands[0])
 
 
-# --- names --------------------------------------------------------------------------------------------------------------
+# --- names ------------------------------------------------------------------------------------------------------------
 @row("LOAD_GLOBAL", 0, lambda inst: [RESULT] if not inst.arg & 1 else [RESULT, NULL] if versions.CALLABLE_FIRST else [NULL, RESULT])
 def load_global(b: Broken) -> None:
     b.writer.call(runtime.load_name, b.frame.namespace, b.inst.argval)
@@ -470,10 +498,10 @@ def _import_from(module: Any, name: str) -> Any:
     return space["found"]
 
 
-# --- exceptions ---------------------------------------------------------------------------------------------------------
+# --- exceptions -------------------------------------------------------------------------------------------------------
 @row("RAISE_VARARGS", lambda inst: inst.arg, [])
 def raise_varargs(b: Broken) -> None:
-    if b.inst.arg == 0:
+    if b.inst.arg == 0 and b.handled is None:
         raise NotBreakable("bare raise")
     b.load(*range(b.inst.arg))
     b.emit.raise_(b.inst.arg)
@@ -482,7 +510,7 @@ def raise_varargs(b: Broken) -> None:
 @row("RERAISE", 1, [])
 def reraise(b: Broken) -> None:
     b.load(0)
-    b.emit.raise_(1)
+    b.emit.reraise()
 
 
 @row("CHECK_EXC_MATCH", 2, [0, RESULT])

@@ -442,6 +442,21 @@ class Emitter:
         begin = next(item for item in reversed(self._code) if isinstance(item, TryBegin))
         self._code.append(TryEnd(begin))
 
+    def begin_handling(self) -> None:
+        """exception -> two values for POP_EXCEPT: the exception is being handled. Its traceback and context stay."""
+        assert self.depth, f"nothing to handle on line {self.line}"
+        handler = self.label()
+        self.begin_try(handler, self.depth - 1)
+        self.reraise()
+        self.end_try()
+        self.mark(handler)
+        self.op("PUSH_EXC_INFO")
+
+    def end_handling(self) -> None:
+        """Drops what `begin_handling` left."""
+        self.pop()
+        self.op("POP_EXCEPT")
+
     @contextmanager
     def catch(self, handler: Label) -> Iterator[None]:
         """An except block at `handler`: the body written inside the `with` finds the exception on top of the stack and

@@ -438,14 +438,9 @@ class _Continuation(Emitter):
                 self.pop()
 
     def handle(self, value: str) -> None:
-        """Makes an exception the one being handled. RERAISE adds neither a traceback entry nor a context."""
-        handler = self.label()
-        self.begin_try(handler)
+        """Makes an exception the one being handled."""
         self.take(value)
-        self.reraise()
-        self.end_try()
-        self.mark(handler)
-        self.op("PUSH_EXC_INFO")
+        self.begin_handling()
 
     def call_covered(self, index: int, callee: object, values: Sequence[str]) -> None:
         """Calls as instruction `index` would: from its place, under its handler."""

@@ -41,9 +41,11 @@ def new_object(cls: type, *args: Any) -> Any:
     raise TypeError(f"{cls.__qualname__} has no native __new__")
 
 
-def new_exception(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
-    error: BaseException = BaseException.__new__(cls, *args)
-    error.args = args
+def new_exception(cls: type[BaseException], made_of: tuple[Any, ...], args: tuple[Any, ...]) -> BaseException:
+    """An exception by its native `__new__` and `__init__`; methods written in Python do not run."""
+    error: BaseException = new_object(cls, *made_of)
+    native = (base.__dict__.get("__init__") for base in cls.__mro__)
+    next(init for init in native if isinstance(init, types.WrapperDescriptorType))(error, *args)
     return error
 
 

@@ -19,6 +19,7 @@ from codegen.residual import runtime
 from codegen.residual.emitter import Emitter
 from sideeffects.effects import DELETED, Call, DelAttr, Effect, SetAttr, SetContents
 from sideeffects.ledger import Ledger
+from symbolic import tracebacks
 from symbolic.errors import GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.translator import LazyVariable
@@ -277,7 +278,7 @@ class Emit:
         self.run = run
 
 
-# --- how each kind is rebuilt -------------------------------------------------------------------------------------------
+# --- how each kind is rebuilt -----------------------------------------------------------------------------------------
 def _tuple(w: Writer, v: Any) -> None:
     cls = v.python_type()
     if cls is tuple:
@@ -326,8 +327,13 @@ def _object(w: Writer, v: objects.ObjectVariable) -> None:
 
 
 def _exception(w: Writer, v: objects.ExceptionVariable) -> None:
-    w.call(runtime.new_exception, v.cls, Emit(lambda: w.load_tuple(v.args)))
+    args = v.new_args if issubclass(v.cls, objects.PARTICULAR) else v.args
+    made_of, args = (Emit(functools.partial(w.load_tuple, items)) for items in (v.new_args, args))
+    w.call(runtime.new_exception, v.cls, made_of, args)
     w.keep(v)
+    if v.trace:
+        w.call(tracebacks.passed, v, tuple(v.trace))
+        w.emit.pop()
     if v.cause is not None or v.context is not None or v.suppress:
         w.call(runtime.set_context, v, v.cause or None, v.context or None, v.suppress)
         w.emit.pop()
@@ -409,6 +415,7 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     objects.ObjectVariable: _object,
     objects.ExceptionVariable: _exception,
     objects.ObjectMethod: _attribute("owner", "name"),
+    objects.TracebackVariable: lambda w, v: w.call(tracebacks.traceback_of, v.owner),
     functions.ClosureFunction: _closure,
     functions.CellVariable: lambda w, v: w.call(runtime.make_cell),
     functions.BoundMethod: _method,

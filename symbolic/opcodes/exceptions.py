@@ -10,7 +10,7 @@ from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.objects import ExceptionVariable
+from symbolic.variables.objects import ExceptionVariable, TracebackVariable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -69,11 +69,16 @@ def raise_varargs(tx: Translator, frame: Frame, inst: Inst) -> None:
     error = tx.exception_from([frame.pop()])
     if not issubclass(error.python_type(), BaseException):
         tx.raise_(TypeError, "exceptions must derive from BaseException")
+    if not isinstance(error, ExceptionVariable) and tx.handled not in (None, error):
+        raise GraphBreak("context set on an existing exception", error.describe())
     if cause is not None:
         if not isinstance(error, ExceptionVariable):
             raise GraphBreak("cause set on an existing exception", error.describe())
         none = isinstance(cause, ConstantVariable) and cause.value is None
-        error.cause, error.suppress = (None if none else tx.exception_from([cause])), True
+        source = None if none else tx.exception_from([cause])
+        if source is not None and not issubclass(source.python_type(), BaseException):
+            tx.raise_(TypeError, "exception causes must derive from BaseException")
+        error.cause, error.suppress = source, True
     raise Observed(tx.with_context(error))
 
 
@@ -96,7 +101,7 @@ def before_with(tx: Translator, frame: Frame, inst: Inst) -> None:
 def with_except_start(tx: Translator, frame: Frame, inst: Inst) -> None:
     error = frame.stack[-1]
     leave = frame.stack[-4]
-    tx.invoke(leave, [tx.class_of(error), error, ConstantVariable(None)], {})
+    tx.invoke(leave, [tx.class_of(error), error, TracebackVariable(error)], {})
 
 
 refuse("except* is not traced", "PREP_RERAISE_STAR", "CHECK_EG_MATCH")

@@ -143,6 +143,8 @@ class ClassVariable(Variable):
             tx.call(tx.class_attribute(self.value, "__init__"), [made, *args], kwargs)
         elif made.payload is not None:
             _fill(tx, made, args, kwargs)
+        elif kwargs and isinstance(made, ExceptionVariable):
+            raise GraphBreak("keyword arguments of an exception", self.describe())
         elif init is not object.__init__ and not isinstance(made, ExceptionVariable):
             raise GraphBreak("construction by a native __init__", self.describe())
         elif (args or kwargs) and self.value.__new__ is object.__new__ and not isinstance(made, ExceptionVariable):

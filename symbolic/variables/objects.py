@@ -13,16 +13,18 @@ from types import (
     MemberDescriptorType,
     MethodDescriptorType,
     ClassMethodDescriptorType,
+    TracebackType,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from sideeffects.effects import DELETED
-from symbolic.errors import GraphBreak, Observed
+from symbolic.errors import GraphBreak, Observed, Restart
 from symbolic.frames import Frame
 from symbolic.sources import Source
+from symbolic.tracebacks import Entry
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import NativeMethod
@@ -475,12 +477,19 @@ OBJECT_METHODS: dict[str, Callable[..., Variable]] = {
 }
 
 
-class ExceptionVariable(ObjectVariable):
-    """An exception born in the frame: `args`, and `__cause__`, `__context__` and the rest in the ledger."""
+#: Native exceptions that are not made of their arguments as the others are.
+PARTICULAR = (OSError, SyntaxError, ImportError, UnicodeError, BaseExceptionGroup)
 
-    def __init__(self, cls: type, args: list[Variable]) -> None:
-        super().__init__(cls)
+
+class ExceptionVariable(ObjectVariable):
+    """An exception born in the frame: `args`, `cause`, `context`, `suppress`, other attributes in the ledger.
+
+    `new_args` are the arguments it is made of, `trace` is where it passed, the innermost frame first."""
+
+    def __init__(self, cls: type, args: list[Variable], new_args: tuple[Variable, ...] | None = None) -> None:
+        super().__init__(cls, new_args=tuple(args) if new_args is None else new_args)
         self.args = args
+        self.trace: list[Entry] = []
         self.context: Variable | None = None
         self.cause: Variable | None = None
         self.suppress = False
@@ -499,25 +508,65 @@ class ExceptionVariable(ObjectVariable):
         if name == "with_traceback":
             return ObjectMethod(self, name, None)
         if name == "__traceback__":
-            raise GraphBreak("traceback of an exception", self.describe())
+            return TracebackVariable(self) if self.trace else ConstantVariable(None)
+        raw = lookup(self.cls, name)
+        if isinstance(raw, (MemberDescriptorType, GetSetDescriptorType)) and tx.ledger.pending(self, name) is None:
+            if issubclass(raw.__objclass__, BaseException) and raw.__objclass__.__module__ == "builtins":
+                self._native_attribute(tx, name)
         return super().plain_getattr(tx, name)
 
+    def _native_attribute(self, tx: Translator, name: str) -> NoReturn:
+        """What the interpreter stored when it raised (a missing name, say) it has to store itself."""
+        cause = GraphBreak("native attribute of an exception", f"{self.cls.__qualname__}.{name}")
+        if tx.raised_at(self):
+            raise Restart(tx.raised_at(self), cause)
+        raise cause
+
     def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        none = isinstance(value, ConstantVariable) and value.value is None
         if name == "__cause__":
-            self.cause, self.suppress = value, True
+            self.cause, self.suppress = (None if none else value), True
         elif name == "__context__":
-            self.context = value
+            self.context = None if none else value
         elif name == "__suppress_context__":
             self.suppress = tx.truth(value)
         elif name == "__traceback__":
-            pass  # a traceback says where, and the residual code makes its own
+            self.set_trace(value)
         elif name == "args":
             self.args = tx.unpack(value)
         else:
             tx.ledger.store(self, name, value)
 
+    def set_trace(self, value: Variable) -> None:
+        """`__traceback__ = value`"""
+        if isinstance(value, ConstantVariable) and value.value is None:
+            self.trace = []
+        elif isinstance(value, TracebackVariable) and value.owner is self:
+            self.trace = self.trace[: value.length]
+        else:
+            raise GraphBreak("traceback set on an exception", self.describe())
+
     def reachable(self) -> list[Variable]:
-        return [*self.args, *(part for part in (self.context, self.cause) if part is not None)]
+        return [*self.args, *self.new_args, *(part for part in (self.context, self.cause) if part is not None)]
 
 
-OBJECT_METHODS["with_traceback"] = lambda tx, owner, *args: owner
+class TracebackVariable(Variable):
+    """`owner.__traceback__`, as long as it was when it was asked for."""
+
+    def __init__(self, owner: Variable) -> None:
+        self.owner = owner
+        self.length = len(owner.trace) if isinstance(owner, ExceptionVariable) else 0
+
+    def python_type(self) -> type:
+        return TracebackType
+
+    def reachable(self) -> list[Variable]:
+        return [self.owner]
+
+
+def _with_traceback(tx: Translator, owner: Any, trace: Variable) -> Variable:
+    owner.set_trace(trace)
+    return owner
+
+
+OBJECT_METHODS["with_traceback"] = _with_traceback

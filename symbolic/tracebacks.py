@@ -1,0 +1,58 @@
+"""Tracebacks of exceptions that passed only symbolic frames: entries as the frames themselves would have left them."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from types import CodeType, FrameType, FunctionType, TracebackType
+
+#: Where an exception passed: the code object of the frame, the offset of the instruction, its line.
+Entry = tuple[CodeType, int, int]
+
+
+def passed(error: BaseException, entries: tuple[Entry, ...]) -> None:
+    """`error` has passed these frames, the innermost first."""
+    trace = error.__traceback__
+    for code, offset, line in entries:
+        trace = TracebackType(trace, frame_of(code), offset, line)
+    error.__traceback__ = trace
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    return error.__traceback__
+
+
+def unseen(error: BaseException) -> None:
+    """Takes the caller's own frame off the traceback: compiled code that stands in for frames which have entries."""
+    trace = error.__traceback__
+    if trace is not None and trace.tb_frame is sys._getframe(1):
+        error.__traceback__ = trace.tb_next
+
+
+_frames: dict[int, tuple[CodeType, FrameType]] = {}
+
+
+def frame_of(code: CodeType) -> FrameType:
+    """A finished frame that says of itself what a frame of `code` says: file, function, positions of instructions."""
+    found = _frames.get(id(code))
+    if found is None:
+        found = _frames[id(code)] = code, FunctionType(_stand_in(code), {"this": sys._getframe})()
+    return found[1]
+
+
+def _answer() -> FrameType:
+    return this()  # type: ignore[name-defined]  # noqa: F821
+
+
+def _stand_in(code: CodeType) -> CodeType:
+    """`code` with instructions that only answer with their own frame, as long as the table of positions."""
+    model = _answer.__code__
+    padding = bytes((dis.opmap["NOP"], 0)) * max(0, (len(code.co_code) - len(model.co_code)) // 2)
+    return model.replace(
+        co_code=model.co_code + padding,
+        co_filename=code.co_filename,
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+        co_firstlineno=code.co_firstlineno,
+        co_linetable=code.co_linetable,
+    )
