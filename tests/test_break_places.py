@@ -2,6 +2,9 @@
 
 PYTEST_DONT_REWRITE: the programs are what is tested.
 """
+import array
+import decimal
+
 import pytest
 import torch
 
@@ -65,6 +68,114 @@ CONDITIONS = {
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_condition_on_a_tensor(name):
     check(CONDITIONS[name], X, changed=[(-X,), (X * 10,)])
+
+
+@jit.disable
+def hidden(*items):
+    return map(abs, items)
+
+
+class Program:
+    """Programs with one instruction whose operand is hidden from the compiler."""
+
+    def pair(x):
+        a, b = hidden(x, 2)
+        return a, b, x + b
+
+    def one(x):
+        (a,) = hidden(x)
+        return a
+
+    def none(x):
+        [] = hidden()
+        return x + 1
+
+    def starred(x):
+        a, *b, c = hidden(1, 2, x, 4)
+        return a, b, c, x + a
+
+    def starred_first(x):
+        *a, b = hidden(x)
+        return a, b
+
+    def starred_last(x):
+        a, *b = hidden(x, 1)
+        return a, b
+
+    def nested(x):
+        (a, b), *c = map(hidden, (x, 1), (2, 3))
+        return a, b, [list(d) for d in c]
+
+    def in_a_loop(x):
+        for a, b in map(hidden, (x, 1), (2, 3)):
+            x = x + a * b
+        return x
+
+    def too_many(x):
+        try:
+            a, b = hidden(x, 2, 3)
+        except ValueError as error:
+            return str(error), x + 1
+
+    def too_few(x):
+        try:
+            a, b, *c = hidden(x)
+        except ValueError as error:
+            return str(error), x + 1
+
+    def not_iterable(x):
+        try:
+            a, b = D
+        except TypeError as error:
+            return str(error), x + 1
+
+    def signs(x):
+        return +D, -D, not D, not not D, x + 1
+
+    def sign_of_nothing(x):
+        return +(D, hidden(1))[0], x + 1
+
+    def tuple_of_starred(x):
+        return (*hidden(1, x), *hidden(2)), [*hidden(x)], {*hidden(1)}, x + 1
+
+    def comparisons(x):
+        return D < 1, D == 1, 0 < D < 2, x + 1
+
+    def jumps(x):
+        return x + 1 if D else x, x if D < 1 else x + 2, x if not D else x + 3, D or x, D and x
+
+    def subscripts(x):
+        row = array.array("i", [1, 2, 3])
+        row[1:2] = array.array("i", [7])
+        return row[0], row[1:], row[::2], x + row[1]
+
+    def attributes(x):
+        return D.real, D.adjusted(), x + 1
+
+    def keywords(x):
+        return D.quantize(decimal.Decimal("0.1"), rounding=decimal.ROUND_UP), x + 1
+
+    def text(x):
+        return f"{D} {D!r:>20} {D:.1f}", x + 1
+
+    def membership(x):
+        return 1 in array.array("i", [1]), 2 not in array.array("i", [1]), x + 1
+
+    def augmented(x):
+        d = D
+        d += 1
+        d **= 2
+        return d, x + 1
+
+
+D = decimal.Decimal("1.5")
+
+
+@pytest.mark.parametrize("name", [name for name in vars(Program) if not name.startswith("_")])
+def test_hidden_operand(name):
+    program = vars(Program)[name]
+    check(program, X)
+    assert not [record.skipped for record in jit.explain(program)(X).records if record.skipped]
 
 
 @same_as_eager

@@ -239,6 +239,20 @@ def call_intrinsic_1(b: Broken) -> None:
     b.writer.call(_INTRINSICS[name], b.operands[0])
 
 
+_INTRINSICS: dict[str, Callable[..., Any]] = {
+    "INTRINSIC_UNARY_POSITIVE": operator.pos,
+    "INTRINSIC_LIST_TO_TUPLE": tuple,
+}
+
+
+@row("CALL_INTRINSIC_1", 1, [RESULT])
+def call_intrinsic_1(b: Broken) -> None:
+    name = versions.INTRINSICS_1[b.inst.arg]
+    if name not in _INTRINSICS:
+        raise NotBreakable(name)
+    b.writer.call(_INTRINSICS[name], b.operands[0])
+
+
 @row("TO_BOOL", 1, [RESULT])
 def to_bool(b: Broken) -> None:
     b.writer.call(bool, b.operands[0])
@@ -343,6 +357,19 @@ def build(b: Broken) -> None:
 def build_map(b: Broken) -> None:
     b.load(*range(len(b.operands)))
     b.emit.build("map", b.inst.arg)
+
+
+@row("UNPACK_SEQUENCE UNPACK_EX", 1, [RESULT])
+def unpack(b: Broken) -> None:
+    """Leaves a tuple of the items in the order of the stack: the first comes last."""
+    b.load(0)
+    b.emit.op(b.inst.op, b.inst.arg)
+    b.emit.build("tuple", unpacked(b.inst))
+
+
+def unpacked(inst: Inst) -> int:
+    """How many items an unpacking leaves."""
+    return inst.arg if inst.op == "UNPACK_SEQUENCE" else (inst.arg & 0xFF) + 1 + (inst.arg >> 8)
 
 
 @row("UNPACK_SEQUENCE UNPACK_EX", 1, [RESULT])
