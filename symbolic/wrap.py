@@ -162,10 +162,13 @@ def _deque(tx: Translator, value: deque[Any], source: Source) -> Variable:
 
 def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
     tx.know(source, "type", type(value))
-    factory = None
-    if isinstance(value, defaultdict) and value.default_factory is not None:
-        factory = tx.wrap(value.default_factory, source.attr("default_factory"))
-    return DictVariable({}, source, type(value), factory, value=value)
+    return DictVariable({}, source, type(value), _factory(tx, value, source), value=value)
+
+
+def _factory(tx: Translator, value: dict[Any, Any], source: Source) -> Variable | None:
+    if not isinstance(value, defaultdict) or value.default_factory is None:
+        return None
+    return tx.wrap(value.default_factory, source.attr("default_factory"))
 
 
 def _set(tx: Translator, value: Any, source: Source) -> Variable:
@@ -236,7 +239,7 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
         tx.know(source, "type", cls)
     payload: Variable | None = None
     if isinstance(value, dict):
-        payload = DictVariable({}, source, _native_base(cls), None, value=value)
+        payload = DictVariable({}, source, _native_base(cls), _factory(tx, value, source), value=value)
     elif isinstance(value, list):
         tx.know(source, "len", len(value))
         payload = ListVariable([tx.wrap(v, source.step("index", i)) for i, v in enumerate(list.__iter__(value))], source)

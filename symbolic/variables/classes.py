@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -475,6 +475,8 @@ def payload_for(tx: Translator, cls: type, args: list[Variable]) -> Variable | N
     """The empty native part of a new instance of a builtin container's subclass; None if there is none."""
     if issubclass(cls, OrderedDict):
         return tx.new_dict([], OrderedDict)
+    if issubclass(cls, defaultdict):
+        raise GraphBreak("construction by a native __new__", cls.__qualname__)
     if issubclass(cls, dict):
         return tx.new_dict([])
     if issubclass(cls, list):

@@ -282,8 +282,21 @@ class Missing(dict):
 
 @same_as_eager(graphs=1, make=lambda: (Defaults(list, a=[1]), Missing(a=2), torch.ones(2)))
 def test_missing_of_subclasses_that_exist(d, m, x):
-    d["b"].append(x)
+    try:
+        d["b"].append(x)
+    except KeyError:
+        m["no"] = "factory"
     return m["a"], m[4], x + 1
+
+
+@same_as_eager
+def test_subclass_of_defaultdict_is_born(x):
+    d = Defaults(list)
+    try:
+        d["b"].append(x + 1)
+    except KeyError:
+        return "no factory"
+    return d, d.default_factory
 
 
 @same_as_eager(make=lambda: ({"a": 1, "b": 2}, torch.ones(2)))
