@@ -368,6 +368,15 @@ def _attribute(owner: str, name: str) -> Callable[[Writer, Any], None]:
     return build
 
 
+def _object_method(w: Writer, v: objects.ObjectMethod) -> None:
+    """Bound by its descriptor: through `super()` it is not the owner's own attribute."""
+    if hasattr(v.raw, "__get__"):
+        w.call(v.raw.__get__, v.owner)
+    else:
+        w.load(v.owner)
+        w.emit.attr(v.name)
+
+
 def _generator(w: Writer, v: functions.GeneratorVariable) -> None:
     if v.state != "new":
         raise Restart(v.born_at, GraphBreak("generator is alive at a graph break", v.function.describe()))
@@ -414,7 +423,7 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     tensors.TensorMethod: _attribute("owner", "name"),
     objects.ObjectVariable: _object,
     objects.ExceptionVariable: _exception,
-    objects.ObjectMethod: _attribute("owner", "name"),
+    objects.ObjectMethod: _object_method,
     objects.TracebackVariable: lambda w, v: w.call(tracebacks.traceback_of, v.owner),
     functions.ClosureFunction: _closure,
     functions.CellVariable: lambda w, v: w.call(runtime.make_cell),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from types import CodeType, FunctionType, GeneratorType, MethodType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from types import CellType, CodeType, FunctionType, GeneratorType, MethodType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import functools
 
@@ -109,28 +110,39 @@ class PythonFunction(Variable):
             elif code.co_flags & inspect.CO_VARKEYWORDS and name not in by_name:
                 rest[name] = value
             else:
-                raise GraphBreak("arguments do not fit the function", f"{self.name()}({name}=...)")
+                self._misfit(tx, args, kwargs, f"({name}=...)")
         if code.co_flags & inspect.CO_VARARGS:
             bound[code.co_varnames[extra]] = tx.new_tuple(args[len(positional) :])
             extra += 1
         elif len(args) > len(positional):
-            raise GraphBreak("arguments do not fit the function", f"{self.name()} takes {len(positional)}")
+            self._misfit(tx, args, kwargs, f" takes {len(positional)}")
         if code.co_flags & inspect.CO_VARKEYWORDS:
             bound[code.co_varnames[extra]] = tx.new_dict([(ConstantVariable(k), v) for k, v in rest.items()])
         for i, name in enumerate(positional):
             if name not in bound:
-                bound[name] = self._required(self.default(tx, len(positional) - 1 - i), name)
+                value = self.default(tx, len(positional) - 1 - i)
+                bound[name] = value if value is not None else self._misfit(tx, args, kwargs, f" needs {name}")
         for name in keyword_only:
             if name not in bound:
-                bound[name] = self._required(self.keyword_default(tx, name), name)
+                value = self.keyword_default(tx, name)
+                bound[name] = value if value is not None else self._misfit(tx, args, kwargs, f" needs {name}")
         if tx.unnamed:
             tx.name_inputs(bound)
         return bound
 
-    def _required(self, value: Variable | None, name: str) -> Variable:
-        if value is None:
-            raise GraphBreak("arguments do not fit the function", f"{self.name()} needs {name}")
-        return value
+    def _misfit(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable], detail: str) -> NoReturn:
+        """The arguments do not fit: a function of the same signature says so in CPython's words, before its code runs."""
+        code = self.code
+        known = [self.default(tx, position) for position in range(code.co_argcount)]
+        defaults = (None,) * sum(value is not None for value in known)
+        cells = tuple(CellType() for _ in code.co_freevars)
+        model = FunctionType(code, {}, code.co_name, defaults, cells)
+        model.__qualname__ = self.name()
+        keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        model.__kwdefaults__ = {name: None for name in keyword_only if self.keyword_default(tx, name) is not None}
+        if not _fits(model, len(args), kwargs):
+            tx.attempt(model, *(None for _ in args), **dict.fromkeys(kwargs))
+        raise GraphBreak("arguments do not fit the function", f"{self.name()}{detail}")
 
     def frame(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame:
         frame = Frame(decode(self.code), self.name(), self.namespace(tx), self)
@@ -154,6 +166,15 @@ class PythonFunction(Variable):
         frame = self.enter(tx, args, kwargs)
         assert frame is not None
         return tx.run(frame)
+
+
+def _fits(function: FunctionType, count: int, names: Iterable[str]) -> bool:
+    """Whether a call with `count` positional arguments and these keywords binds."""
+    try:
+        inspect.signature(function).bind(*(None,) * count, **dict.fromkeys(names))
+    except TypeError:
+        return False
+    return True
 
 
 class FunctionVariable(PythonFunction):
