@@ -22,13 +22,6 @@ def traceback_of(error: BaseException) -> TracebackType | None:
     return error.__traceback__
 
 
-def unseen(error: BaseException) -> None:
-    """Takes the caller's own frame off the traceback: compiled code that stands in for frames which have entries."""
-    trace = error.__traceback__
-    if trace is not None and trace.tb_frame is sys._getframe(1):
-        error.__traceback__ = trace.tb_next
-
-
 _frames: dict[int, tuple[CodeType, FrameType]] = {}
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from torch import fx
 
-from codegen.residual import breaks, iterators
+from codegen.residual import breaks, iterators, runtime
 from codegen.residual.breaks import RESULT, ROWS, Broken
 from codegen.residual.continuations import Closure, Continuations, State, continuation
 from codegen.residual.emitter import Emitter
 from codegen.residual.resume import Entry
 from codegen.residual.writer import BUILD, Placeholder, Writer, exists, reachable
 from sideeffects.ledger import Ledger
-from symbolic import tracebacks, versions
+from symbolic import versions
 from symbolic.capture import Break, Capture, Return
 from symbolic.code import Inst, argument_slots
 from symbolic.errors import RECURSION, SkipFrame
@@ -282,7 +282,7 @@ class _Assembler:
         """Takes the entry of this code off the traceback of the exception that `load` pushes as an argument."""
         emit = self.emit
         emit.begin_call()
-        emit.const(tracebacks.unseen)
+        emit.const(runtime.unseen)
         emit.end_callable()
         load()
         emit.call(1)
@@ -317,7 +317,7 @@ class _Guarded:
         self.owner, self.frames, self.frame, self.inst = owner, frames, frame, inst
         covered = any(f.code.handler(f.code.insts[f.current].offset) is not None for f in frames)
         self.handled = owner.capture.tx.handled
-        self.needed = covered or len(frames) > 1 or self.handled is not None
+        self.needed = covered or len(frames) > 1 or self.handled is not None or inst.op in breaks.BY_FUNCTIONS
         self.handler = owner.emit.label()
 
     def __enter__(self) -> None:

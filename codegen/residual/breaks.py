@@ -135,28 +135,22 @@ def call_function_ex(b: Broken) -> None:
 
 @row("BEFORE_WITH", 1, [RESULT])
 def before_with(b: Broken) -> None:
-    b.writer.call(_enter, b.operands[0])
-
-
-def _enter(manager: Any) -> tuple[Any, Any]:
     """(`__exit__` bound, what `__enter__` gave): the assembler takes the pair apart."""
-    cls = type(manager)
-    try:
-        enter, leave = cls.__enter__, cls.__exit__
-    except AttributeError:
-        protocol = "context manager protocol"
-        raise TypeError(f"{cls.__name__!r} object does not support the {protocol}") from None
-    return types.MethodType(leave, manager), enter(manager)
+    b.load(0)
+    b.emit.op("BEFORE_WITH")
+    b.emit.build("tuple", 2)
 
 
 @row("WITH_EXCEPT_START", 4, [0, 1, 2, 3, RESULT])
 def with_except_start(b: Broken) -> None:
-    b.writer.call(_leave, b.operands[0], b.operands[3])
-
-
-def _leave(leave: Any, error: BaseException) -> Any:
-    """`__exit__` with the exception in flight."""
-    return leave(type(error), error, error.__traceback__)
+    b.load(0)
+    b.emit.const(0)
+    b.emit.const(None)
+    b.load(3)
+    b.emit.op("WITH_EXCEPT_START")
+    b.emit.build("tuple", 5)
+    b.emit.const(-1)
+    b.emit.subscr()
 
 
 # --- attributes, items, operators -------------------------------------------------------------------------------------
@@ -223,20 +217,6 @@ def unary(b: Broken) -> None:
         return
     b.load(0)
     b.emit.unary(b.inst.op)
-
-
-_INTRINSICS: dict[str, Callable[..., Any]] = {
-    "INTRINSIC_UNARY_POSITIVE": operator.pos,
-    "INTRINSIC_LIST_TO_TUPLE": tuple,
-}
-
-
-@row("CALL_INTRINSIC_1", 1, [RESULT])
-def call_intrinsic_1(b: Broken) -> None:
-    name = versions.INTRINSICS_1[b.inst.arg]
-    if name not in _INTRINSICS:
-        raise NotBreakable(name)
-    b.writer.call(_INTRINSICS[name], b.operands[0])
 
 
 _INTRINSICS: dict[str, Callable[..., Any]] = {
@@ -357,19 +337,6 @@ def build(b: Broken) -> None:
 def build_map(b: Broken) -> None:
     b.load(*range(len(b.operands)))
     b.emit.build("map", b.inst.arg)
-
-
-@row("UNPACK_SEQUENCE UNPACK_EX", 1, [RESULT])
-def unpack(b: Broken) -> None:
-    """Leaves a tuple of the items in the order of the stack: the first comes last."""
-    b.load(0)
-    b.emit.op(b.inst.op, b.inst.arg)
-    b.emit.build("tuple", unpacked(b.inst))
-
-
-def unpacked(inst: Inst) -> int:
-    """How many items an unpacking leaves."""
-    return inst.arg if inst.op == "UNPACK_SEQUENCE" else (inst.arg & 0xFF) + 1 + (inst.arg >> 8)
 
 
 @row("UNPACK_SEQUENCE UNPACK_EX", 1, [RESULT])
@@ -542,16 +509,15 @@ def reraise(b: Broken) -> None:
 
 @row("CHECK_EXC_MATCH", 2, [0, RESULT])
 def check_exc_match(b: Broken) -> None:
-    b.writer.call(_matches, b.operands[0], b.operands[1])
+    b.load(0, 1)
+    b.emit.op("CHECK_EXC_MATCH")
+    b.emit.swap(2)
+    b.emit.pop()
 
 
-def _matches(error: BaseException, cls: Any) -> bool:
-    try:
-        raise error
-    except cls:
-        return True
-    except BaseException as caught:
-        if caught is not error:
-            raise
-        return False
+#: opcodes whose rows call functions of ours, which no traceback may show
+BY_FUNCTIONS = frozenset(
+    """LOAD_GLOBAL LOAD_NAME DELETE_GLOBAL LOAD_FAST LOAD_FAST_CHECK DELETE_FAST LOAD_DEREF DELETE_DEREF IMPORT_NAME
+    IMPORT_FROM DICT_MERGE FOR_ITER""".split()
+)
 

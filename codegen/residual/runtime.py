@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
@@ -47,6 +49,20 @@ def new_exception(cls: type[BaseException], made_of: tuple[Any, ...], args: tupl
     native = (base.__dict__.get("__init__") for base in cls.__mro__)
     next(init for init in native if isinstance(init, types.WrapperDescriptorType))(error, *args)
     return error
+
+
+_HERE = os.path.dirname(__file__)
+
+
+def unseen(error: BaseException) -> None:
+    """Takes the caller's own frame off the traceback, and our functions that it called: it stands in for frames that
+    have entries of their own."""
+    trace = error.__traceback__
+    if trace is not None and trace.tb_frame is sys._getframe(1):
+        trace = trace.tb_next
+        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE):
+            trace = trace.tb_next
+        error.__traceback__ = trace
 
 
 def set_context(error: BaseException, cause: Any, context: Any, suppress: bool) -> None:
