@@ -106,6 +106,9 @@ class Translator:
     def new_dict(self, pairs):
         return DictVariable({key.key(): (key, value) for key, value in pairs})
 
+    def anchor(self):
+        return 0
+
     def range_iterator(self, value):
         return iterators.RangeIterator(value)
 
