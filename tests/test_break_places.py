@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import check, same_as_eager, tensors
+from tests.differential import check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 
@@ -271,3 +271,21 @@ def test_break_between_cells(x):
         return get
 
     return make(x, x * 2)(), make(b=x, a=3)()
+
+
+def test_super_that_is_replaced_later():
+    scope = {"torch": torch}
+    execute("class A(torch.nn.Module):\n    def forward(self, x):\n        return super().type, x + 1\n", scope)
+    module = scope["A"]()
+
+    class Other:
+        def __init__(self, *args):
+            self.type = len(args)
+
+    compiled = jit.compile(module, backend="eager")
+    before, _ = compiled(X)
+    assert before == module.forward(X)[0]
+    scope["super"] = Other
+    assert compiled(X)[0] == module.forward(X)[0] != before
+    del scope["super"]
+    assert compiled(X)[0] == before

@@ -275,7 +275,7 @@ class _Assembler:
         emit.return_value()
         emit.end_try()
         emit.mark(raised)
-        self._unseen(lambda: emit.copy(2 + (not versions.CALLABLE_FIRST)))
+        self._unseen(lambda: emit.copy(3))  # below the callable and its null
         emit.reraise()
 
     def _unseen(self, load: Callable[[], None]) -> None:

@@ -169,6 +169,8 @@ def load_attr(b: Broken) -> None:
 
 @row("LOAD_SUPER_ATTR", 3, lambda inst: _method_form(inst))
 def load_super_attr(b: Broken) -> None:
+    if b.operands[0].real() is not super:
+        raise NotBreakable("super is no longer what it was")
     b.writer.call(super, b.operands[1], b.operands[2])
     b.emit.attr(b.inst.argval)
 

@@ -186,7 +186,9 @@ def delete_attr(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 @opcode("LOAD_SUPER_ATTR")
 def load_super_attr(tx: Translator, frame: Frame, inst: Inst) -> None:
-    _, cls, owner = frame.popn(3)
+    function, cls, owner = frame.popn(3)
+    if function.real() is not super:
+        raise GraphBreak("super is no longer what it was", function.describe())
     found = make_super(cls, owner).getattr(tx, inst.argval)
     if inst.arg & 1:
         push_method(frame, found)

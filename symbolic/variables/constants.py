@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from symbolic import versions
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Variable
@@ -90,6 +91,8 @@ class ConstantVariable(Variable):
         return tx.new_tuple([tx.from_constant(item) for item in items]).iterator(tx)
 
     def unary(self, tx: Translator, op: Any) -> Variable:
+        if versions.INVERTED_BOOL_WARNS and op is operator.invert and isinstance(self.value, bool):
+            raise GraphBreak("operation that warns", f"~{self.value}")
         return tx.from_constant(tx.attempt(op, self.value))
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:

@@ -1,6 +1,7 @@
 """Operators, constants and what moves on the stack."""
 import dis
 import operator
+import sys
 
 import pytest
 import torch
@@ -89,7 +90,8 @@ def test_matmul():
 @pytest.mark.parametrize("sign", ["-", "+", "~", "not "])
 @pytest.mark.parametrize("value", [3, True, 0])
 def test_unary_on_constants(sign, value):
-    check(written(f"return {sign}n, x + 1", "x", "n"), X, value, graphs=1)
+    warns = sign == "~" and value is True and sys.version_info >= (3, 12)  # that is left to the running program
+    check(written(f"return {sign}n, x + 1", "x", "n"), X, value, graphs=1, breaks=int(warns))
 
 
 def test_unary_on_tensors():
