@@ -130,7 +130,8 @@ class Translator(Protocols):
         assert isinstance(namespace, NamespaceVariable)
         found = namespace.find(self, name)
         if found is None:
-            found = self.namespace(python_builtins.__dict__).find(self, name)
+            own = namespace.real().get("__builtins__", python_builtins)
+            found = self.namespace(own if isinstance(own, dict) else own.__dict__).find(self, name)
         return found if found is not None else self.raise_(NameError, f"name {name!r} is not defined")
 
     def set_state(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
@@ -150,7 +151,9 @@ class Translator(Protocols):
         for name, variable in bound.items():
             if variable in self.unnamed:
                 self.unnamed.discard(variable)
-                variable.node._rename(f"l_{name}_")  # type: ignore[attr-defined]
+                assert isinstance(variable, TensorVariable)
+                variable.node._rename(f"l_{name}_")
+                variable.node.target = variable.node.name
 
     # --- calls ------------------------------------------------------------------------------------------------------
     def call(self, function: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:

@@ -84,6 +84,7 @@ def vit(layers: int, hidden: int, dropout: float) -> Any:
         intermediate_size=4 * hidden, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
     )
     config.num_labels = KINDS
+    config.problem_type = "single_label_classification"  # else the first call writes it, and the second is another program
     return config
 
 
