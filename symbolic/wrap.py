@@ -27,7 +27,7 @@ from symbolic.variables import builtins, stdlib, tables, torch_functions
 from symbolic.variables.base import OpaqueVariable, Variable
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable
-from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_constant_value
+from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_a, is_constant_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
 from symbolic.variables.functions import BoundMethod, CellVariable, FunctionVariable, PartialVariable
 from symbolic.variables.mappings import DictVariable, SetVariable
@@ -43,7 +43,7 @@ TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 def wrap(tx: Translator, value: Any, source: Source) -> Variable:
     """The variable for `value` found at `source`; the facts that choose its kind are guarded."""
     kind = type(value)
-    if kind in CONSTANT_TYPES or isinstance(value, enum.Enum):
+    if kind in CONSTANT_TYPES or is_a(value, enum.Enum):
         return _constant(tx, value, source)
     known = tx.known.get(id(value))
     if known is not None:
@@ -63,7 +63,7 @@ def wrap(tx: Translator, value: Any, source: Source) -> Variable:
 
 def _alias(tx: Translator, value: Any, known: Variable, source: Source) -> None:
     """A second path to a known object: by identity if it is one of the program's fixed parts, else as an alias."""
-    if isinstance(value, (FunctionType, type, ModuleType, BuiltinFunctionType)) or type(value) in tx.options.unwrap:
+    if is_a(value, (FunctionType, type, ModuleType, BuiltinFunctionType)) or type(value) in tx.options.unwrap:
         _fixed(tx, value, source)
     elif source.kind != "const":
         assert known.source is not None
@@ -82,12 +82,12 @@ def _make(tx: Translator, value: Any, source: Source) -> Variable:
     make = WRAP.get(type(value))
     if make is not None:
         return make(tx, value, source)
-    if isinstance(value, torch.Tensor):
+    if is_a(value, torch.Tensor):
         return _tensor(tx, value, source)
     if torch_functions.is_torch_function(value):
         _fixed(tx, value, source)
         return TorchFunction(value, source)
-    if isinstance(value, type):
+    if is_a(value, type):
         return _class(tx, value, source)
     if tables.lookup(value):
         _fixed(tx, value, source)
@@ -96,9 +96,9 @@ def _make(tx: Translator, value: Any, source: Source) -> Variable:
     if unwrap is not None:
         _fixed(tx, value, source)
         return unwrap(tx, value, source)
-    if isinstance(value, (BuiltinFunctionType, *_DESCRIPTOR_TYPES)):
+    if is_a(value, (BuiltinFunctionType, *_DESCRIPTOR_TYPES)):
         return _builtin(tx, value, source)
-    if isinstance(value, _FIXED_TYPES):
+    if is_a(value, _FIXED_TYPES):
         _fixed(tx, value, source)
         return ObjectVariable(type(value), value, source)
     return _object(tx, value, source)
@@ -110,7 +110,7 @@ _FIXED_TYPES = (property, staticmethod, classmethod, functools.cached_property, 
 
 def _constant(tx: Translator, value: Any, source: Source) -> Variable:
     if source.kind != "const":
-        by_identity = value is None or value is True or value is False or isinstance(value, enum.Enum)
+        by_identity = value is None or value is True or value is False or is_a(value, enum.Enum)
         tx.know(source, "is" if by_identity else "eq", value)
     return ConstantVariable(value, source)
 
@@ -166,14 +166,14 @@ def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
 
 
 def _factory(tx: Translator, value: dict[Any, Any], source: Source) -> Variable | None:
-    if not isinstance(value, defaultdict) or value.default_factory is None:
+    if not is_a(value, defaultdict) or value.default_factory is None:
         return None
     return tx.wrap(value.default_factory, source.attr("default_factory"))
 
 
 def _set(tx: Translator, value: Any, source: Source) -> Variable:
     tx.know(source, "type", type(value))
-    if not all(is_constant_value(item) or isinstance(item, type) for item in value):
+    if not all(is_constant_value(item) or is_a(item, type) for item in value):
         raise GraphBreak("set of objects", source.text)
     tx.know(source, "eq", type(value)(value))
     items = [tx.from_constant(item) for item in value]
@@ -238,18 +238,18 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
     if source.kind != "const":
         tx.know(source, "type", cls)
     payload: Variable | None = None
-    if isinstance(value, dict):
+    if is_a(value, dict):
         payload = DictVariable({}, source, _native_base(cls), _factory(tx, value, source), value=value)
-    elif isinstance(value, list):
+    elif is_a(value, list):
         tx.know(source, "len", len(value))
         payload = ListVariable([tx.wrap(v, source.step("index", i)) for i, v in enumerate(list.__iter__(value))], source)
-    elif isinstance(value, tuple):
+    elif is_a(value, tuple):
         return _tuple(tx, value, source) if _named(cls) else _tuple_object(tx, value, source)
-    elif isinstance(value, (str, int, float, bytes)):
-        base = next(b for b in (str, int, float, bytes) if isinstance(value, b))
+    elif is_a(value, (str, int, float, bytes)):
+        base = next(b for b in (str, int, float, bytes) if is_a(value, b))
         tx.know(source, "eq", value)
         payload = ConstantVariable(base(value))
-    elif isinstance(value, (set, frozenset, deque, bytearray)):
+    elif is_a(value, (set, frozenset, deque, bytearray)):
         raise GraphBreak("subclass of a builtin container", cls.__qualname__)
     return ObjectVariable(cls, value, source, payload)
 

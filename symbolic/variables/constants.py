@@ -149,6 +149,11 @@ class ConstantMethod(Variable):
         return f"{self.owner.describe()}.{self.name}"
 
 
+def is_a(value: Any, kinds: Any) -> bool:
+    """`isinstance` by the real type alone: a user's `__class__` or `__getattribute__` is not asked."""
+    return issubclass(type(value), kinds)
+
+
 def is_constant_value(value: Any) -> bool:
     """Whether `value` is an atom that a ConstantVariable may hold."""
     kind = type(value)
@@ -157,7 +162,7 @@ def is_constant_value(value: Any) -> bool:
         return all(part is None or type(part) is int for part in parts)
     if kind is frozenset:
         return all(is_constant_value(item) for item in value)
-    return kind in CONSTANT_TYPES or isinstance(value, enum.Enum)
+    return kind in CONSTANT_TYPES or is_a(value, enum.Enum)
 
 
 def same_constant(a: Any, b: Any) -> bool:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
+    FunctionType,
     MethodDescriptorType,
     MethodWrapperType,
     ModuleType,
@@ -184,7 +185,7 @@ def lookup(fn: Any) -> bool:
         return not _of_torch(fn.__objclass__)
     if kind is MethodWrapperType:
         return not _of_torch(type(fn.__self__))
-    return kind in KINDS or getattr(fn, "__code__", None) in CODES
+    return kind in KINDS or (kind is FunctionType and fn.__code__ in CODES)
 
 
 def _of_torch(*owners: Any) -> bool:

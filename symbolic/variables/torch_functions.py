@@ -202,8 +202,8 @@ def is_torch_function(value: Any) -> bool:
         return value.__module__ in GRAPH_MODULES
     if kind in (torch._ops.OpOverload, torch._ops.OpOverloadPacket):
         return True
-    module = getattr(value, "__module__", None) or getattr(getattr(value, "__objclass__", None), "__module__", "")
     if kind in (BuiltinFunctionType, MethodDescriptorType) or kind.__name__ in ("builtin_function_or_method", "wrapper_descriptor"):
+        module = getattr(value, "__module__", None) or getattr(getattr(value, "__objclass__", None), "__module__", "")
         owner = getattr(value, "__self__", None)
         if isinstance(module, str) and module.startswith("torch"):
             return True
