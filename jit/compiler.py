@@ -195,7 +195,7 @@ class Compiler:
             [str(effect) for effect in captured.ledger.effects()],
         )
         self.records.append(record)
-        entry = _C.Entry(guards, assembled.function, record)
+        entry = _C.Entry(guards, assembled.function, record, assembled.packed)
         cache.add(entry)
         self._tell(record)
         if self.config.dump:

@@ -42,6 +42,7 @@ class Assembled:
     function: FunctionType
     program: Program
     module: fx.GraphModule | None
+    packed: bool = False
     doors: list[Any] = field(default_factory=list)
 
 
@@ -77,7 +78,7 @@ class _Assembler:
         self.region = region
         self.params = list(code.co_varnames[: argument_slots(code)])
         name = code.co_name
-        self.emit = Emitter(name, code.co_qualname, code.co_filename, code.co_firstlineno, [*self.params, "__values"])
+        self.emit = Emitter(name, code.co_qualname, code.co_filename, code.co_firstlineno, self.params)
         self.ledger: Ledger = capture.ledger
         self.outputs: dict[Variable, str] = {}
         self.writer = Writer(self.emit, self.ledger, self.outputs, dict(enumerate(self.params)))
@@ -97,15 +98,9 @@ class _Assembler:
             self.emit.line = exit_.frames[0].line
             self.writer.effects(set(alive))
             self._break(exit_)
-        function = FunctionType(self._code(), self._globals(), self.code.co_name)
+        function = FunctionType(self.emit.code(), self._globals(), self.code.co_name)
         values = sorted(self.writer.values, key=self.writer.values.__getitem__)
-        return Assembled(function, program(self.capture.guards, values), module, self.doors)
-
-    def _code(self) -> CodeType:
-        """The finished code, without the values parameter if nothing comes through it."""
-        if not self.writer.values:
-            self.emit.drop_last_parameter()
-        return self.emit.code()
+        return Assembled(function, program(self.capture.guards, values), module, self.writer.packed, self.doors)
 
     def _globals(self) -> dict[str, Any]:
         frames = self.capture.exit.frames if isinstance(self.capture.exit, Break) else []
@@ -138,6 +133,7 @@ class _Assembler:
         emit.end_callable()
         indirect = [source for source in sources if source is not None and source.kind != "arg"]
         if len(indirect) > MANY_INPUTS:
+            self.writer.pack_values()
             for source in sources:
                 assert source is not None
                 self.writer.values.setdefault(source, len(self.writer.values))

@@ -486,13 +486,12 @@ class Emitter:
 
     # --- the result ---
 
-    def drop_last_parameter(self) -> None:
-        """Takes back the last parameter, which nothing has loaded."""
-        dropped = self.params[-1]
-        assert all(getattr(item, "arg", None) != dropped for item in self._code), f"{dropped} is loaded"
-        self.params = self.params[:-1]
-        self._code.argcount -= 1
-        self._code.argnames.remove(dropped)
+    def add_parameter(self, name: str) -> None:
+        """One more parameter behind the others."""
+        self.params += (name,)
+        self._names.add(name)
+        self._code.argcount += 1
+        self._code.argnames.append(name)
 
     def code(self) -> CodeType:
         """The finished code object. Locals that a load may find unbound are loaded with a check."""

@@ -81,6 +81,7 @@ class Writer:
         self.outputs = outputs  # tensors that the graph returns -> local
         self.params = params  # argument slot -> parameter name
         self.values: dict[Source, int] = {}
+        self.packed = False  # values come as one tuple; else each is a parameter of its own
         self._built: dict[Variable, str] = {}
         self._building: set[Variable] = set()
         self._cyclic: set[Variable] = set()
@@ -138,9 +139,23 @@ class Writer:
         elif source.kind == "arg":
             self.emit.load(self.params[source.arg])
         else:
-            self.emit.load("__values")
-            self.emit.const(self.values.setdefault(source, len(self.values)))
-            self.emit.subscr()
+            known = source in self.values
+            index = self.values.setdefault(source, len(self.values))
+            if self.packed:
+                self.emit.load("__values")
+                self.emit.const(index)
+                self.emit.subscr()
+                return
+            name = f"__value.{index}"
+            if not known:
+                self.emit.add_parameter(name)
+            self.emit.load(name)
+
+    def pack_values(self) -> None:
+        """From the first value on: all come as one tuple, in the parameter `__values`."""
+        assert not self.values
+        self.packed = True
+        self.emit.add_parameter("__values")
 
     def _build(self, variable: Variable) -> None:
         build = BUILD.get(type(variable))

@@ -8,6 +8,10 @@ namespace {
 
 PyCodeObject* code_of(PyFunctionObject* function) { return reinterpret_cast<PyCodeObject*>(function->func_code); }
 
+// The last **keywords dict, if it was left empty and nobody kept it. The next call takes it up, and guards that looked at
+// it know it by its version tag.
+PyObject* spare_keywords = nullptr;
+
 // Index of the parameter called `keyword` among those that may be given by keyword, or -1.
 Py_ssize_t find_parameter(PyCodeObject* code, PyObject* keyword) {
     PyObject** names = &PyTuple_GET_ITEM(code->co_localsplusnames, 0);
@@ -23,18 +27,16 @@ Py_ssize_t find_parameter(PyCodeObject* code, PyObject* keyword) {
 }  // namespace
 
 BoundArguments::BoundArguments(PyFunctionObject* function, PyObject* const* args, Py_ssize_t positional, PyObject* keywords)
-    : count_(slot_count_of(code_of(function))), slots_(args), room_(count_ + 1) {
+    : count_(slot_count_of(code_of(function))), slots_(args), room_(count_) {
     const PyCodeObject* code = code_of(function);
     const bool is_plain = positional == code->co_argcount && count_ == positional && (!keywords || !PyTuple_GET_SIZE(keywords));
     bound_ = is_plain || bind(function, args, positional, keywords);
     if (!bound_) PyErr_Clear();
 }
 
-PyObject** BoundArguments::with_last(PyObject* last) {
-    if (slots_ != room_.data()) std::copy_n(slots_, count_, room_.data());
-    slots_ = room_.data();
-    room_[count_] = last;
-    return room_.data();
+BoundArguments::~BoundArguments() {
+    if (extra_keywords_ && !spare_keywords && Py_REFCNT(extra_keywords_.get()) == 1 && !PyDict_GET_SIZE(extra_keywords_.get()))
+        spare_keywords = extra_keywords_.release();
 }
 
 bool BoundArguments::bind(PyFunctionObject* function, PyObject* const* args, Py_ssize_t positional, PyObject* keywords) {
@@ -55,7 +57,7 @@ bool BoundArguments::bind(PyFunctionObject* function, PyObject* const* args, Py_
         room_[named] = extra_positional_.get();
     }
     if (takes_extra_keywords) {
-        extra_keywords_ = take(PyDict_New());
+        extra_keywords_ = take(spare_keywords ? std::exchange(spare_keywords, nullptr) : PyDict_New());
         if (!extra_keywords_) return false;
         room_[named + takes_extra_positional] = extra_keywords_.get();
     }

@@ -33,15 +33,14 @@ private:
     std::vector<T> heap_;
 };
 
-// The slots of one call. Objects are the caller's, or held here. There is room for one more object behind the slots.
+// The slots of one call. Objects are the caller's, or held here.
 class BoundArguments {
 public:
     BoundArguments(PyFunctionObject* function, PyObject* const* args, Py_ssize_t positional, PyObject* keywords);
+    ~BoundArguments();
     explicit operator bool() const { return bound_; }
     PyObject* const* slots() const { return slots_; }
     Py_ssize_t count() const { return count_; }
-    // The slots with `last` behind them.
-    PyObject** with_last(PyObject* last);
 
 private:
     bool bind(PyFunctionObject* function, PyObject* const* args, Py_ssize_t positional, PyObject* keywords);

@@ -14,7 +14,7 @@ PyTypeObject* caches_type = nullptr;
 Hit try_entry(Entry* entry, const CallContext& call) {
     Hit hit;
     Owned<Entry> held = Owned<Entry>::share(entry);
-    if (entry->guards->check(call, hit.values)) {
+    if (entry->guards->check(call, hit.values, entry->packed)) {
         ++entry->hits;
         hit.entry = std::move(held);
     }
@@ -104,15 +104,17 @@ namespace {
 // --- Entry
 
 PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-    static const char* names[] = {"guards", "function", "meta", nullptr};
+    static const char* names[] = {"guards", "function", "meta", "packed", nullptr};
     PyObject *guards, *function, *meta = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|O:Entry", (char**)names, guards_type, &guards, &function, &meta))
+    int packed = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|Op:Entry", (char**)names, guards_type, &guards, &function, &meta,
+                                     &packed))
         return nullptr;
     return guarded((PyObject*)nullptr, [&]() -> PyObject* {
         EntryState state;
         state.guards = Owned<GuardsObject>::share(static_cast<GuardsObject*>(guards));
         state.meta = share(meta);
-        state.takes_values = state.guards->has_values();
+        state.packed = packed;
         if (function != Py_None) {
             if (!PyFunction_Check(function)) raise(PyExc_TypeError, "an entry takes a function or None, got %R", function);
             auto* code = (PyCodeObject*)((PyFunctionObject*)function)->func_code;
@@ -144,7 +146,8 @@ PyGetSetDef entry_attributes[] = {
     {}};
 
 PyType_Slot entry_slots[] = {
-    {Py_tp_doc, (void*)"Entry(guards, function, meta=None)\n\nCompiled code and the guards under which it may run."},
+    {Py_tp_doc, (void*)"Entry(guards, function, meta=None, packed=False)\n\nCompiled code and the guards under which it may "
+                       "run. Wanted values follow the arguments, one by one or packed into one tuple."},
     {Py_tp_new, (void*)entry_new},
     {Py_tp_dealloc, (void*)Entry::dealloc},
     {Py_tp_traverse, (void*)Entry::traverse},
@@ -174,7 +177,7 @@ Cache* as_cache(PyObject* self) { return static_cast<Cache*>(self); }
 // Compiled code takes the slots of the original, and the values if there are any. Sets an error if it does not.
 bool fits(Entry* entry, PyCodeObject* original) {
     if (!entry->function) return true;
-    const Py_ssize_t wanted = slot_count_of(original) + entry->takes_values;
+    const Py_ssize_t wanted = slot_count_of(original) + entry->value_parameters();
     const int taken = ((PyCodeObject*)((PyFunctionObject*)entry->function.get())->func_code)->co_argcount;
     if (taken == wanted) return true;
     PyErr_Format(PyExc_ValueError, "%R takes %d arguments; code of %U is called with %zd", entry->function.get(), taken,

@@ -3,6 +3,8 @@
 
 #include "guards.h"
 
+#include <algorithm>
+
 namespace jit {
 
 // Compiled code and the guards under which it stands for the original.
@@ -11,7 +13,12 @@ struct EntryState {
     Ref function;  // none: the guards hold, and the original is to be run
     Ref meta;
     int64_t hits = 0;
-    bool takes_values = false;
+    bool packed = false;  // the values come as one tuple
+
+    Py_ssize_t value_parameters() const {
+        const size_t count = guards->value_count();
+        return packed ? count > 0 : count;
+    }
 
     int visit(visitproc visitor, void* argument) const { return visit_all(visitor, argument, guards, function, meta); }
     void clear() {
@@ -23,12 +30,20 @@ struct EntryState {
 using Entry = Instance<EntryState>;
 extern PyTypeObject* entry_type;
 
-// What a look-up found. `values` is set iff the entry has a function that takes them.
+// What a look-up found.
 struct Hit {
     Owned<Entry> entry;
-    Ref values;
+    Values values;
     explicit operator bool() const { return bool(entry); }
     PyObject* function() const { return entry->function.get(); }
+    // Puts the values where the parameters behind the slots are, borrowed.
+    void put_values(PyObject** place) const {
+        if (entry->packed) {
+            if (values.tuple()) *place = values.tuple();
+        } else {
+            std::copy_n(values.data(), values.size(), place);
+        }
+    }
 };
 
 struct CacheState {

@@ -34,6 +34,15 @@ static inline int jit_dict_changes_silently(PyObject *dict) {
 #endif
 }
 
+/* Gives the `__dict__` of an object a table of its own, so that its tag can be trusted (see above): the one way that does it
+ * without making another dict is `popitem`. What it took goes back to where it was. Only the layout in memory changes. */
+static inline void jit_let_dict_tell(PyObject *dict) {
+    if (!jit_dict_changes_silently(dict) || !PyDict_CheckExact(dict) || PyDict_GET_SIZE(dict) == 0) return;
+    PyObject *last = PyObject_CallMethod(dict, "popitem", NULL);
+    if (last == NULL || PyDict_SetItem(dict, PyTuple_GET_ITEM(last, 0), PyTuple_GET_ITEM(last, 1)) < 0) PyErr_Clear();
+    Py_XDECREF(last);
+}
+
 /* Number that no other state of any dict of this interpreter has. Deprecated since 3.12, and still kept up to date. */
 static inline uint64_t jit_dict_tag(PyObject *dict) {
 #if defined(__GNUC__)

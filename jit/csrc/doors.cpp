@@ -60,7 +60,7 @@ PyObject* door_call(PyObject* self, PyObject* const* args, size_t flagged_count,
         if (!hit) hit = compile_on_miss(door->cache.get(), door->miss.get(), self, call, (PyObject*)function);
         if (hit && hit.function()) {
             LendRecursion lent;
-            return call_compiled(hit, bound);
+            return call_compiled(hit, bound.slots(), bound.count());
         }
         pause.resume();
         return call_original(door, args, flagged_count, keywords);

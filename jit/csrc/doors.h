@@ -1,15 +1,19 @@
 // The direct doors: callables that check guards on their own argument vector and call the compiled code.
 #pragma once
 
+#include "binding.h"
 #include "cache.h"
 
 namespace jit {
 
-// Runs the compiled code of a hit. `slots` has room for one more object behind it only through `with_last`.
-template <class Slots>
-PyObject* call_compiled(const Hit& hit, Slots& slots) {
-    if (!hit.values) return PyObject_Vectorcall(hit.function(), slots.slots(), slots.count(), nullptr);
-    return PyObject_Vectorcall(hit.function(), slots.with_last(hit.values.get()), slots.count() + 1, nullptr);
+// Runs the compiled code of a hit on these slots and the values behind them.
+inline PyObject* call_compiled(const Hit& hit, PyObject* const* slots, Py_ssize_t count) {
+    const Py_ssize_t more = hit.entry->value_parameters();
+    if (!more) return PyObject_Vectorcall(hit.function(), slots, count, nullptr);
+    ShortArray<PyObject*, 24> all(count + more);
+    std::copy_n(slots, count, all.data());
+    hit.put_values(all.data() + count);
+    return PyObject_Vectorcall(hit.function(), all.data(), count + more, nullptr);
 }
 
 }  // namespace jit

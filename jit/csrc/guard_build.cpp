@@ -135,7 +135,17 @@ public:
             if (given_[i].parent < 0) roots.push_back(i);
         count_subtrees();
         by_size(roots);
-        for (uint32_t root : roots) place(root, 0);
+        // Lone tensors come first, constants last: calls differ in the former, and the latter are verified together.
+        auto rank = [&](uint32_t root) { return given_[root].step == Step::constant ? 2 : is_lone_tensor(given_[root]) ? 0 : 1; };
+        std::stable_sort(roots.begin(), roots.end(), [&](uint32_t a, uint32_t b) { return rank(a) < rank(b); });
+        Memo constants;
+        for (uint32_t root : roots) {
+            if (rank(root) == 0) list_slot_tensor(given_[root]);
+            if (rank(root) < 2) constants.begin = tree_.nodes_.size() + given_[root].size;
+            place(root, 0);
+        }
+        constants.end = tree_.nodes_.size();
+        tree_.memos_.push_back(std::move(constants));
         renumber();
         tree_.objects_.resize(tree_.nodes_.size());
         tree_.unchanged_.resize(tree_.nodes_.size());
@@ -342,6 +352,16 @@ private:
             if (given_[i].parent >= 0) given_[given_[i].parent].size += given_[i].size;
     }
 
+    static bool is_lone_tensor(const Given& given) {
+        return given.step == Step::arg && given.children.empty() && given.checks.size() == 1 &&
+               given.checks[0].kind == CheckKind::tensor;
+    }
+
+    void list_slot_tensor(const Given& given) {
+        tree_.slot_tensors_.push_back({given.index, &tree_.tensors_[given.checks[0].number]});
+        tree_.needed_slots_ = std::max<Py_ssize_t>(tree_.needed_slots_, given.index + 1);
+    }
+
     // Small subtrees first: the arguments of a call fail more often, and cheaper, than a tree of modules.
     void by_size(std::vector<uint32_t>& nodes) {
         std::stable_sort(nodes.begin(), nodes.end(), [&](uint32_t a, uint32_t b) {
@@ -369,10 +389,20 @@ private:
         by_size(given.children);
         for (uint32_t child : given.children) place(child, here);
         tree_.nodes_[here].end = tree_.nodes_.size();
-        if (given.parent < 0 && tree_.nodes_.size() - here >= worth_a_memo) {
-            tree_.memos_.emplace_back().root = here;
+        if (is_worth_a_memo(given)) {
+            Memo& memo = tree_.memos_.emplace_back();
+            memo.begin = here;
+            memo.end = tree_.nodes_.size();
             tree_.nodes_[here].memo = tree_.memos_.size();
         }
+    }
+
+    // An object with attributes, which may well come again. Lists and the like are read anew at each call.
+    bool is_worth_a_memo(const Given& root) const {
+        return root.parent < 0 && root.step != Step::constant &&
+               std::any_of(root.children.begin(), root.children.end(), [&](uint32_t child) {
+                   return given_[child].step == Step::dict || given_[child].step == Step::type || given_[child].size >= 4;
+               });
     }
 
     void place_checks(Node& node, Given& given) {
@@ -404,8 +434,6 @@ private:
                 for (uint32_t& node : group) node = given_[node].placed;
         for (uint32_t& node : tree_.values_) node = given_[node].placed;
     }
-
-    static constexpr size_t worth_a_memo = 6;  // nodes
 
     GuardTree& tree_;
     std::vector<Given> given_;

@@ -108,8 +108,23 @@ public:
             if (why_) tell(Failure::At::check, tree_.state_index_, tree_.state_->differences());
             return Outcome::fails;
         }
-        Outcome outcome = walk(0, tree_.nodes_.size());
+        uint32_t first = 0;
+        if (!owning && !why_ && call_.slot_count >= tree_.needed_slots_) {
+            first = tree_.slot_tensors_.size();
+            if (!slots_match(tree_.slot_tensors_.data(), first, call_.slots, objects_, local_keys_)) return Outcome::fails;
+        }
+        Memo& constants = tree_.memos_.back();
+        Outcome outcome = walk(first, constants.begin);
         if (outcome != Outcome::holds) return outcome;
+        if (owning || !remembers_ || !constants.is_recorded || !still_holds(constants)) {
+            if (runs_python_) return Outcome::runs_python;
+            if (!owning && remembers_ && constants.begin < constants.end) {
+                constants.forget();  // what it relies on is about to be overwritten
+                memo_is_missing_ = true;
+            }
+            outcome = walk(constants.begin, constants.end);
+            if (outcome != Outcome::holds) return outcome;
+        }
         for (const Check& check : tree_.between_) {
             if (holds_between(check)) continue;
             if (why_) tell(Failure::At::check, check.given_index, share(observed_between(check)));
@@ -119,21 +134,8 @@ public:
         for (const Pending& pending : pending_) tree_.nodes_[pending.node].stamp = pending.stamp;
         if (memo_is_missing_)
             for (Memo& memo : tree_.memos_)
-                if (!memo.object && memo.is_worth_recording()) record(memo);
+                if (!memo.is_recorded && memo.begin < memo.end && memo.is_worth_recording()) record(memo);
         return Outcome::holds;
-    }
-
-    // The wanted objects. All are owned before the tuple is made: making it may start the garbage collector.
-    Ref values() const {
-        const auto& wanted = tree_.values_;
-        for (uint32_t node : wanted) Py_INCREF(objects_[node]);
-        Ref tuple = take(PyTuple_New(wanted.size()));
-        if (!tuple) {
-            for (uint32_t node : wanted) Ref dropped = take(objects_[node]);
-            return tuple;
-        }
-        for (size_t i = 0; i < wanted.size(); ++i) PyTuple_SET_ITEM(tuple.get(), i, objects_[wanted[i]]);
-        return tuple;
     }
 
 private:
@@ -183,7 +185,7 @@ private:
             if (!checks_hold(first, node.checks_end, object)) return runs_python_ ? Outcome::runs_python : Outcome::fails;
             if (!owning && node.memo && remembers_) {
                 Memo& memo = tree_.memos_[node.memo - 1];
-                if (memo.object == object && (unchanged_[i] || !node.watched) && still_holds(memo)) {
+                if (memo.is_recorded && memo.object == object && (unchanged_[i] || !node.watched) && still_holds(memo)) {
                     i = node.end;
                     continue;
                 }
@@ -206,8 +208,8 @@ private:
         return true;
     }
 
-    // The subtree below a root that is the object of last time. Containers come parents first, so that each is reached
-    // through what is known to be unchanged.
+    // The nodes below constants, or below a root that is the object of last time. Containers come parents first, so that
+    // each is reached through what is known to be unchanged.
     bool still_holds(Memo& memo) {
         for (Memo::Container& container : memo.containers) {
             if (container.owner) {
@@ -255,10 +257,10 @@ private:
         return true;
     }
 
-    // Writes down how to verify the subtree of a root that was just found to hold.
+    // Writes down how to verify nodes that were just found to hold. A root that is no constant is verified by the walk.
     void record(Memo& memo) {
-        const uint32_t end = tree_.nodes_[memo.root].end;
-        std::vector<uint8_t> contents_known(end - memo.root);
+        const uint32_t end = memo.end;
+        std::vector<uint8_t> contents_known(end - memo.begin);
         memo.containers.clear();
         memo.leaves.clear();
         memo.leaf_nodes.clear();
@@ -266,10 +268,11 @@ private:
         memo.tensors.clear();
         memo.checks.clear();
         memo.islands.clear();
-        contents_known[0] = tree_.nodes_[memo.root].watched;
-        for (uint32_t i = memo.root + 1; i < end;) {
+        const bool is_constant = tree_.nodes_[memo.begin].step == Step::constant;
+        contents_known[0] = tree_.nodes_[memo.begin].watched;
+        for (uint32_t i = memo.begin + !is_constant; i < end;) {
             const Node& node = tree_.nodes_[i];
-            if (!is_known(memo, i, contents_known[node.parent - memo.root])) {
+            if (node.has_parent && !is_known(memo, i, contents_known[node.parent - memo.begin])) {
                 memo.islands.push_back(i);
                 i = node.end;
                 continue;
@@ -278,13 +281,14 @@ private:
                 i = node.end;
                 continue;
             }
-            contents_known[i - memo.root] = record_contents(memo, i);
-            const bool settled = contents_known[i - memo.root] && node.watched;
+            contents_known[i - memo.begin] = record_contents(memo, i);
+            const bool settled = contents_known[i - memo.begin] && node.watched;
             record_checks(memo, settled ? node.call_checks : node.contents_checks, node.checks_end, objects_[i]);
             ++i;
         }
         part_leaves(memo);
-        memo.object = objects_[memo.root];
+        memo.object = objects_[memo.begin];
+        memo.is_recorded = true;
     }
 
     // Known dicts below which no other container was recorded: most of them, and cheaper to look at.
@@ -313,7 +317,8 @@ private:
             memo.containers.push_back({parent, Py_TYPE(parent), nullptr, 0, i});
             return true;
         }
-        if (node.step != Step::dict || jit_made_managed_dict(parent) != objects_[i]) return false;
+        if (node.step != Step::dict || !objects_[i] || jit_made_managed_dict(parent) != objects_[i]) return false;
+        jit_let_dict_tell(objects_[i]);
         const uint64_t tag = contents_tag(objects_[i], node);
         if (!tag) return false;
         if (!memo.containers.empty() && memo.containers.back().owner == parent && !memo.containers.back().dict)
@@ -579,10 +584,10 @@ private:
 
     static bool all_differ(const void** pointers, size_t count) {
         if (count <= 16) {
+            bool any_equal = false;  // no branch within: they differ as a rule
             for (size_t i = 1; i < count; ++i)
-                for (size_t j = 0; j < i; ++j)
-                    if (pointers[i] == pointers[j]) return false;
-            return true;
+                for (size_t j = 0; j < i; ++j) any_equal |= pointers[i] == pointers[j];
+            return !any_equal;
         }
         std::sort(pointers, pointers + count);
         return std::adjacent_find(pointers, pointers + count) == pointers + count;
@@ -606,7 +611,27 @@ private:
     }
 };
 
-bool GuardTree::check(const CallContext& call, Ref& values, Failure* why) {
+// All are owned before a tuple is made: making it may start the garbage collector.
+bool Values::fill(PyObject* const* objects, const std::vector<uint32_t>& wanted, bool as_tuple) {
+    const size_t count = wanted.size();
+    for (uint32_t node : wanted) Py_INCREF(objects[node]);
+    if (count <= few && !as_tuple) {
+        for (size_t i = 0; i < count; ++i) single_[i] = objects[wanted[i]];
+        count_ = count;
+        return true;
+    }
+    tuple_ = take(PyTuple_New(count));
+    if (!tuple_) {
+        PyErr_Clear();
+        for (uint32_t node : wanted) Ref dropped = take(objects[node]);
+        return false;
+    }
+    for (size_t i = 0; i < count; ++i) PyTuple_SET_ITEM(tuple_.get(), i, objects[wanted[i]]);
+    count_ = count;
+    return true;
+}
+
+bool GuardTree::check(const CallContext& call, Values& values, bool as_tuple, Failure* why) {
     // Only the outermost evaluation may use and write what is remembered: an inner one would pull it from under the outer.
     struct Running {
         int& count;
@@ -621,13 +646,7 @@ bool GuardTree::check(const CallContext& call, Ref& values, Failure* why) {
 
     auto evaluate = [&](auto&& walk) {
         Outcome outcome = walk.run(why);
-        if (outcome == Outcome::holds && !values_.empty()) {
-            values = walk.values();
-            if (!values) {
-                PyErr_Clear();
-                return Outcome::fails;
-            }
-        }
+        if (outcome == Outcome::holds && !values_.empty() && !values.fill(objects, values_, as_tuple)) return Outcome::fails;
         return outcome;
     };
     if (!owning_) {

@@ -28,17 +28,17 @@ bool parse_call(PyObject* args, const char* format, CallContext& call) {
 PyObject* guards_check(PyObject* self, PyObject* args) {
     CallContext call;
     if (!parse_call(args, "O!O!:check", call)) return nullptr;
-    Ref values;
-    if (!as_guards(self)->check(call, values)) Py_RETURN_NONE;
-    return values ? values.release() : PyTuple_New(0);
+    Values values;
+    if (!as_guards(self)->check(call, values, true)) Py_RETURN_NONE;
+    return values.tuple() ? Py_NewRef(values.tuple()) : PyTuple_New(0);
 }
 
 PyObject* guards_explain(PyObject* self, PyObject* args) {
     CallContext call;
     if (!parse_call(args, "O!O!:explain", call)) return nullptr;
-    Ref values;
+    Values values;
     Failure why;
-    if (as_guards(self)->check(call, values, &why)) Py_RETURN_NONE;
+    if (as_guards(self)->check(call, values, true, &why)) Py_RETURN_NONE;
     long place = why.at == Failure::At::check ? (long)why.given_index : -1 - (long)why.given_index;
     return Py_BuildValue("lO", place, why.observed ? why.observed.get() : Py_None);
 }

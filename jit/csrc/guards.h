@@ -81,8 +81,9 @@ struct Groups {
     std::vector<const void*> identities;  // room for one comparison
 };
 
-// What has to be looked at to know that a large subtree is as it was when the guards held last: version tags, tensors,
-// and little else, in tight arrays. Objects are borrowed; each is known to be alive by what was verified before it.
+// What has to be looked at to know that the tree below a root, or below all constant roots, is as it was when the guards
+// held last: version tags, tensors, and little else, in tight arrays. Objects are borrowed; each is known to be alive by
+// what was verified before it.
 struct Memo {
     struct Container {
         PyObject* owner;     // has `type`, and `dict` as its `__dict__` if there is one here; null: the dict is known
@@ -103,8 +104,9 @@ struct Memo {
         PyObject* object;
         const Check* check;
     };
-    PyObject* object = nullptr;  // the root all this was recorded for; null: nothing is recorded
-    uint32_t root = 0;
+    bool is_recorded = false;
+    PyObject* object = nullptr;  // the root all this was recorded for
+    uint32_t begin = 0, end = 0;  // the nodes: from the root on, or all constant roots
     std::vector<Container> containers;  // with more containers below them
     std::vector<Leaf> leaves;           // dicts with none below them
     std::vector<uint32_t> leaf_nodes;   // the nodes of those
@@ -117,9 +119,41 @@ struct Memo {
     uint32_t losses = 0, waits = 0;
     bool is_worth_recording() { return losses <= 4 || ++waits % 32 == 0; }
     void forget() {
-        if (object) ++losses;
-        object = nullptr;
+        if (is_recorded) ++losses;
+        is_recorded = false;
     }
+};
+
+// The objects that compiled code wants beside its arguments, each owned.
+class Values {
+public:
+    Values() = default;
+    Values(Values&& other) noexcept { *this = std::move(other); }
+    Values& operator=(Values&& other) noexcept {
+        std::swap(single_, other.single_);
+        std::swap(count_, other.count_);
+        std::swap(tuple_, other.tuple_);
+        return *this;
+    }
+    ~Values() { drop(); }
+
+    // Takes the objects of the wanted nodes. False: no memory.
+    bool fill(PyObject* const* objects, const std::vector<uint32_t>& wanted, bool as_tuple);
+    PyObject* const* data() const { return tuple_ ? &PyTuple_GET_ITEM(tuple_.get(), 0) : single_; }
+    size_t size() const { return count_; }
+    // The tuple of all, if they were wanted as one.
+    PyObject* tuple() const { return tuple_.get(); }
+
+private:
+    void drop() {
+        if (!tuple_)
+            for (size_t i = 0; i < count_; ++i) Py_DECREF(single_[i]);
+    }
+
+    static constexpr size_t few = 8;
+    PyObject* single_[few];
+    size_t count_ = 0;
+    Ref tuple_;  // in place of `single_`
 };
 
 // Where and on what a check failed.
@@ -135,13 +169,13 @@ public:
     GuardTree(PyObject* nodes, PyObject* checks, PyObject* values);
     GuardTree(GuardTree&&) = default;
 
-    // True if every guard holds; then `values` holds a new tuple, if any are wanted.
+    // True if every guard holds; then `values` holds what is wanted.
     // False otherwise, with no Python error set. On failure `why` says what failed, if the caller wants to know.
-    bool check(const CallContext& call, Ref& values, Failure* why = nullptr);
+    bool check(const CallContext& call, Values& values, bool as_tuple, Failure* why = nullptr);
 
     size_t node_count() const { return nodes_.size(); }
     size_t check_count() const { return given_checks_; }
-    bool has_values() const { return !values_.empty(); }
+    size_t value_count() const { return values_.size(); }
 
     // No `clear`: what guards point at was there before them, so every cycle through them passes something that has one.
     int visit(visitproc visitor, void* argument) const;
@@ -159,9 +193,11 @@ private:
     std::vector<Check> between_;           // relations, once all nodes are read
     std::vector<uint32_t> values_;
     std::vector<uint32_t> given_indices_;  // position of each node in the list the caller gave
-    std::vector<Memo> memos_;
+    std::vector<Memo> memos_;              // the last is that of the constant roots
     std::vector<Ref> keys_;                // constants and keys of nodes
     std::vector<TensorExpectation> tensors_;
+    std::vector<SlotTensor> slot_tensors_;  // the first nodes, as long as they are arguments that are tensors and no more
+    Py_ssize_t needed_slots_ = 0;           // for those
     std::vector<Groups> groups_;
     std::unique_ptr<TorchState> state_;
     uint32_t state_index_ = 0;

@@ -1,5 +1,6 @@
 /* The PEP 523 frame hook: lets frames of threads that are in a region run compiled code instead. */
 #define JIT_FRAME_LAYOUT
+#include "doors.h"
 #include "hook.h"
 
 static _PyFrameEvalFunction next_evaluator; /* who was there before us */
@@ -50,23 +51,20 @@ static PyObject *run(PyThreadState *tstate, jit_frame_t *frame, int throwing) {
 
 /* Calls the compiled function with the arguments of the frame, and disposes of the frame. */
 static PyObject *run_beside(PyThreadState *tstate, jit_frame_t *frame, jit_replacement_t *with, int slots) {
-    /* The place behind the slots is a local that is not set yet, or the first of the value stack. */
-    PyObject *lent = frame->localsplus[slots];
-    frame->localsplus[slots] = with->values;
-    PyObject *result = PyObject_Vectorcall(with->function, frame->localsplus, slots + (with->values != NULL), NULL);
-    frame->localsplus[slots] = lent;
+    PyObject *result = jit::call_compiled(with->hit, frame->localsplus, slots);
     jit_frame_drop(tstate, frame);
     return result;
 }
 
 /* Lets the frame itself run the compiled code, if that fits; it takes over the values then. */
 static int put_into_frame(PyThreadState *tstate, jit_frame_t *frame, jit_replacement_t *with, int slots) {
-    PyFunctionObject *function = (PyFunctionObject *)with->function;
+    PyFunctionObject *function = (PyFunctionObject *)with->hit.function();
     PyCodeObject *code = (PyCodeObject *)function->func_code;
-    int arguments = slots + (with->values != NULL);
+    int arguments = slots + with->hit.entry->value_parameters();
     if (function->func_globals != frame->f_globals || code->co_argcount != arguments) return 0;
     if (!jit_frame_swap_code(tstate, frame, code, slots)) return 0;
-    if (with->values != NULL) frame->localsplus[slots] = Py_NewRef(with->values);
+    with->hit.put_values(frame->localsplus + slots);
+    for (int i = slots; i < arguments; i++) Py_INCREF(frame->localsplus[i]);
     return 1;
 }
 
@@ -75,13 +73,11 @@ static PyObject *run_compiled(PyThreadState *tstate, jit_frame_t *frame, jit_rep
     PyObject *result;
     if (fits) {
         /* The values belong to the code alone, which may let go of them early. */
-        Py_CLEAR(with->values);
+        with->hit.values = jit::Values();
         result = run(tstate, frame, 0);
     } else {
         result = run_beside(tstate, frame, with, slots);
     }
-    Py_DECREF(with->function);
-    Py_XDECREF(with->values);
     return result;
 }
 

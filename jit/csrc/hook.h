@@ -1,6 +1,7 @@
 /* The PEP 523 frame hook, and what it asks of the regions. */
 #pragma once
 
+#include "cache.h"
 #include "thread.h"
 
 #include <utility>
@@ -16,10 +17,9 @@ typedef enum {
 } jit_verdict_t;
 
 typedef struct {
-    PyObject *function; /* owned */
-    PyObject *values;   /* owned; NULL: the code takes none */
-    int slots;          /* argument slots of the original */
-    void *region;       /* the region that waits while the compiled code runs */
+    jit::Hit hit;
+    int slots;    /* argument slots of the original */
+    void *region; /* the region that waits while the compiled code runs */
 } jit_replacement_t;
 
 /* Decides about a frame of `function` with these argument slots. With JIT_RUN_COMPILED the region of this thread is

@@ -79,8 +79,7 @@ jit_verdict_t jit_decide(PyFunctionObject* function, PyCodeObject* code, PyObjec
         Hit hit = cache->find(call);
         if (!hit) hit = compile_on_miss(cache.get(), region->miss.get(), cache.as_object(), call, (PyObject*)function);
         if (!hit || !hit.function()) return JIT_RUN_ORIGINAL;
-        replacement->function = Py_NewRef(hit.function());
-        replacement->values = hit.values.release();
+        replacement->hit = std::move(hit);
         replacement->slots = slot_count_of(code);
         replacement->region = pause.keep_paused();
         return JIT_RUN_COMPILED;

@@ -32,24 +32,6 @@ using ResumeDoor = Instance<ResumeDoorState>;
 
 ResumeDoor* as_resume_door(PyObject* self) { return static_cast<ResumeDoor*>(self); }
 
-// The arguments as they came, with room for one more behind a copy of them.
-class PlainArguments {
-public:
-    PlainArguments(PyObject* const* args, Py_ssize_t count) : slots_(args), count_(count), room_(count + 1) {}
-    PyObject* const* slots() const { return slots_; }
-    Py_ssize_t count() const { return count_; }
-    PyObject** with_last(PyObject* last) {
-        std::copy_n(slots_, count_, room_.data());
-        room_[count_] = last;
-        return room_.data();
-    }
-
-private:
-    PyObject* const* slots_;
-    Py_ssize_t count_;
-    ShortArray<PyObject*, 24> room_;
-};
-
 // The continuation as a function with the cells of this call.
 Ref make_function(ResumeDoor* door, PyObject* closure) {
     if (!door->globals) raise(PyExc_RuntimeError, "this continuation was already torn down");
@@ -73,11 +55,12 @@ PyObject* resume_door_call(PyObject* self, PyObject* const* args, size_t flagged
                   door->code->co_nfreevars, args[0]);
 
         Ref held = share(self);
-        PlainArguments slots(args + 1, positional - 1);
+        PyObject* const* slots = args + 1;
+        const Py_ssize_t count = positional - 1;
         Ref function;
         if (!jit_thread.compiling && !jit_thread_is_traced(jit_thread_state()) && door->miss) {
             PauseRegion pause;
-            CallContext call{nullptr, door->globals.get(), closure, slots.slots(), slots.count()};
+            CallContext call{nullptr, door->globals.get(), closure, slots, count};
             Hit hit = door->cache->find(call);
             if (!hit && !door->cache->frozen) {
                 function = make_function(door, closure);
@@ -86,13 +69,13 @@ PyObject* resume_door_call(PyObject* self, PyObject* const* args, size_t flagged
             }
             if (hit && hit.function()) {
                 LendRecursion lent;
-                return call_compiled(hit, slots);
+                return call_compiled(hit, slots, count);
             }
         }
         if (!function) function = make_function(door, closure);
         if (jit_thread.region) jit_thread.run_once = door->code.get();
         LendRecursion lent;
-        return PyObject_Vectorcall(function.get(), slots.slots(), slots.count(), nullptr);
+        return PyObject_Vectorcall(function.get(), slots, count, nullptr);
     });
 }
 

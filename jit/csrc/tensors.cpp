@@ -6,9 +6,8 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/version.h>
 
+#include "expose.h"
 #include "tensors.h"
-
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 
@@ -23,9 +22,11 @@ bool is_tensor(PyObject* object) {
     return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass));
 }
 
-// Without the virtual call, except for views, whose answer depends on their base.
-bool requires_grad(const c10::TensorImpl* impl) {
-    const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
+EXPOSE(Autograd, &c10::TensorImpl::autograd_meta_);
+
+// Without a call, except for views, whose answer depends on their base.
+inline bool requires_grad(const c10::TensorImpl* impl) {
+    const auto* meta = static_cast<const torch::autograd::AutogradMeta*>((impl->*exposed(Autograd{})).get());
     if (!meta) return false;
     return meta->is_view_ ? meta->requires_grad() : meta->torch::autograd::AutogradMeta::requires_grad();
 }
@@ -84,11 +85,6 @@ Ref tuple_or_none(Read read) {
 
 }  // namespace
 
-LocalKeys LocalKeys::now() {
-    auto keys = c10::impl::tls_local_dispatch_key_set();
-    return {keys.included_.raw_repr(), keys.excluded_.raw_repr()};
-}
-
 TensorExpectation::TensorExpectation(PyObject* properties) {
     if (!PyDict_Check(properties)) raise(PyExc_TypeError, "a tensor check takes a dict, got %R", properties);
     PyObject* type = property(properties, "cls");
@@ -131,7 +127,7 @@ TensorExpectation::TensorExpectation(PyObject* properties) {
     else many_ = std::move(extents);
 }
 
-bool TensorExpectation::matches(PyObject* object, const LocalKeys& local) const {
+__attribute__((always_inline)) inline bool TensorExpectation::matches_here(PyObject* object, const LocalKeys& local) const {
     if (Py_TYPE(object) != type_) return false;
     const c10::TensorImpl* impl = impl_of(object);
     if (effective_keys(impl, local) != keys_) return false;
@@ -153,6 +149,16 @@ bool TensorExpectation::matches(PyObject* object, const LocalKeys& local) const 
     }
 }
 
+bool TensorExpectation::matches(PyObject* object, const LocalKeys& local) const { return matches_here(object, local); }
+
+bool slots_match(const SlotTensor* wanted, size_t count, PyObject* const* slots, PyObject** objects, const LocalKeys& local) {
+    for (size_t i = 0; i < count; ++i) {
+        PyObject* object = objects[i] = slots[wanted[i].slot];
+        if (!object || !wanted[i].expected->matches_here(object, local)) return false;
+    }
+    return true;
+}
+
 bool all_match(const KnownTensor* known, size_t count, const LocalKeys& local) {
     // Thousands of parameters lie all over memory: the lines that a check reads are fetched while earlier ones are checked.
     constexpr size_t far = 12, near = 5;
@@ -165,7 +171,7 @@ bool all_match(const KnownTensor* known, size_t count, const LocalKeys& local) {
             const auto* lines = reinterpret_cast<const char*>(impl_of(known[i + near].object));
             for (size_t line = 0; line < sizeof(c10::TensorImpl); line += 64) __builtin_prefetch(lines + line);
         }
-        if (!known[i].expected->matches(known[i].object, local)) return false;
+        if (!known[i].expected->matches_here(known[i].object, local)) return false;
     }
     return true;
 }

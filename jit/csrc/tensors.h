@@ -22,6 +22,8 @@ public:
     // From the dict that `tensor_info` makes. Throws PythonError.
     explicit TensorExpectation(PyObject* properties);
     bool matches(PyObject* object, const LocalKeys& local) const;
+    // The same, for the loops over many: there the call would be a good part of the cost.
+    bool matches_here(PyObject* object, const LocalKeys& local) const;
 
     static constexpr int64_t any_size = -1;
 
@@ -51,6 +53,14 @@ struct KnownTensor {
     const TensorExpectation* expected;
 };
 bool all_match(const KnownTensor* known, size_t count, const LocalKeys& local);
+
+// An argument of which a guard wants only that it is such a tensor.
+struct SlotTensor {
+    uint32_t slot;
+    const TensorExpectation* expected;
+};
+// Leaves the objects looked at in `objects`.
+bool slots_match(const SlotTensor* wanted, size_t count, PyObject* const* slots, PyObject** objects, const LocalKeys& local);
 
 // What identifies the memory a tensor lies in; a tensor without storage stands for itself. NULL: not a tensor.
 const void* storage_identity(PyObject* object);

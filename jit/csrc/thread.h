@@ -33,21 +33,22 @@ class LendRecursion {
 public:
     LendRecursion() {
 #if JIT_C_RECURSION_UNITS
-        lends_ = jit_thread.hook_depth++ < JIT_LENT_DEPTH;
-        if (lends_) jit_lend_c_recursion(jit_thread_state());
+        if (jit_thread.hook_depth++ >= JIT_LENT_DEPTH) return;
+        tstate_ = jit_thread_state();
+        jit_lend_c_recursion(tstate_);
 #endif
     }
     ~LendRecursion() {
 #if JIT_C_RECURSION_UNITS
         --jit_thread.hook_depth;
-        if (lends_) jit_take_back_c_recursion(jit_thread_state());
+        if (tstate_) jit_take_back_c_recursion(tstate_);
 #endif
     }
     LendRecursion(const LendRecursion&) = delete;
 
 private:
 #if JIT_C_RECURSION_UNITS
-    bool lends_;
+    PyThreadState *tstate_ = nullptr;
 #endif
 };
 

@@ -1,4 +1,5 @@
 // The global state of torch that changes what an operator does: a snapshot of it, and its comparison with the present.
+#include "expose.h"
 #include "tensors.h"
 
 #include <ATen/Context.h>
@@ -12,24 +13,13 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/PyInterpreter.h>
 
+#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
 
 namespace jit {
 namespace {
-
-// Reading a member that has no cheap public way to it. An explicit instantiation may name private members; if torch
-// renames one, this stops compiling.
-template <class Tag, auto pointer>
-struct Expose {
-    friend constexpr auto exposed(Tag) { return pointer; }
-};
-#define EXPOSE(tag, pointer)            \
-    struct tag {                        \
-        friend constexpr auto exposed(tag); \
-    };                                  \
-    template struct Expose<tag, pointer>
 
 EXPOSE(FunctionModes, &at::impl::PythonTorchFunctionTLS::stack_);
 EXPOSE(FunctionsDisabled, &at::impl::PythonTorchFunctionTLS::disabled_state_);
@@ -43,12 +33,14 @@ EXPOSE(DeterministicFill, &at::Context::_deterministic_fill_uninitialized_memory
 struct Places {
     const c10::AutogradState* autograd;
     const at::impl::PythonTorchFunctionTLS* functions;
+    const c10::impl::PODLocalDispatchKeySet* keys;
 };
 __thread Places places __attribute__((tls_model("initial-exec")));
 
 const Places& find_places() {
     if (!places.autograd)
-        places = {&c10::AutogradState::get_tls_state(), &at::impl::PythonTorchFunctionTLS::get_state()};
+        places = {&c10::AutogradState::get_tls_state(), &at::impl::PythonTorchFunctionTLS::get_state(),
+                  &c10::impl::raw_local_dispatch_key_set};
     return places;
 }
 
@@ -57,7 +49,7 @@ const at::Context& context() {
     return *context;
 }
 
-auto local_keys() { return c10::impl::tls_local_dispatch_key_set(); }
+c10::impl::LocalDispatchKeySet local_keys() { return *find_places().keys; }
 
 const auto& function_modes() { return find_places().functions->*exposed(FunctionModes{}); }
 PyObject* function_mode(size_t index) { return function_modes()[index]->ptr(getPyInterpreter()); }
@@ -69,8 +61,9 @@ uint64_t float32_precisions() {
         for (auto& [key, precision] : context().*exposed(Precisions{})) found.push_back(&precision);
         return found;
     }();
-    uint64_t number = static_cast<uint64_t>(context().*exposed(MatmulPrecision{}));
-    for (auto* precision : all) number = number * 7 + static_cast<uint64_t>(*precision);
+    // Four bits each, put together without one waiting for the other.
+    uint64_t number = static_cast<uint64_t>(context().*exposed(MatmulPrecision{})) << 60;
+    for (size_t i = 0; i < all.size(); ++i) number ^= std::rotl(static_cast<uint64_t>(*all[i]), 4 * i);
     return number;
 }
 
@@ -138,6 +131,11 @@ bool same_mode(PyObject* expected, PyObject* actual) {
 }
 
 }  // namespace
+
+LocalKeys LocalKeys::now() {
+    auto keys = local_keys();
+    return {keys.included_.raw_repr(), keys.excluded_.raw_repr()};
+}
 
 struct TorchState::Values {
     uint64_t numbers[setting_count];

@@ -17,8 +17,8 @@ ALWAYS = ([], [], [])
 
 
 def stand_in(slots, values=0):
-    """Compiled code that gives back its slots (and the values)."""
-    names = [f"a{i}" for i in range(slots)] + ["values"] * bool(values)
+    """Compiled code that gives back its slots and the values behind them."""
+    names = [f"a{i}" for i in range(slots + values)]
     space = {}
     exec(f"def compiled({', '.join(names)}): return ({''.join(n + ', ' for n in names)})", space)
     return space["compiled"]
@@ -116,14 +116,36 @@ def test_many_arguments():
     assert door(**{n: i for i, n in enumerate(names)}, last=5) == (*range(60), 5)
 
 
-def test_values_come_last():
+@pytest.mark.parametrize("count", [0, 1, 2, 8, 9, 40])
+def test_values_come_last(count):
     def f(a, *b):
         pass
 
-    guards = C.Guards([(-1, "arg", 0), (-1, "const", "x")], [], [1, 0])
+    guards = C.Guards([(-1, "arg", 0), (-1, "const", "x")], [], ([1, 0] * count)[:count])
+    values = (("x", 1) * count)[:count]
     door = C.Door(f, C.Cache(f.__code__, 8), None)
-    door.cache.add(C.Entry(guards, stand_in(2, values=1)))
-    assert door(1, 2) == (1, (2,), ("x", 1))
+    door.cache.add(C.Entry(guards, stand_in(2, values=count)))
+    assert door(1, 2) == (1, (2,), *values)
+    door.cache.clear()
+    door.cache.add(C.Entry(guards, stand_in(2, values=bool(count)), packed=True))
+    assert door(1, 2) == (1, (2,), values)[: 2 + bool(count)]
+
+
+def test_a_keywords_dict_that_was_kept_is_not_used_again():
+    def f(**keywords):
+        pass
+
+    def miss(door, slots, function):
+        entry = C.Entry(C.Guards([(-1, "arg", 0)], [(0, "keys", ())], []), stand_in(1))
+        door.cache.add(entry)
+        return entry
+
+    door = C.Door(f, C.Cache(f.__code__, 8), miss)
+    kept = [door()[0] for _ in range(3)]
+    assert len({id(d) for d in kept}) == 3
+    door()[0]["x"] = 1
+    assert door() == ({},)
+    assert door.cache.misses == 1
 
 
 # --- hits and misses
@@ -247,7 +269,7 @@ def test_cache_cleared_under_a_running_call():
     guards = C.Guards([(-1, "arg", 0)], [(0, "predicate", clear)], [0])
     door.cache.add(C.Entry(guards, stand_in(1, values=1)))
     del guards
-    assert door(1) == (1, (1,))
+    assert door(1) == (1, 1)
     assert door.cache.entries == ()
 
 
@@ -441,7 +463,7 @@ def test_threads_share_a_door():
     def work(seed):
         for i in range(500):
             x = (i + seed) % 4
-            if door(x) != (x, (x,)):
+            if door(x) != (x, x):
                 wrong.append(x)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
@@ -474,7 +496,7 @@ def test_resume_door():
         return entry
 
     door = C.ResumeDoor(one.__code__, globals(), C.Cache(one.__code__, 8), miss, "rest_of_f")
-    assert door(one.__closure__, 1, 2) == (1, 2, (100,)) == door(one.__closure__, 1, 2)
+    assert door(one.__closure__, 1, 2) == (1, 2, 100) == door(one.__closure__, 1, 2)
     assert door(other.__closure__, 1, 2) == 1003  # the new entry does not hold either
     assert door(other.__closure__, -1, 2) == 1001
     assert [s[0] for s in seen] == [(1, 2), (1, 2), (-1, 2)]

@@ -16,7 +16,7 @@ COMPILED = "compiled"
 
 def stand_in(function, body, slots, values=False):
     """Compiled code for `function`: plain parameters, its globals, and `body` as source."""
-    names = [f"a{i}" for i in range(slots)] + ["values"] * values
+    names = [f"a{i}" for i in range(slots)] + ["value"] * values
     space = {}
     exec(f"def compiled({', '.join(names)}):\n    {body}", function.__globals__, space)
     return space["compiled"]
@@ -124,9 +124,9 @@ def test_cells_arguments_and_closures():
     def guards(slots):
         return C.Guards([(-1, "closure", 0), (0, "cell", None)], [], [1])
 
-    compiler = Compiler("inner", guards=guards, body="f = lambda: (a0, values)\n    return f()")
+    compiler = Compiler("inner", guards=guards, body="f = lambda: (a0, value)\n    return f()")
     for x in range(5):
-        assert compiler.run(outer(x), 7) == (7, (x,))
+        assert compiler.run(outer(x), 7) == (7, x)
     assert len(compiler.missed) == 1
 
 
