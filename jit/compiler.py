@@ -25,7 +25,7 @@ from codegen.residual.continuations import Continuations
 from codegen.residual.resume import raise_again
 from jit import _C, backends, dump, logs
 from jit.config import Config
-from jit.errors import InternalError, JitError, Unsupported
+from jit.errors import BackendCompilerFailed, InternalError, JitError, Unsupported
 from symbolic import polyfills
 from symbolic.capture import Break, BreakReason, Capture
 from symbolic.errors import GraphBreak, Restart, SkipFrame
@@ -139,10 +139,14 @@ class Compiler:
         try:
             with _lock:
                 return self._compile(cache, function, slots)
-        except (JitError, KeyboardInterrupt, RecursionError) as error:
-            if isinstance(error, RecursionError):
-                cache.frozen = True
-                return None
+        except RecursionError:
+            cache.frozen = True
+            return None
+        except BackendCompilerFailed as error:
+            if self.config.on_error == "raise":
+                raise
+            return self._failed(cache, function, error)
+        except JitError:
             raise
         except SkipFrame as skip:
             return self._skip(cache, function, skip.reason)
@@ -157,7 +161,9 @@ class Compiler:
                 captured = capture(function, slots, self.options, breaks)
                 if isinstance(captured.exit, Break) and self._must_be_whole(captured.exit.cause.reason):
                     raise Unsupported(reason_of(captured))
-                assembled = assemble(captured, function.__code__, self._graph, self.continuations, self.region)
+                assembled = assemble(
+                    captured, function.__code__, self._graph, self.continuations, self.region, self._graph_failed
+                )
                 return self._install(cache, function, slots, captured, assembled)
             except Restart as restart:
                 stats.restarts += 1
@@ -250,12 +256,22 @@ class Compiler:
         if self.config.on_error == "raise":
             raise InternalError(f"while compiling {function.__qualname__}: {type(error).__name__}: {error}") from error
         cache.frozen = True
-        code = function.__code__
+        self._warn(function.__code__, "could not compile", error)
+
+    def _graph_failed(self, code: CodeType, error: Exception) -> None:
+        """A compiled graph raised where eager code went through."""
+        stats.errors += 1
+        if self.config.on_error == "raise":
+            raise error
+        self._warn(code, "compiled a graph that fails in", error)
+
+    def _warn(self, code: CodeType, what: str, error: Exception) -> None:
+        """Once for each function."""
         if code not in self._warned:
             self._warned.add(code)
             last = traceback.extract_tb(error.__traceback__)[-1]
             warnings.warn(
-                f"framejit could not compile {function.__qualname__} ({place(code)}); it runs eagerly. "
+                f"framejit {what} {code.co_qualname} ({place(code)}); it runs eagerly. "
                 f"Cause: {type(error).__name__}: {error} at {os.path.basename(last.filename)}:{last.lineno}. "
                 'Please report it with the traceback that jit.config.on_error = "raise" gives.',
                 stacklevel=4,

@@ -55,6 +55,7 @@ class Translator(Protocols):
         self.known: dict[int, Variable] = {}
         self.keepalive: list[Any] = []
         self.handled: Variable | None = None  # the exception that an except block is handling
+        self.globals: dict[str, Any] = {}  # of the root frame
         self.step = 0
         self.anchors: list[int] = []  # steps of instructions that wait for a nested run
         self.result: Variable = ConstantVariable(None)
@@ -328,6 +329,7 @@ class Translator(Protocols):
     # --- entry ------------------------------------------------------------------------------------------------------
     def root_frame(self, function: FunctionType, slots: tuple[Any, ...]) -> Frame:
         """The frame of a call with bound arguments `slots` (localsplus order)."""
+        self.globals = function.__globals__
         root = _RootFunction(function, self.sources.const(function, function.__qualname__))
         names = function.__code__.co_varnames[: len(slots)]
         frame = Frame(opcodes.decode(function.__code__), function.__qualname__, self.namespace(function.__globals__), root)

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
 
+from bytecode import Label
 from torch import fx
 
 from codegen.residual import breaks, iterators, runtime
 from codegen.residual.breaks import RESULT, ROWS, Broken
 from codegen.residual.continuations import Closure, Continuations, State, continuation
 from codegen.residual.emitter import Emitter
+from codegen.residual.failures import Blame, RunAgain
 from codegen.residual.resume import Entry
 from codegen.residual.writer import BUILD, Placeholder, Writer, exists, reachable
 from sideeffects.ledger import Ledger
@@ -47,10 +49,17 @@ class Assembled:
 
 
 def assemble(
-    capture: Capture, code: CodeType, compile_graph: CompileGraph, pool: Continuations, region: Callable[..., Any] | None
+    capture: Capture,
+    code: CodeType,
+    compile_graph: CompileGraph,
+    pool: Continuations,
+    region: Callable[..., Any] | None,
+    blame: Blame,
 ) -> Assembled:
-    """Raises `Restart` if a live value can't be rebuilt, `SkipFrame` if the frame can't be continued."""
-    return _Assembler(capture, code, compile_graph, pool, region).run()
+    """Raises `Restart` if a live value can't be rebuilt, `SkipFrame` if the frame can't be continued.
+
+    `blame` is told of a graph that raises where eager code does not."""
+    return _Assembler(capture, code, compile_graph, pool, region, blame).run()
 
 
 @dataclass
@@ -70,8 +79,11 @@ class _Assembler:
         compile_graph: CompileGraph,
         pool: Continuations,
         region: Callable[..., Any] | None,
+        blame: Blame,
     ) -> None:
         self.capture = capture
+        self.blame = blame
+        self.failed: Label | None = None  # where control goes when the graph raises
         self.code = code
         self.compile_graph = compile_graph
         self.pool = pool
@@ -98,6 +110,9 @@ class _Assembler:
             self.emit.line = exit_.frames[0].line
             self.writer.effects(set(alive))
             self._break(exit_)
+        if self.failed is not None:
+            assert module is not None
+            self._run_again(self.failed, module)
         function = FunctionType(self.emit.code(), self._globals(), self.code.co_name)
         values = sorted(self.writer.values, key=self.writer.values.__getitem__)
         return Assembled(function, program(self.capture.guards, values), module, self.writer.packed, self.doors)
@@ -128,6 +143,8 @@ class _Assembler:
         if graph.switches:
             compiled = restoring(compiled)
         emit, sources = self.emit, [variable.source for variable in graph.inputs]
+        self.failed = emit.label()
+        emit.begin_try(self.failed)
         emit.begin_call()
         emit.const(compiled)
         emit.end_callable()
@@ -146,8 +163,40 @@ class _Assembler:
                 assert source is not None
                 self.writer.load_source(source)
             emit.call(len(sources))
+        emit.end_try()
         self._unpack(outputs)
         return module
+
+    def _run_again(self, failed: Label, module: fx.GraphModule) -> None:
+        """The graph raised: the frame runs as it was written, and nothing of this code is in a traceback."""
+        emit, tx = self.emit, self.capture.tx
+        inputs = [variable.source for variable in self.capture.graph.inputs]
+        again = RunAgain(module, self.code, tx.globals, self.blame)
+        raised = Placeholder(emit.fresh("failure"))
+        passing = emit.label()
+        emit.mark(failed)
+        emit.store(raised.name)
+        emit.begin_try(passing)
+        emit.begin_call()
+        emit.const(again)
+        emit.end_callable()
+        emit.load(raised.name)
+        for name in self.params:
+            emit.load(name)
+        emit.build("tuple", len(self.params))
+        for index, name in enumerate(self.code.co_freevars):
+            self.writer.load_source(tx.sources.closure(index, name))
+        emit.build("tuple", len(self.code.co_freevars))
+        for source in inputs:
+            assert source is not None
+            self.writer.load_source(source)
+        emit.build("tuple", len(inputs))
+        emit.call(4)
+        emit.return_value()
+        emit.end_try()
+        emit.mark(passing)
+        self._unseen(lambda: emit.copy(2 + (not versions.CALLABLE_FIRST)))
+        emit.reraise()
 
     def _unpack(self, outputs: Sequence[TensorVariable]) -> None:
         emit = self.emit

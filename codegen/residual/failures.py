@@ -1,0 +1,110 @@
+"""A graph that raises while it runs: the frame runs again as it was written, so that eager code raises, or goes on.
+
+That is right only if the graph has done nothing yet that lasts. Whether it writes into its inputs or draws random
+numbers is looked up when it has failed, by running it on fake tensors: calls that succeed pay nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from symbolic.torch_state import TorchState
+
+#: (code, error): the graph failed where eager code did not
+Blame = Callable[[CodeType, Exception], None]
+
+
+@dataclass(frozen=True, eq=False)
+class RunAgain:
+    """`code` with `globals` is the frame that `module` was captured from."""
+
+    module: fx.GraphModule
+    code: CodeType
+    globals: dict[str, Any]
+    blame: Blame
+
+    def __call__(
+        self, error: BaseException, slots: tuple[Any, ...], cells: tuple[CellType, ...], inputs: tuple[Any, ...]
+    ) -> Any:
+        """What the frame returns for these argument slots; `inputs` are those of the graph."""
+        if not isinstance(error, Exception) or changes_the_world(self.module):
+            raise error
+        expected = self._raises(inputs)
+        function = FunctionType(self.code, self.globals, self.code.co_name, None, cells or None)
+        result = call_with_slots(function, slots)
+        if not expected:
+            self.blame(self.code, error)
+        return result
+
+    def _raises(self, inputs: tuple[Any, ...]) -> bool:
+        """Whether the operators themselves refuse these inputs: then the program has caught the error that it met."""
+        state = TorchState()
+        try:
+            self.module.forward(*inputs)
+        except Exception:
+            return True
+        finally:
+            state.restore()
+        return False
+
+
+def call_with_slots(function: FunctionType, slots: tuple[Any, ...]) -> Any:
+    """Calls with arguments as a frame holds them: positional, keyword-only, then `*args` and `**kwargs`."""
+    code = function.__code__
+    count = code.co_argcount
+    plain = count + code.co_kwonlyargcount
+    rest = list(slots[plain:])
+    keywords = dict(zip(code.co_varnames[count:plain], slots[count:plain], strict=True))
+    more = rest.pop(0) if code.co_flags & 0x04 else ()
+    if rest:
+        keywords.update(rest.pop())
+    return function(*slots[:count], *more, **keywords)
+
+
+def changes_the_world(module: fx.GraphModule) -> bool:
+    """Whether the graph writes into an input, accumulates gradients or draws random numbers."""
+    nodes = module.graph.nodes
+    if any(node.op == "call_method" and node.target == "backward" for node in nodes):
+        return True
+    inputs = [node.meta["example_value"] for node in nodes if node.op == "placeholder"]
+    watch, state = _Watch(inputs), TorchState()
+    try:
+        with inputs[0].fake_mode if inputs else torch.no_grad(), watch:
+            module.forward(*inputs)
+    except Exception:
+        return True
+    finally:
+        state.restore()
+    return watch.found
+
+
+#: Operators that write into arguments without saying so in their schema.
+_SILENT = frozenset({"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "_batch_norm_impl_index"})
+
+
+class _Watch(TorchDispatchMode):
+    """Looks for writes into the storages of `inputs`, and for random numbers."""
+
+    def __init__(self, inputs: list[Any]) -> None:
+        super().__init__()
+        self.storages = {value.untyped_storage()._cdata for value in inputs}
+        self.found = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded in func.tags or func._schema.name.split("::")[1] in _SILENT:
+            self.found = True
+        for index, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                value = args[index] if index < len(args) else kwargs.get(argument.name)
+                tensors = [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+                self.found |= any(tensor.untyped_storage()._cdata in self.storages for tensor in tensors)
+        return func(*args, **kwargs)

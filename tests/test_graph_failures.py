@@ -1,0 +1,141 @@
+"""A graph that raises when it runs: the program is run again as written, unless the graph has changed something.
+
+PYTEST_DONT_REWRITE: the programs are what is tested.
+"""
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import jit
+from tests.differential import COUNTING, check, tensors
+
+X, = tensors(3, 4)
+TABLE, = tensors(5, 4)
+GOOD, BAD = torch.tensor([0, 1, 4]), torch.tensor([0, 9, 1])
+
+
+def _embed(i, table):
+    y = F.embedding(i, table)
+    return y * 2
+
+
+FAILING = {
+    "plain": lambda i, t: _embed(i, t),
+    "no_grad": lambda i, t: _no_grad(i, t),
+    "positional and star": lambda i, *rest, **kw: F.embedding(i, *rest, **kw) + 1,
+    "keyword only": lambda i, t=None, *, k=2: F.embedding(i, t) * k,
+    "in place on an intermediate": lambda i, t: F.embedding(i, t.clone().add_(1)),
+    "effects before and after": lambda i, t: _noted(i, t),
+}
+log = []
+
+
+def _no_grad(i, t):
+    with torch.no_grad():
+        return F.embedding(i, t)
+
+
+def _noted(i, t):
+    log.append("before")
+    y = F.embedding(i, t)
+    log.append("after")
+    return y
+
+
+@pytest.mark.parametrize("what", FAILING)
+def test_the_error_is_that_of_eager(what):
+    check(FAILING[what], GOOD, TABLE, changed=[(BAD, TABLE)], graphs=1, traceback="full")
+
+
+def test_the_error_is_handled_by_the_program():
+    def program(i, t):
+        try:
+            return F.embedding(i, t)
+        except IndexError as e:
+            return str(e), t + 1
+    check(program, GOOD, TABLE, changed=[(BAD, TABLE)])
+
+
+def test_closures_of_the_failing_call():
+    def make(k):
+        def program(i, t):
+            return F.embedding(i, t) * k, seen.append(k)
+        return program
+    seen = []
+    check(lambda i, t: [f(i, t) for f in (make(2), make(3))], GOOD, TABLE, changed=[(BAD, TABLE)])
+
+
+def test_after_a_break():
+    def program(i, t):
+        y = t + 1
+        jit.graph_break()
+        return F.embedding(i, y) * 2
+    check(program, GOOD, TABLE, changed=[(BAD, TABLE)], traceback="full")
+
+
+def test_a_module():
+    check(torch.nn.Embedding(5, 4), GOOD, changed=[(BAD,)])
+
+
+CHANGES = {
+    "input": lambda t: t.add_(1),
+    "view of an input": lambda t: t[0].mul_(2),
+    "random numbers": lambda t: torch.rand(5),
+    "batch norm": lambda t: NORM(t),
+}
+NORM = torch.nn.BatchNorm1d(4)
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_change_is_made_once(what):
+    """The graph has done it already: the error passes as it is."""
+    change = CHANGES[what]
+
+    def program(i, t):
+        change(t)
+        return F.embedding(i, t) * 2
+    seen = []
+    for f in (program, jit.compile(program, backend="eager")):
+        NORM.reset_running_stats()
+        for i in (GOOD, BAD):
+            torch.manual_seed(1)
+            t = TABLE.clone()
+            try:
+                f(i, t)
+            except IndexError as e:
+                seen.append(str(e))
+            seen.append((t.tolist(), torch.get_rng_state().tolist(), NORM.running_mean.tolist(), NORM.num_batches_tracked.item()))
+    assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
+
+
+@pytest.mark.skipif(not COUNTING, reason="the number of warnings is that of the frames")
+def test_a_fault_of_the_backend_is_told_once():
+    def backend(gm, inputs):
+        def run(*args):
+            raise ZeroDivisionError("kernel")
+        return run
+    f = jit.compile(lambda x: x * 2, backend=backend)
+    with pytest.raises(ZeroDivisionError):
+        f(X)
+    jit.config.on_error = "fallback"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert torch.equal(f(X), X * 2) and torch.equal(f(X), X * 2)
+    assert ["test_graph_failures" in str(w.message) and "kernel" in str(w.message) for w in caught] == [True]
+
+
+def test_an_interrupt_is_no_failure():
+    def backend(gm, inputs):
+        def run(*args):
+            raise KeyboardInterrupt
+        return run
+    log = []
+
+    def program(x):
+        log.append(1)
+        return x * 2
+    with pytest.raises(KeyboardInterrupt):
+        jit.compile(program, backend=backend)(X)
+    assert log == [] or not COUNTING
