@@ -46,12 +46,14 @@ class Translator:
         self.ledger = Ledger()
         self.options = SimpleNamespace(unroll_limit=2000)
         self.known = []
+        self.read = []
         self.cache = {}
 
     def know(self, source, kind, payload):
         self.known.append((source.text, kind, payload))
 
     def wrap(self, value, source):
+        self.read.append((source, value))
         if is_constant_value(value):
             return ConstantVariable(value, source)
         if id(value) not in self.cache:
@@ -276,18 +278,37 @@ class Both:
 
     def replay(self):
         """What the residual code does to an existing container gives the contents that it has in eager code."""
-        variable, target = self.variable, self.start
-        if isinstance(variable, DictVariable) and not variable.rewritten:
-            for key in variable.deleted.values():
-                del target[unwrap(key)]
-            for hashed in variable.stored:
-                key, value = variable.entries[hashed]
-                target[unwrap(key)] = unwrap(value)
-        elif isinstance(variable, DictVariable):
-            dict.clear(target) if type(target) is not OrderedDict else target.clear()
-            for key, value in variable.entries.values():
-                target[unwrap(key)] = unwrap(value)
+        target = copy.deepcopy(self.start)  # the variable may still look into the existing one
+        if isinstance(self.variable, DictVariable):
+            replay_dict(self.variable, target)
         assert spell(target) == spell(self.real)
+
+    def guarded_like(self, other):
+        """Whether the guards of an existing dict hold for another one."""
+        checks = {
+            "len": lambda length: len(other) == length,
+            "keys": lambda keys: spell(tuple(other)) == spell(keys),
+            "absent": lambda key: key not in other,
+        }
+        items = [(source.arg, value) for source, value in self.tx.read if source.kind == "item"]
+        return all(checks[kind](payload) for _, kind, payload in self.tx.known) and all(
+            key in other and spell(other[key]) == spell(value) for key, value in items
+        )
+
+
+def replay_dict(variable, target):
+    """The record of what was done to a dict, done to `target`."""
+    if variable.rewritten:
+        target.clear()
+    else:
+        for key in variable.deleted.values():
+            del target[unwrap(key)]
+    for hashed in variable.entries if variable.rewritten else variable.stored:
+        key, value = variable.entries[hashed]
+        target[unwrap(key)] = unwrap(value)
+    if variable.arranged:
+        for key, _ in variable.entries.values():
+            target.move_to_end(unwrap(key))
 
 
 def outcome(run):
