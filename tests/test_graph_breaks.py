@@ -66,7 +66,7 @@ PLACES = {
     "if": ("if x.dim() == 2:\n    y = x + 1\n    BREAK\n    y = y * 2\nelse:\n    y = x\nreturn y", 2),
     "no_grad": ("with torch.no_grad():\n    y = x + 1\n    BREAK\n    z = y * 2, torch.is_grad_enabled()\nreturn z, torch.is_grad_enabled(), x * 3", 2),
     "autocast": ("with torch.autocast('cpu', dtype=torch.bfloat16):\n    y = x @ x.t()\n    BREAK\n    z = y @ y\nreturn z, x @ x.t()", 2),
-    "inference mode": ("with torch.inference_mode():\n    y = x + 1\n    BREAK\n    z = y * 2, torch.is_inference_mode_enabled()\nreturn z", 2),
+    "inference mode": ("with torch.inference_mode():\n    y = x + 1\n    BREAK\n    z = y * 2, torch.is_inference_mode_enabled()\nreturn z", None),
     "two withs": ("with torch.no_grad(), torch.autocast('cpu', dtype=torch.bfloat16):\n    y = x @ x.t()\n    BREAK\n    z = y @ y\nreturn z, torch.is_grad_enabled()", 2),
     "own with": ("log = []\nwith Guarded(log) as g:\n    y = x + 1\n    BREAK\n    g.log.append('body')\n    y = y * 2\nreturn y, log", 2),
     "with a generator": ("log = []\nwith yielding(log) as k:\n    y = x + k\n    BREAK\n    y = y * 2\nreturn y, log", None),

@@ -52,6 +52,7 @@ class ConstantVariable(Variable):
         return text if len(text) < 60 else text[:57] + "..."
 
     def getattr(self, tx: Translator, name: str) -> Variable:
+        self._check_pure(name)
         value = tx.attempt(getattr, self.value, name)
         if is_constant_value(value):
             return ConstantVariable(value)
@@ -59,7 +60,13 @@ class ConstantVariable(Variable):
             return tx.wrap(value, self.source.attr(name) if self.source else tx.sources.const(value, f"{self.value!r}.{name}"))
         return ConstantMethod(self, name)
 
+    def _check_pure(self, name: str) -> None:
+        """A constant's methods run while tracing; those of a device that switch the default device must not."""
+        if name in ("__enter__", "__exit__"):
+            raise GraphBreak("native context manager", self.describe())
+
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        self._check_pure(name)
         if isinstance(self.value, str) and name == "join" and len(args) == 1 and not kwargs:
             args = [tx.from_constant(tuple(item.constant() for item in args[0].unpack(tx)))]
         if isinstance(self.value, enum.Enum):

@@ -43,6 +43,7 @@ QUERIES: set[Any] = {
     torch._C._is_torch_function_mode_enabled,
     torch._C._is_torch_function_all_disabled,
     torch._C._get_cudnn_enabled,
+    torch._C._get_privateuse1_backend_name,
     torch._C._functorch.peek_interpreter_stack,
     torch.jit.is_scripting,
     torch.jit.is_tracing,
@@ -190,13 +191,14 @@ def _nesting() -> int:
 
 
 #: Hashes that run nothing of the user's.
-_PLAIN_HASHES = frozenset({object.__hash__, BuiltinFunctionType.__hash__, type(object().__init__).__hash__})
+_PLAIN_HASHES = (object.__hash__, BuiltinFunctionType.__hash__, type(object().__init__).__hash__)
 
 
 def is_torch_function(value: Any) -> bool:
     """Whether `value` is a callable of torch that becomes a graph node or a table entry instead of being traced."""
     kind = type(value)
-    if kind.__hash__ in _PLAIN_HASHES and any(value in table for table in _TABLES):
+    # The hash function itself may refuse to be hashed (classes of pybind11).
+    if any(kind.__hash__ is plain for plain in _PLAIN_HASHES) and any(value in table for table in _TABLES):
         return True
     if kind is FunctionType:
         return value.__module__ in GRAPH_MODULES
