@@ -220,11 +220,24 @@ def test_two_breaks_five_deep_are_three_graphs():
             log.append("c")
 
     def d(x):
-        for _ in range(1):
-            x = c(x)
+        x = c(x)
         return x.sum()
     log = []
     check(d, X, graphs=3)
+
+
+def test_breaks_inside_a_loop_of_the_caller():
+    """After a break the loop's iterator is an object of the running program: each round asks it by a break of its own."""
+    def leaf(x):
+        x = x + 1
+        jit.graph_break()
+        return x * 2
+
+    def loop(x):
+        for _ in range(3):
+            x = leaf(x)
+        return x.sum()
+    check(loop, X)
 
 
 def test_exception_after_a_break_five_deep_passes_all_frames():

@@ -416,7 +416,6 @@ def test_state_is_put_back_when_an_operation_fails(switch):
     assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled() and not torch.is_autocast_enabled("cpu")
 
 
-@pytest.mark.xfail(strict=True, reason="a graph that fails leaves the frame: neither handlers nor the user's line are met")
 def test_operation_that_fails_for_its_values():
     def program(x, i, seen):
         seen.append(1)
