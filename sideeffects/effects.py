@@ -51,11 +51,14 @@ class SetContents:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """function(*args, **kwargs), for its effect on the world outside"""
+    """function(*args, **kwargs), for its effect on the world outside
+
+    `place` is (file, function, line) of the user's call, for a function that looks at who calls it."""
 
     function: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    place: tuple[str, str, int] | None = None
 
     def __str__(self) -> str:
         return f"{self.function}({', '.join(map(str, self.args))})"

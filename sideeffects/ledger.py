@@ -23,8 +23,8 @@ class Ledger:
 
     # attributes, cells (name "cell_contents") and globals (the namespace is the target)
     def store(self, target: Any, name: str, value: Any) -> None:
-        """Pending `target.name = value`; `DELETED` as value is a deletion. A name keeps its place among the others until
-        it is deleted."""
+        """Pending `target.name = value`; `DELETED` as value is a deletion. A name keeps its place among the others
+        until it is deleted."""
         stores = self._attrs.setdefault(target, {})
         if stores.get(name) is DELETED and value is not DELETED:
             del stores[name]
@@ -56,8 +56,14 @@ class Ledger:
     # effects on the world outside
     def call(self, function: Any, *args: Any, **kwargs: Any) -> None:
         """A call that the residual code makes after the graph, in order with the other calls."""
+        self.call_at(None, function, args, kwargs)
+
+    def call_at(
+        self, place: tuple[str, str, int] | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """The same, seen by the function as a call from `place`: (file, function, line)."""
         self._calls += 1
-        self._order[("call", self._calls)] = Call(function, args, kwargs)
+        self._order[("call", self._calls)] = Call(function, args, kwargs, place)
 
     def effects(self) -> Iterator[Effect]:
         """Everything to replay, in order. Births are implied by what the effects mention."""

@@ -38,7 +38,7 @@ class Inst:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A row of the exception table: instructions at offsets [start, end) go to `target` (offset) with `depth` stack items."""
+    """A row of the exception table: from [start, end) to `target` (all offsets) with `depth` stack items."""
 
     start: int
     end: int
@@ -152,6 +152,16 @@ def decode(code: CodeType) -> Code:
     result = Code(code, insts, list(_exception_table(code)), offsets, argument_slots(code))
     _cache[id(code)] = result
     return result
+
+
+#: Names of functions that see the stack of frames, on which compiled code and its continuations stand.
+_FRAMES = frozenset("_getframe _current_frames currentframe print_stack format_stack extract_stack getouterframes".split())
+
+
+def looks_at_frames(code: CodeType) -> bool:
+    """Whether the code, or a function in it, may look at the stack of frames."""
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return not _FRAMES.isdisjoint(code.co_names) or any(looks_at_frames(const) for const in inner)
 
 
 def successors(code: Code, index: int) -> Iterator[int]:

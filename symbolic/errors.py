@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-
 #: The reason of a break at a call that goes on recursively for too long: what it calls runs eagerly.
 RECURSION = "recursion"
+#: The reason of a break at a call that looks at the frame it is called from: only the frame itself will do.
+READS_FRAME = "the frame looks at itself"
+#: Reasons of calls that see which function calls them: inside an inlined frame the whole frame runs as itself.
+SEES_CALLER = frozenset({READS_FRAME, "warning or log message"})
 
 
 class GraphBreak(Exception):
-    """The instruction at hand can't be captured. `reason` is a fixed text (statistics group by it), `detail` this case."""
+    """The instruction at hand can't be captured. `reason` is fixed text (statistics group by it), `detail` this case."""
 
     def __init__(self, reason: str, detail: str = "", hint: str = "") -> None:
         super().__init__(reason, detail, hint)

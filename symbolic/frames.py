@@ -13,6 +13,7 @@ class Frame:
 
     `on_return` replaces the returned value (a class call pushes `__init__`'s frame and wants the object). A `boundary`
     frame was started from inside an instruction handler, which waits for its result: a break inside it can't resume.
+    `entered` is the step of the instruction that called it.
     """
 
     __slots__ = (
@@ -28,6 +29,7 @@ class Frame:
         "kw_names",
         "on_return",
         "boundary",
+        "entered",
         "generator",
         "function",
     )
@@ -45,6 +47,7 @@ class Frame:
         self.kw_names: tuple[str, ...] = ()
         self.on_return: Variable | None = None
         self.boundary = False
+        self.entered = 0
         self.generator: Any = None
 
     def push(self, value: Variable) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins as python_builtins
 import functools
 import linecache
-import linecache
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
@@ -17,7 +16,8 @@ from sideeffects.effects import DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
 from symbolic import opcodes, polyfills, tracebacks, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
-from symbolic.errors import RECURSION, GraphBreak, Observed, Restart, SkipFrame
+from symbolic.code import looks_at_frames
+from symbolic.errors import READS_FRAME, RECURSION, SEES_CALLER, GraphBreak, Observed, Restart, SkipFrame
 from symbolic.frames import Frame
 from symbolic.graph import GraphBuilder
 from symbolic.guards import Guard, Guards
@@ -30,14 +30,14 @@ from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction
 from symbolic.variables.objects import ExceptionVariable, ObjectVariable, lookup
-from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.tables import BuiltinVariable, skipped_module
+from symbolic.variables.tensors import TensorVariable
 
 #: An exception that no traced frame catches: not a fault of the program's form, so `fullgraph` has nothing against it.
 ESCAPES = "exception leaves the frame"
-#: Opcodes after which JIT_BREAK_EVERYWHERE splits the frame.
 #: How often one code object may stand in the stack of inlined calls before the recursion is left to the program.
 RECURSION_LIMIT = 32
+#: Opcodes after which JIT_BREAK_EVERYWHERE splits the frame.
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
 
@@ -166,6 +166,7 @@ class Translator(Protocols):
         """The call of an instruction: its result is on the stack when the instruction is over."""
         frame = function.enter(self, args, kwargs)
         if frame is not None:
+            frame.entered = self.anchor()
             self.frames.append(frame)
         else:
             self.frames[-1].push(function.call(self, args, kwargs))
@@ -173,6 +174,7 @@ class Translator(Protocols):
     def run(self, frame: Frame) -> Variable:
         """Runs a frame from inside an instruction handler and answers with what it returns."""
         frame.boundary = True
+        frame.entered = self.anchor()
         depth = len(self.frames)
         self.frames.append(frame)
         self.anchors.append(self.step)
@@ -185,6 +187,7 @@ class Translator(Protocols):
     def run_generator(self, frame: Frame, error: Variable | None) -> tuple[str, Variable]:
         """Runs a generator's frame to its next yield or its end: ("yield" or "return", value)."""
         frame.boundary = True
+        frame.entered = frame.entered or self.anchor()
         depth = len(self.frames)
         self.frames.append(frame)
         self.anchors.append(self.step)
@@ -225,6 +228,7 @@ class Translator(Protocols):
         module = function.namespace(self).real().get("__name__")
         reason = None if _transparent(module, function.name()) else skipped_module(module)
         reason = reason or self.options.refuse(function.code, module)
+        reason = reason or ("function that looks at frames" if looks_at_frames(function.code) else None)
         if reason is not None:
             raise GraphBreak(reason, function.name())
 
@@ -233,7 +237,7 @@ class Translator(Protocols):
         return self.anchors[0] if self.anchors else self.step
 
     def guard_aliases(self) -> None:
-        """What the frame changed must not be what it also read under another name: captured as two objects, two they are."""
+        """What the frame changed must not be what it also read under another name: captured as two, two they are."""
         written = [e.target for e in self.ledger.effects() if isinstance(e, (SetAttr, DelAttr, SetContents))]
         for target in dict.fromkeys(written):
             source = target.source
@@ -273,11 +277,21 @@ class Translator(Protocols):
                 self._raised_at.setdefault(raised.variable, self.anchor())
                 self._unwind(raised.variable, depth)
             except GraphBreak as cause:
-                raise Restart(self.anchor(), self.located(cause)) from cause
+                raise Restart(self._break_step(cause), self.located(cause)) from cause
             if self.options.break_everywhere and inst.op in _CALLS and not self.anchors and frame is frames[-1]:
                 self._split_next = True
             if self.step > self.options.step_limit:
                 raise SkipFrame("the function runs too long to be captured")
+
+    def _break_step(self, cause: GraphBreak) -> int:
+        """Where the break takes place: before the instruction, or before the call of an inlined frame that is looked at.
+
+        The root frame can only be looked at if it runs eagerly."""
+        if cause.reason in SEES_CALLER and len(self.frames) > 1:
+            return self.frames[-1].entered
+        if cause.reason == READS_FRAME:
+            raise SkipFrame(f"{cause.reason} ({cause.detail})")
+        return self.anchor()
 
     def located(self, cause: GraphBreak) -> GraphBreak:
         """Remembers the user's stack in the break (the innermost place, also when the break moves outwards)."""
@@ -329,10 +343,13 @@ class Translator(Protocols):
     # --- entry ------------------------------------------------------------------------------------------------------
     def root_frame(self, function: FunctionType, slots: tuple[Any, ...]) -> Frame:
         """The frame of a call with bound arguments `slots` (localsplus order)."""
+        if looks_at_frames(function.__code__):
+            raise SkipFrame(READS_FRAME)
         self.globals = function.__globals__
         root = _RootFunction(function, self.sources.const(function, function.__qualname__))
         names = function.__code__.co_varnames[: len(slots)]
-        frame = Frame(opcodes.decode(function.__code__), function.__qualname__, self.namespace(function.__globals__), root)
+        namespace = self.namespace(function.__globals__)
+        frame = Frame(opcodes.decode(function.__code__), function.__qualname__, namespace, root)
         code = function.__code__
         flags, star = code.co_flags, code.co_argcount + code.co_kwonlyargcount
         if function is torch.nn.Module.__call__:
@@ -349,7 +366,7 @@ class Translator(Protocols):
         return frame
 
     def _packed(self, value: Any, source: Source) -> Variable:
-        """`*args` and `**kwargs`: made for this call, so nobody else sees them; their elements are wrapped when read."""
+        """`*args` and `**kwargs`: made for this call, so nobody else sees them; elements are wrapped when read."""
         if type(value) is tuple:
             self.know(source, "len", len(value))
             items = [self.wrap(v, source.step("index", i)) for i, v in enumerate(value)]
@@ -411,7 +428,9 @@ class _Stop(Exception):
         self.cause = cause
 
 
-def capture(function: FunctionType, slots: tuple[Any, ...], options: Options, break_at: dict[int, GraphBreak]) -> Capture:
+def capture(
+    function: FunctionType, slots: tuple[Any, ...], options: Options, break_at: dict[int, GraphBreak]
+) -> Capture:
     """Executes a call symbolically. Raises `Restart` (try again with a break there) and `SkipFrame`."""
     tx = Translator(options, break_at)
     saved = TracingState()

@@ -11,7 +11,7 @@ from types import BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, 
 from typing import TYPE_CHECKING, Any
 
 from symbolic import polyfills
-from symbolic.errors import GraphBreak, Observed, SkipFrame
+from symbolic.errors import READS_FRAME, GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.variables import iteration, stdlib, text
 from symbolic.variables.base import MISSING, Identity, Variable
@@ -160,7 +160,7 @@ def _locals(tx: Translator) -> Variable:
     frame = tx.frames[-1]
     code = frame.code.raw
     if _calls_again(frame):
-        raise SkipFrame("the frame asks for its locals more than once")
+        raise GraphBreak(READS_FRAME, "locals() more than once")
     found = {name: realized(tx, frame.locals[name]) for name in code.co_varnames if name in frame.locals}
     for name in (*code.co_cellvars, *code.co_freevars):
         cell = frame.cells.get(name)
@@ -179,7 +179,8 @@ def realized(tx: Translator, variable: Variable) -> Variable:
 def _calls_again(frame: Frame) -> bool:
     """Whether the frame may ask for its locals twice: in a loop, or at another place."""
     insts = frame.code.insts
-    places = [i for i, inst in enumerate(insts) if inst.op == "LOAD_GLOBAL" and inst.argval in ("locals", "vars", "dir")]
+    asks = ("locals", "vars", "dir")
+    places = [i for i, inst in enumerate(insts) if inst.op == "LOAD_GLOBAL" and inst.argval in asks]
     return len(places) != 1 or any(0 <= inst.target <= places[0] < i for i, inst in enumerate(insts))
 
 
@@ -193,7 +194,7 @@ def _dir(tx: Translator, *value: Variable) -> Variable:
 @handles(eval, exec)
 def _run_text(tx: Translator, source: Variable, *namespaces: Variable) -> Variable:
     if not namespaces:
-        raise SkipFrame("text that runs in the frame")
+        raise GraphBreak(READS_FRAME, "text that runs as code")
     raise GraphBreak("text that runs as code", source.describe())
 
 

@@ -20,6 +20,7 @@ import platform
 import re
 import reprlib
 import sys
+import traceback
 import typing
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodDescriptorType, MethodType, ModuleType
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
 from symbolic import polyfills
-from symbolic.errors import GraphBreak, Observed
+from symbolic.errors import READS_FRAME, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
@@ -331,7 +332,8 @@ def _logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     """A log message is replayed after the graph: nobody sees it earlier than eager code would show it."""
     if any(is_tensor(arg) for arg in (*args, *kwargs.values())):
         raise GraphBreak("log message with a tensor", name_of(fn))
-    tx.ledger.call(library(tx, fn), *args, **kwargs)
+    frame = tx.frames[-1]
+    tx.ledger.call_at((frame.filename, frame.code.raw.co_name, frame.line), library(tx, fn), tuple(args), kwargs)
     return ConstantVariable(None)
 
 
@@ -475,11 +477,24 @@ REFUSED.update(
 )
 REFUSED.update(
     {
+        fn: READS_FRAME
+        for fn in (
+            sys._getframe,
+            sys._current_frames,
+            inspect.currentframe,
+            inspect.stack,
+            traceback.print_stack,
+            traceback.format_stack,
+            traceback.extract_stack,
+        )
+    }
+)
+REFUSED.update(
+    {
         fn: "state of the interpreter"
         for fn in (
             sys.getrecursionlimit,
             sys.setrecursionlimit,
-            sys._getframe,
             sys.exc_info,
             sys.getrefcount,
             sys.getsizeof,
