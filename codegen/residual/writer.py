@@ -1,7 +1,7 @@
 """Variables back to values: residual bytecode that loads or rebuilds what a variable stands for.
 
-`Writer.load` pushes one value. An object that existed is loaded from its source; one that was born in the frame is built
-once and kept in a local, so identity is what it was; shells come before contents where objects hold each other.
+`Writer.load` pushes one value. An object that existed is loaded from its source; one that was born in the frame is
+built once and kept in a local, so identity is what it was; shells come before contents where objects hold each other.
 """
 
 from __future__ import annotations
@@ -252,7 +252,12 @@ class Writer:
             self._call_effect(effect)
 
     def _call_effect(self, effect: Call) -> None:
-        self.call_with(effect.function, effect.args, effect.kwargs)
+        if effect.place is None:
+            self.call_with(effect.function, effect.args, effect.kwargs)
+        else:
+            names = [(constants.ConstantVariable(name), value) for name, value in effect.kwargs.items()]
+            args = Emit(lambda: self.load_tuple(effect.args)), Emit(lambda: self.load_map(names))
+            self.call(_caller(*effect.place), effect.function, *args)
         self.emit.pop()
 
     def contents(self, variable: Variable) -> None:
@@ -284,6 +289,19 @@ class Writer:
         else:
             return  # it was never stored in the rebuilt object
         self.emit.pop()
+
+
+def _caller(filename: str, name: str, line: int) -> types.FunctionType:
+    """(function, args, kwargs) -> function(*args, **kwargs), called from this place."""
+    emit = Emitter(name, name, filename, line, ["function", "args", "kwargs"])
+    emit.begin_call()
+    emit.load("function")
+    emit.end_callable()
+    emit.load("args")
+    emit.load("kwargs")
+    emit.call_ex(True)
+    emit.return_value()
+    return types.FunctionType(emit.code(), {})
 
 
 class Emit:
