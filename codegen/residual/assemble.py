@@ -195,8 +195,7 @@ class _Assembler:
         emit.return_value()
         emit.end_try()
         emit.mark(passing)
-        self._unseen(lambda: emit.copy(2 + (not versions.CALLABLE_FIRST)))
-        emit.reraise()
+        self._pass_on()
 
     def _unpack(self, outputs: Sequence[TensorVariable]) -> None:
         emit = self.emit
@@ -309,7 +308,7 @@ class _Assembler:
         self._go_on(frames, _Way(Entry.AFTER, after, list(below)))
 
     def _go_on(self, frames: list[Frame], way: _Way) -> None:
-        """Returns what the continuation returns. It has an entry in a traceback for each frame, so this code has none."""
+        """Returns what the continuation returns. It has a traceback entry for each frame, so this code has none."""
         emit = self.emit
         state = continuation(self.pool, frames, way.entry, way.offset, way.stack)
         self._load_state(state)
@@ -320,8 +319,12 @@ class _Assembler:
         emit.return_value()
         emit.end_try()
         emit.mark(raised)
-        self._unseen(lambda: emit.copy(3))  # below the callable and its null
-        emit.reraise()
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Raises the exception on top of the stack again."""
+        self._unseen(lambda: self.emit.copy(3))  # it lies below the callable and its null
+        self.emit.reraise()
 
     def _unseen(self, load: Callable[[], None]) -> None:
         """Takes the entry of this code off the traceback of the exception that `load` pushes as an argument."""
