@@ -155,7 +155,9 @@ def decode(code: CodeType) -> Code:
 
 
 #: Names of functions that see the stack of frames, on which compiled code and its continuations stand.
-_FRAMES = frozenset("_getframe _current_frames currentframe print_stack format_stack extract_stack getouterframes".split())
+_FRAMES = frozenset(
+    "_getframe _current_frames currentframe print_stack format_stack extract_stack getouterframes".split()
+)
 
 
 def looks_at_frames(code: CodeType) -> bool:

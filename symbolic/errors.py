@@ -13,7 +13,7 @@ SEES_CALLER = frozenset({READS_FRAME, "warning or log message"})
 
 
 class GraphBreak(Exception):
-    """The instruction at hand can't be captured. `reason` is fixed text (statistics group by it), `detail` this case."""
+    """The instruction at hand can't be captured. `reason` is fixed text (statistics group by it), `detail` the case."""
 
     def __init__(self, reason: str, detail: str = "", hint: str = "") -> None:
         super().__init__(reason, detail, hint)

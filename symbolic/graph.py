@@ -77,8 +77,8 @@ class GraphBuilder:
             fake = self.fake_mode.from_tensor(value, static_shapes=True)
         self._versions.append((fake, _version(fake)))
         first = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
-        where = self.graph.inserting_before(first) if first is not None else self.graph.inserting_after(self._input_point)
-        with where:
+        graph = self.graph
+        with graph.inserting_before(first) if first is not None else graph.inserting_after(self._input_point):
             node = self.graph.placeholder(self._names.get(source) or input_name(source))
         self._input_point = node
         node.meta["example_value"] = fake
@@ -258,7 +258,7 @@ class GraphBuilder:
 
     # --- end --------------------------------------------------------------------------------------------------------
     def finish(self, outputs: list[TensorVariable]) -> fx.GraphModule:
-        """Ends the graph with a tuple of `outputs`, drops unpacked results and inputs that nobody reads, makes a module."""
+        """Ends the graph with a tuple of `outputs`, drops unread unpacked results and inputs, makes a module."""
         self.graph.output(tuple(variable.node for variable in outputs))
         for node in reversed(list(self.graph.nodes)):
             if node.op == "call_function" and node.target is _getitem and not node.users:

@@ -18,7 +18,6 @@ import torch
 from symbolic.errors import GraphBreak, Observed
 from symbolic.variables import torch_functions
 from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable
-from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.classes import ClassVariable, payload_for
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import ListVariable, TupleVariable
@@ -26,6 +25,7 @@ from symbolic.variables.iterators import GetitemIterator, RangeIterator, Sequenc
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.native import type_name
 from symbolic.variables.objects import PARTICULAR, ExceptionVariable, ObjectVariable, lookup
+from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ class Protocols:
         payload = payload_for(self, cls, args)
         if payload is None and _native_new(cls) is not object.__new__:
             raise GraphBreak("construction by a native __new__", cls.__qualname__)
-        new_args = tuple(args) if payload is not None and not isinstance(payload, (DictVariable, ListVariable, SetVariable)) else ()
+        from_args = payload is not None and not isinstance(payload, (DictVariable, ListVariable, SetVariable))
+        new_args = tuple(args) if from_args else ()
         return ObjectVariable(cls, payload=payload, new_args=new_args)
 
     def _new_exception(self: Translator, cls: type, args: list[Variable]) -> Variable:

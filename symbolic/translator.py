@@ -284,7 +284,7 @@ class Translator(Protocols):
                 raise SkipFrame("the function runs too long to be captured")
 
     def _break_step(self, cause: GraphBreak) -> int:
-        """Where the break takes place: before the instruction, or before the call of an inlined frame that is looked at.
+        """Where the break takes place: before the instruction, or before the call of an inlined frame looked at.
 
         The root frame can only be looked at if it runs eagerly."""
         if cause.reason in SEES_CALLER and len(self.frames) > 1:

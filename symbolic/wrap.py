@@ -23,15 +23,15 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables import builtins, stdlib, tables, torch_functions
+from symbolic.variables import builtins, stdlib, tables, torch_functions  # noqa: F401  (two fill the tables)
 from symbolic.variables.base import OpaqueVariable, Variable
-from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_a, is_constant_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
 from symbolic.variables.functions import BoundMethod, CellVariable, FunctionVariable, PartialVariable
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.torch_functions import TorchFunction
 
 if TYPE_CHECKING:
@@ -105,7 +105,15 @@ def _make(tx: Translator, value: Any, source: Source) -> Variable:
 
 
 _DESCRIPTOR_TYPES = (type(dict.update), type(object.__init__), type(dict.fromkeys), type(object().__init__))
-_FIXED_TYPES = (property, staticmethod, classmethod, functools.cached_property, CodeType, typing.TypeVar, type(int | str))
+_FIXED_TYPES = (
+    property,
+    staticmethod,
+    classmethod,
+    functools.cached_property,
+    CodeType,
+    typing.TypeVar,
+    type(int | str),
+)
 
 
 def _constant(tx: Translator, value: Any, source: Source) -> Variable:
@@ -242,7 +250,8 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
         payload = DictVariable({}, source, _native_base(cls), _factory(tx, value, source), value=value)
     elif is_a(value, list):
         tx.know(source, "len", len(value))
-        payload = ListVariable([tx.wrap(v, source.step("index", i)) for i, v in enumerate(list.__iter__(value))], source)
+        elements = [tx.wrap(v, source.step("index", i)) for i, v in enumerate(list.__iter__(value))]
+        payload = ListVariable(elements, source)
     elif is_a(value, tuple):
         return _tuple(tx, value, source) if _named(cls) else _tuple_object(tx, value, source)
     elif is_a(value, (str, int, float, bytes)):

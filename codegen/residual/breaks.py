@@ -7,7 +7,6 @@ results, in stack order. Jumps and loops have two ways to go on; their rows name
 from __future__ import annotations
 
 import operator
-import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -430,7 +429,13 @@ def list_to_tuple(b: Broken) -> None:
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
-@row("LOAD_GLOBAL", 0, lambda inst: [RESULT] if not inst.arg & 1 else [RESULT, NULL] if versions.CALLABLE_FIRST else [NULL, RESULT])
+def _global_form(inst: Inst) -> list[Any]:
+    if not inst.arg & 1:
+        return [RESULT]
+    return [RESULT, NULL] if versions.CALLABLE_FIRST else [NULL, RESULT]
+
+
+@row("LOAD_GLOBAL", 0, _global_form)
 def load_global(b: Broken) -> None:
     b.writer.call(runtime.load_name, b.frame.namespace, b.inst.argval)
 

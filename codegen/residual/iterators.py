@@ -14,7 +14,7 @@ from symbolic.variables.base import Variable
 _END = object()
 
 
-# --- called by residual code --------------------------------------------------------------------------------------------
+# --- called by residual code ------------------------------------------------------------------------------------------
 def sequence(items: Any, index: int) -> Iterator[Any]:
     """iter(items), `index` elements on"""
     made = iter(items)
@@ -69,7 +69,7 @@ def never(value: Any) -> bool:
     return False
 
 
-# --- the table ----------------------------------------------------------------------------------------------------------
+# --- the table --------------------------------------------------------------------------------------------------------
 def _or_empty(variable: Variable | None) -> Any:
     return variable if variable is not None else ()
 
@@ -155,7 +155,9 @@ BUILD.update(
         iterators.FilterfalseIterator: lambda w, v: w.call(itertools.filterfalse, v.function, v.source_iterator),
         iterators.ChainIterator: lambda w, v: w.call(chain, _or_empty(v.active), _or_empty(v.iterables)),
         iterators.CountIterator: lambda w, v: w.call(itertools.count, v.value, v.step),
-        iterators.RepeatIterator: lambda w, v: w.call(itertools.repeat, v.element, *([] if v.times is None else [v.times])),
+        iterators.RepeatIterator: lambda w, v: w.call(
+            itertools.repeat, v.element, *(() if v.times is None else (v.times,))
+        ),
         iterators.CycleIterator: lambda w, v: w.call(
             cycle, _or_empty(v.source_iterator), Emit(lambda: w.load_list(v.saved)), v.index
         ),

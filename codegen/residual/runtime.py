@@ -6,7 +6,7 @@ import os
 import sys
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 
@@ -29,8 +29,9 @@ def make_function(
     function.__kwdefaults__ = keyword_defaults
     if annotations is not None:
         # CPython hands over a flat tuple (name, value, ...) and makes the dict when it is asked for.
-        flat = annotations if isinstance(annotations, dict) else dict(zip(annotations[::2], annotations[1::2], strict=True))
-        function.__annotations__ = flat
+        if not isinstance(annotations, dict):
+            annotations = dict(zip(annotations[::2], annotations[1::2], strict=True))
+        function.__annotations__ = annotations
     return function
 
 

@@ -1,4 +1,4 @@
-"""Opcode handlers by theme. Every opcode of this Python is handled, dropped by the decoder, or refused with a reason."""
+"""Opcode handlers by theme. Every opcode of this Python is handled, dropped by the decoder, or refused."""
 
 from symbolic.code import decode
 from symbolic.opcodes import calls, containers, control, exceptions, generators, names, stack

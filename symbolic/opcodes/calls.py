@@ -12,9 +12,9 @@ from symbolic.frames import Frame
 from symbolic.opcodes.names import make_super
 from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.base import NULL, Variable
+from symbolic.variables.functions import CellVariable, ClosureFunction
 from symbolic.variables.native import has, is_iterable
 from symbolic.variables.tables import BuiltinVariable
-from symbolic.variables.functions import CellVariable, ClosureFunction
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator

@@ -110,4 +110,6 @@ def return_generator(tx: Translator, frame: Frame, inst: Inst) -> None:
         raise GraphBreak("generator frame", frame.name)
 
 
-refuse("not in the code of a function", "PRINT_EXPR", "INTERPRETER_EXIT", "EXIT_INIT_CHECK", "ENTER_EXECUTOR", "RESERVED")
+refuse(
+    "not in the code of a function", "PRINT_EXPR", "INTERPRETER_EXIT", "EXIT_INIT_CHECK", "ENTER_EXECUTOR", "RESERVED"
+)

@@ -79,7 +79,7 @@ def delete_fast(tx: Translator, frame: Frame, inst: Inst) -> None:
     del frame.locals[inst.argval]
 
 
-# --- cells --------------------------------------------------------------------------------------------------------------
+# --- cells ------------------------------------------------------------------------------------------------------------
 def _cell(frame: Frame, name: str) -> CellVariable:
     cell = frame.cells[name]
     assert isinstance(cell, CellVariable)
@@ -104,7 +104,8 @@ def load_deref(tx: Translator, frame: Frame, inst: Inst) -> None:
         if inst.argval in frame.code.raw.co_freevars:
             tx.raise_(
                 NameError,
-                f"cannot access free variable '{inst.argval}' where it is not associated with a value in enclosing scope",
+                f"cannot access free variable '{inst.argval}' where it is not associated with a value"
+                " in enclosing scope",
             )
         tx.raise_(
             UnboundLocalError, f"cannot access local variable '{inst.argval}' where it is not associated with a value"
@@ -125,7 +126,7 @@ def delete_deref(tx: Translator, frame: Frame, inst: Inst) -> None:
     cell.clear(tx)
 
 
-# --- globals --------------------------------------------------------------------------------------------------------------
+# --- globals ----------------------------------------------------------------------------------------------------------
 @opcode("LOAD_GLOBAL")
 def load_global(tx: Translator, frame: Frame, inst: Inst) -> None:
     wants_null = bool(inst.arg & 1)
@@ -148,7 +149,7 @@ def delete_global(tx: Translator, frame: Frame, inst: Inst) -> None:
     tx.ledger.store(frame.namespace, inst.argval, DELETED)
 
 
-# --- attributes -----------------------------------------------------------------------------------------------------------
+# --- attributes -------------------------------------------------------------------------------------------------------
 def push_method(frame: Frame, function: Variable) -> None:
     """Pushes what LOAD_METHOD leaves for CALL: we never split a method, so it is the NULL form."""
     if versions.CALLABLE_FIRST:
@@ -203,7 +204,7 @@ def make_super(cls: Variable, owner: Variable) -> SuperVariable:
     return SuperVariable(cls.value, owner)
 
 
-# --- imports --------------------------------------------------------------------------------------------------------------
+# --- imports ----------------------------------------------------------------------------------------------------------
 @opcode("IMPORT_NAME")
 def import_name(tx: Translator, frame: Frame, inst: Inst) -> None:
     names, level = frame.pop(), frame.pop()

@@ -52,7 +52,14 @@ BINARY = {
     operator.eq: ("__eq__", "__eq__"),
     operator.ne: ("__ne__", "__ne__"),
 }
-COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne}
+COMPARISONS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
 #: in-place operator function -> (plain operator function, in-place dunder)
 INPLACE = {
     operator.iadd: (operator.add, "__iadd__"),
@@ -96,7 +103,7 @@ class Variable:
         raise GraphBreak("value not known before the program runs", self.describe())
 
     def real(self) -> Any:
-        """The existing Python object behind the variable, MISSING for what is born in the frame or lives in the graph."""
+        """The existing Python object behind the variable, MISSING for what is born in the frame or is in the graph."""
         return MISSING
 
     def key(self) -> Any:

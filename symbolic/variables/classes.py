@@ -31,6 +31,9 @@ from symbolic.variables.objects import (
 if TYPE_CHECKING:
     from symbolic.translator import Translator
 
+#: Attributes of a class that its type answers.
+_OF_EACH_CLASS = ("__name__", "__qualname__", "__module__", "__mro__", "__doc__")
+
 
 class ClassVariable(Variable):
     """An existing class."""
@@ -72,7 +75,7 @@ class ClassVariable(Variable):
             return self._from_metaclass(tx, name, meta)
         if name == "__dict__":
             raise GraphBreak("attribute of a class", name)
-        if isinstance(raw, GetSetDescriptorType) or name in ("__name__", "__qualname__", "__module__", "__mro__", "__doc__"):
+        if isinstance(raw, GetSetDescriptorType) or name in _OF_EACH_CLASS:
             return self._value(tx, name)
         if isinstance(raw, staticmethod):
             return tx.wrap(raw.__func__, tx.attribute_source(self.value, name).attr("__func__"))
@@ -153,8 +156,8 @@ class ClassVariable(Variable):
 
     def _metaclass_call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if all(arg.is_constant() for arg in (*args, *kwargs.values())) and isinstance(self.value, _EnumMeta):
-            found = tx.attempt(self.value, *(a.constant() for a in args), **{k: v.constant() for k, v in kwargs.items()})
-            return tx.from_constant(found)
+            named = {name: arg.constant() for name, arg in kwargs.items()}
+            return tx.from_constant(tx.attempt(self.value, *(arg.constant() for arg in args), **named))
         return tx.call(tx.class_attribute(type(self.value), "__call__"), [self, *args], kwargs)
 
     def _plain_call(self) -> bool:
@@ -169,7 +172,8 @@ class ClassVariable(Variable):
         raw = lookup(self.value, "__new__")
         if isinstance(raw, (staticmethod, FunctionType)):
             function = raw.__func__ if isinstance(raw, staticmethod) else raw
-            if issubclass(self.value, tuple) and hasattr(self.value, "_fields") and function.__module__.startswith("namedtuple_"):
+            named = issubclass(self.value, tuple) and hasattr(self.value, "_fields")
+            if named and function.__module__.startswith("namedtuple_"):
                 bound = tx.function(function).bind(tx, [self, *args], kwargs)
                 return TupleVariable([bound[name] for name in self.value._fields], None, self.value)
             if function.__module__ == "typing" and issubclass(self.value, tuple):
@@ -184,7 +188,7 @@ class ClassVariable(Variable):
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if isinstance(other, (ClassVariable, ConstantVariable)):
-            return tx.from_constant(tx.attempt(op, self.value, other.real() if isinstance(other, ClassVariable) else other.value))
+            return tx.from_constant(tx.attempt(op, self.value, other.value))
         return None
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
@@ -261,9 +265,9 @@ class SuperVariable(Variable):
             bound = owner if isinstance(owner, ClassVariable) else tx.class_of(owner)
             return BoundMethod(tx.wrap(raw.__func__, tx.attribute_source(base, name).attr("__func__")), bound)
         if isinstance(raw, FunctionType):
-            return BoundMethod(tx.class_attribute(base, name), owner) if not isinstance(owner, ClassVariable) or issubclass(
-                type(owner.value), base
-            ) else tx.class_attribute(base, name)
+            function = tx.class_attribute(base, name)
+            unbound = isinstance(owner, ClassVariable) and not issubclass(type(owner.value), base)
+            return function if unbound else BoundMethod(function, owner)
         if isinstance(raw, property):
             return tx.call(tx.class_attribute(base, name).getattr(tx, "fget"), [owner], {})
         if isinstance(owner, ObjectVariable):

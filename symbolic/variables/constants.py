@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
 #: Types whose values are compared with `==` by a guard and may stand as literals in graph and bytecode.
 LITERALS = (int, float, str, bool, bytes, complex, NoneType, EllipsisType, NotImplementedType)
-TORCH_CONSTANTS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme, torch.finfo, torch.iinfo)
+TORCH_CONSTANTS = (
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    torch.qscheme,
+    torch.finfo,
+    torch.iinfo,
+)
 CONSTANT_TYPES = frozenset((*LITERALS, *TORCH_CONSTANTS, range, slice))
 
 
@@ -57,7 +65,8 @@ class ConstantVariable(Variable):
         if is_constant_value(value):
             return ConstantVariable(value)
         if isinstance(self.value, (enum.Enum, slice)):
-            return tx.wrap(value, self.source.attr(name) if self.source else tx.sources.const(value, f"{self.value!r}.{name}"))
+            source = self.source.attr(name) if self.source else tx.sources.const(value, f"{self.value!r}.{name}")
+            return tx.wrap(value, source)
         return ConstantMethod(self, name)
 
     def _check_pure(self, name: str) -> None:

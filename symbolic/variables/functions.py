@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Iterable
 from types import CellType, CodeType, FunctionType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any, NoReturn
-
-import functools
 
 from sideeffects.effects import DELETED
 from symbolic.code import decode
@@ -131,7 +130,7 @@ class PythonFunction(Variable):
         return bound
 
     def _misfit(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable], detail: str) -> NoReturn:
-        """The arguments do not fit: a function of the same signature says so in CPython's words, before its code runs."""
+        """The arguments do not fit: a function of the same signature says so in CPython's words."""
         code = self.code
         known = [self.default(tx, position) for position in range(code.co_argcount)]
         defaults = (None,) * sum(value is not None for value in known)
@@ -410,7 +409,7 @@ class PartialVariable(Variable):
 
 
 class GeneratorVariable(Variable):
-    """A generator born in the frame: its frame, set aside. Once started it can't be rebuilt, so a break moves before it.
+    """A generator born in the frame: its frame, set aside. Started, it can't be rebuilt, so a break moves before it.
 
     `born_at` is the step to break at when the generator must exist in the residual code."""
 

@@ -47,8 +47,8 @@ class DictVariable(NativeVariable):
     `entries` maps the key of a key to (key, value): all of them in order if `complete`, else those seen so far. For
     reconstruction of one born in the frame: `entries`, `cls`, `default_factory`. To replay onto an existing one: if
     `rewritten`, clear it and store all entries; else delete the keys in `deleted`, then store the entries in `stored`
-    in that order (with the methods of `dict`, or of OrderedDict for such). If `arranged`, the order of an OrderedDict is
-    that of the entries, whatever the stores made it.
+    in that order (with the methods of `dict`, or of OrderedDict for such). If `arranged`, the order of an OrderedDict
+    is that of the entries, whatever the stores made it.
     """
 
     def __init__(

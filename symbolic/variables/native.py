@@ -111,8 +111,8 @@ def _checked_hash(answer: Any) -> int:
 
 
 class OwnKey:
-    """Key of an object with a `__hash__` of its own, which has been called: equal keys are those that `__eq__` says are.
-    An operation has a key of its own and asks once for each that it is compared with."""
+    """Key of an object with a `__hash__` of its own, which has been called: equal keys are those that `__eq__` says
+    are. An operation has a key of its own and asks once for each that it is compared with."""
 
     def __init__(self, tx: Translator, variable: Variable, hashed: int) -> None:
         self.tx = tx

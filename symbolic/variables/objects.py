@@ -8,11 +8,11 @@ import operator
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
+    ClassMethodDescriptorType,
     FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
     MethodDescriptorType,
-    ClassMethodDescriptorType,
     TracebackType,
     WrapperDescriptorType,
 )
@@ -251,7 +251,9 @@ class ObjectVariable(Variable):
             tx.call(tx.class_attribute(self.cls, name).getattr(tx, "fdel"), [self], {})
             return
         pending = tx.ledger.pending(self, name)
-        held = pending is not DELETED if pending is not None else self.value is not MISSING and self._existing(tx, name, raw)
+        held = pending is not DELETED
+        if pending is None:
+            held = self.value is not MISSING and self._existing(tx, name, raw)
         if not held:
             tx.raise_(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         tx.ledger.store(self, name, DELETED)
@@ -264,7 +266,9 @@ class ObjectVariable(Variable):
             return None
         return self._describe(tx, name, raw)
 
-    def _ask(self, tx: Translator, name: str, args: list[Variable], native: Callable[[Variable], Any], convert: Any) -> Any:
+    def _ask(
+        self, tx: Translator, name: str, args: list[Variable], native: Callable[[Variable], Any], convert: Any
+    ) -> Any:
         """A special method's answer: from Python, else from the native part, else a break (eager code raises)."""
         function = self.special(tx, name)
         if function is not None:
@@ -333,7 +337,9 @@ class ObjectVariable(Variable):
             return self if self.payload.inplace(tx, op, _native_part(other)) is not None else None
         return self._operator(tx, INPLACE[op][1], other, lambda p: None)
 
-    def _operator(self, tx: Translator, name: str, other: Variable, native: Callable[[Variable], Any]) -> Variable | None:
+    def _operator(
+        self, tx: Translator, name: str, other: Variable, native: Callable[[Variable], Any]
+    ) -> Variable | None:
         raw = lookup(self.cls, name)
         if raw is MISSING:
             return None

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 #: Methods and attributes whose answer needs the tensor's data, the storage's address, or the autograd graph.
 DATA_METHODS = frozenset(
-    """item tolist numpy data_ptr storage untyped_storage storage_offset_ptr __array__ __bool__ __int__ __float__ __index__
-    __complex__ __len_data__ backward register_hook register_post_accumulate_grad_hook retain_grad share_memory_
-    is_pinned is_shared is_set_to _is_view set_ __dlpack__ __cuda_array_interface__ __reduce_ex__ __deepcopy__
-    pin_memory""".split()
+    """item tolist numpy data_ptr storage untyped_storage storage_offset_ptr __array__ __bool__ __int__
+    __float__ __index__ __complex__ __len_data__ backward register_hook register_post_accumulate_grad_hook retain_grad
+    share_memory_ is_pinned is_shared is_set_to _is_view set_ __dlpack__ __cuda_array_interface__ __reduce_ex__
+    __deepcopy__ pin_memory""".split()
 )
 #: Attributes that tell where a tensor comes from: no property that a tensor guard compares.
 HISTORY = frozenset({"is_leaf", "output_nr", "retains_grad"})
@@ -32,10 +32,15 @@ SELF_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
 class TensorVariable(Variable):
-    """A tensor: `node` in the graph, `fake` for its properties, `cls` its exact type, `value` the tensor if it exists."""
+    """A tensor: `node` in the graph, `fake` for its properties, `cls` its exact type, `value` it if it exists."""
 
     def __init__(
-        self, node: fx.Node, fake: torch.Tensor, cls: type = torch.Tensor, value: Any = MISSING, source: Source | None = None
+        self,
+        node: fx.Node,
+        fake: torch.Tensor,
+        cls: type = torch.Tensor,
+        value: Any = MISSING,
+        source: Source | None = None,
     ) -> None:
         self.node = node
         self.fake = fake
@@ -104,7 +109,8 @@ class TensorVariable(Variable):
     # --- operations -------------------------------------------------------------------------------------------------
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if name in DATA_METHODS:
-            raise GraphBreak("tensor value needed" if name in ("item", "tolist") else "tensor method not captured", name)
+            reads = name in ("item", "tolist")
+            raise GraphBreak("tensor value needed" if reads else "tensor method not captured", name)
         if not hasattr(torch.Tensor, name):
             return super().method(tx, name, args, kwargs)
         if name == "__iter__":
@@ -142,7 +148,8 @@ class TensorVariable(Variable):
         return tx.graph.call(op, [self])
 
     def truth(self, tx: Translator) -> bool:
-        raise GraphBreak("branch on a tensor", self.describe(), "use torch.where, or keep the branch: both sides are compiled")
+        hint = "use torch.where, or keep the branch: both sides are compiled"
+        raise GraphBreak("branch on a tensor", self.describe(), hint)
 
     def length(self, tx: Translator) -> int:
         return tx.attempt(len, self.fake)
@@ -186,7 +193,7 @@ class TensorMethod(Variable):
 
 
 def _position(tx: Translator, index: Variable) -> Variable:
-    """An object that says by `__index__` which number it stands for (one with elements is taken for a tuple of them)."""
+    """An object that says by `__index__` which number it stands for (one with elements is taken as a tuple)."""
     numeric = hasattr(index, "special") and not hasattr(index.python_type(), "__getitem__")
     own = index.special(tx, "__index__") if numeric else None  # type: ignore[attr-defined]
     return tx.call(own, [], {}) if own is not None else index

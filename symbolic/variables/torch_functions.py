@@ -113,7 +113,7 @@ REFUSED: dict[Any, str] = {
 }
 
 #: Native homes of operators: what lies elsewhere in torch's C++ changes state that the graph does not know.
-OPERATOR_HOMES = frozenset({"torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special", "torch._C._nested"})
+OPERATOR_HOMES = frozenset(f"torch._C._{name}" for name in ("nn", "fft", "linalg", "special", "nested"))
 
 
 #: Functions that users put into the graph, and those whose result they declare constant.
@@ -141,7 +141,8 @@ class TorchFunction(Variable):
         return other.real() is self.value
 
     def describe(self) -> str:
-        return f"torch function {getattr(self.value, '__qualname__', None) or getattr(self.value, '__name__', self.value)}"
+        name = getattr(self.value, "__qualname__", None) or getattr(self.value, "__name__", self.value)
+        return f"torch function {name}"
 
     def getattr(self, tx: Translator, name: str) -> Variable:
         value = tx.attempt(getattr, self.value, name)
@@ -156,11 +157,10 @@ class TorchFunction(Variable):
             return ConstantVariable(FIXED[function])
         if function in REFUSED:
             raise GraphBreak(REFUSED[function], self.describe())
-        if function in CONSTANT_RESULT:
+        known = function in QUERIES and all(arg.is_constant() for arg in (*args, *kwargs.values()))
+        if known or function in CONSTANT_RESULT:
             result = tx.attempt(function, *(a.constant() for a in args), **{k: v.constant() for k, v in kwargs.items()})
             return tx.from_constant(result)
-        if function in QUERIES and all(arg.is_constant() for arg in (*args, *kwargs.values())):
-            return tx.from_constant(tx.attempt(function, *(a.constant() for a in args), **{k: v.constant() for k, v in kwargs.items()}))
         if function in SETTERS:
             tx.set_state(function, [arg.constant() for arg in args], {k: v.constant() for k, v in kwargs.items()})
             return ConstantVariable(None) if "nesting" not in function.__name__ else tx.from_constant(_nesting())
@@ -204,7 +204,8 @@ def is_torch_function(value: Any) -> bool:
         return value.__module__ in GRAPH_MODULES
     if kind in (torch._ops.OpOverload, torch._ops.OpOverloadPacket):
         return True
-    if kind in (BuiltinFunctionType, MethodDescriptorType) or kind.__name__ in ("builtin_function_or_method", "wrapper_descriptor"):
+    native_names = ("builtin_function_or_method", "wrapper_descriptor")
+    if kind in (BuiltinFunctionType, MethodDescriptorType) or kind.__name__ in native_names:
         module = getattr(value, "__module__", None) or getattr(getattr(value, "__objclass__", None), "__module__", "")
         owner = getattr(value, "__self__", None)
         if isinstance(module, str) and module.startswith("torch"):
@@ -316,10 +317,15 @@ def is_instance(variable: Variable, cls: type) -> bool | None:
     if cls in (torch.nn.Parameter, torch.nn.Buffer):
         if not isinstance(variable, TensorVariable):
             return False
-        return issubclass(variable.cls, cls) or bool(getattr(variable.real(), "_is_param", False)) and cls is torch.nn.Parameter
+        marked = cls is torch.nn.Parameter and bool(getattr(variable.real(), "_is_param", False))
+        return issubclass(variable.cls, cls) or marked
     if isinstance(variable, TensorVariable) and cls in _LEGACY_TENSORS:
         return isinstance(variable.fake, cls)
     return None
 
 
-_LEGACY_TENSORS = frozenset(t for t in vars(torch).values() if isinstance(t, type) and t.__name__.endswith("Tensor") and not is_tensor_class(t))
+_LEGACY_TENSORS = frozenset(
+    t
+    for t in vars(torch).values()
+    if isinstance(t, type) and t.__name__.endswith("Tensor") and not is_tensor_class(t)
+)

@@ -5,7 +5,7 @@ A small translator stands in for the real one, so that what fails is the variabl
 
 import copy
 import operator
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, defaultdict, deque
 from types import MappingProxyType, SimpleNamespace
 
 from sideeffects.ledger import Ledger

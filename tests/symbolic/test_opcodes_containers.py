@@ -252,7 +252,7 @@ def test_display_with_a_key_that_has_no_hash(x):
 
 @same_as_eager(graphs=1)
 def test_equal_keys_keep_the_first(x):
-    d = {1: x, True: x + 1, 1.0: "last"}
+    d = {1: x, True: x + 1, 1.0: "last"}  # noqa: F601
     return d, list(d), {1, True, 1.0}
 
 
