@@ -4,6 +4,7 @@
 #include "refs.h"
 #include "tensors.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -128,14 +129,17 @@ struct Memo {
 class Values {
 public:
     Values() = default;
-    Values(Values&& other) noexcept { *this = std::move(other); }
-    Values& operator=(Values&& other) noexcept {
-        std::swap(single_, other.single_);
-        std::swap(count_, other.count_);
-        std::swap(tuple_, other.tuple_);
-        return *this;
+    Values(Values&& other) noexcept : count_(std::exchange(other.count_, 0)), tuple_(std::move(other.tuple_)) {
+        if (!tuple_) std::copy_n(other.single_, count_, single_);
     }
-    ~Values() { drop(); }
+    Values& operator=(Values&& other) noexcept {
+        this->~Values();
+        return *new (this) Values(std::move(other));
+    }
+    ~Values() {
+        if (!tuple_)
+            for (size_t i = 0; i < count_; ++i) Py_DECREF(single_[i]);
+    }
 
     // Takes the objects of the wanted nodes. False: no memory.
     bool fill(PyObject* const* objects, const std::vector<uint32_t>& wanted, bool as_tuple);
@@ -145,11 +149,6 @@ public:
     PyObject* tuple() const { return tuple_.get(); }
 
 private:
-    void drop() {
-        if (!tuple_)
-            for (size_t i = 0; i < count_; ++i) Py_DECREF(single_[i]);
-    }
-
     static constexpr size_t few = 8;
     PyObject* single_[few];
     size_t count_ = 0;

@@ -127,7 +127,7 @@ TensorExpectation::TensorExpectation(PyObject* properties) {
     else many_ = std::move(extents);
 }
 
-__attribute__((always_inline)) inline bool TensorExpectation::matches_here(PyObject* object, const LocalKeys& local) const {
+inline bool TensorExpectation::matches_here(PyObject* object, const LocalKeys& local) const {
     if (Py_TYPE(object) != type_) return false;
     const c10::TensorImpl* impl = impl_of(object);
     if (effective_keys(impl, local) != keys_) return false;
@@ -151,7 +151,8 @@ __attribute__((always_inline)) inline bool TensorExpectation::matches_here(PyObj
 
 bool TensorExpectation::matches(PyObject* object, const LocalKeys& local) const { return matches_here(object, local); }
 
-bool slots_match(const SlotTensor* wanted, size_t count, PyObject* const* slots, PyObject** objects, const LocalKeys& local) {
+// These loops are most of what guards cost: all that they call becomes part of them.
+__attribute__((flatten)) bool slots_match(const SlotTensor* wanted, size_t count, PyObject* const* slots, PyObject** objects, const LocalKeys& local) {
     for (size_t i = 0; i < count; ++i) {
         PyObject* object = objects[i] = slots[wanted[i].slot];
         if (!object || !wanted[i].expected->matches_here(object, local)) return false;
@@ -159,7 +160,7 @@ bool slots_match(const SlotTensor* wanted, size_t count, PyObject* const* slots,
     return true;
 }
 
-bool all_match(const KnownTensor* known, size_t count, const LocalKeys& local) {
+__attribute__((flatten)) bool all_match(const KnownTensor* known, size_t count, const LocalKeys& local) {
     // Thousands of parameters lie all over memory: the lines that a check reads are fetched while earlier ones are checked.
     constexpr size_t far = 12, near = 5;
     for (size_t i = 0; i < count; ++i) {

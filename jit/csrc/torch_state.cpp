@@ -156,7 +156,7 @@ TorchState::~TorchState() = default;
 
 std::unique_ptr<TorchState> TorchState::snapshot() { return std::unique_ptr<TorchState>(new TorchState()); }
 
-bool TorchState::holds() const {
+__attribute__((flatten)) bool TorchState::holds() const {
     return all_equal(values_->numbers, std::make_index_sequence<setting_count>()) &&
            (values_->modes.empty() || values_->modes_hold());
 }
