@@ -162,6 +162,8 @@ class ObjectVariable(Variable):
             return tx.instance_namespace(self)
         if name == "__class__":
             return tx.class_of(self)
+        if name == "__traceback__":  # entries of frames that were traced are added when their effects are replayed
+            raise GraphBreak("traceback of an exception", self.describe())
         if self.value is MISSING or self.source is None:
             raise GraphBreak("native attribute of an object born in the frame", f"{self.cls.__qualname__}.{name}")
         return tx.wrap(tx.attempt(raw.__get__, self.value, self.cls), self.source.attr(name))
@@ -251,7 +253,7 @@ class ObjectVariable(Variable):
             tx.call(tx.class_attribute(self.cls, name).getattr(tx, "fdel"), [self], {})
             return
         pending = tx.ledger.pending(self, name)
-        held = pending is not DELETED
+        held: Any = pending is not DELETED
         if pending is None:
             held = self.value is not MISSING and self._existing(tx, name, raw)
         if not held:
@@ -422,7 +424,7 @@ class ObjectMethod(Variable):
         self.raw = raw
 
     def python_type(self) -> type:
-        return type(object().__init__)
+        return MethodWrapperType
 
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         handler = OBJECT_METHODS.get(self.name)
@@ -548,7 +550,7 @@ class ExceptionVariable(ObjectVariable):
         if isinstance(value, ConstantVariable) and value.value is None:
             self.trace = []
         elif isinstance(value, TracebackVariable) and value.owner is self:
-            self.trace = self.trace[: value.length]
+            self.trace = self.trace[: value.count]
         else:
             raise GraphBreak("traceback set on an exception", self.describe())
 
@@ -561,7 +563,7 @@ class TracebackVariable(Variable):
 
     def __init__(self, owner: Variable) -> None:
         self.owner = owner
-        self.length = len(owner.trace) if isinstance(owner, ExceptionVariable) else 0
+        self.count = len(owner.trace) if isinstance(owner, ExceptionVariable) else 0
 
     def python_type(self) -> type:
         return TracebackType
