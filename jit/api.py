@@ -103,7 +103,8 @@ def compiled_module(made: Compiler, module: torch.nn.Module) -> torch.nn.Module:
         "__copy__": _copy_module,
         "_orig_mod": property(lambda self: module),
     }
-    twin = type(cls)(cls.__name__, (cls,), body)
+    metaclass: Any = type(cls)
+    twin = metaclass(cls.__name__, (cls,), body)
     compiled = twin.__new__(twin)
     object.__setattr__(compiled, "__dict__", module.__dict__)
     _recipes[twin] = made

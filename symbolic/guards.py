@@ -6,7 +6,7 @@ check lists that the native guard tree takes (`jit/csrc/guards.cpp`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +87,7 @@ class Guards:
         key = (guard.source, guard.kind, payload if isinstance(payload, (str, int)) else id(payload))
         self._facts.setdefault(key, guard)
 
-    def __iter__(self) -> Iterable[Guard]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Guard]:
         return iter(self._facts.values())
 
     def __len__(self) -> int:

@@ -208,10 +208,11 @@ def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
 
 
 def new_like(value: Any) -> Any:
-    return type(value).__new__(type(value))
+    cls: Any = type(value)
+    return cls.__new__(cls)
 
 
 def copy_object(value: Any) -> Any:
-    made = type(value).__new__(type(value))
+    made = new_like(value)
     made.__dict__.update(value.__dict__)
     return made

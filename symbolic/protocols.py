@@ -11,7 +11,7 @@ import types
 import typing
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -27,9 +27,6 @@ from symbolic.variables.native import type_name
 from symbolic.variables.objects import PARTICULAR, ExceptionVariable, ObjectVariable, lookup
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.tensors import TensorVariable
-
-if TYPE_CHECKING:
-    from symbolic.translator import Translator
 
 _REFLECTED = {
     operator.lt: operator.gt,
@@ -111,7 +108,7 @@ class Protocols:
         new_args = tuple(args) if from_args else ()
         return ObjectVariable(cls, payload=payload, new_args=new_args)
 
-    def _new_exception(self: Translator, cls: type, args: list[Variable]) -> Variable:
+    def _new_exception(self: Any, cls: type, args: list[Variable]) -> Variable:
         """An exception as its native `__new__` and `__init__` make it of `args`."""
         if not issubclass(cls, PARTICULAR):
             return ExceptionVariable(cls, args)
@@ -235,7 +232,7 @@ class Protocols:
     def contains(self: Any, container: Variable, item: Variable) -> bool:
         return container.contains(self, item)
 
-    def sequence_iterator(self: Any, items: Variable) -> Variable:
+    def sequence_iterator(self: Any, items: Any) -> Variable:
         return SequenceIterator(items, 0)
 
     # --- attributes and types ---------------------------------------------------------------------------------------

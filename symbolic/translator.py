@@ -75,13 +75,13 @@ class Translator(Protocols):
     def wrap(self, value: Any, source: Source) -> Variable:
         return wrap.wrap(self, value, source)
 
-    def function(self, value: FunctionType) -> FunctionVariable:
+    def function(self, value: Callable[..., Any]) -> FunctionVariable:
         """A Python function of our own or of a library, as a fixed part of the program."""
         found = self.wrap(value, self.sources.const(value, value.__qualname__))
         assert isinstance(found, FunctionVariable), value
         return found
 
-    def inline(self, function: FunctionType, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    def inline(self, function: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         """Runs a polyfill."""
         return self.call(self.function(function), args, kwargs)
 
@@ -385,12 +385,6 @@ _TRANSPARENT = {"os": ("_Environ.", "_createenviron."), "inspect": ("Signature."
 
 def _transparent(module: str | None, name: str) -> bool:
     return name.startswith(_TRANSPARENT.get(module or "", ("\0",)))
-
-
-def _place(frame: Frame) -> str:
-    """Where a frame is, as tracebacks say it."""
-    line = linecache.getline(frame.filename, frame.line).strip()
-    return f'  File "{frame.filename}", line {frame.line}, in {frame.name}' + (f"\n    {line}" if line else "")
 
 
 def _place(code: CodeType) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from types import (
     FunctionType,
     MappingProxyType,
     MethodType,
+    MethodWrapperType,
     ModuleType,
 )
 from typing import TYPE_CHECKING, Any
@@ -104,7 +105,7 @@ def _make(tx: Translator, value: Any, source: Source) -> Variable:
     return _object(tx, value, source)
 
 
-_DESCRIPTOR_TYPES = (type(dict.update), type(object.__init__), type(dict.fromkeys), type(object().__init__))
+_DESCRIPTOR_TYPES = (type(dict.update), type(object.__init__), type(dict.fromkeys), MethodWrapperType)
 _FIXED_TYPES = (
     property,
     staticmethod,
@@ -173,7 +174,7 @@ def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
     return DictVariable({}, source, type(value), _factory(tx, value, source), value=value)
 
 
-def _factory(tx: Translator, value: dict[Any, Any], source: Source) -> Variable | None:
+def _factory(tx: Translator, value: Any, source: Source) -> Variable | None:
     if not is_a(value, defaultdict) or value.default_factory is None:
         return None
     return tx.wrap(value.default_factory, source.attr("default_factory"))

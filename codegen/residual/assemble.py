@@ -233,6 +233,7 @@ class _Assembler:
         count = row.takes(inst)
         below = frame.stack[: len(frame.stack) - count]
         operands = frame.stack[len(frame.stack) - count :]
+        assert isinstance(self.capture.exit, Break)
         region = None if self.capture.exit.cause.reason == RECURSION else self.region
         broken = Broken(self.writer, frame, inst, operands, region, frame.kw_names, self.capture.tx.handled)
         result = Placeholder(self.emit.fresh("result"))

@@ -19,14 +19,14 @@ def sequence(items: Any, index: int) -> Iterator[Any]:
     """iter(items), `index` elements on"""
     made = iter(items)
     if index:
-        made.__setstate__(index)  # type: ignore[attr-defined]
+        made.__setstate__(index)
     return made
 
 
 def backwards(items: Any, index: int) -> Iterator[Any]:
     """reversed(items), standing at `index`"""
     made = reversed(items)
-    made.__setstate__(index)  # type: ignore[attr-defined]
+    made.__setstate__(index)
     return made
 
 
@@ -90,7 +90,7 @@ def _sequence(w: Writer, v: Any) -> None:
 
 
 def _reversed(w: Writer, v: Any) -> None:
-    empty = [] if v.native_sequence is list else ()
+    empty: Any = [] if v.native_sequence is list else ()
     w.call(backwards, empty if v.sequence is None else v.sequence, -1 if v.sequence is None else v.index)
 
 

@@ -76,20 +76,20 @@ def set_list(target: list[Any], items: list[Any]) -> None:
     list.__setitem__(target, slice(None), items)
 
 
-def set_dict(target: dict[Any, Any], base: type, items: dict[Any, Any]) -> None:
+def set_dict(target: dict[Any, Any], base: Any, items: dict[Any, Any]) -> None:
     """`target` takes exactly the entries of `items`, in their order; overridden methods are not run."""
-    base.clear(target)  # type: ignore[attr-defined]
-    store = base.__setitem__  # type: ignore[attr-defined]
+    base.clear(target)
+    store = base.__setitem__
     for key, value in items.items():
         store(target, key, value)
 
 
-def update_dict(target: dict[Any, Any], base: type, deleted: tuple[Any, ...], stored: dict[Any, Any]) -> None:
+def update_dict(target: dict[Any, Any], base: Any, deleted: tuple[Any, ...], stored: dict[Any, Any]) -> None:
     """`target` loses some entries and is given others; overridden methods are not run."""
     for key in deleted:
-        base.__delitem__(target, key)  # type: ignore[attr-defined]
+        base.__delitem__(target, key)
     for key, value in stored.items():
-        base.__setitem__(target, key, value)  # type: ignore[attr-defined]
+        base.__setitem__(target, key, value)
 
 
 def arrange_dict(target: OrderedDict[Any, Any], keys: tuple[Any, ...]) -> None:

@@ -360,8 +360,8 @@ def _object(w: Writer, v: objects.ObjectVariable) -> None:
 
 
 def _exception(w: Writer, v: objects.ExceptionVariable) -> None:
-    args = v.new_args if issubclass(v.cls, objects.PARTICULAR) else v.args
-    made_of, args = (Emit(functools.partial(w.load_tuple, items)) for items in (v.new_args, args))
+    final = v.new_args if issubclass(v.cls, objects.PARTICULAR) else v.args
+    made_of, args = (Emit(functools.partial(w.load_tuple, items)) for items in (v.new_args, final))
     w.call(runtime.new_exception, v.cls, made_of, args)
     w.keep(v)
     if v.trace:

@@ -172,10 +172,10 @@ class ClassVariable(Variable):
         raw = lookup(self.value, "__new__")
         if isinstance(raw, (staticmethod, FunctionType)):
             function = raw.__func__ if isinstance(raw, staticmethod) else raw
-            named = issubclass(self.value, tuple) and hasattr(self.value, "_fields")
-            if named and function.__module__.startswith("namedtuple_"):
+            fields = getattr(self.value, "_fields", None) if issubclass(self.value, tuple) else None
+            if fields is not None and function.__module__.startswith("namedtuple_"):
                 bound = tx.function(function).bind(tx, [self, *args], kwargs)
-                return TupleVariable([bound[name] for name in self.value._fields], None, self.value)
+                return TupleVariable([bound[name] for name in fields], None, self.value)
             if function.__module__ == "typing" and issubclass(self.value, tuple):
                 raise GraphBreak("construction of a typing class", self.describe())
             source = tx.attribute_source(self.value, "__new__")

@@ -119,12 +119,16 @@ class PythonFunction(Variable):
             bound[code.co_varnames[extra]] = tx.new_dict([(ConstantVariable(k), v) for k, v in rest.items()])
         for i, name in enumerate(positional):
             if name not in bound:
-                value = self.default(tx, len(positional) - 1 - i)
-                bound[name] = value if value is not None else self._misfit(tx, args, kwargs, f" needs {name}")
+                default = self.default(tx, len(positional) - 1 - i)
+                if default is None:
+                    self._misfit(tx, args, kwargs, f" needs {name}")
+                bound[name] = default
         for name in keyword_only:
             if name not in bound:
-                value = self.keyword_default(tx, name)
-                bound[name] = value if value is not None else self._misfit(tx, args, kwargs, f" needs {name}")
+                default = self.keyword_default(tx, name)
+                if default is None:
+                    self._misfit(tx, args, kwargs, f" needs {name}")
+                bound[name] = default
         if tx.unnamed:
             tx.name_inputs(bound)
         return bound
@@ -381,9 +385,9 @@ class PartialVariable(Variable):
         if isinstance(function, PartialVariable) and source is None:
             args, kwargs = [*function.args, *args], {**function.kwargs, **kwargs}
             function = function.function
-        self.function = function
-        self.args = args
-        self.kwargs = kwargs
+        self.function: Variable = function
+        self.args: list[Variable] = args
+        self.kwargs: dict[str, Variable] = kwargs
         self.source = source
 
     def python_type(self) -> type:

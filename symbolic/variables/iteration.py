@@ -89,6 +89,7 @@ def _reversed(tx: Translator, sequence: Variable, /) -> Variable:
 # --- itertools --------------------------------------------------------------------------------------------------------
 
 #: made of (function, iterable)
+_fn: Any
 for _fn, _make in (
     (itertools.takewhile, iterators.TakewhileIterator),
     (itertools.dropwhile, iterators.DropwhileIterator),

@@ -357,7 +357,7 @@ _BOUND: dict[Any, type] = {
 class NativeMethod(Variable):
     """A bound method of a built-in type, such as `[].append`."""
 
-    def __init__(self, owner: NativeVariable, name: str) -> None:
+    def __init__(self, owner: Variable, name: str) -> None:
         self.owner = owner
         self.name = name
 

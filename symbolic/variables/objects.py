@@ -13,6 +13,7 @@ from types import (
     GetSetDescriptorType,
     MemberDescriptorType,
     MethodDescriptorType,
+    MethodWrapperType,
     TracebackType,
     WrapperDescriptorType,
 )

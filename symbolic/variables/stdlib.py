@@ -83,6 +83,8 @@ def _rounding(fn: Any, name: str) -> Callable[..., Variable]:
     return handler
 
 
+_fn: Any
+_op: Any
 for _fn, _name in ((math.floor, "__floor__"), (math.ceil, "__ceil__"), (math.trunc, "__trunc__")):
     handles(_fn)(_rounding(_fn, _name))
 
@@ -275,11 +277,11 @@ def _update_wrapper(
 ) -> Variable:
     if names or named:
         raise GraphBreak("functools.wraps with its own lists of attributes", wrapped.describe())
-    born = isinstance(wrapped, ClosureFunction)
+    born = wrapped if isinstance(wrapped, ClosureFunction) else None
     for name in functools.WRAPPER_ASSIGNMENTS:
-        if born and name == "__type_params__":
+        if born is not None and name == "__type_params__":
             continue
-        if born and name == "__annotations__" and wrapped.annotations is None:
+        if born is not None and name == "__annotations__" and born.annotations is None:
             wrapper.setattr(tx, name, tx.new_dict([]))
             continue
         try:
@@ -289,8 +291,8 @@ def _update_wrapper(
                 raise
         else:
             wrapper.setattr(tx, name, value)
-    for name, value in _own_attributes(tx, wrapped):
-        wrapper.setattr(tx, name, value)
+    for own, value in _own_attributes(tx, wrapped):
+        wrapper.setattr(tx, own, value)
     wrapper.setattr(tx, "__wrapped__", wrapped)
     return wrapper
 
@@ -370,7 +372,8 @@ def _without_recursion_check(tx: Translator, fn: Any, args: Args, kwargs: Kwargs
     return tx.call(library(tx, inner), args, kwargs)
 
 
-CODES[functools.singledispatch(lambda: None).__code__] = _single_dispatch
+_dispatching: Any = functools.singledispatch(lambda value: None)
+CODES[_dispatching.__code__] = _single_dispatch
 for _recursive in (reprlib.recursive_repr(), getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr())):
     CODES[_recursive(lambda self: "").__code__] = _without_recursion_check
 

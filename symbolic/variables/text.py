@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 #: the code of `__repr__` of every named tuple
-_NAMEDTUPLE_REPR = namedtuple("_", "").__repr__.__code__  # type: ignore[attr-defined]
+_NAMEDTUPLE_REPR = namedtuple("_", "").__repr__.__code__
 
 
 class _Text:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -191,7 +191,7 @@ def _nesting() -> int:
 
 
 #: Hashes that run nothing of the user's.
-_PLAIN_HASHES = (object.__hash__, BuiltinFunctionType.__hash__, type(object().__init__).__hash__)
+_PLAIN_HASHES = (object.__hash__, BuiltinFunctionType.__hash__, MethodWrapperType.__hash__)
 
 
 def is_torch_function(value: Any) -> bool:
