@@ -24,12 +24,10 @@ from symbolic.errors import GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.translator import LazyVariable
 from symbolic.variables import builtins, classes, constants, containers, functions, mappings, objects, stdlib, tensors
-from symbolic.variables.base import MISSING, Variable
-from symbolic.variables.tables import BuiltinVariable
-from symbolic.variables.torch_functions import TorchFunction
+from symbolic.variables.base import MISSING, FixedVariable, Variable
 
 #: Variables of fixed parts of the program: the object itself is a constant of the residual code.
-FIXED = (classes.ClassVariable, classes.PythonModuleVariable, TorchFunction, BuiltinVariable, classes.NamespaceVariable)
+FIXED = (FixedVariable, classes.NamespaceVariable)
 
 
 class Placeholder(Variable):

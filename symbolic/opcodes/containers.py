@@ -131,7 +131,7 @@ def unpack_ex(tx: Translator, frame: Frame, inst: Inst) -> None:
     frame.stack.extend(reversed([*items[:before], tx.new_list(items[before:end]), *items[end:]]))
 
 
-# --- pattern matching ---------------------------------------------------------------------------------------------------
+# --- pattern matching -------------------------------------------------------------------------------------------------
 @opcode("GET_LEN")
 def get_len(tx: Translator, frame: Frame, inst: Inst) -> None:
     frame.push(ConstantVariable(tx.len(frame.stack[-1])))

@@ -208,6 +208,26 @@ class Variable:
         return self.describe()
 
 
+class FixedVariable(Variable):
+    """An existing object that is a fixed part of the program (a class, a module, a function): residual code holds it."""
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def real(self) -> Any:
+        return self.value
+
+    def key(self) -> Any:
+        return self.value
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        return other.real() is self.value
+
+
 class OpaqueVariable(Variable):
     """An existing object that tracing does not look into; every operation on it breaks for the same `cause`."""
 

@@ -13,7 +13,7 @@ from sideeffects.effects import DELETED
 from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.base import MISSING, FixedVariable, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import NativeMethod, TupleVariable
 from symbolic.variables.functions import BoundMethod
@@ -35,15 +35,10 @@ if TYPE_CHECKING:
 _OF_EACH_CLASS = ("__name__", "__qualname__", "__module__", "__mro__", "__doc__")
 
 
-class ClassVariable(Variable):
+class ClassVariable(FixedVariable):
     """An existing class."""
 
-    def __init__(self, value: type, source: Source | None) -> None:
-        self.value = value
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.value)
+    value: type
 
     def is_constant(self) -> bool:
         return True
@@ -51,17 +46,8 @@ class ClassVariable(Variable):
     def constant(self) -> Any:
         return self.value
 
-    def real(self) -> Any:
-        return self.value
-
-    def key(self) -> Any:
-        return self.value
-
     def describe(self) -> str:
         return f"class {self.value.__qualname__}"
-
-    def is_same(self, tx: Translator, other: Variable) -> bool:
-        return other.real() is self.value
 
     def getattr(self, tx: Translator, name: str) -> Variable:
         pending = tx.ledger.pending(self, name)
@@ -303,27 +289,13 @@ class NativeNew(Variable):
         return cls.new_bare(tx, args[1:])
 
 
-class PythonModuleVariable(Variable):
+class PythonModuleVariable(FixedVariable):
     """An existing Python module; attributes are read like globals."""
 
-    def __init__(self, value: ModuleType, source: Source) -> None:
-        self.value = value
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.value)
-
-    def real(self) -> Any:
-        return self.value
-
-    def key(self) -> Any:
-        return self.value
+    value: ModuleType
 
     def describe(self) -> str:
         return f"module {self.value.__name__}"
-
-    def is_same(self, tx: Translator, other: Variable) -> bool:
-        return other.real() is self.value
 
     def getattr(self, tx: Translator, name: str) -> Variable:
         space = tx.namespace(self.value.__dict__)

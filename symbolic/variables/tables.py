@@ -34,8 +34,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import torch
 
 from symbolic.errors import GraphBreak
-from symbolic.sources import Source
-from symbolic.variables.base import BINARY, MISSING, Variable
+from symbolic.variables.base import BINARY, MISSING, FixedVariable, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
@@ -202,51 +201,35 @@ def name_of(fn: Any) -> str:
 # --- the variable -----------------------------------------------------------------------------------------------------
 
 
-class BuiltinVariable(Variable):
-    """A native function, a builtin class, or a library callable that the tables know: `fn` is the object itself."""
-
-    def __init__(self, fn: Any, source: Source | None = None) -> None:
-        self.fn = fn
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.fn)
+class BuiltinVariable(FixedVariable):
+    """A native function, a builtin class, or a library callable that the tables know."""
 
     def is_constant(self) -> bool:
-        return isinstance(self.fn, type)
+        return isinstance(self.value, type)
 
     def constant(self) -> Any:
-        return self.fn if self.is_constant() else super().constant()
-
-    def real(self) -> Any:
-        return self.fn
-
-    def key(self) -> Any:
-        return self.fn
+        return self.value if self.is_constant() else super().constant()
 
     def describe(self) -> str:
-        return name_of(self.fn)
-
-    def is_same(self, tx: Translator, other: Variable) -> bool:
-        return other.real() is self.fn
+        return name_of(self.value)
 
     def getattr(self, tx: Translator, name: str) -> Variable:
-        if name == "__call__" and not isinstance(self.fn, type):
+        if name == "__call__" and not isinstance(self.value, type):
             return self
-        value = tx.attempt(getattr, self.fn, name)
-        return tx.wrap(value, tx.sources.const(value, f"{name_of(self.fn)}.{name}"))
+        value = tx.attempt(getattr, self.value, name)
+        return tx.wrap(value, tx.sources.const(value, f"{name_of(self.value)}.{name}"))
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         parts = index.real() if index.real() is not MISSING else index.constant()
-        value = tx.attempt(lambda: self.fn[parts])
+        value = tx.attempt(lambda: self.value[parts])
         return tx.wrap(value, tx.sources.const(value, repr(value)))
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         right = other.real() if other.real() is not MISSING else other.constant() if other.is_constant() else MISSING
-        dunder = type_lookup(type(self.fn), BINARY[op][0])
+        dunder = type_lookup(type(self.value), BINARY[op][0])
         if right is MISSING or not isinstance(dunder, WrapperDescriptorType):
             return None
-        result = tx.attempt(dunder, self.fn, right)
+        result = tx.attempt(dunder, self.value, right)
         if result is NotImplemented:
             return None
         if isinstance(result, bool):
@@ -254,13 +237,13 @@ class BuiltinVariable(Variable):
         return tx.wrap(result, tx.sources.const(result, repr(result)))
 
     def enter(self, tx: Translator, args: Args, kwargs: Kwargs) -> Frame | None:
-        polyfill = POLYFILLS.get(self.fn)
-        if polyfill is None or (self.fn in PURE and fold(tx, self.fn, args, kwargs) is not None):
+        polyfill = POLYFILLS.get(self.value)
+        if polyfill is None or (self.value in PURE and fold(tx, self.value, args, kwargs) is not None):
             return None
         return tx.function(polyfill).enter(tx, args, kwargs)
 
     def call(self, tx: Translator, args: Args, kwargs: Kwargs) -> Variable:
-        fn = self.fn
+        fn = self.value
         if fn in PURE and (folded := fold(tx, fn, args, kwargs)) is not None:
             return folded
         if (handler := HANDLERS.get(fn)) is not None:

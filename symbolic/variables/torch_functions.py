@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symbolic.errors import GraphBreak
-from symbolic.sources import Source
-from symbolic.variables.base import Variable
+from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, is_tensor_class
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.tensors import TensorVariable
@@ -121,24 +120,8 @@ ALLOWED: set[Any] = set()
 CONSTANT_RESULT: set[Any] = set()
 
 
-class TorchFunction(Variable):
+class TorchFunction(FixedVariable):
     """A function of torch that is not traced into."""
-
-    def __init__(self, value: Any, source: Source | None) -> None:
-        self.value = value
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.value)
-
-    def real(self) -> Any:
-        return self.value
-
-    def key(self) -> Any:
-        return self.value
-
-    def is_same(self, tx: Translator, other: Variable) -> bool:
-        return other.real() is self.value
 
     def describe(self) -> str:
         name = getattr(self.value, "__qualname__", None) or getattr(self.value, "__name__", self.value)

@@ -10,7 +10,7 @@ import traceback
 import warnings
 
 import jit
-from tests.differential import check, same_as_eager, tensors
+from tests.differential import same_as_eager, tensors
 
 X, = tensors(3, 4)
 
