@@ -209,7 +209,7 @@ class Variable:
 
 
 class FixedVariable(Variable):
-    """An existing object that is a fixed part of the program (a class, a module, a function): residual code holds it."""
+    """An existing object that is a fixed part of the program (a class, module or function): residual code holds it."""
 
     def __init__(self, value: Any, source: Source | None = None) -> None:
         self.value = value
