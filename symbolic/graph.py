@@ -74,7 +74,10 @@ class GraphBuilder:
     def add_input(self, value: torch.Tensor, source: Source) -> TensorVariable:
         """A placeholder for an existing tensor, its properties guarded."""
         with torch.inference_mode(value.is_inference()) if torch.is_inference_mode_enabled() else nullcontext():
-            fake = self.fake_mode.from_tensor(value, static_shapes=True)
+            try:
+                fake = self.fake_mode.from_tensor(value, static_shapes=True)
+            except Exception as error:  # some views (of complex tensors, say) have no fake
+                raise GraphBreak("tensor without a fake", f"{source.text}: {error}") from error
         self._versions.append((fake, _version(fake)))
         first = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
         graph = self.graph

@@ -84,7 +84,7 @@ class Guards:
 
     def add(self, guard: Guard) -> None:
         payload = guard.payload
-        key = (guard.source, guard.kind, payload if isinstance(payload, (str, int)) else id(payload))
+        key = (guard.source, guard.kind, payload if type(payload) in (str, int) else id(payload))
         self._facts.setdefault(key, guard)
 
     def __iter__(self) -> Iterator[Guard]:

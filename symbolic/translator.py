@@ -54,6 +54,7 @@ class Translator(Protocols):
         self.frames: list[Frame] = []
         self.known: dict[int, Variable] = {}
         self.keepalive: list[Any] = []
+        self.owners: dict[int, ObjectVariable] = {}  # id of an instance's `__dict__` -> the instance
         self.handled: Variable | None = None  # the exception that an except block is handling
         self.globals: dict[str, Any] = {}  # of the root frame
         self.step = 0

@@ -31,7 +31,7 @@ from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_a,
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
 from symbolic.variables.functions import BoundMethod, CellVariable, FunctionVariable, PartialVariable
 from symbolic.variables.mappings import DictVariable, SetVariable
-from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.torch_functions import TorchFunction
 
@@ -170,6 +170,12 @@ def _deque(tx: Translator, value: deque[Any], source: Source) -> Variable:
 
 
 def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
+    owner = tx.owners.get(id(value))
+    if owner is not None:  # the `__dict__` of an object that the frame knows: one place under two names
+        space = tx.instance_namespace(owner)
+        assert space.source is not None
+        tx.know(source, "same", space.source)
+        return space
     tx.know(source, "type", type(value))
     return DictVariable({}, source, type(value), _factory(tx, value, source), value=value)
 
@@ -246,6 +252,9 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
     cls = type(value)
     if source.kind != "const":
         tx.know(source, "type", cls)
+    namespace = instance_dict(value)
+    if namespace is not None and id(namespace) in tx.known:
+        raise GraphBreak("object whose __dict__ is another value of the frame", source.text)
     payload: Variable | None = None
     if is_a(value, dict):
         payload = DictVariable({}, source, _native_base(cls), _factory(tx, value, source), value=value)
@@ -261,7 +270,10 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
         payload = ConstantVariable(base(value))
     elif is_a(value, (set, frozenset, deque, bytearray)):
         raise GraphBreak("subclass of a builtin container", cls.__qualname__)
-    return ObjectVariable(cls, value, source, payload)
+    variable = ObjectVariable(cls, value, source, payload)
+    if namespace is not None:
+        tx.owners[id(namespace)] = variable
+    return variable
 
 
 def _tuple_object(tx: Translator, value: tuple[Any, ...], source: Source) -> Variable:

@@ -38,7 +38,7 @@ print(fib(12))
 
 
 def run(code: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JIT_BREAK_EVERYWHERE": "", **settings}
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300, cwd=ROOT
     )

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import jit
-from tests.differential import Counting, tensors
+from tests.differential import COUNTING, Counting, tensors
 
 X, Y = tensors(3, 4, count=2)
 GLOBAL = 2
@@ -143,7 +143,8 @@ def test_many_shapes_stay_right_and_stop_compiling():
     watch = Watch(lambda x: x * x.shape[0] + x.sum(0), options={"recompile_limit": 4})
     for n in (2, 3, 5, 8, 13, 21, 1, 0, 2):
         watch(torch.randn(n, 4))
-    assert watch.counter.count <= 4, "sizes that vary stop compiling"
+    if COUNTING:
+        assert watch.counter.count <= 4, "sizes that vary stop compiling"
 
 
 def test_dynamic_true_and_false():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import Counting, tensors
+from tests.differential import COUNTING, Counting, tensors
 
 X, = tensors(3, 4)
 THREADS = 8
@@ -34,7 +34,8 @@ def test_one_function_is_compiled_at_most_once_per_thread():
     counter = Counting()
     f = jit.compile(lambda x: x.sin() * 2, backend=counter)
     together(lambda i: [f(X) for _ in range(20)])
-    assert 1 <= counter.count <= THREADS
+    if COUNTING:
+        assert 1 <= counter.count <= THREADS
     before = counter.count
     together(lambda i: f(X))
     assert counter.count == before

@@ -65,6 +65,10 @@ class Nothing:
         raise IndexError(index)
 
 
+def accumulate_from(source: Any, function: Any, initial: Any) -> Iterator[Any]:
+    return itertools.accumulate(source, function, initial=initial)
+
+
 def never(value: Any) -> bool:
     return False
 
@@ -137,10 +141,12 @@ def _view(w: Writer, v: Any) -> None:
 
 
 def _accumulate(w: Writer, v: Any) -> None:
-    if v.total is None:
-        _star(w, itertools.accumulate, [v.source_iterator], **({"func": None} if v.function is None else {}))
-    else:
+    if v.total is not None:
         w.call(accumulate, v.source_iterator, v.function, v.total)
+    elif v.initial is not None:
+        w.call(accumulate_from, v.source_iterator, v.function, v.initial)
+    else:
+        w.call(itertools.accumulate, v.source_iterator, v.function)
 
 
 BUILD.update(

@@ -368,6 +368,7 @@ class InstanceNamespace(Variable):
 
     def __init__(self, owner: ObjectVariable) -> None:
         self.owner = owner
+        self.source = owner.source.step("dict") if owner.source is not None else None
 
     def python_type(self) -> type:
         return dict

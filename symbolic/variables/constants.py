@@ -6,7 +6,7 @@ import enum
 import math
 import operator
 from collections.abc import Callable
-from types import EllipsisType, NoneType, NotImplementedType
+from types import BuiltinMethodType, EllipsisType, NoneType, NotImplementedType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -64,7 +64,7 @@ class ConstantVariable(Variable):
         value = tx.attempt(getattr, self.value, name)
         if is_constant_value(value):
             return ConstantVariable(value)
-        if isinstance(self.value, (enum.Enum, slice)):
+        if isinstance(self.value, (enum.Enum, slice)) and not isinstance(value, BuiltinMethodType):
             source = self.source.attr(name) if self.source else tx.sources.const(value, f"{self.value!r}.{name}")
             return tx.wrap(value, source)
         return ConstantMethod(self, name)

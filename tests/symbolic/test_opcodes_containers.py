@@ -4,7 +4,7 @@ import collections
 import pytest
 import torch
 
-from tests.differential import check, execute, same_as_eager, tensors
+from tests.differential import COUNTING, check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 
@@ -322,6 +322,7 @@ class Hashed:
         return isinstance(other, Hashed) and self.n == other.n
 
 
+@pytest.mark.skipif(not COUNTING, reason="a dict rebuilt after a break asks its keys for their hash once more")
 @same_as_eager(graphs=1)
 def test_keys_with_a_hash_of_their_own(x):
     a, b, c = Hashed(1), Hashed(3), Hashed(2)
