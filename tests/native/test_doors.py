@@ -9,9 +9,10 @@ import threading
 import types
 import weakref
 
-import jit._C as C
 import pytest
 import torch
+
+import jit._C as C
 
 ALWAYS = ([], [], [])
 

@@ -6,9 +6,10 @@ import math
 import sys
 import weakref
 
-import jit._C as C
 import pytest
 import torch
+
+import jit._C as C
 
 
 def function_with_globals(values):

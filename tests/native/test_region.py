@@ -7,9 +7,10 @@ import threading
 import traceback
 import types
 
-import jit._C as C
 import pytest
 import torch
+
+import jit._C as C
 
 COMPILED = "compiled"
 
