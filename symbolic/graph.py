@@ -63,7 +63,7 @@ class GraphBuilder:
         self.calls = 0
         self._input_point: fx.Node | None = None
         self._names: dict[Source, str] = {}
-        self._versions: list[tuple[torch.Tensor, int | None]] = []  # of every fake tensor when it was first met
+        self._marks: list[tuple[torch.Tensor, Any]] = []  # of every fake tensor when it was first met
         self._inference: list[int] = []  # where the inference guards were made that the frame is inside of
         self.switches = False  # whether operations change torch's state
         # The guard sees the dispatch keys of the thread at the call's entry, whatever tracing switches later.
@@ -78,7 +78,7 @@ class GraphBuilder:
                 fake = self.fake_mode.from_tensor(value, static_shapes=True)
             except Exception as error:  # some views (of complex tensors, say) have no fake
                 raise GraphBreak("tensor without a fake", f"{source.text}: {error}") from error
-        self._versions.append((fake, _version(fake)))
+        self._marks.append((fake, _mark(fake)))
         first = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
         graph = self.graph
         with graph.inserting_before(first) if first is not None else graph.inserting_after(self._input_point):
@@ -113,20 +113,18 @@ class GraphBuilder:
         self._names = {args.step("index", index): f"l_{name}_" for index, name in enumerate(names)}
 
     def guard_aliases(self) -> None:
-        """Guards that inputs which could be one tensor are not, and who shares memory if the graph writes into it."""
-        written = self.mutates_inputs()
+        """Guards which inputs are one tensor, and which share memory, if the graph changes any of them.
+
+        A graph that only reads gives the same for two inputs as for one that comes in twice.
+        """
+        if len(self.inputs) < 2 or not self.mutates_inputs():
+            return
+        self.tx.apart(*self.inputs)
         memory: dict[int, list[Source]] = {}
-        apart: list[Source] = []
         for variable in self.inputs:
-            source = variable.source
-            assert source is not None
-            memory.setdefault(variable.fake.untyped_storage()._cdata, []).append(source)
-            if written or (source.base or source).kind == "arg":
-                apart.append(source)
-        if len(apart) > 1:
-            self.tx.know(None, "distinct", tuple(apart))
-        if written and len(self.inputs) > 1:
-            self.tx.know(None, "storage", list(memory.values()))
+            assert variable.source is not None
+            memory.setdefault(variable.fake.untyped_storage()._cdata, []).append(variable.source)
+        self.tx.know(None, "storage", list(memory.values()))
 
     def guard_offset(self, variable: TensorVariable) -> None:
         """Guards where in their memory the inputs begin that `variable` may be a view of."""
@@ -136,11 +134,12 @@ class GraphBuilder:
                 self.tx.know(known.source, "predicate", BeginsAt(known.value.storage_offset()))
 
     def mutates_inputs(self) -> bool:
-        """Whether an operation wrote into the memory of an input (always for inference tensors: they don't count)."""
+        """Whether an operation changed an input or wrote into its memory (always for inference tensors: they don't
+        count)."""
         memory = {variable.fake.untyped_storage()._cdata for variable in self.inputs}
         return any(
-            version is None or _version(fake) != version
-            for fake, version in self._versions
+            mark is None or _mark(fake) != mark
+            for fake, mark in self._marks
             if fake.untyped_storage()._cdata in memory
         )
 
@@ -213,7 +212,7 @@ class GraphBuilder:
                 return known
             if result.layout is not torch.strided:
                 raise GraphBreak("tensor layout not supported", str(result.layout))
-            self._versions.append((result, _version(result)))
+            self._marks.append((result, _mark(result)))
             cls = torch.Tensor if type(result) is FakeTensor else type(result)
             variable = TensorVariable(node, result, cls)
             self.by_fake[id(result)] = variable
@@ -283,9 +282,9 @@ class BeginsAt:
         return value.storage_offset() == self.offset
 
 
-def _version(fake: torch.Tensor) -> int | None:
-    """How often the tensor was written in place; None for inference tensors, which don't count."""
-    return None if fake.is_inference() else fake._version
+def _mark(fake: torch.Tensor) -> tuple[int, bool] | None:
+    """What an in-place operation changes of a tensor; None for inference tensors, which don't count their writes."""
+    return None if fake.is_inference() else (fake._version, fake.requires_grad)
 
 
 def _holds_tensor(value: Any) -> bool:

@@ -65,6 +65,7 @@ class Translator(Protocols):
         self._split_next = False
         self._raised_at: dict[Variable, int] = {}
         self.unnamed: set[Variable] = set()
+        self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
 
     # --- facts ------------------------------------------------------------------------------------------------------
     def know(self, source: Source | None, kind: str, payload: Any) -> None:
@@ -237,8 +238,16 @@ class Translator(Protocols):
         """The step at which a break would take back the instruction being executed."""
         return self.anchors[0] if self.anchors else self.step
 
+    def apart(self, *variables: Variable) -> None:
+        """Guards that these are different objects, so far as they exist outside the frame and may come in as one."""
+        sources = tuple(dict.fromkeys(v.source for v in variables if v.source is not None))
+        if sum(source.kind != "const" for source in sources) and len(sources) > 1:
+            self.know(None, "distinct", sources)
+
     def guard_aliases(self) -> None:
-        """What the frame changed must not be what it also read under another name: captured as two, two they are."""
+        """What the frame told apart by hash, and what it changed, must not be what it also read under another name:
+        captured as two, two they are."""
+        self.apart(*self.hashed)
         written = [e.target for e in self.ledger.effects() if isinstance(e, (SetAttr, DelAttr, SetContents))]
         for target in dict.fromkeys(written):
             source = target.source

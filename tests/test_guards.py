@@ -206,6 +206,55 @@ def test_identity_of_inputs(order):
         assert same is (a is b) and kept[0] is a and kept[1] is b
 
 
+class Thing:
+    pass
+
+
+def told_apart_by_is(a, b):
+    return a is b, a is not b
+
+
+def told_apart_by_id(a, b):
+    return id(a) == id(b)
+
+
+def told_apart_by_equality(a, b):
+    return a in [b], [a].count(b), a == b
+
+
+def told_apart_as_keys(a, b):
+    return len({a, b}), len({a: 1, b: 2}), {a: 1, b: 2}[a]
+
+
+def told_apart_by_an_in_place_detach(a, b):
+    a.detach_()
+    return b.requires_grad
+
+
+def _pairs(make):
+    return lambda: (make(), make()), lambda: (make(),) * 2
+
+
+OBJECTS = (Thing, list, dict, set, lambda: (Thing(),), lambda: torch.ones(2))
+TOLD_APART = [
+    *((program, make) for program in (told_apart_by_is, told_apart_by_id) for make in OBJECTS if make is not OBJECTS[4]),
+    (told_apart_by_is, OBJECTS[4]),
+    (told_apart_by_equality, Thing),
+    *((told_apart_as_keys, make) for make in (Thing, OBJECTS[5])),
+    (told_apart_by_an_in_place_detach, lambda: torch.ones(2, requires_grad=True) * 2),
+]
+
+
+@pytest.mark.parametrize("one_first", [False, True])
+@pytest.mark.parametrize("program, make", TOLD_APART, ids=lambda part: getattr(part, "__name__", "object"))
+def test_two_objects_that_come_in_as_one(program, make, one_first):
+    f = jit.compile(program, backend="eager")
+    pairs = _pairs(make)[:: -1 if one_first else 1]
+    for pair in (*pairs, *pairs):
+        first, second = pair(), pair()
+        assert f(*first) == program(*second)
+
+
 def test_argument_that_is_a_closure_or_global_tensor():
     held = torch.ones(4)
 

@@ -197,7 +197,9 @@ class Variable:
         raise GraphBreak("unary operator not supported", f"{op.__name__} of {self.describe()}")
 
     def is_same(self, tx: Translator, other: Variable) -> bool:
-        """`self is other`"""
+        """`self is other`, guarded: what came in as two objects may come in as one."""
+        if self is not other and self.python_type() is other.python_type():
+            tx.apart(self, other)
         return self is other
 
     def reachable(self) -> list[Variable]:

@@ -451,10 +451,9 @@ class TupleVariable(SequenceVariable):
         return tuple([item.key() for item in self.items])
 
     def is_same(self, tx: Translator, other: Variable) -> bool:
-        if self is other:
-            return True
         # There is one empty tuple.
-        return isinstance(other, TupleVariable) and self.cls is other.cls is tuple and not (self.items or other.items)
+        empty = isinstance(other, TupleVariable) and self.cls is other.cls is tuple and not (self.items or other.items)
+        return empty or super().is_same(tx, other)
 
     def blank(self) -> Any:
         if self.cls is torch.Size:

@@ -366,9 +366,6 @@ class BoundMethod(Variable):
             return self.owner
         return self.function.getattr(tx, name)
 
-    def is_same(self, tx: Translator, other: Variable) -> bool:
-        return self is other
-
     def reachable(self) -> list[Variable]:
         return [self.function, self.owner]
 

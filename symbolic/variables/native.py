@@ -156,6 +156,8 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
         answer = tx.call(variable.special(tx, "__hash__"), [], {}).constant()  # type: ignore[attr-defined]
         return OwnKey(tx, variable, tx.attempt(_checked_hash, answer))
     key = variable.key()
+    if kind.__hash__ in IDENTITY_HASHES:
+        tx.hashed.append(variable)
     if isinstance(key, Identity) and kind.__hash__ not in IDENTITY_HASHES:
         real = variable.real()
         if inspect.isbuiltin(real) and (real.__self__ is None or inspect.ismodule(real.__self__)):

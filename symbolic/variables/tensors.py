@@ -162,11 +162,6 @@ class TensorVariable(Variable):
             tx.raise_(TypeError, "iteration over a 0-d tensor")
         return tx.graph.call_method("unbind", [self, ConstantVariable(0)]).iterator(tx)
 
-    def is_same(self, tx: Translator, other: Variable) -> bool:
-        if self is not other and isinstance(other, TensorVariable) and self.source and other.source:
-            tx.know(None, "distinct", (self.source, other.source))
-        return self is other
-
 
 def _operand(variable: Variable) -> bool:
     return isinstance(variable, (TensorVariable, ConstantVariable)) or issubclass(variable.python_type(), (tuple, list))
