@@ -1,4 +1,4 @@
-"""Builds the native core, `jit._C`. Everything else about the package stands in pyproject.toml."""
+"""Builds the native parts, `codegen._C` and `jit._C`. Everything else about the package stands in pyproject.toml."""
 
 import os
 import sys
@@ -14,11 +14,12 @@ FLAGS = ["-O3", "-g0", "-fvisibility=hidden", "-Wall", "-Wno-invalid-offsetof"]
 setup(
     ext_modules=[
         CppExtension(
-            "jit._C",
-            sorted(glob("jit/csrc/*.cpp")),
-            depends=sorted(glob("jit/csrc/*.h")),
+            f"{package}._C",
+            sorted(glob(f"{package}/csrc/*.cpp")),
+            depends=sorted(glob("*/csrc/*.h")),
             extra_compile_args={"cxx": FLAGS},
         )
+        for package in ("codegen", "jit")
     ],
     cmdclass={"build_ext": BuildExtension.with_options(use_ninja=True)},
     options={"build": {"build_base": f"build/{sys.implementation.cache_tag}"}},

@@ -56,8 +56,8 @@ def install_requirements(torch: str) -> None:
     stamp.write_text(wanted)
 
 
-def build_extension() -> None:
-    """Compiles `jit._C` in place if its sources, torch or Python are not those it was last built from."""
+def build_extensions() -> None:
+    """Compiles each package's `_C` in place if the sources, torch or Python are not those they were last built from."""
     sources = sorted(path for path in ROOT.glob("*/csrc/**/*") if path.is_file())
     wanted = digest([
         (ROOT / "setup.py").read_bytes(),
@@ -65,11 +65,11 @@ def build_extension() -> None:
         metadata.version("torch").encode(),
         sys.version.encode(),
     ])
-    built = ROOT / "jit" / f"_C{sysconfig.get_config_var('EXT_SUFFIX')}"
+    built = [path.parent / f"_C{sysconfig.get_config_var('EXT_SUFFIX')}" for path in ROOT.glob("*/csrc")]
     stamp = ROOT / "build" / f"extension-{sys.implementation.cache_tag}.stamp"
-    if built.exists() and stamp.exists() and stamp.read_text() == wanted:
+    if all(path.exists() for path in built) and stamp.exists() and stamp.read_text() == wanted:
         return
-    print("Building the C++ extension (a minute or two)", file=sys.stderr, flush=True)
+    print("Building the C++ extensions (a minute or two)", file=sys.stderr, flush=True)
     # --force because setuptools looks at the sources only; ninja then compiles what headers or torch's headers changed.
     log = ROOT / "build" / f"extension-{sys.implementation.cache_tag}.log"
     run([sys.executable, "setup.py", "build_ext", "--inplace", "--force"], log)
@@ -88,7 +88,7 @@ def main() -> None:
     with open(Path(sys.prefix, "framejit-lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two tools started at once would install and build over each other
         install_requirements(options.torch)
-        build_extension()
+        build_extensions()
     if options.program:
         os.execv(sys.executable, [sys.executable, "-m", f"tools.{options.program}", *arguments])
 

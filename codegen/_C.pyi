@@ -1,0 +1,71 @@
+"""What a compiled graph runs through: its autograd node (sources in codegen/csrc)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+#: Per input: its gradient, or None for none.
+_Gradients = tuple[torch.Tensor | None, ...]
+_Flags = tuple[bool, ...]
+#: (defined, needed, saved, extra, tangents): which outputs have a gradient (the others' tangents are None), which
+#: inputs want one, and what `tie` was given.
+_General = Callable[
+    [_Flags, _Flags, tuple[torch.Tensor, ...], tuple[Any, ...], tuple[torch.Tensor | None, ...]], _Gradients
+]
+
+python_version: str
+torch_version: str
+
+class Plan:
+    """What all calls of one compiled function share of its backward; immutable.
+
+    `backward(*saved, *extra, *tangents)` is called where every output has a gradient, every input wants one and the
+    gradients get no history; `partial` in all other cases without a history; `differentiable` where they get one
+    (`create_graph=True`). `inputs_saved` says of each saved tensor whether it exists outside the compiled function.
+
+    A plan is visible to the garbage collector, the nodes that it made are not (as with torch's own C++ nodes): its
+    functions must not hold a tensor that was tied with it.
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        backward: Callable[..., _Gradients],
+        partial: _General,
+        differentiable: _General,
+        inputs_saved: _Flags,
+    ) -> Plan: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def backward(self) -> Callable[..., _Gradients]: ...
+    @property
+    def partial(self) -> _General: ...
+    @property
+    def differentiable(self) -> _General: ...
+    @property
+    def inputs_saved(self) -> _Flags: ...
+
+def tie(
+    plan: Plan,
+    inputs: tuple[torch.Tensor | None, ...],
+    outputs: tuple[torch.Tensor, ...],
+    saved: tuple[torch.Tensor, ...],
+    extra: tuple[Any, ...],
+    /,
+) -> None:
+    """Makes `outputs`, computed without a history, results of one autograd node, whose gradients go to `inputs`.
+
+    Of the saved tensors, those that exist outside (inputs, outputs) are checked for later writes and come back with
+    their history; private ones are kept as they are. Where the user's saved-tensor hooks are active, all go through
+    these. `extra` comes back as it is.
+
+    The outputs may be differentiated one after the other. Once a backward without `retain_graph` went through all of
+    them, the saved tensors are dropped; one through outputs that had theirs already raises torch's own RuntimeError
+    (never, if nothing was saved).
+
+    Raises TypeError for what is no tensor, for an output of a dtype without gradients and for a wrong number of saved
+    tensors; ValueError for an output that requires a gradient already. What the plan's functions raise comes out of
+    the backward; gradients in a wrong number or of a wrong type are a TypeError there.
+    """

@@ -1,0 +1,26 @@
+// Everything that differs between torch versions, each difference once, with its reason.
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/version.h>
+
+#include <memory>
+#include <utility>
+
+namespace codegen {
+
+// Since 2.13 an autograd node counts its own references; before, it was shared and had a deleter that does not recurse
+// down a long graph.
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 13)
+template <class Kind, class... Arguments>
+c10::intrusive_ptr<Kind> make_node(Arguments&&... arguments) {
+    return c10::make_intrusive<Kind>(std::forward<Arguments>(arguments)...);
+}
+#else
+template <class Kind, class... Arguments>
+std::shared_ptr<Kind> make_node(Arguments&&... arguments) {
+    return std::shared_ptr<Kind>(new Kind(std::forward<Arguments>(arguments)...), torch::autograd::deleteNode);
+}
+#endif
+
+}  // namespace codegen

@@ -1,0 +1,30 @@
+// The extension module `codegen._C`.
+#include "node.h"
+
+#include <torch/version.h>
+
+namespace codegen {
+namespace {
+
+PyMethodDef functions[] = {
+    {"tie", (PyCFunction)(void (*)())tie, METH_FASTCALL,
+     "tie(plan, inputs, outputs, saved, extra) -> None\n\nMakes `outputs` results of one autograd node, whose backward is "
+     "the plan's and whose gradients go to `inputs`."},
+    {}};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "codegen._C", "What a compiled graph runs through: its autograd node.", -1, functions};
+
+}  // namespace
+}  // namespace codegen
+
+PyMODINIT_FUNC PyInit__C() {
+    using namespace codegen;
+    return guarded((PyObject*)nullptr, []() -> PyObject* {
+        Ref module = checked(PyModule_Create(&definition));
+        add_plan(module.get());
+        if (PyModule_AddStringConstant(module.get(), "torch_version", TORCH_VERSION) < 0 ||
+            PyModule_AddStringConstant(module.get(), "python_version", PY_VERSION) < 0)
+            throw PythonError();
+        return module.release();
+    });
+}

@@ -1,0 +1,278 @@
+// One autograd node per call of a compiled function. Its state is read and written under the GIL only, which every apply
+// has to take anyway.
+#include "node.h"
+
+#include "compat.h"
+
+#include <ATen/SavedTensorHooks.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+namespace codegen {
+namespace {
+
+using torch::autograd::edge_list;
+using torch::autograd::Node;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+using Flags = c10::SmallVector<bool, 16>;
+
+bool all(const Flags& flags) { return std::find(flags.begin(), flags.end(), false) == flags.end(); }
+
+// True if each of the first is one of the second.
+bool within(const Flags& some, const Flags& others) {
+    for (size_t i = 0; i < some.size(); ++i)
+        if (some[i] && !others[i]) return false;
+    return true;
+}
+
+class HoldGil {
+public:
+    HoldGil() : state_(PyGILState_Ensure()) {}
+    ~HoldGil() { PyGILState_Release(state_); }
+    HoldGil(const HoldGil&) = delete;
+    HoldGil& operator=(const HoldGil&) = delete;
+
+private:
+    PyGILState_STATE state_;
+};
+
+Ref wrapped(at::Tensor tensor) { return checked(THPVariable_Wrap(std::move(tensor))); }
+
+Ref tuple_of(const Flags& flags) {
+    Ref tuple = checked(PyTuple_New(flags.size()));
+    for (size_t i = 0; i < flags.size(); ++i) PyTuple_SET_ITEM(tuple.get(), i, PyBool_FromLong(flags[i]));
+    return tuple;
+}
+
+// The arguments of a call; owned.
+class Arguments {
+public:
+    explicit Arguments(size_t count) {
+        objects_.reserve(count + 1);
+        objects_.push_back(nullptr);  // room for the callee's own first argument
+    }
+    ~Arguments() {
+        for (PyObject* object : objects_) take(object);
+    }
+    Arguments(const Arguments&) = delete;
+    Arguments& operator=(const Arguments&) = delete;
+
+    void add(Ref object) { objects_.push_back(object.release()); }
+    Ref call(PyObject* function) {
+        size_t count = (objects_.size() - 1) | PY_VECTORCALL_ARGUMENTS_OFFSET;
+        return checked(PyObject_Vectorcall(function, objects_.data() + 1, count, nullptr));
+    }
+    Ref tuple() {
+        Ref tuple = checked(PyTuple_New(objects_.size() - 1));
+        for (size_t i = 1; i < objects_.size(); ++i)
+            PyTuple_SET_ITEM(tuple.get(), i - 1, std::exchange(objects_[i], nullptr));
+        return tuple;
+    }
+
+private:
+    c10::SmallVector<PyObject*, 16> objects_;
+};
+
+// The tensors that a forward leaves for its backward.
+class Saved {
+public:
+    // A tensor that exists outside goes through torch's own record: it notices writes, knows the tensor's history, and
+    // holds no output of `node` in a cycle. A private one needs none of that, unless the user's hooks want to see it.
+    Saved(const PlanState& plan, PyObject* tensors, const Node* node)
+        : all_tracked_(at::SavedTensorDefaultHooks::get_hooks().has_value()) {
+        for (size_t i = 0; i < plan.inputs_saved.size(); ++i) {
+            const at::Tensor& tensor = THPVariable_Unpack(PyTuple_GET_ITEM(tensors, i));
+            if (all_tracked_ || plan.inputs_saved[i]) tracked_.emplace_back(tensor, tensor.grad_fn().get() == node);
+            else raw_.push_back(tensor);
+        }
+    }
+
+    // Adds the tensors, in their order, to `arguments`; may run the user's hooks.
+    template <class NodePointer>
+    void unpack(const PlanState& plan, const NodePointer& node, Arguments& arguments) const {
+        auto tracked = tracked_.begin();
+        auto raw = raw_.begin();
+        for (bool is_outside : plan.inputs_saved)
+            arguments.add(wrapped(all_tracked_ || is_outside ? (tracked++)->unpack(node) : *raw++));
+    }
+
+private:
+    bool all_tracked_;
+    std::vector<SavedVariable> tracked_;
+    std::vector<at::Tensor> raw_;
+};
+
+// The node that this thread is about to apply for the last time. The engine says so right before the apply, and an apply
+// from elsewhere (another thread's, a call of `grad_fn` by hand) must not take it for its own.
+thread_local const Node* released_next = nullptr;
+
+class CompiledNode : public Node {
+public:
+    CompiledNode(Owned<Plan> plan, Ref extra, edge_list&& edges)
+        : Node(std::move(edges)), plan_(std::move(plan)), extra_(std::move(extra)) {}
+
+    // Nodes die on the engine's threads too, and some after Python itself.
+    ~CompiledNode() override {
+        if (Py_IsInitialized()) {
+            HoldGil gil;
+            plan_.reset();
+            extra_.reset();
+        } else {
+            plan_.release();
+            extra_.release();
+        }
+    }
+
+    std::string name() const override { return plan_->name; }
+
+    // The outputs must have been tied: an output that is saved is known by its node.
+    void save(PyObject* tensors) {
+        consumed_.assign(num_inputs(), false);
+        if (!plan_->inputs_saved.empty()) saved_ = std::make_shared<const Saved>(*plan_.get(), tensors, this);
+    }
+
+    void will_release_variables() override { released_next = this; }
+
+protected:
+    variable_list apply(variable_list&& tangents) override {
+        const bool is_last = std::exchange(released_next, nullptr) == this;
+        Flags defined;
+        for (const at::Tensor& tangent : tangents) defined.push_back(tangent.defined());
+        if (std::find(defined.begin(), defined.end(), true) == defined.end()) return variable_list(num_outputs());
+
+        HoldGil gil;
+        try {
+            auto saved = is_last ? consume(defined) : present(defined);
+            return to_list(gradients(saved.get(), defined, std::move(tangents)));
+        } catch (const PythonError&) {
+            python_error error;
+            error.persist();
+            throw error;
+        }
+    }
+
+private:
+    // What was saved, for a backward of these outputs.
+    std::shared_ptr<const Saved> present(const Flags& defined) const {
+        TORCH_CHECK(plan_->inputs_saved.empty() || !within(defined, consumed_), torch::autograd::ERR_BACKWARD_TWICE);
+        return saved_;
+    }
+
+    // The same for their last backward. Outputs may be differentiated one after the other, as if each had nodes of its own.
+    std::shared_ptr<const Saved> consume(const Flags& defined) {
+        auto saved = present(defined);
+        for (size_t i = 0; i < defined.size(); ++i) consumed_[i] |= defined[i];
+        if (all(consumed_)) saved_.reset();
+        return saved;
+    }
+
+    Ref gradients(const Saved* saved, const Flags& defined, variable_list&& tangents) {
+        Flags needed;
+        for (size_t i = 0; i < num_outputs(); ++i) needed.push_back(task_should_compute_output(i));
+        const bool has_history = at::GradMode::is_enabled();
+        if (!has_history && all(defined) && all(needed)) {
+            Arguments arguments(plan_->inputs_saved.size() + PyTuple_GET_SIZE(extra_.get()) + tangents.size());
+            if (saved) saved->unpack(*plan_.get(), getptr(), arguments);
+            for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(extra_.get()); ++i)
+                arguments.add(share(PyTuple_GET_ITEM(extra_.get(), i)));
+            for (at::Tensor& tangent : tangents) arguments.add(wrapped(std::move(tangent)));
+            return arguments.call(plan_->backward.get());
+        }
+        Arguments tensors(plan_->inputs_saved.size()), changes(tangents.size()), arguments(5);
+        if (saved) saved->unpack(*plan_.get(), getptr(), tensors);
+        for (at::Tensor& tangent : tangents) changes.add(wrapped(std::move(tangent)));  // undefined: None
+        arguments.add(tuple_of(defined));
+        arguments.add(tuple_of(needed));
+        arguments.add(tensors.tuple());
+        arguments.add(extra_);
+        arguments.add(changes.tuple());
+        return arguments.call((has_history ? plan_->differentiable : plan_->partial).get());
+    }
+
+    variable_list to_list(const Ref& gradients) const {
+        PyObject* tuple = gradients.get();
+        const char* name = plan_->name.c_str();
+        if (!PyTuple_Check(tuple))
+            raise(PyExc_TypeError, "%s: its backward must give a tuple of gradients, not %s", name, Py_TYPE(tuple)->tp_name);
+        if (PyTuple_GET_SIZE(tuple) != (Py_ssize_t)num_outputs())
+            raise(PyExc_TypeError, "%s: its backward gave %zd gradients for %u inputs", name, PyTuple_GET_SIZE(tuple), num_outputs());
+        variable_list list(num_outputs());
+        for (size_t i = 0; i < list.size(); ++i) {
+            PyObject* gradient = PyTuple_GET_ITEM(tuple, i);
+            if (gradient == Py_None) continue;
+            if (!THPVariable_Check(gradient))
+                raise(PyExc_TypeError, "%s: gradient %zu is a %s, not a tensor or None", name, i, Py_TYPE(gradient)->tp_name);
+            list[i] = THPVariable_Unpack(gradient);
+        }
+        return list;
+    }
+
+    Owned<Plan> plan_;
+    Ref extra_;
+    std::shared_ptr<const Saved> saved_;  // shared with the applies under way
+    Flags consumed_;                      // per output: went through its last backward
+};
+
+// Throws PythonError unless all of the tuple are tensors (or None, where that is allowed).
+void check_tensors(const char* plan, const char* what, PyObject* tuple, bool allow_none) {
+    if (!PyTuple_Check(tuple)) raise(PyExc_TypeError, "%s: %s must be a tuple, not %s", plan, what, Py_TYPE(tuple)->tp_name);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+        PyObject* item = PyTuple_GET_ITEM(tuple, i);
+        if (!THPVariable_Check(item) && !(allow_none && item == Py_None))
+            raise(PyExc_TypeError, "%s: %s[%zd] is a %s, not a tensor", plan, what, i, Py_TYPE(item)->tp_name);
+    }
+}
+
+void check_outputs(const char* plan, PyObject* outputs) {
+    check_tensors(plan, "outputs", outputs, false);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(outputs); ++i) {
+        const at::Tensor& output = THPVariable_Unpack(PyTuple_GET_ITEM(outputs, i));
+        if (!torch::autograd::isDifferentiableType(output.scalar_type()))
+            raise(PyExc_TypeError, "%s: outputs[%zd] has dtype %s, which has no gradients", plan, i,
+                  c10::toString(output.scalar_type()));
+        if (output.requires_grad()) raise(PyExc_ValueError, "%s: outputs[%zd] requires a gradient already", plan, i);
+    }
+}
+
+}  // namespace
+
+PyObject* tie(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+    try {
+        if (count != 5) raise(PyExc_TypeError, "tie() takes 5 arguments, got %zd", count);
+        if (Py_TYPE(arguments[0]) != plan_type) raise(PyExc_TypeError, "tie() takes a Plan, got %R", arguments[0]);
+        auto* plan = static_cast<Plan*>(arguments[0]);
+        PyObject *inputs = arguments[1], *outputs = arguments[2], *saved = arguments[3], *extra = arguments[4];
+        const char* name = plan->name.c_str();
+        check_tensors(name, "inputs", inputs, true);
+        check_outputs(name, outputs);
+        check_tensors(name, "saved", saved, false);
+        if (PyTuple_GET_SIZE(saved) != (Py_ssize_t)plan->inputs_saved.size())
+            raise(PyExc_TypeError, "%s: %zd saved tensors, its plan has %zu", name, PyTuple_GET_SIZE(saved), plan->inputs_saved.size());
+        if (!PyTuple_Check(extra)) raise(PyExc_TypeError, "%s: extra must be a tuple, not %s", name, Py_TYPE(extra)->tp_name);
+
+        edge_list edges(PyTuple_GET_SIZE(inputs));
+        for (size_t i = 0; i < edges.size(); ++i) {
+            PyObject* input = PyTuple_GET_ITEM(inputs, i);
+            if (input != Py_None) edges[i] = torch::autograd::impl::gradient_edge(THPVariable_Unpack(input));
+        }
+        auto node = make_node<CompiledNode>(Owned<Plan>::share(plan), share(extra), std::move(edges));
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(outputs); ++i) {
+            const at::Tensor& output = THPVariable_Unpack(PyTuple_GET_ITEM(outputs, i));
+            torch::autograd::impl::set_gradient_edge(output, {node, node->add_input_metadata(output)});
+        }
+        node->save(saved);
+        Py_RETURN_NONE;
+    } catch (const PythonError&) {
+    } catch (...) {
+        torch::translate_exception_to_python(std::current_exception());
+    }
+    return nullptr;
+}
+
+}  // namespace codegen

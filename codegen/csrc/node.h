@@ -1,0 +1,11 @@
+// The autograd node of one call of a compiled function.
+#pragma once
+
+#include "plan.h"
+
+namespace codegen {
+
+// tie(plan, inputs, outputs, saved, extra): see codegen/_C.pyi.
+PyObject* tie(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
+
+}  // namespace codegen
