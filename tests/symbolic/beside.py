@@ -48,6 +48,7 @@ class Translator:
         self.known = []
         self.read = []
         self.cache = {}
+        self.hashed = []
 
     def know(self, source, kind, payload):
         self.known.append((source.text, kind, payload))
