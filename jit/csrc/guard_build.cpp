@@ -34,7 +34,7 @@ constexpr CheckName check_names[] = {
     {"keys", CheckKind::keys},         {"absent", CheckKind::absent}, {"function", CheckKind::function},
     {"no_typeattr", CheckKind::no_typeattr}, {"no_attr", CheckKind::no_attr}, {"predicate", CheckKind::predicate},
     {"same", CheckKind::same},         {"distinct", CheckKind::distinct}, {"storage", CheckKind::storage},
-    {"state", CheckKind::state},
+    {"shape", CheckKind::shape},       {"state", CheckKind::state},
 };
 
 template <class Table>
@@ -229,6 +229,14 @@ private:
         if (check.kind == CheckKind::state) {
             tree_.state_ = TorchState::snapshot();
             tree_.state_index_ = index;
+            return;
+        }
+        if (check.kind == CheckKind::shape) {
+            tree_.shapes_.add(payload, index, [&](PyObject* number) {
+                uint32_t about = node_index(number, "a condition on sizes");
+                given_[about].wanted = true;
+                return about;
+            });
             return;
         }
         uint32_t about = check.kind == CheckKind::distinct || check.kind == CheckKind::storage ? 0 : node_index(node, "a check");
@@ -432,6 +440,7 @@ private:
         for (auto& groups : tree_.groups_)
             for (auto& group : groups.nodes)
                 for (uint32_t& node : group) node = given_[node].placed;
+        tree_.shapes_.renumber([&](uint32_t node) { return given_[node].placed; });
         for (uint32_t& node : tree_.values_) node = given_[node].placed;
     }
 

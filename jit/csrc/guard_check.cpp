@@ -130,6 +130,10 @@ public:
             if (why_) tell(Failure::At::check, check.given_index, share(observed_between(check)));
             return Outcome::fails;
         }
+        if (!tree_.shapes_.empty() && !tree_.shapes_.hold(objects_)) {
+            if (why_) tell(Failure::At::check, tree_.shapes_.failed_index(), tree_.shapes_.failed_numbers());
+            return Outcome::fails;
+        }
         // Tags were taken before the look-ups that they vouch for.
         for (const Pending& pending : pending_) tree_.nodes_[pending.node].stamp = pending.stamp;
         if (memo_is_missing_)

@@ -1,6 +1,7 @@
 // The guard tree: which objects to read, what must hold for them, and which of them to hand on.
 #pragma once
 
+#include "guard_shapes.h"
 #include "refs.h"
 #include "tensors.h"
 
@@ -33,7 +34,7 @@ enum class Step : uint8_t {
 enum class CheckKind : uint8_t {
     type, is, is_weak, eq, tensor, len, keys, absent, no_attr, no_typeattr, function,      // about one node
     predicate,
-    same, distinct, storage,                                                               // between nodes
+    same, distinct, storage, shape,                                                        // between nodes
     state,                                                                                 // about no node
 };
 
@@ -198,6 +199,7 @@ private:
     std::vector<SlotTensor> slot_tensors_;  // the first nodes, as long as they are arguments that are tensors and no more
     Py_ssize_t needed_slots_ = 0;           // for those
     std::vector<Groups> groups_;
+    ShapeConditions shapes_;
     std::unique_ptr<TorchState> state_;
     uint32_t state_index_ = 0;
     size_t given_checks_ = 0;

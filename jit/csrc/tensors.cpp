@@ -177,6 +177,26 @@ __attribute__((flatten)) bool all_match(const KnownTensor* known, size_t count, 
     return true;
 }
 
+bool read_extents(const ExtentRead* reads, size_t count, PyObject* const* objects, int64_t* slots) {
+    try {
+        for (const ExtentRead* read = reads; read < reads + count; ++read) {
+            if (!is_tensor(objects[read->node])) return false;
+            const c10::TensorImpl* impl = impl_of(objects[read->node]);
+            if (read->kind == Extent::offset) {
+                slots[read->slot] = impl->storage_offset();
+                continue;
+            }
+            auto extents = read->kind == Extent::size ? impl->sizes() : impl->strides();
+            if (read->dimension >= extents.size()) return false;
+            slots[read->slot] = extents[read->dimension];
+        }
+        return true;
+    } catch (const std::exception&) {
+        PyErr_Clear();
+        return false;
+    }
+}
+
 const void* storage_identity(PyObject* object) {
     if (!is_tensor(object)) return nullptr;
     const c10::TensorImpl* impl = impl_of(object);

@@ -62,6 +62,17 @@ struct SlotTensor {
 // Leaves the objects looked at in `objects`.
 bool slots_match(const SlotTensor* wanted, size_t count, PyObject* const* slots, PyObject** objects, const LocalKeys& local);
 
+// One number of a tensor's geometry, and where it goes.
+enum class Extent : uint8_t { size, stride, offset };
+struct ExtentRead {
+    uint32_t node;
+    uint32_t slot;
+    Extent kind;
+    uint8_t dimension;  // of a size or stride
+};
+// Fills slots from the tensors among `objects`. False: one is no tensor, has no such dimension, or refuses to tell.
+bool read_extents(const ExtentRead* reads, size_t count, PyObject* const* objects, int64_t* slots);
+
 // What identifies the memory a tensor lies in; a tensor without storage stands for itself. NULL: not a tensor.
 const void* storage_identity(PyObject* object);
 

@@ -203,6 +203,139 @@ def test_storage_of_many():
     assert not holds(guards, *tensors)
 
 
+# --- conditions on sizes
+
+
+def number(value):
+    return ("const", value, 0)
+
+
+def size(node, dim):
+    return ("size", node, dim)
+
+
+def said(*words):
+    """Postfix: names of operations, numbers, and instructions as they are."""
+    return [number(w) if isinstance(w, int) else (w, 0, 0) if isinstance(w, str) else w for w in words]
+
+
+def on_tensors(*conditions, count=2):
+    return C.Guards([(-1, "arg", i) for i in range(count)], [(0, "shape", condition) for condition in conditions], [])
+
+
+ROWS, COLUMNS = size(0, 0), size(0, 1)
+SHAPES = [(2, 3), (4, 4), (7, 2), (8, 12), (1, 5), (0, 6)]
+
+
+@pytest.mark.parametrize(
+    "instructions, python",
+    [
+        (said(ROWS, 2, ">="), lambda a, b: a >= 2),
+        (said(ROWS, 4, ">"), lambda a, b: a > 4),
+        (said(ROWS, COLUMNS, "<"), lambda a, b: a < b),
+        (said(ROWS, COLUMNS, "<="), lambda a, b: a <= b),
+        (said(ROWS, COLUMNS, "=="), lambda a, b: a == b),
+        (said(ROWS, COLUMNS, "!="), lambda a, b: a != b),
+        (said(ROWS, 2, "%", 0, "=="), lambda a, b: a % 2 == 0),
+        (said(ROWS, 3, "+", COLUMNS, 2, "*", "-", 0, ">"), lambda a, b: a + 3 - b * 2 > 0),
+        (said(ROWS, 5, "-", 3, "//", -1, "=="), lambda a, b: (a - 5) // 3 == -1),
+        (said(ROWS, 5, "-", 3, "%", 1, "=="), lambda a, b: (a - 5) % 3 == 1),
+        (said(ROWS, 5, "-", -3, "//", 0, "<="), lambda a, b: (a - 5) // -3 <= 0),
+        (said(ROWS, 5, "-", -3, "%", 0, "=="), lambda a, b: (a - 5) % -3 == 0),
+        (said(ROWS, -1, "//", -4, "<="), lambda a, b: a // -1 <= -4),
+        (said(ROWS, -1, "%", 0, "=="), lambda a, b: a % -1 == 0),
+        (said(ROWS, COLUMNS, "min", 4, "=="), lambda a, b: min(a, b) == 4),
+        (said(ROWS, COLUMNS, "max", 7, "<"), lambda a, b: max(a, b) < 7),
+        (said(ROWS, 4, "==", COLUMNS, 3, "==", "or"), lambda a, b: a == 4 or b == 3),
+        (said(ROWS, 2, ">", COLUMNS, 3, ">", "and", "not"), lambda a, b: not (a > 2 and b > 3)),
+        (said(("stride", 0, 0), COLUMNS, "=="), lambda a, b: True),
+        (said(("stride", 0, 1), 1, "=="), lambda a, b: True),
+        (said(("offset", 0, 0), 0, "=="), lambda a, b: True),
+        (said(ROWS, 4, "<", 1, "==", COLUMNS, "*", 6, "=="), lambda a, b: (a < 4) * b == 6),
+    ],
+)
+def test_conditions_on_sizes(instructions, python):
+    guards = on_tensors(instructions, count=1)
+    answers = {shape: holds(guards, torch.zeros(shape)) for shape in SHAPES}
+    assert answers == {shape: python(*shape) for shape in SHAPES}
+
+
+def test_conditions_between_tensors():
+    guards = on_tensors(said(ROWS, size(1, 0), "=="), said(COLUMNS, size(1, 0), 2, "*", "=="))
+    assert holds(guards, torch.zeros(3, 6), torch.zeros(3))
+    assert guards.explain(plain, (torch.zeros(3, 6), torch.zeros(4))) == (0, (3, 4))
+    assert guards.explain(plain, (torch.zeros(3, 5), torch.zeros(3))) == (1, (5, 3))
+
+
+def test_conditions_see_strides_offsets_and_changes_in_place():
+    x = torch.zeros(4, 6)
+    guards = on_tensors(said(("stride", 0, 0), ROWS, COLUMNS, "min", ">="), said(("offset", 0, 0), 3, "<"), count=1)
+    assert holds(guards, x) and holds(guards, x[:, 2:]) and not holds(guards, x.t()) and not holds(guards, x[:, 3:])
+    guards = on_tensors(said(ROWS, 4, "=="), count=1)
+    assert holds(guards, x)
+    x.resize_(3, 6)
+    assert not holds(guards, x)
+
+
+def test_conditions_reach_tensors_inside_objects():
+    class Box:
+        pass
+
+    box = Box()
+    box.x = torch.zeros(4, 6)
+    nodes = [(-1, "arg", 0), (0, "dict", None), (1, "item", "x")]
+    guards = C.Guards(nodes, [(0, "type", Box), (0, "shape", said(size(2, 0), 2, "%", 0, "=="))], [])
+    assert holds(guards, box)
+    box.x = torch.zeros(5, 6)
+    assert not holds(guards, box)
+    box.x.resize_(6, 6)
+    assert holds(guards, box)
+
+
+@pytest.mark.parametrize(
+    "instructions",
+    [
+        said(ROWS, 1 << 62, "*", 0, "!="),
+        said(ROWS, (1 << 63) - 1, "+", 0, "!="),
+        said(-(1 << 63), ROWS, "-", 0, "!="),
+        said(ROWS, COLUMNS, COLUMNS, "-", "//", 0, "=="),
+        said(ROWS, COLUMNS, COLUMNS, "-", "%", 0, "=="),
+        said(-(1 << 63), -1, "//", 0, "!="),
+        said(size(0, 2), 0, ">="),
+    ],
+)
+def test_conditions_without_an_answer_do_not_hold(instructions):
+    assert not holds(on_tensors(instructions, count=1), torch.zeros(4, 6))
+
+
+@pytest.mark.parametrize("value", [3, None, torch.Size([4, 6])])
+def test_conditions_hold_of_tensors_only(value):
+    assert not holds(on_tensors(said(ROWS, 2, ">="), count=1), value)
+
+
+@pytest.mark.parametrize(
+    "instructions, error",
+    [
+        (3, TypeError),
+        ([3], TypeError),
+        ([("size", 0)], TypeError),
+        ([("size", 0, "x")], TypeError),
+        ([], ValueError),
+        (said(ROWS, COLUMNS), ValueError),
+        (said(ROWS, "+"), ValueError),
+        (said("not"), ValueError),
+        (said(ROWS, 1, "**"), ValueError),
+        (said(size(1, 0), 2, ">="), IndexError),
+        (said(size(0, -1), 2, ">="), ValueError),
+        (said(size(0, 256), 2, ">="), ValueError),
+        (said(ROWS, 1 << 63, ">="), OverflowError),
+    ],
+)
+def test_wrong_conditions(instructions, error):
+    with pytest.raises(error):
+        on_tensors(instructions, count=1)
+
+
 # --- steps
 
 
