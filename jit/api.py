@@ -39,7 +39,8 @@ def compile(  # noqa: A001
 ) -> Any:
     """Compiles a function, method or `nn.Module`; without `model` gives a decorator. A drop-in for `torch.compile`.
 
-    fullgraph: a graph break raises `Unsupported` instead. dynamic: accepted; sizes are compiled as they come.
+    fullgraph: a graph break raises `Unsupported` instead. dynamic: True compiles for all sizes (from 2 on) of the
+    tensors in the arguments, as far as the program does not depend on them; otherwise sizes are compiled as they come.
     backend: "default", "eager" or a callable `(gm, example_inputs) -> callable`. options: settings of `jit.config` for
     this call. disable: gives `model` back as it is.
     Raises TypeError for what can't be called, ValueError for unknown backends, modes and options.
@@ -242,12 +243,12 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(fn: Any, **settings: Any) -> Callable[..., Explanation]:
+def explain(fn: Any, *, dynamic: bool | None = None, **settings: Any) -> Callable[..., Explanation]:
     """`explain(f)(*args)` compiles `f` afresh, calls it once, and says what came of it."""
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         target = fn.__wrapped__ if isinstance(fn, _C.Door) else getattr(fn, "_orig_mod", fn)
-        made = Compiler(backends.eager, config.with_options(settings), False, None)
+        made = Compiler(backends.eager, config.with_options(settings), False, dynamic)
         found = Explanation(result=door_for(made, target)(*args, **kwargs))
         for record in made.records:
             found.records.append(record)

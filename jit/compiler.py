@@ -23,10 +23,11 @@ import symbolic
 from codegen.residual.assemble import Assembled, assemble
 from codegen.residual.continuations import Continuations
 from codegen.residual.resume import raise_again
+from codegen.residual.writer import BUILD
 from jit import _C, backends, dump, logs
 from jit.config import Config
 from jit.errors import BackendCompilerFailed, InternalError, JitError, Unsupported
-from symbolic import polyfills
+from symbolic import polyfills, terms
 from symbolic.capture import Break, BreakReason, Capture
 from symbolic.errors import GraphBreak, Restart, SkipFrame
 from symbolic.options import Options
@@ -34,6 +35,7 @@ from symbolic.sources import Source
 from symbolic.translator import ESCAPES, Translator, capture
 from symbolic.variables.base import Variable
 from symbolic.variables.functions import GENERATOR_FLAGS, ClosureFunction, FunctionVariable
+from symbolic.variables.symbols import SymbolVariable
 
 __all__ = ["GENERATOR_FLAGS", "Compiler", "Record", "stats"]
 
@@ -89,6 +91,7 @@ class Compiler:
             unroll_limit=config.unroll_limit,
             inline_limit=config.inline_limit,
             break_everywhere=config.break_everywhere,
+            dynamic=bool(dynamic),
             unwrap=UNWRAP,
             refuse=refuse,
         )
@@ -177,6 +180,8 @@ class Compiler:
         return self.fullgraph and not self.config.break_everywhere and reason != ESCAPES
 
     def _graph(self, module: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        if not any(node.op.startswith("call") for node in module.graph.nodes):
+            return _no_results  # it only read sizes
         stats.graphs += 1
         return backends.run(self.backend, module, example_inputs)
 
@@ -239,7 +244,9 @@ class Compiler:
         index, seen = found
         if index < 0:
             return "a value that the compiled code reads is not there any more"
-        return f"expected {entry.meta.guards[index]}, saw {describe(seen)}"
+        guard = entry.meta.guards[index]
+        what = f"saw {describe(seen)}" if guard.kind != "shape" else terms.seen(guard.payload, seen)
+        return f"expected {guard}, {what}"
 
     def _skip(self, cache: Any, function: FunctionType, reason: str) -> None:
         stats.skipped += 1
@@ -276,6 +283,10 @@ class Compiler:
                 'Please report it with the traceback that jit.config.on_error = "raise" gives.',
                 stacklevel=4,
             )
+
+
+def _no_results(*inputs: Any) -> tuple[()]:
+    return ()
 
 
 def watched() -> bool:
@@ -361,4 +372,6 @@ class ResumedFunction(ClosureFunction):
     """The function of an inlined continuation."""
 
 
+#: A number that comes of sizes is a result of the graph.
+BUILD[SymbolVariable] = lambda writer, symbol: writer.load(symbol.output)
 UNWRAP: dict[type, Any] = {_C.Door: _unwrap_door, _C.ResumeDoor: _unwrap_resume}

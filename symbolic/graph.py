@@ -20,6 +20,8 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from symbolic.errors import GraphBreak, Restart
+from symbolic.guards import Guard
+from symbolic.shapes import Shapes
 from symbolic.sources import Source
 from symbolic.torch_state import enter_inference, leave_inference
 from symbolic.variables.base import Variable
@@ -29,12 +31,15 @@ from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.functions import FunctionVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.tensors import TensorVariable
+from symbolic.variables.symbols import SymbolVariable
+from symbolic.variables.tensors import NumberOutput, TensorVariable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 _getitem = operator.getitem
+_OWN_TENSORS = ("_parameters", "_buffers")
+SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _PLUMBING = frozenset({"_modules", "_parameters", "_buffers", "__dict__"})
 
 
@@ -54,12 +59,15 @@ def input_name(source: Source) -> str:
 class GraphBuilder:
     """Owns the graph, the fake tensor mode, and the tie between fake tensors and their variables."""
 
-    def __init__(self, tx: Translator, fake_mode: FakeTensorMode) -> None:
+    def __init__(self, tx: Translator, fake_mode: FakeTensorMode, shapes: Shapes | None = None) -> None:
         self.tx = tx
         self.fake_mode = fake_mode
+        self.shapes = shapes  # None: all sizes are plain numbers
         self.graph = fx.Graph()
         self.inputs: list[TensorVariable] = []
         self.by_fake: dict[int, TensorVariable] = {}
+        self._symbols: dict[tuple[type, Any], SymbolVariable] = {}  # by their expressions: equal ones are one number
+        self._numbers: set[fx.Node] = set()  # nodes that give numbers
         self.calls = 0
         self._input_point: fx.Node | None = None
         self._names: dict[Source, str] = {}
@@ -75,7 +83,10 @@ class GraphBuilder:
         """A placeholder for an existing tensor, its properties guarded."""
         with torch.inference_mode(value.is_inference()) if torch.is_inference_mode_enabled() else nullcontext():
             try:
-                fake = self.fake_mode.from_tensor(value, static_shapes=True)
+                if self.shapes is not None and _may_vary(value, source):
+                    fake = self.shapes.fake(self.fake_mode, value)
+                else:
+                    fake = self.fake_mode.from_tensor(value, static_shapes=True)
             except Exception as error:  # some views (of complex tensors, say) have no fake
                 raise GraphBreak("tensor without a fake", f"{source.text}: {error}") from error
         self._marks.append((fake, _mark(fake)))
@@ -89,7 +100,10 @@ class GraphBuilder:
         variable = TensorVariable(node, fake, type(value), value, source)
         self.inputs.append(variable)
         self.by_fake[id(fake)] = variable
-        self.tx.know(source, "tensor", self._facts(value))
+        facts = self._facts(value)
+        self.tx.know(source, "tensor", facts)
+        if self.shapes is not None:
+            self.shapes.add_input(value, fake, source, facts)
         return variable
 
     def _facts(self, value: torch.Tensor) -> dict[str, Any]:
@@ -132,6 +146,12 @@ class GraphBuilder:
         for known in self.inputs:
             if known.fake.untyped_storage()._cdata == memory:
                 self.tx.know(known.source, "predicate", BeginsAt(known.value.storage_offset()))
+
+    def guard_shapes(self) -> None:
+        """Guards what capture found of the sizes of inputs."""
+        if self.shapes is not None:
+            for condition in self.shapes.conditions():
+                self.tx.guards.add(Guard(None, "shape", condition.term, *condition.place))
 
     def mutates_inputs(self) -> bool:
         """Whether an operation changed an input or wrote into its memory (always for inference tensors: they don't
@@ -182,20 +202,74 @@ class GraphBuilder:
         pairs = [self._argument(arg) for arg in args]
         named = {name: self._argument(arg) for name, arg in kwargs.items()}
         result = self._fake_run(target, run, [fake for _, fake in pairs], {k: fake for k, (_, fake) in named.items()})
-        if result is not None and not _holds_tensor(result):
+        has_tensor = result is None or _holds(result, torch.Tensor)
+        if not has_tensor and (self.shapes is None or not _holds(result, SYMBOLIC)):
             return self.tx.from_constant(result)
         known = self.by_fake.get(id(result))
-        node = self.graph.create_node(op, target, tuple(n for n, _ in pairs), {k: n for k, (n, _) in named.items()})
-        node.meta["stack_trace"] = self.tx.stack_trace()
-        node.meta["example_value"] = result
-        self.calls += 1
+        node = self._node(op, target, tuple(n for n, _ in pairs), {k: n for k, (n, _) in named.items()}, result)
+        if not has_tensor:
+            self._numbers.add(node)
         if known is not None:
             return known
         return self._result(node, result)
 
+    def _node(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> fx.Node:
+        node = self.graph.create_node(op, target, args, kwargs)
+        node.meta["stack_trace"] = self.tx.stack_trace()
+        node.meta["example_value"] = result
+        self.calls += 1
+        return node
+
+    # --- numbers ----------------------------------------------------------------------------------------------------
+    def number(self, op: Callable[..., Any], operands: list[Variable], value: Any, number: int | float) -> Variable:
+        """Records `op(*operands)` of numbers: `value` with symbols, `number` for the inputs at hand."""
+        if not isinstance(value, SYMBOLIC):
+            return ConstantVariable(number)
+        found = self._known_number(value)
+        if found is None:
+            node = self._node("call_function", op, tuple(self._argument(item)[0] for item in operands), {}, value)
+            found = self._symbol(node, value, number)
+        return found
+
+    def ask(self, op: Callable[..., Any], left: Any, right: Any) -> bool:
+        """`op(left, right)` of numbers with symbols, guarded."""
+        assert self.shapes is not None
+        with self.shapes.asking():
+            return bool(op(left, right))
+
+    def sizes(self, tensor: TensorVariable) -> list[Variable]:
+        """The sizes of a tensor; those that may vary are recorded."""
+        found: list[Variable] = []
+        for dim, size in enumerate(tensor.fake.shape):
+            if not isinstance(size, torch.SymInt):
+                found.append(ConstantVariable(size))
+                continue
+            known = self._known_number(size)
+            if known is None:
+                node = self._node("call_method", "size", (tensor.node, dim), {}, size)
+                known = self._symbol(node, size, size.node.hint)
+            found.append(known)
+        return found
+
+    def _known_number(self, value: Any) -> Variable | None:
+        expr = value.node.expr
+        if isinstance(value, torch.SymInt) and expr.is_Integer:
+            return ConstantVariable(int(expr))
+        return self._symbols.get((type(value), expr))
+
+    def _symbol(self, node: fx.Node, value: Any, number: int | float) -> Variable:
+        assert self.shapes is not None
+        self._numbers.add(node)
+        made = SymbolVariable(node, value, number, self.shapes, NumberOutput(node, value))
+        return self._symbols.setdefault((type(value), value.node.expr), made)
+
+    # --- running ----------------------------------------------------------------------------------------------------
     def _fake_run(self, target: Any, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
         try:
+            if self.shapes is not None:
+                with self.shapes.asking(), self.fake_mode:
+                    return run(*args, **kwargs)
             with self.fake_mode:
                 return run(*args, **kwargs)
         except (DataDependentOutputException, GuardOnDataDependentSymNode) as error:
@@ -217,7 +291,10 @@ class GraphBuilder:
             variable = TensorVariable(node, result, cls)
             self.by_fake[id(result)] = variable
             return variable
-        if result is None or is_constant_value(result) or isinstance(result, torch.Size):
+        if isinstance(result, SYMBOLIC):
+            return self._known_number(result) or self._symbol(node, result, result.node.hint)
+        is_plain = isinstance(result, torch.Size) and not _holds(result, SYMBOLIC)
+        if result is None or is_plain or is_constant_value(result):
             return self.tx.from_constant(result)
         if isinstance(result, (tuple, list)):
             items = []
@@ -238,6 +315,9 @@ class GraphBuilder:
         if isinstance(variable, (ConstantVariable, ClassVariable)):
             value = variable.constant()
             return value, value
+        if isinstance(variable, SymbolVariable):
+            known = self._known_number(variable.value)
+            return (known.value,) * 2 if isinstance(known, ConstantVariable) else (variable.node, variable.value)
         if isinstance(variable, (TupleVariable, ListVariable)):
             pairs = [self._argument(item) for item in variable.unpack(self.tx)]
             nodes, fakes = [n for n, _ in pairs], [f for _, f in pairs]
@@ -263,7 +343,8 @@ class GraphBuilder:
         """Ends the graph with a tuple of `outputs`, drops unread unpacked results and inputs, makes a module."""
         self.graph.output(tuple(variable.node for variable in outputs))
         for node in reversed(list(self.graph.nodes)):
-            if node.op == "call_function" and node.target is _getitem and not node.users:
+            is_unpacked = node.op == "call_function" and node.target is _getitem
+            if (is_unpacked or node in self._numbers) and not node.users:
                 self.graph.erase_node(node)
         for variable in list(self.inputs):
             if not variable.node.users:
@@ -287,7 +368,17 @@ def _mark(fake: torch.Tensor) -> tuple[int, bool] | None:
     return None if fake.is_inference() else (fake._version, fake.requires_grad)
 
 
-def _holds_tensor(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
+def _holds(value: Any, kinds: Any) -> bool:
+    if isinstance(value, kinds):
         return True
-    return isinstance(value, (tuple, list)) and any(_holds_tensor(item) for item in value)
+    return isinstance(value, (tuple, list)) and any(_holds(item, kinds) for item in value)
+
+
+def _may_vary(value: torch.Tensor, source: Source) -> bool:
+    """Whether the sizes are the caller's affair: of arguments and what they hold, not of a module's own tensors."""
+    here = source
+    while here.base is not None:
+        if here.kind == "item" and here.arg in _OWN_TENSORS:
+            return False
+        here = here.base
+    return here.kind == "arg" and type(value) is torch.Tensor

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from symbolic import terms
 from symbolic.sources import Source
 
 
@@ -33,10 +34,10 @@ def _path(guard: Guard) -> str:
 
 def _tensor_text(guard: Guard) -> str:
     info = guard.payload
-    sizes = ", ".join("*" if size is None else str(size) for size in info["sizes"])
+    sizes, strides = (", ".join("*" if n is None else str(n) for n in info[key]) for key in ("sizes", "strides"))
     grad = ", requires_grad" if info["requires_grad"] else ""
     return (
-        f"{_path(guard)}: {info['cls'].__name__} {str(info['dtype'])[6:]}[{sizes}] strides {info['strides']} "
+        f"{_path(guard)}: {info['cls'].__name__} {str(info['dtype'])[6:]}[{sizes}] strides ({strides}) "
         f"on {info['device']}{grad}"
     )
 
@@ -71,6 +72,7 @@ TEXT: dict[str, Callable[[Guard], str]] = {
     "distinct": lambda g: f"different objects: {', '.join(s.text for s in g.payload)}",
     "storage": lambda g: "memory is shared exactly within "
     + ", ".join("(" + ", ".join(s.text for s in group) + ")" for group in g.payload),
+    "shape": lambda g: terms.text(g.payload),
     "predicate": lambda g: f"{getattr(g.payload, '__doc__', None) or _short(g.payload)} of {_path(g)}",
     "state": lambda g: "grad mode, inference mode, autocast, defaults, modes and determinism as they were",
 }
@@ -124,6 +126,8 @@ def program(guards: Iterable[Guard], values: Sequence[Source]) -> Program:
             return [node(source) for source in guard.payload]
         if guard.kind == "storage":
             return [[node(source) for source in group] for group in guard.payload]
+        if guard.kind == "shape":
+            return terms.code(guard.payload, node)
         return guard.payload
 
     kept = list(guards)

@@ -23,8 +23,10 @@ from symbolic.graph import GraphBuilder
 from symbolic.guards import Guard, Guards
 from symbolic.options import Options
 from symbolic.protocols import Protocols
+from symbolic.shapes import Shapes
 from symbolic.sources import Source, Sources
 from symbolic.torch_state import TracingState
+from symbolic.variables import symbols
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
@@ -50,7 +52,9 @@ class Translator(Protocols):
         self.sources = Sources()
         self.guards = Guards()
         self.ledger = Ledger()
-        self.graph = GraphBuilder(self, FakeTensorMode(allow_non_fake_inputs=False))
+        shapes = Shapes(self.place) if options.dynamic else None
+        fake_mode = FakeTensorMode(allow_non_fake_inputs=False, shape_env=shapes.env if shapes is not None else None)
+        self.graph = GraphBuilder(self, fake_mode, shapes)
         self.frames: list[Frame] = []
         self.known: dict[int, Variable] = {}
         self.keepalive: list[Any] = []
@@ -70,9 +74,12 @@ class Translator(Protocols):
     # --- facts ------------------------------------------------------------------------------------------------------
     def know(self, source: Source | None, kind: str, payload: Any) -> None:
         """Guards a fact about the object at `source`; what hangs from a constant root by nothing needs none."""
+        self.guards.add(Guard(source, kind, payload, *self.place()))
+
+    def place(self) -> tuple[str, int]:
+        """File and line of the user's that is being executed."""
         frame = self.frames[-1] if self.frames else None
-        filename, line = (frame.filename, frame.line) if frame is not None else ("<entry>", 0)
-        self.guards.add(Guard(source, kind, payload, filename, line))
+        return (frame.filename, frame.line) if frame is not None else ("<entry>", 0)
 
     def wrap(self, value: Any, source: Source) -> Variable:
         return wrap.wrap(self, value, source)
@@ -161,11 +168,16 @@ class Translator(Protocols):
     # --- calls ------------------------------------------------------------------------------------------------------
     def call(self, function: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         """Calls to the end; from an instruction use `invoke`, which keeps the break inside the callee resumable."""
+        if self.graph.shapes is not None and (answer := symbols.call(self, function, args, kwargs)) is not None:
+            return answer
         frame = function.enter(self, args, kwargs)
         return self.run(frame) if frame is not None else function.call(self, args, kwargs)
 
     def invoke(self, function: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> None:
         """The call of an instruction: its result is on the stack when the instruction is over."""
+        if self.graph.shapes is not None and (answer := symbols.call(self, function, args, kwargs)) is not None:
+            self.frames[-1].push(answer)
+            return
         frame = function.enter(self, args, kwargs)
         if frame is not None:
             frame.entered = self.anchor()
@@ -450,6 +462,7 @@ def capture(
             outcome = Break(list(tx.frames), stop.inst, tx.located(stop.cause))
         tx.guard_aliases()
         tx.graph.guard_aliases()
+        tx.graph.guard_shapes()
     finally:
         saved.restore()
     reasons = [break_reason(tx.frames, outcome.cause)] if isinstance(outcome, Break) else []

@@ -88,6 +88,10 @@ class TensorVariable(Variable):
         if name in HISTORY and self.value is not MISSING:
             assert self.source is not None
             tx.wrap(getattr(self.value, name), self.source.attr(name))
+        if name == "shape" and tx.graph.shapes is not None:
+            return tx.new_tuple(tx.graph.sizes(self), torch.Size)
+        if name == "nbytes" and tx.graph.shapes is not None:
+            return tx.binary(operator.mul, self.method(tx, "numel", [], {}), ConstantVariable(self.fake.itemsize))
         value = tx.attempt(getattr, self.fake, name)
         if isinstance(value, torch.Size) or is_constant_value(value):
             return tx.from_constant(value)
@@ -121,6 +125,8 @@ class TensorVariable(Variable):
             raise GraphBreak("requires_grad_ of an input", self.describe())
         if name == "storage_offset":
             tx.graph.guard_offset(self)
+        if name == "size" and tx.graph.shapes is not None and not args and not kwargs:
+            return tx.new_tuple(tx.graph.sizes(self), torch.Size)
         return tx.graph.call_method(name, [self, *args], kwargs)
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
@@ -164,7 +170,12 @@ class TensorVariable(Variable):
 
 
 def _operand(variable: Variable) -> bool:
-    return isinstance(variable, (TensorVariable, ConstantVariable)) or issubclass(variable.python_type(), (tuple, list))
+    kinds = (int, float, tuple, list)
+    return isinstance(variable, (TensorVariable, ConstantVariable)) or issubclass(variable.python_type(), kinds)
+
+
+class NumberOutput(TensorVariable):
+    """What stands for a number among the results of the graph."""
 
 
 class TensorMethod(Variable):

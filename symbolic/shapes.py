@@ -1,0 +1,251 @@
+"""Symbolic sizes of a capture: the shape environment, and the conditions that it came to as guards.
+
+Each size of an input that may vary is a symbol. Whatever capture asks of it, the environment answers for the inputs at
+hand and keeps as a condition. In the end all conditions are said of the inputs themselves, as `terms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.utils._sympy import functions
+
+from symbolic.errors import SkipFrame
+from symbolic.sources import Source
+from symbolic.terms import Extent, Op, Term
+
+#: Sizes below this mean something of their own (nothing, or what is broadcast): they are compiled as they come.
+SMALLEST = 2
+#: Conditions are evaluated on 64-bit integers: numbers must leave room for what is done with them.
+_LARGEST = 1 << 61
+#: Powers are spelled out up to this exponent.
+_HIGHEST_POWER = 8
+
+#: file and line of the user's
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A term that must hold, and the line that needed it."""
+
+    term: Term
+    place: Place
+
+
+@dataclass(frozen=True)
+class _Input:
+    """`facts`: of its tensor guard; `extents`: what in its geometry is no plain number, (own symbol, expression)."""
+
+    facts: dict[str, Any]
+    extents: tuple[tuple[sympy.Symbol, sympy.Expr], ...]
+    place: Place
+
+
+class Shapes:
+    """The symbols of one capture. `place` says which line is being executed."""
+
+    def __init__(self, place: Callable[[], Place]) -> None:
+        self.env = ShapeEnv(
+            allow_scalar_outputs=False,
+            allow_dynamic_output_shape_ops=False,
+            assume_static_by_default=False,
+            duck_shape=False,
+        )
+        self.place = place
+        self._inputs: list[_Input] = []
+        self._where: dict[sympy.Symbol, Extent] = {}
+        self._numbers: dict[sympy.Symbol, int] = {}  # what each is for the inputs at hand
+        self._places: list[Place] = []  # of env.guards
+
+    # --- inputs -----------------------------------------------------------------------------------------------------
+    def fake(self, mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
+        """A fake of `value` with a symbol for each size that may vary.
+
+        Raises what `FakeTensorMode.from_tensor` does."""
+        base: Any = value._base if value._is_view() else None
+        around = _context([DimDynamic.STATIC] * base.dim()) if base is not None else None
+        sizes = [DimDynamic.DYNAMIC if size >= SMALLEST else DimDynamic.STATIC for size in value.shape]
+        return mode.from_tensor(value, symbolic_context=_context(sizes, around))
+
+    def add_input(self, value: torch.Tensor, fake: torch.Tensor, source: Source, facts: dict[str, Any]) -> None:
+        """Notes where the symbols of a fake stand. `facts`, those of its tensor guard, get None for what varies."""
+        own: list[tuple[sympy.Symbol, sympy.Expr]] = []
+        for extent, number, symbol in zip(_extents(source, value), _geometry(value), _geometry(fake), strict=True):
+            if isinstance(symbol, torch.SymInt):
+                expr = symbol.node._expr  # as it was made, whatever was found out about it since
+                is_new = expr.is_Symbol and expr not in self._where
+                name = expr if is_new else sympy.Dummy(f"{extent.kind}{extent.dim}", integer=True)
+                self._where[name], self._numbers[name] = extent, number
+                own.append((name, expr))
+        if own:
+            self._inputs.append(_Input(facts, tuple(own), self.place()))
+
+    # --- while capturing --------------------------------------------------------------------------------------------
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """What is run inside may ask about symbols: the line being executed is the one that needed the answers. The
+        decompositions of operators run in Python, those in C++ take only plain numbers."""
+        with enable_python_dispatcher():
+            yield
+        self._places += [self.place()] * (len(self.env.guards) - len(self._places))
+
+    def fix(self, value: torch.SymInt | torch.SymFloat) -> None:
+        """From here on `value` is what it is for the inputs at hand (of a float, all the sizes that it comes of)."""
+        expr = value.node.expr
+        with self.asking():
+            for part in [expr] if isinstance(value, torch.SymInt) else expr.free_symbols:
+                self.env.evaluate_expr(part)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+    def conditions(self) -> list[Condition]:
+        """All that must hold of the inputs beside their tensor guards, which are completed.
+
+        Raises SkipFrame for a condition on what no input has."""
+        self._places += [self.place()] * (len(self.env.guards) - len(self._places))
+        fixed = {s: found for s in self._where if (found := self.env.replace(s)).is_Integer}
+        for known in self._inputs:
+            self._complete(known, fixed)
+        asked = [(guard.expr.xreplace(fixed), at) for guard, at in zip(self.env.guards, self._places, strict=True)]
+        used = frozenset().union(*(expr.free_symbols for expr, _ in asked))
+        conditions: dict[Term, Condition] = {}
+        # What the program asked comes before the ranges that follow from it: it explains more.
+        for expr, place in (*self._of_inputs(fixed, used), *asked, *self._ranges(fixed)):
+            for term in self._terms(expr):
+                conditions.setdefault(term, Condition(term, place))
+        return list(conditions.values())
+
+    def _complete(self, known: _Input, fixed: dict[sympy.Symbol, sympy.Expr]) -> None:
+        for key, kind in (("sizes", "size"), ("strides", "stride")):
+            found = [(self._where[own], expr) for own, expr in known.extents]
+            varies = {extent.dim for extent, expr in found if extent.kind == kind and not _is_number(expr, fixed)}
+            known.facts[key] = tuple(None if dim in varies else n for dim, n in enumerate(known.facts[key]))
+
+    def _of_inputs(
+        self, fixed: dict[sympy.Symbol, sympy.Expr], used: frozenset[sympy.Symbol]
+    ) -> Iterator[tuple[Any, Place]]:
+        """What every symbol is taken to be, and what ties the other numbers of the inputs to them."""
+        for known in self._inputs:
+            for own, expr in known.extents:
+                if _is_number(expr, fixed) and self._where[own].kind != "offset":
+                    continue  # the tensor guard compares it
+                if own is not expr:
+                    yield sympy.Eq(own, expr.xreplace(fixed), evaluate=False), known.place
+                elif self._where[own].kind != "offset" or own in used:
+                    yield sympy.Ge(own, SMALLEST, evaluate=False), known.place
+
+    def _ranges(self, fixed: dict[sympy.Symbol, sympy.Expr]) -> Iterator[tuple[Any, Place]]:
+        """The ranges that symbols were found to be in."""
+        for known in self._inputs:
+            for own, expr in known.extents:
+                if own is expr and own not in fixed:
+                    bounds = self.env.var_to_range[own]
+                    if bounds.lower > SMALLEST:
+                        yield sympy.Ge(own, bounds.lower, evaluate=False), known.place
+                    if isinstance(bounds.upper, sympy.Integer) and bounds.upper < _LARGEST:
+                        yield sympy.Le(own, bounds.upper, evaluate=False), known.place
+
+    def _terms(self, expr: Any) -> list[Term]:
+        """A condition as terms; if it can't be said in such, that all it is about is as for the inputs at hand."""
+        if expr is sympy.true:
+            return []
+        try:
+            return [self._term(expr)]
+        except _Unsaid:
+            symbols = sorted(expr.free_symbols, key=str)
+            return [Op("==", (self._term(symbol), self._numbers[symbol])) for symbol in symbols]
+
+    def _term(self, expr: Any) -> Term:
+        if expr.is_Symbol:
+            if expr not in self._where:
+                raise SkipFrame(f"size that no input has: {expr}")
+            return self._where[expr]
+        if expr.is_Integer and abs(expr) < _LARGEST:
+            return int(expr)
+        make = _TERMS.get(expr.func)
+        if make is None:
+            raise _Unsaid
+        return make(self._term, *expr.args)
+
+
+class _Unsaid(Exception):
+    """An expression that terms have no word for."""
+
+
+def _context(sizes: list[DimDynamic], base: Any = None) -> StatelessSymbolicContext[Any, Any]:
+    return StatelessSymbolicContext(sizes, view_base_context=base)
+
+
+def _geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+
+
+def _extents(source: Source, tensor: torch.Tensor) -> list[Extent]:
+    """What the numbers of `_geometry` are."""
+    both = [Extent(source, kind, dim) for kind in ("size", "stride") for dim in range(tensor.dim())]
+    return [*both, Extent(source, "offset")]
+
+
+def _is_number(expr: sympy.Expr, fixed: dict[sympy.Symbol, sympy.Expr]) -> bool:
+    return expr.xreplace(fixed).is_Integer
+
+
+# --- expressions as terms ---------------------------------------------------------------------------------------------
+_Say = Callable[[Any], Term]
+_Row = Callable[..., Term]
+
+
+def _op(name: str) -> _Row:
+    return lambda say, *args: Op(name, tuple(map(say, args)))
+
+
+def _sum(say: _Say, *args: Any) -> Term:
+    """a + b - c: what is negative is subtracted."""
+    taken = [arg for arg in args if arg.as_coeff_Mul()[0].is_negative]
+    given = [say(arg) for arg in args if arg not in taken] or [0]
+    total = Op("+", tuple(given)) if len(given) > 1 else given[0]
+    return Op("-", (total, *(say(-arg) for arg in taken))) if taken else total
+
+
+def _power(say: _Say, base: Any, exponent: Any) -> Term:
+    if not (exponent.is_Integer and 1 <= exponent <= _HIGHEST_POWER):
+        raise _Unsaid
+    return Op("*", (say(base),) * int(exponent))
+
+
+def _modular_index(say: _Say, base: Any, divisor: Any, modulus: Any) -> Term:
+    return Op("%", (Op("//", (say(base), say(divisor))), say(modulus)))
+
+
+_TERMS: dict[Any, _Row] = {
+    sympy.Add: _sum,
+    sympy.Mul: _op("*"),
+    sympy.Pow: _power,
+    functions.PowByNatural: _power,
+    functions.FloorDiv: _op("//"),
+    functions.CleanDiv: _op("//"),
+    functions.Mod: _op("%"),
+    functions.PythonMod: _op("%"),
+    functions.ModularIndexing: _modular_index,
+    functions.Max: _op("max"),
+    functions.Min: _op("min"),
+    sympy.Max: _op("max"),
+    sympy.Min: _op("min"),
+    sympy.Eq: _op("=="),
+    sympy.Ne: _op("!="),
+    sympy.Lt: _op("<"),
+    sympy.Le: _op("<="),
+    sympy.Gt: _op(">"),
+    sympy.Ge: _op(">="),
+    sympy.And: _op("and"),
+    sympy.Or: _op("or"),
+    sympy.Not: _op("not"),
+}

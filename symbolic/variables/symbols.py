@@ -1,0 +1,196 @@
+"""Numbers that come of sizes that may vary: symbols of the shape environment, nodes of the graph.
+
+Arithmetic of them is recorded; what is asked of them (comparisons, truth) is answered for the inputs at hand and
+guarded. Where a plain number is needed, `constant` fixes the sizes that it comes of.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from symbolic.errors import GraphBreak
+from symbolic.shapes import Shapes
+from symbolic.variables.base import COMPARISONS, Variable
+from symbolic.variables.constants import ConstantMethod, ConstantVariable
+from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.tables import HANDLERS, POLYFILLS, PURE, BuiltinVariable, CallableTable
+from symbolic.variables.tensors import TensorVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+_COMPARISONS = frozenset(COMPARISONS.values())
+_DIVISIONS = frozenset({operator.truediv, operator.floordiv, operator.mod})
+#: What is recorded of integers, and of these with floats; other operators get plain numbers.
+_OF_INTEGERS = _DIVISIONS | {operator.add, operator.sub, operator.mul, operator.pow}
+_OF_FLOATS = frozenset({operator.add, operator.sub, operator.mul, operator.truediv})
+
+
+class SymbolVariable(Variable):
+    """An int or float that comes of sizes: `value` a SymInt or SymFloat, `number` what it is for the inputs at hand,
+    `output` what stands for it among the graph's results."""
+
+    def __init__(self, node: fx.Node, value: Any, number: int | float, shapes: Shapes, output: Variable) -> None:
+        self.node = node
+        self.value = value
+        self.number = number
+        self.shapes = shapes
+        self.output = output
+
+    def python_type(self) -> type:
+        return type(self.number)
+
+    def constant(self) -> Any:
+        """The plain number, from here on fixed."""
+        self.shapes.fix(self.value)
+        return self.number
+
+    def plain(self) -> ConstantVariable:
+        return ConstantVariable(self.constant())
+
+    def key(self) -> Any:
+        return self.constant()
+
+    def reachable(self) -> list[Variable]:
+        return [self.output]
+
+    def describe(self) -> str:
+        return f"number %{self.node.name}"
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        return self.plain().getattr(tx, name)
+
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        return self.plain().method(tx, name, args, kwargs)
+
+    def truth(self, tx: Translator) -> bool:
+        return _compare(tx, operator.ne, self, ConstantVariable(0))
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return _binary(tx, op, self, other) if isinstance(other, (SymbolVariable, ConstantVariable)) else None
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return _binary(tx, op, other, self) if isinstance(other, ConstantVariable) else None
+
+    def unary(self, tx: Translator, op: Any) -> Variable:
+        if op is operator.neg or (op is abs and self.python_type() is int):
+            return tx.graph.number(op, [self], op(self.value), op(self.number))
+        return self if op is operator.pos else self.plain().unary(tx, op)
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        if self is not other and other.python_type() is self.python_type():
+            raise GraphBreak("identity of numbers", f"{self.describe()} is {other.describe()}")
+        return self is other
+
+
+def settled(variable: Variable) -> Variable:
+    """The variable with plain numbers in it, for what takes no others."""
+    if isinstance(variable, SymbolVariable):
+        return variable.plain()
+    if not isinstance(variable, (TupleVariable, ListVariable)):
+        return variable
+    items = [settled(item) for item in variable.items]
+    if all(new is old for new, old in zip(items, variable.items, strict=True)):
+        return variable
+    return type(variable)(items, None, variable.python_type())
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+def _parts(variable: Any) -> tuple[Any, Any]:
+    """(expression, number for the inputs at hand)"""
+    if isinstance(variable, SymbolVariable):
+        return variable.value, variable.number
+    return variable.value, variable.value
+
+
+def _binary(tx: Translator, op: Any, left: Variable, right: Variable) -> Variable | None:
+    kinds = {left.python_type(), right.python_type()}
+    if not kinds <= {int, float}:
+        if op in (operator.eq, operator.ne) and not kinds & {bool, complex}:
+            return None
+        return _plainly(tx, op, left, right)
+    if op in _COMPARISONS:
+        return ConstantVariable(_compare(tx, op, left, right))
+    if op is divmod and kinds == {int}:
+        parts = [_binary(tx, part, left, right) for part in (operator.floordiv, operator.mod)]
+        return tx.new_tuple([part for part in parts if part is not None])
+    if op not in (_OF_INTEGERS if kinds == {int} else _OF_FLOATS):
+        return _plainly(tx, op, left, right)
+    if op in _DIVISIONS and not tx.truth(right):
+        return _plainly(tx, op, left, right)
+    if op is operator.pow and not (isinstance(right, ConstantVariable) and 0 <= right.value <= 64):
+        return _plainly(tx, op, left, right)
+    (a, first), (b, second) = _parts(left), _parts(right)
+    return tx.graph.number(op, [left, right], op(a, b), op(first, second))
+
+
+def _plainly(tx: Translator, op: Any, left: Variable, right: Variable) -> Variable:
+    return tx.binary(op, settled(left), settled(right))
+
+
+def _compare(tx: Translator, op: Any, left: Any, right: Any) -> bool:
+    """The answer for the inputs at hand, guarded. Floats are compared as such, and what they come of is fixed."""
+    if float in (left.python_type(), right.python_type()):
+        return bool(op(settled(left).constant(), settled(right).constant()))
+    return tx.graph.ask(op, _parts(left)[0], _parts(right)[0])
+
+
+# --- builtins ---------------------------------------------------------------------------------------------------------
+Row = Callable[["Translator", list[Variable]], "Variable | None"]
+
+
+def _length(tx: Translator, args: list[Variable]) -> Variable | None:
+    if len(args) != 1 or not isinstance(args[0], TensorVariable):
+        return None
+    sizes = tx.graph.sizes(args[0])
+    return sizes[0] if sizes else None
+
+
+def _extreme(recorded: Callable[..., Any], function: Any) -> Row:
+    """max or min of two integers: no condition on which it is."""
+
+    def row(tx: Translator, args: list[Variable]) -> Variable | None:
+        if len(args) != 2 or not _any_symbol(args) or not all(arg.python_type() is int for arg in args):
+            return None
+        (a, first), (b, second) = map(_parts, args)
+        return tx.graph.number(recorded, args, recorded(a, b), function(first, second))
+
+    return row
+
+
+def _as_float(tx: Translator, args: list[Variable]) -> Variable | None:
+    if len(args) != 1 or not isinstance(number := args[0], SymbolVariable):
+        return None
+    return tx.graph.number(torch.sym_float, args, torch.sym_float(number.value), float(number.number))
+
+
+#: Builtins that know symbols. None: the call means what it means for other values.
+_ROWS: CallableTable[Row] = CallableTable(
+    {len: _length, max: _extreme(torch.sym_max, max), min: _extreme(torch.sym_min, min), float: _as_float}
+)
+#: Builtins that look into containers for plain numbers.
+_TEXTS: CallableTable[bool] = CallableTable({str: True, repr: True, ascii: True, format: True})
+
+
+def call(tx: Translator, function: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Variable | None:
+    """A call of a native function that symbols have a rule for; None: as for any other values."""
+    if isinstance(function, BuiltinVariable):
+        fn = function.value
+        row = _ROWS.get(fn) if not kwargs else None
+        if row is not None and (answer := row(tx, args)) is not None:
+            return answer
+        only_computes = fn in PURE and fn not in HANDLERS and fn not in POLYFILLS and _any_symbol(args)
+        if not only_computes and fn not in _TEXTS:
+            return None
+    elif not isinstance(function, ConstantMethod):
+        return None
+    return function.call(tx, [settled(arg) for arg in args], {name: settled(arg) for name, arg in kwargs.items()})
+
+
+def _any_symbol(args: list[Variable]) -> bool:
+    return any(isinstance(arg, SymbolVariable) for arg in args)
