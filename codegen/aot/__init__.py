@@ -1,0 +1,1 @@
+"""Graphs differentiated ahead of time: functional forward and backward graphs of ATen operations."""
