@@ -9,7 +9,8 @@ os.environ.setdefault("MAX_JOBS", "2")
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
-FLAGS = ["-O3", "-g0", "-fvisibility=hidden", "-Wall", "-Wno-invalid-offsetof"]
+# The standard is that of torch's own headers; torch 2.11 still asks for an older one.
+FLAGS = ["-std=c++20", "-O3", "-g0", "-fvisibility=hidden", "-Wall", "-Wno-invalid-offsetof"]
 
 setup(
     ext_modules=[

@@ -64,13 +64,15 @@ inline Ref checked(PyObject* object) {
     if (!object) throw PythonError();
     return take(object);
 }
-[[noreturn]] inline void raise(PyObject* type, const char* format, auto... arguments) {
+template <class... Arguments>
+[[noreturn]] void raise(PyObject* type, const char* format, Arguments... arguments) {
     PyErr_Format(type, format, arguments...);
     throw PythonError();
 }
 
 // A Python object whose C++ part is `State`: a movable class with a destructor, `int visit(visitproc, void*)` for the
-// garbage collector and `void clear()`, which drops every reference that may be part of a cycle.
+// garbage collector and, if its type has a tp_clear, `void clear()`, which drops every reference that may be part of a
+// cycle.
 template <class State>
 struct Instance : PyObject, State {
     // The state is complete before the object exists, so the collector never sees a half-made one.
