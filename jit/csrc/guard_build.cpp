@@ -232,7 +232,8 @@ private:
             return;
         }
         if (check.kind == CheckKind::shape) {
-            tree_.shapes_.add(payload, index, [&](PyObject* number) {
+            if (!tree_.shapes_) tree_.shapes_ = std::make_unique<ShapeConditions>();
+            tree_.shapes_->add(payload, index, [&](PyObject* number) {
                 uint32_t about = node_index(number, "a condition on sizes");
                 given_[about].wanted = true;
                 return about;
@@ -440,7 +441,7 @@ private:
         for (auto& groups : tree_.groups_)
             for (auto& group : groups.nodes)
                 for (uint32_t& node : group) node = given_[node].placed;
-        tree_.shapes_.renumber([&](uint32_t node) { return given_[node].placed; });
+        if (tree_.shapes_) tree_.shapes_->renumber([&](uint32_t node) { return given_[node].placed; });
         for (uint32_t& node : tree_.values_) node = given_[node].placed;
     }
 

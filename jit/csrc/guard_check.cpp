@@ -130,8 +130,8 @@ public:
             if (why_) tell(Failure::At::check, check.given_index, share(observed_between(check)));
             return Outcome::fails;
         }
-        if (!tree_.shapes_.empty() && !tree_.shapes_.hold(objects_)) {
-            if (why_) tell(Failure::At::check, tree_.shapes_.failed_index(), tree_.shapes_.failed_numbers());
+        if (tree_.shapes_ && !tree_.shapes_->hold(objects_)) {
+            if (why_) tell(Failure::At::check, tree_.shapes_->failed_index(), tree_.shapes_->failed_numbers());
             return Outcome::fails;
         }
         // Tags were taken before the look-ups that they vouch for.

@@ -18,7 +18,6 @@ public:
     // notes the number of a node. Throws PythonError.
     void add(PyObject* instructions, uint32_t given_index, const NodeIndex& node_index);
     void renumber(const std::function<uint32_t(uint32_t)>& placed);
-    bool empty() const { return conditions_.empty(); }
 
     // False if one does not hold of the tensors among `objects`; an overflow or a division by zero holds of nothing.
     bool hold(PyObject* const* objects);

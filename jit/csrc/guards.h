@@ -199,7 +199,6 @@ private:
     std::vector<SlotTensor> slot_tensors_;  // the first nodes, as long as they are arguments that are tensors and no more
     Py_ssize_t needed_slots_ = 0;           // for those
     std::vector<Groups> groups_;
-    ShapeConditions shapes_;
     std::unique_ptr<TorchState> state_;
     uint32_t state_index_ = 0;
     size_t given_checks_ = 0;
@@ -210,6 +209,7 @@ private:
     // Room for one evaluation; a nested one brings its own.
     std::vector<PyObject*> objects_;
     std::vector<uint8_t> unchanged_;
+    std::unique_ptr<ShapeConditions> shapes_;  // if there are any
 
     friend class TreeBuilder;
 };
