@@ -230,7 +230,8 @@ def test_the_node_looks_like_one():
     fn = outputs[0].grad_fn
     assert fn is outputs[1].grad_fn and [y.output_nr for y in outputs] == [0, 1]
     assert fn.name() == "twoBackward" and "grad_fn=<twoBackward>" in repr(outputs[0])
-    reference = as_function(TWO)(middle, w)[0].grad_fn
+    twins = as_function(TWO)(middle, w)
+    reference = twins[0].grad_fn
     assert [(f.name(), number) for f, number in fn.next_functions] == [(f.name(), number) for f, number in reference.next_functions]
     assert fn.next_functions[0][0] is middle.grad_fn and fn.next_functions[1][0].variable is w
     assert [m.shape for m in fn._input_metadata] == [m.shape for m in reference._input_metadata]
