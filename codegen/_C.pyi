@@ -14,6 +14,14 @@ _General = Callable[
     [_Flags, _Flags, tuple[torch.Tensor, ...], tuple[Any, ...], tuple[torch.Tensor | None, ...]], _Gradients
 ]
 
+#: The same with the `history` that `tie` was given, for gradients that have one.
+_WithHistory = Callable[
+    [
+        _Flags, _Flags, tuple[torch.Tensor, ...], tuple[Any, ...], tuple[torch.Tensor | None, ...], tuple[Any, ...]
+    ],
+    _Gradients,
+]
+
 python_version: str
 torch_version: str
 
@@ -33,7 +41,7 @@ class Plan:
         name: str,
         backward: Callable[..., _Gradients],
         partial: _General,
-        differentiable: _General,
+        differentiable: _WithHistory,
         inputs_saved: _Flags,
     ) -> Plan: ...
     @property
@@ -43,7 +51,7 @@ class Plan:
     @property
     def partial(self) -> _General: ...
     @property
-    def differentiable(self) -> _General: ...
+    def differentiable(self) -> _WithHistory: ...
     @property
     def inputs_saved(self) -> _Flags: ...
 
@@ -53,19 +61,24 @@ def tie(
     outputs: tuple[torch.Tensor, ...],
     saved: tuple[torch.Tensor, ...],
     extra: tuple[Any, ...],
+    history: tuple[Any, ...] = (),
     /,
 ) -> None:
     """Makes `outputs`, computed without a history, results of one autograd node, whose gradients go to `inputs`.
 
     Of the saved tensors, those that exist outside (inputs, outputs) are checked for later writes and come back with
     their history; private ones are kept as they are. Where the user's saved-tensor hooks are active, all go through
-    these. `extra` comes back as it is.
+    these. `extra` comes back as it is, and so does `history`, to `differentiable` alone, unless one of its tensors was
+    written since.
 
     The outputs may be differentiated one after the other. Once a backward without `retain_graph` went through all of
     them, the saved tensors are dropped; one through outputs that had theirs already raises torch's own RuntimeError
     (never, if nothing was saved).
 
     Raises TypeError for what is no tensor, for an output of a dtype without gradients and for a wrong number of saved
-    tensors; ValueError for an output that requires a gradient already. What the plan's functions raise comes out of
-    the backward; gradients in a wrong number or of a wrong type are a TypeError there.
+    tensors; ValueError for an output that requires a gradient already or is a view. What the plan's functions raise
+    comes out of the backward; gradients in a wrong number or of a wrong type are a TypeError there.
     """
+
+def below(function: Callable[..., Any], /, *args: Any) -> Any:
+    """`function(*args)` below autograd: no result gets a history, none is a view, and no write is counted."""

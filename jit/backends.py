@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import fx
 
+from codegen.aot.backend import compile_graph
 from jit.errors import BackendCompilerFailed
 
 Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -17,8 +18,13 @@ def eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     return gm.forward
 
 
+def aot_eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    """Forward and backward as functional ATen graphs, ahead of time; ATen runs them as they are."""
+    return compile_graph(gm, example_inputs)
+
+
 #: name -> backend
-BACKENDS: dict[str, Backend] = {"eager": eager, "default": eager}
+BACKENDS: dict[str, Backend] = {"eager": eager, "aot_eager": aot_eager, "default": eager}
 
 
 def resolve(backend: str | Backend) -> Backend:

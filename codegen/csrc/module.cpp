@@ -8,8 +8,11 @@ namespace {
 
 PyMethodDef functions[] = {
     {"tie", (PyCFunction)(void (*)())tie, METH_FASTCALL,
-     "tie(plan, inputs, outputs, saved, extra) -> None\n\nMakes `outputs` results of one autograd node, whose backward is "
+     "tie(plan, inputs, outputs, saved, extra, history) -> None\n\nMakes `outputs` results of one autograd node, whose backward is "
      "the plan's and whose gradients go to `inputs`."},
+    {"below", (PyCFunction)(void (*)())below, METH_FASTCALL,
+     "below(function, *args) -> its result\n\nCalls `function` below autograd: nothing gets a history, nothing is a view, no "
+     "write is counted."},
     {}};
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "codegen._C", "What a compiled graph runs through: its autograd node.", -1, functions};

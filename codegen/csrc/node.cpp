@@ -108,14 +108,45 @@ private:
     std::vector<at::Tensor> raw_;
 };
 
+// What a backward with a history of its own starts from, held as it came. Its tensors must not have been written since.
+class History {
+public:
+    explicit History(PyObject* objects) : objects_(share(objects)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(objects); ++i) versions_.push_back(version(PyTuple_GET_ITEM(objects, i)));
+    }
+
+    Ref unpack() const {
+        for (size_t i = 0; i < versions_.size(); ++i) {
+            PyObject* object = PyTuple_GET_ITEM(objects_.get(), i);
+            TORCH_CHECK(version(object) == versions_[i],
+                        "one of the variables needed for gradient computation has been modified by an inplace operation: ",
+                        "a tensor of sizes ", THPVariable_Unpack(object).sizes(), " is at version ", version(object),
+                        "; expected version ", versions_[i], " instead.");
+        }
+        return objects_;
+    }
+
+    void leak() { objects_.release(); }
+
+private:
+    static uint32_t version(PyObject* object) {
+        if (!THPVariable_Check(object)) return 0;
+        const at::Tensor& tensor = THPVariable_Unpack(object);
+        return tensor.is_inference() ? 0 : tensor._version();
+    }
+
+    Ref objects_;
+    c10::SmallVector<uint32_t, 16> versions_;
+};
+
 // The node that this thread is about to apply for the last time. The engine says so right before the apply, and an apply
 // from elsewhere (another thread's, a call of `grad_fn` by hand) must not take it for its own.
 thread_local const Node* released_next = nullptr;
 
 class CompiledNode : public Node {
 public:
-    CompiledNode(Owned<Plan> plan, Ref extra, edge_list&& edges)
-        : Node(std::move(edges)), plan_(std::move(plan)), extra_(std::move(extra)) {}
+    CompiledNode(Owned<Plan> plan, Ref extra, PyObject* history, edge_list&& edges)
+        : Node(std::move(edges)), plan_(std::move(plan)), extra_(std::move(extra)), history_(std::in_place, history) {}
 
     // Nodes die on the engine's threads too, and some after Python itself.
     ~CompiledNode() override {
@@ -123,9 +154,11 @@ public:
             HoldGil gil;
             plan_.reset();
             extra_.reset();
+            history_.reset();
         } else {
             plan_.release();
             extra_.release();
+            if (history_) history_->leak();
         }
     }
 
@@ -168,7 +201,10 @@ private:
     std::shared_ptr<const Saved> consume(const Flags& defined) {
         auto saved = present(defined);
         for (size_t i = 0; i < defined.size(); ++i) consumed_[i] |= defined[i];
-        if (all(consumed_)) saved_.reset();
+        if (all(consumed_)) {
+            saved_.reset();
+            history_.reset();
+        }
         return saved;
     }
 
@@ -184,7 +220,8 @@ private:
             for (at::Tensor& tangent : tangents) arguments.add(wrapped(std::move(tangent)));
             return arguments.call(plan_->backward.get());
         }
-        Arguments tensors(plan_->inputs_saved.size()), changes(tangents.size()), arguments(5);
+        Arguments tensors(plan_->inputs_saved.size()), changes(tangents.size()), arguments(6);
+        Ref history = has_history ? checked_history() : Ref();
         if (saved) saved->unpack(*plan_.get(), getptr(), tensors);
         for (at::Tensor& tangent : tangents) changes.add(wrapped(std::move(tangent)));  // undefined: None
         arguments.add(tuple_of(defined));
@@ -192,7 +229,13 @@ private:
         arguments.add(tensors.tuple());
         arguments.add(extra_);
         arguments.add(changes.tuple());
+        if (has_history) arguments.add(std::move(history));
         return arguments.call((has_history ? plan_->differentiable : plan_->partial).get());
+    }
+
+    Ref checked_history() const {
+        TORCH_CHECK(history_, torch::autograd::ERR_BACKWARD_TWICE);
+        return history_->unpack();
     }
 
     variable_list to_list(const Ref& gradients) const {
@@ -215,6 +258,7 @@ private:
 
     Owned<Plan> plan_;
     Ref extra_;
+    std::optional<History> history_;
     std::shared_ptr<const Saved> saved_;  // shared with the applies under way
     Flags consumed_;                      // per output: went through its last backward
 };
@@ -237,6 +281,7 @@ void check_outputs(const char* plan, PyObject* outputs) {
             raise(PyExc_TypeError, "%s: outputs[%zd] has dtype %s, which has no gradients", plan, i,
                   c10::toString(output.scalar_type()));
         if (output.requires_grad()) raise(PyExc_ValueError, "%s: outputs[%zd] requires a gradient already", plan, i);
+        if (output.is_view()) raise(PyExc_ValueError, "%s: outputs[%zd] is a view", plan, i);
     }
 }
 
@@ -244,10 +289,12 @@ void check_outputs(const char* plan, PyObject* outputs) {
 
 PyObject* tie(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     try {
-        if (count != 5) raise(PyExc_TypeError, "tie() takes 5 arguments, got %zd", count);
+        if (count != 5 && count != 6) raise(PyExc_TypeError, "tie() takes 5 or 6 arguments, got %zd", count);
         if (Py_TYPE(arguments[0]) != plan_type) raise(PyExc_TypeError, "tie() takes a Plan, got %R", arguments[0]);
         auto* plan = static_cast<Plan*>(arguments[0]);
         PyObject *inputs = arguments[1], *outputs = arguments[2], *saved = arguments[3], *extra = arguments[4];
+        Ref none = count == 6 ? Ref() : checked(PyTuple_New(0));
+        PyObject* history = count == 6 ? arguments[5] : none.get();
         const char* name = plan->name.c_str();
         check_tensors(name, "inputs", inputs, true);
         check_outputs(name, outputs);
@@ -255,13 +302,14 @@ PyObject* tie(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
         if (PyTuple_GET_SIZE(saved) != (Py_ssize_t)plan->inputs_saved.size())
             raise(PyExc_TypeError, "%s: %zd saved tensors, its plan has %zu", name, PyTuple_GET_SIZE(saved), plan->inputs_saved.size());
         if (!PyTuple_Check(extra)) raise(PyExc_TypeError, "%s: extra must be a tuple, not %s", name, Py_TYPE(extra)->tp_name);
+        if (!PyTuple_Check(history)) raise(PyExc_TypeError, "%s: history must be a tuple, not %s", name, Py_TYPE(history)->tp_name);
 
         edge_list edges(PyTuple_GET_SIZE(inputs));
         for (size_t i = 0; i < edges.size(); ++i) {
             PyObject* input = PyTuple_GET_ITEM(inputs, i);
             if (input != Py_None) edges[i] = torch::autograd::impl::gradient_edge(THPVariable_Unpack(input));
         }
-        auto node = make_node<CompiledNode>(Owned<Plan>::share(plan), share(extra), std::move(edges));
+        auto node = make_node<CompiledNode>(Owned<Plan>::share(plan), share(extra), history, std::move(edges));
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(outputs); ++i) {
             const at::Tensor& output = THPVariable_Unpack(PyTuple_GET_ITEM(outputs, i));
             torch::autograd::impl::set_gradient_edge(output, {node, node->add_input_metadata(output)});
@@ -273,6 +321,15 @@ PyObject* tie(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
         torch::translate_exception_to_python(std::current_exception());
     }
     return nullptr;
+}
+
+PyObject* below(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+    if (count < 1) {
+        PyErr_SetString(PyExc_TypeError, "below() takes a function and its arguments");
+        return nullptr;
+    }
+    at::AutoDispatchBelowADInplaceOrView guard;
+    return PyObject_Vectorcall(arguments[0], arguments + 1, count - 1, nullptr);
 }
 
 }  // namespace codegen

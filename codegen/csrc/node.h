@@ -5,7 +5,10 @@
 
 namespace codegen {
 
-// tie(plan, inputs, outputs, saved, extra): see codegen/_C.pyi.
+// tie(plan, inputs, outputs, saved, extra, history): see codegen/_C.pyi.
 PyObject* tie(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
+
+// below(function, *args): see codegen/_C.pyi.
+PyObject* below(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 
 }  // namespace codegen

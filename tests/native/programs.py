@@ -97,7 +97,8 @@ def plan_of(program, log, name):
         log.append(("partial", defined, needed))
         return program.gradients(saved, extra, tangents)
 
-    def differentiable(defined, needed, saved, extra, tangents):
+    def differentiable(defined, needed, saved, extra, tangents, history):
+        assert history == ()
         assert torch.is_grad_enabled()
         log.append(("differentiable", defined, needed))
         return program.gradients(saved, extra, tangents)

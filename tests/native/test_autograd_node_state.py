@@ -69,7 +69,7 @@ class Kept:
 
 
 def kept():
-    def general(defined, needed, saved, extra, tangents):
+    def general(defined, needed, saved, extra, tangents, history=()):
         return (total(*(times(tangent, saved[0]) for tangent in tangents)),)
 
     x = torch.ones(4, requires_grad=True)
@@ -243,7 +243,7 @@ X = torch.ones(2, requires_grad=True)
 
 
 @pytest.mark.parametrize("arguments, error, expected", [
-    ((SAVES_ONE,), TypeError, "tie() takes 5 arguments, got 1"),
+    ((SAVES_ONE,), TypeError, "tie() takes 5 or 6 arguments, got 1"),
     ((None, (), (), (), ()), TypeError, "tie() takes a Plan, got None"),
     ((SAVES_ONE, [X], (), (X,), ()), TypeError, "P: inputs must be a tuple, not list"),
     ((SAVES_ONE, (1,), (), (X,), ()), TypeError, "P: inputs[0] is a int, not a tensor"),
@@ -254,6 +254,8 @@ X = torch.ones(2, requires_grad=True)
     ((SAVES_ONE, (X,), (), (None,), ()), TypeError, "P: saved[0] is a NoneType, not a tensor"),
     ((SAVES_ONE, (X,), (), (), ()), TypeError, "P: 0 saved tensors, its plan has 1"),
     ((SAVES_ONE, (X,), (), (X,), []), TypeError, "P: extra must be a tuple, not list"),
+    ((SAVES_ONE, (X,), (), (X,), (), []), TypeError, "P: history must be a tuple, not list"),
+    ((SAVES_ONE, (X,), (torch.ones(4)[1:],), (X,), ()), ValueError, "P: outputs[0] is a view"),
 ])
 def test_tie_refuses_what_it_cannot_tie(arguments, error, expected):
     with pytest.raises(error) as caught:
@@ -381,3 +383,41 @@ def test_errors_come_out_of_an_engine_thread():
     with pytest.raises(OwnError) as caught:
         y.sum().backward()
     assert "broken" in [frame.name for frame in traceback.extract_tb(caught.tb)]
+
+
+def history_plan(seen):
+    def differentiable(defined, needed, saved, extra, tangents, history):
+        seen.append(history)
+        return (tangents[0] * history[0],)
+
+    return _C.Plan("Historic", lambda t: (t,), max, differentiable, ())
+
+
+def test_a_history_comes_back_to_the_gradients_that_have_one():
+    x, seen = torch.tensor([2.0, 3.0], requires_grad=True), []
+    y, word = torch.ones(2), object()
+    _C.tie(history_plan(seen), (x,), (y,), (), (), (x, word))
+    (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    assert seen == [(x, word)] and gradient.tolist() == [2, 3]
+    assert torch.autograd.grad(gradient.sum(), x)[0].tolist() == [1, 1]
+
+
+def test_a_written_history_is_noticed_and_only_where_it_is_needed():
+    x = torch.ones(2, requires_grad=True)
+    y, seen = torch.ones(2), []
+    _C.tie(history_plan(seen), (x,), (y,), (), (), (x,))
+    with torch.no_grad():
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation.*is at version 1; expected version 0"):
+        torch.autograd.grad(y.sum(), x, create_graph=True)
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [1, 1] and not seen
+
+
+def test_below_autograd_nothing_is_a_view_and_no_write_counts():
+    x = torch.ones(4, requires_grad=True)
+    view, version = _C.below(lambda t: (t[1:], t.detach().add_(1)._version), x)
+    assert not view._is_view() and view.grad_fn is None and version == 0 == x._version
+    with pytest.raises(ZeroDivisionError):
+        _C.below(lambda: 1 / 0)
+    with pytest.raises(TypeError, match="takes a function"):
+        _C.below()

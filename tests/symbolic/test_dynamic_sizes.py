@@ -170,6 +170,10 @@ def asserted(x):
     return x + x.shape[0]
 
 
+def high_power(x):
+    return x + 1 if x.shape[0] ** 12 > 30_000_000 else x - 1
+
+
 def strided(x):
     return x.stride(0) * 2, x.is_contiguous(), x.t().contiguous(), x.view(-1) if x.is_contiguous() else x.reshape(-1)
 
@@ -224,7 +228,7 @@ A, B, C = (X(4, 6), X(5, 8), X(7, 10))
 CASES = {
     "pointwise": (pointwise, [(A, A + 1), (B, B + 1), (C, C + 1)], 1),
     "pointwise, broadcast": (pointwise, [(A, X(6)), (B, X(8)), (A, X(1, 6)), (A, X(4, 1))], 3),
-    "pointwise, different sizes raise": (pointwise, [(A, B), (B, A)], 0),
+    "pointwise, different sizes raise": (pointwise, [(A, B), (B, A), (A, A)], 1),
     "attention": (attention, [(X(2, 3, 8), X(8, 24)), (X(3, 5, 8), X(8, 24)), (X(4, 7, 8), X(8, 24))], 1),
     "causal": (causal, [(X(2, 3, 4),), (X(3, 5, 4),), (X(5, 3, 6),)], 1),
     "branch": (branch, [(A,), (B,), (C,), (X(3, 9),)], 2),
@@ -247,11 +251,13 @@ CASES = {
     "chosen": (chosen, [(A,), (C,), (B,)], 2),
     "written": (written, [(A,), (B,), (C,)], 1),
     "mm": (mismatch, [(X(2, 3), X(3, 4)), (X(5, 6), X(6, 7)), (X(2, 3), X(4, 4)), (X(8, 9), X(9, 2))], 1),
-    "mm, mismatch first": (mismatch, [(X(2, 3), X(4, 4)), (X(8, 9), X(9, 2))], 0),
-    # Up to the exception there is a graph with the number, and that is for all sizes.
-    "zero division": (zero_division, [(A,), (B,), (X(8, 3),), (X(3, 2),)], 2),
+    "mm, mismatch first": (mismatch, [(X(2, 3), X(4, 4)), (X(8, 9), X(9, 2)), (X(5, 3), X(3, 4))], 1),
+    "zero division": (zero_division, [(A,), (X(3, 2),), (B,), (X(8, 3),)], 1),
+    "zero division first": (zero_division, [(X(3, 2),), (A,), (B,)], 1),
     "zero division, caught": (caught, [(A,), (X(3, 2),), (B,)], 1),
-    "assert": (asserted, [(A,), (B,), (C,)], 2),
+    "assert": (asserted, [(A,), (B,), (C,)], 1),
+    "assert that fails first": (asserted, [(C,), (A,), (B,)], 1),
+    "condition without native words": (high_power, [(A,), (X(4, 9),), (C,)], 2),
     "strides": (strided, [(A,), (B,), (C,)], 1),
     "strides, transposed": (strided, [(X(6, 4).t(),), (X(8, 5).t(),)], 1),
     "products": (products, [(A,), (B,), (C,)], 1),

@@ -1,0 +1,117 @@
+"""What a trace found out, as plain data: where each result comes from and what happened to each input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from codegen.aot.inputs import Shared
+from codegen.aot.views import Step
+
+
+@dataclass(frozen=True)
+class Value:
+    """Result number `index` of the forward graph."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Input:
+    """The input itself."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Base:
+    """The base of a group of inputs that share memory."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class View:
+    """`steps` replayed on `base`, which autograd sees where it is `tracked`."""
+
+    base: Value | Input | Base
+    steps: tuple[Step, ...]
+    tracked: bool
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same Python object at every call."""
+
+    value: Any
+
+
+Recipe = Value | Input | Base | View | Constant
+
+
+@dataclass(frozen=True)
+class Update:
+    """What happened to an input in place. First its metadata change by `steps`, then `value` is copied into it."""
+
+    target: Input | Base
+    steps: tuple[Step, ...] = ()
+    value: int | None = None
+    tracked: bool = False  # autograd sees the write
+    detached: bool = False  # it ends as a leaf without gradient
+    versions: int = 0  # how often it counted a write
+
+
+@dataclass(frozen=True)
+class Bump:
+    """A result that counted writes before it was returned."""
+
+    output: int
+    versions: int
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """A result of the forward graph that gradients come back for.
+
+    `index` is its number among the results; `of` says which of the program's tensors carries it when the program
+    ends: an input, a base of inputs, an output (by position), or the base of a view that is an output.
+    """
+
+    index: int
+    of: Input | Base | OutputOf | BaseOf
+    strides: tuple[Any, ...]  # of its tangent
+    reached: frozenset[int]  # those of `Traced.differentiable` (by position there) that it gives a gradient to
+
+
+@dataclass(frozen=True)
+class OutputOf:
+    output: int
+
+
+@dataclass(frozen=True)
+class BaseOf:
+    output: int
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The joint graph with how it is called and what its results are for.
+
+    Placeholders: inputs that are in no group and are numbers or tensors (`parameters`, by position), one base for each
+    group, then one tangent for each carrier. Results: `num_forward` of the forward (the last `num_randoms` of them are
+    its random numbers), then the gradients of `differentiable` (positions of placeholders).
+    """
+
+    joint: fx.GraphModule
+    parameters: tuple[int, ...]
+    groups: tuple[Shared, ...]
+    num_forward: int
+    num_randoms: int
+    outputs: tuple[Recipe, ...]
+    updates: tuple[Update, ...]
+    bumps: tuple[Bump, ...]
+    carriers: tuple[Carrier, ...]
+    differentiable: tuple[int, ...]
+    failure: Exception | None = None  # what a backward raises

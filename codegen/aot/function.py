@@ -1,0 +1,317 @@
+"""One compiled program: traced, cut in two, compiled, wrapped; and the variants of its backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from codegen import _C
+from codegen.aot import wrapper
+from codegen.aot.facts import Base, BaseOf, Carrier, Input, OutputOf, Traced
+from codegen.aot.partition import default_partition
+from codegen.aot.recorder import Untraceable
+from codegen.aot.trace import Call, Program, flat_arguments, trace, trace_again
+from symbolic.torch_state import TorchState
+
+GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+
+
+def as_it_is(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """A compiler that leaves the graph to ATen."""
+    return graph.forward
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How programs are compiled. The compilers take (graph, example inputs) and answer with a function of the same
+    inputs; `partition` cuts a joint graph (see `default_partition`); `decompositions`: OpOverload -> function."""
+
+    forward: GraphCompiler = as_it_is
+    backward: GraphCompiler = as_it_is
+    inference: GraphCompiler = as_it_is
+    partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]] = default_partition
+    decompositions: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
+    name: str = "CompiledBackward"
+
+
+def compile_program(program: Program, args: Sequence[Any], settings: Settings) -> Callable[..., Any]:
+    """`program(*args) -> results` (both flat) as a function with the same effects and gradients.
+
+    Good for all arguments with the properties of these (dtype, device, sizes and strides, requires_grad, who shares
+    memory), under the grad mode of now. The answer's attribute `source` is the text of its Python.
+    Raises Untraceable for what this stage can't say; nothing has been touched then.
+    """
+    training = any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
+    call, traced = trace(program, args, settings.decompositions, training)
+    if not traced.carriers:
+        joint = traced.joint
+        forward = settings.inference(joint, _examples(joint))
+        return wrapper.write(traced, forward, len(args), None)
+    function = _Differentiable(program, call, traced, settings)
+    return wrapper.write(traced, function.forward, len(args), function.tie)
+
+
+def _examples(graph: fx.GraphModule) -> list[Any]:
+    return [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
+
+
+class _Differentiable:
+    """The two halves of a program with gradients, and variants of its backward, which are made when they are needed."""
+
+    def __init__(self, program: Program, call: Call, traced: Traced, settings: Settings) -> None:
+        self.program = program
+        self.call = call
+        self.traced = traced
+        self.settings = settings
+        self.state = TorchState()  # a backward may run under another
+        self.variants: dict[Any, Callable[..., Any]] = {}
+        placeholders = traced.joint.graph.find_nodes(op="placeholder")
+        self.num_primals = len(placeholders) - len(traced.carriers)
+        if traced.failure is None:
+            fw, bw = settings.partition(
+                traced.joint, _examples(traced.joint), num_fwd_outputs=traced.num_forward, num_primals=self.num_primals
+            )
+        else:
+            fw, bw = _forward_alone(traced.joint, placeholders[self.num_primals :]), None
+        saved = results_of(fw)[traced.num_forward :]
+        self.saved = [node.name for node in saved]  # as in the joint graph
+        kept = _keep_old_values(fw, traced)
+        tensors = [node for node in kept if isinstance(node.meta["val"], torch.Tensor)]
+        self.forward = settings.forward(fw, _examples(fw))
+        self.bw = bw
+        backward = self._refused if bw is None else self._compiled(bw, [True] * len(traced.carriers))
+        plan = _C.Plan(settings.name, backward, self.partial, self.differentiable, _exist_outside(fw, traced, tensors))
+        first, last = traced.num_forward, traced.num_forward + len(kept)
+        self.tie = wrapper.Tie(plan, slice(first, first + len(tensors)), slice(first + len(tensors), last))
+
+    def _compiled(self, graph: fx.GraphModule, defined: Sequence[bool]) -> Callable[..., Any]:
+        """A backward of (saved, extra, the defined tangents), these brought to the strides of the trace."""
+        run = self.settings.backward(graph, _examples(graph))
+        carriers = [carrier for carrier, wanted in zip(self.traced.carriers, defined, strict=True) if wanted]
+        tangents = [(at - len(carriers), carrier.strides) for at, carrier in enumerate(carriers)]
+
+        def backward(*args: Any) -> tuple[Any, ...]:
+            for at, strides in tangents:
+                if args[at].stride() != strides:
+                    args = (*args[:at], _restrided(args[at], strides), *args[len(args) + at + 1 :])
+            return tuple(run(*args))
+
+        return backward
+
+    def _refused(self, *args: Any) -> Any:
+        assert self.traced.failure is not None
+        raise self.traced.failure.with_traceback(None)
+
+    # --- gradients that are missing or not wanted ---------------------------------------------------------------------
+    def partial(
+        self, defined: tuple[bool, ...], needed: tuple[bool, ...], saved: tuple[Any, ...], extra: tuple[Any, ...],
+        tangents: tuple[Any, ...],
+    ) -> tuple[Any, ...]:
+        """A backward of a graph of its own, with nothing in it that these gradients do not need."""
+        if self.bw is None:
+            self._refused()
+        key = (defined, needed)
+        if key not in self.variants:
+            self.variants[key] = self._compiled(self._variant(defined, needed), defined)
+        given = [t for t in tangents if t is not None]
+        return self.variants[key](*saved, *extra, *given)
+
+    def _variant(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> fx.GraphModule:
+        with _under(self.state):
+            again = trace_again(self.program, self.call, self.settings.decompositions, defined)
+        nodes = {node.name: node for node in again.joint.graph.nodes}
+        placeholders = again.joint.graph.find_nodes(op="placeholder")[self.num_primals :]
+        tangents = [t for t, is_defined in zip(placeholders, defined, strict=True) if is_defined]
+        given = [nodes[name] for name in self.saved] + tangents
+        results = results_of(again.joint)[again.num_forward :]
+        return extract(again.joint, given, [r if wanted else None for r, wanted in zip(results, needed, strict=True)])
+
+    # --- gradients that are differentiated again ----------------------------------------------------------------------
+    def differentiable(
+        self, defined: tuple[bool, ...], needed: tuple[bool, ...], saved: tuple[Any, ...], extra: tuple[Any, ...],
+        tangents: tuple[Any, ...], history: tuple[Any, ...],
+    ) -> tuple[Any, ...]:
+        """The backward as a program of the inputs, the random numbers and the tangents, compiled like any other.
+
+        Derivatives of any order come of that: its own backward may be asked for its history in turn.
+        """
+        args = (*history, *(t for t in tangents if t is not None))
+        key = (defined, needed, tuple(getattr(a, "requires_grad", None) for a in args))
+        if key not in self.variants:
+            program = _Gradients(self.program, self.call, self.traced, self.state, defined, needed)
+            self.variants[key] = compile_program(program, args, replace(self.settings, name=self.settings.name))
+        return tuple(self.variants[key](*args))
+
+
+@dataclass(frozen=True)
+class _Gradients:
+    """(primals, random numbers, defined tangents) -> the needed gradients (None for the others) of a program."""
+
+    program: Program
+    call: Call
+    traced: Traced
+    state: TorchState
+    defined: tuple[bool, ...]
+    needed: tuple[bool, ...]
+
+    def __call__(self, *args: Any) -> list[Any]:
+        call, traced = self.call, self.traced
+        tangents = args[len(args) - sum(self.defined) :]
+        primals = args[: len(call.parameters) + len(call.groups)]
+        with _under(self.state), torch.enable_grad(), _Replay(list(args[len(primals) : len(args) - len(tangents)])):
+            written = {type(update.target)(update.target.index) for update in traced.updates}
+            parameters, bases = list(primals[: len(call.parameters)]), list(primals[len(call.parameters) :])
+            for number, i in enumerate(call.parameters):
+                if Input(i) in written:
+                    parameters[number] = parameters[number].clone()
+            bases = [base.clone() for base in bases]
+            flat = flat_arguments(call, parameters, bases)
+            results = list(self.program(*flat))
+            carriers = [_carrying(c, flat, bases, results) for c in traced.carriers]
+        wanted = [at for at, is_needed in zip(traced.differentiable, self.needed, strict=True) if is_needed]
+        gradients = torch.autograd.grad(
+            [carrier for carrier, is_defined in zip(carriers, self.defined, strict=True) if is_defined],
+            [primals[at] for at in wanted], tangents, create_graph=True, allow_unused=True,
+        )
+        found = iter(gradients)
+        return [next(found) if is_needed else None for is_needed in self.needed]
+
+
+def _carrying(carrier: Carrier, flat: list[Any], bases: list[Any], results: list[Any]) -> torch.Tensor:
+    match carrier.of:
+        case Input(index):
+            return flat[index]
+        case Base(index):
+            return bases[index]
+        case OutputOf(output):
+            return results[output]
+        case BaseOf(output):
+            base = results[output]._base
+            return results[output] if base is None else base
+    raise TypeError(carrier.of)
+
+
+class _Replay(TorchDispatchMode):
+    """Random operations give these numbers instead of new ones."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # as in the recorder
+
+    def __init__(self, numbers: list[torch.Tensor]) -> None:
+        super().__init__()
+        self.numbers = iter(numbers)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **(kwargs or {}))
+        if func._schema.is_mutable:
+            return args[0].copy_(next(self.numbers))
+        count = len(func._schema.returns)
+        # Copies, for the program may write into what it was given.
+        given = [torch.ops.aten.clone.default(next(self.numbers)) for _ in range(count)]
+        return given[0] if count == 1 else tuple(given)
+
+
+@contextmanager
+def _under(state: TorchState) -> Iterator[None]:
+    """Torch's state of this thread as it was when `state` was taken."""
+    now = TorchState()
+    state.restore()
+    try:
+        yield
+    finally:
+        now.restore()
+
+
+# --- graphs -----------------------------------------------------------------------------------------------------------
+def results_of(graph: fx.GraphModule) -> tuple[Any, ...]:
+    """What a graph gives: nodes, and None."""
+    return tuple(graph.graph.output_node().args[0])  # type: ignore[arg-type]
+
+
+def extract(joint: fx.GraphModule, given: Sequence[fx.Node], results: Sequence[fx.Node | None]) -> fx.GraphModule:
+    """The part of a graph that computes `results` from `given`, which become its placeholders."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in given:
+        copies[node] = graph.placeholder(node.name)
+        copies[node].meta = dict(node.meta)
+    wanted: set[fx.Node] = set()
+    waiting = [node for node in results if node is not None]
+    while waiting:
+        node = waiting.pop()
+        if node not in copies and node not in wanted:
+            if node.op == "placeholder":
+                raise Untraceable(f"a backward that needs {node.name}, which the forward did not save")
+            wanted.add(node)
+            waiting.extend(node.all_input_nodes)
+    for node in joint.graph.nodes:
+        if node in wanted:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple(None if node is None else copies[node] for node in results))
+    return fx.GraphModule(joint, graph, "Backward")
+
+
+def _forward_alone(joint: fx.GraphModule, tangents: Sequence[fx.Node]) -> fx.GraphModule:
+    """The graph of a program whose backward could not be traced."""
+    for node in reversed(list(joint.graph.nodes)):
+        if node.meta.get("phase") == "backward" and node.op != "placeholder" and not node.users:
+            joint.graph.erase_node(node)
+    for node in tangents:
+        joint.graph.erase_node(node)
+    joint.recompile()
+    return joint
+
+
+def _keep_old_values(fw: fx.GraphModule, traced: Traced) -> list[fx.Node]:
+    """The saved nodes; inputs that are written after the forward, and views of these, are saved as copies."""
+    output = fw.graph.output_node()
+    results = list(results_of(fw))
+    names = {node.name: node for node in fw.graph.find_nodes(op="placeholder")}
+    written = {
+        _storage(names[name])
+        for update in traced.updates
+        if update.value is not None and (name := _name_of(update.target)) in names
+    }
+    for at in range(traced.num_forward, len(results)):
+        node = results[at]
+        if isinstance(node.meta["val"], torch.Tensor) and _storage(node) in written:
+            with fw.graph.inserting_before(output):
+                results[at] = fw.graph.call_function(torch.ops.aten.clone.default, (node,))
+            results[at].meta = {**node.meta, "val": _like(node.meta["val"])}
+    output.args = (tuple(results),)
+    fw.recompile()
+    return results[traced.num_forward :]
+
+
+def _like(fake: torch.Tensor) -> torch.Tensor:
+    with fake.fake_mode:  # type: ignore[attr-defined]
+        return torch.empty_like(fake)
+
+
+def _name_of(target: Input | Base) -> str:
+    return f"primals_{target.index + 1}" if isinstance(target, Input) else f"primals_base_{target.index + 1}"
+
+
+def _storage(node: fx.Node) -> int:
+    return node.meta["val"].untyped_storage()._cdata
+
+
+def _exist_outside(fw: fx.GraphModule, traced: Traced, saved: Sequence[fx.Node]) -> tuple[bool, ...]:
+    """Which of the saved tensors the program's caller may hold, or tensors that share memory with these."""
+    results = results_of(fw)[: traced.num_forward - traced.num_randoms]
+    seen = [*fw.graph.find_nodes(op="placeholder"), *results]
+    storages = {_storage(node) for node in seen if isinstance(node.meta["val"], torch.Tensor)}
+    return tuple(_storage(node) in storages for node in saved)
+
+
+def _restrided(tensor: torch.Tensor, strides: tuple[Any, ...]) -> torch.Tensor:
+    made = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+    return made.copy_(tensor)

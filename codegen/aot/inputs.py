@@ -1,0 +1,90 @@
+"""Inputs of a trace: fake tensors that stand in for the real ones, and bases for inputs that share memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from codegen.aot.recorder import Untraceable
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Inputs (by position) that share written memory: in the graph they are views of one base, which comes in instead.
+
+    `base` is the position of an input that is the base of all others; None: it is their common `_base`, or, where
+    nobody needs gradients (`flat`), one flat tensor over the whole storage.
+    """
+
+    members: tuple[int, ...]
+    base: int | None = None
+    flat: bool = False
+
+
+class _Born(torch.autograd.Function):
+    """Makes a tensor the result of something: no leaf, and no view either."""
+
+    @staticmethod
+    def forward(ctx: Any, seed: torch.Tensor, held: list[torch.Tensor]) -> torch.Tensor:
+        return held[0]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        raise AssertionError("a trace differentiates no further than its inputs")
+
+
+def stand_in(fake_mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
+    """A fake tensor of the same geometry that is no view: leaf or not, and with or without gradient, as `value` is.
+
+    Stand-ins of tensors that share memory share it, too.
+    """
+    if type(value) not in (torch.Tensor, torch.nn.Parameter, FakeTensor):
+        raise Untraceable(f"an input of class {type(value).__name__}")
+    if value.layout is not torch.strided or value.is_conj() or value.is_neg() or value.is_quantized:
+        raise Untraceable(f"an input that is {_exotic(value)}")
+    known = value if isinstance(value, FakeTensor) else fake_mode.from_tensor(value.detach(), static_shapes=True)
+    fake = known.detach()
+    if not value.requires_grad:
+        return fake
+    if value.is_leaf:
+        return fake.requires_grad_()
+    with torch.enable_grad(), fake_mode:
+        return _Born.apply(torch.zeros((), requires_grad=True), [fake])
+
+
+def _exotic(value: torch.Tensor) -> str:
+    if value.layout is not torch.strided:
+        return str(value.layout).removeprefix("torch.")
+    return "quantized" if value.is_quantized else "a lazy conjugate or negation"
+
+
+def shared(members: list[int], values: list[Any]) -> Shared:
+    """How these inputs come in as views of one base. Raises Untraceable if there is none."""
+    tensors = [values[i] for i in members]
+    if len({t.dtype for t in tensors}) > 1:
+        raise Untraceable("written inputs that share memory and differ in dtype")
+    base = next((t._base for t in tensors if t._base is not None), None)
+    at = next((i for i in members if values[i] is base), None)
+    if base is not None and all(t is base or t._base is base for t in tensors):
+        return Shared(tuple(members), at)
+    if any(t.requires_grad for t in tensors) or (base is not None and base.requires_grad):
+        raise Untraceable("written inputs that share memory, where autograd does not know that they do")
+    return Shared(tuple(members), flat=True)
+
+
+def base_of(group: Shared, values: list[Any]) -> torch.Tensor:
+    """The real base of a group."""
+    first = values[group.members[0]]
+    if group.base is not None:
+        return values[group.base]
+    return over_storage(first) if group.flat else next(b for i in group.members if (b := values[i]._base) is not None)
+
+
+def over_storage(tensor: torch.Tensor) -> torch.Tensor:
+    """A flat tensor over the whole storage of `tensor`, with a version counter of its own."""
+    storage = tensor.untyped_storage()
+    length = storage.nbytes() // tensor.element_size()
+    return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage, 0, (length,), (1,))

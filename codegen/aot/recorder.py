@@ -1,0 +1,367 @@
+"""Writes a functional graph of ATen operations while fake tensors live through the program as it is.
+
+The fakes are mutated, viewed and differentiated for real (by torch's own autograd, below which the recorder listens),
+so who is a view of whom, which versions count and what autograd saves is what eager code would see. Only the record is
+functional: for each storage there is a current root node, for each tensor the views that lead from the root to it. A
+write makes a new value of the tensor and puts it back into a new root; whoever else looks at that storage replays its
+views on the new root when it is read next.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+from codegen.aot import mutations, views
+from codegen.aot.views import Step, step_of
+
+aten = torch.ops.aten
+
+#: Views that show everything as it is: no node stands for them.
+TRANSPARENT = frozenset({aten.detach.default, aten.alias.default, aten.lift_fresh.default})
+#: Questions that leave no trace.
+QUERIES = frozenset({
+    torch.ops.prim.device.default,
+    *(aten.sym_size.int, aten.sym_size.default, aten.sym_stride.int, aten.sym_stride.default),
+    *(aten.sym_numel.default, aten.sym_storage_offset.default),
+    *(aten.is_contiguous.default, aten.is_contiguous.memory_format),
+    *(aten.is_strides_like_format.default, aten.is_non_overlapping_and_dense.default),
+})
+NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class Untraceable(Exception):
+    """The program does something that the AOT stage has no functional form for; nothing was touched."""
+
+
+class SharedInputs(Exception):
+    """A storage that several inputs share is written: they must become views of one base. `.inputs` are their nodes."""
+
+    def __init__(self, inputs: list[fx.Node]) -> None:
+        super().__init__("inputs that share memory are written")
+        self.inputs = inputs
+
+
+@dataclass(eq=False)
+class Memory:
+    """A storage: the node of its root tensor as it is now, and the inputs that came with it."""
+
+    root: fx.Node
+    inputs: list[fx.Node] = field(default_factory=list)
+    writes: int = 0
+    replayed: dict[tuple[Step, ...], fx.Node] = field(default_factory=dict)  # since the last write
+
+
+@dataclass(eq=False)
+class Alias:
+    """A tensor: the views that lead to it from its memory's root, which `origin` is; `node` was its value after so many
+    `writes` to the memory, of which it was `written` itself."""
+
+    tensor: torch.Tensor
+    origin: torch.Tensor
+    memory: Memory
+    steps: tuple[Step, ...]
+    node: fx.Node
+    writes: int = 0
+    written: int = 0
+
+
+class Recorder(TorchDispatchMode):
+    """Enter it over a FakeTensorMode. `decompositions`: OpOverload -> function of the same arguments."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would wrap the handler below to keep its own compiler off, and load that compiler for it."""
+        return False
+
+    def __init__(self, fake_mode: FakeTensorMode, decompositions: Mapping[Any, Callable[..., Any]]) -> None:
+        super().__init__()
+        self.fake_mode = fake_mode
+        self.decompositions = decompositions
+        self.graph = fx.Graph()
+        self.attributes = torch.nn.Module()  # constants of the program
+        self.phase = "forward"
+        self.stack_trace: Callable[[], str | None] = lambda: None
+        self.aliases: dict[int, Alias] = {}
+        self.memories: dict[int, Memory] = {}
+        self.randoms: list[fx.Node] = []
+        self._numbers: dict[Any, fx.Node] = {}
+        self._symbols: dict[Any, tuple[fx.Node, int]] = {}
+        self._constants: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._last_input: fx.Node | None = None
+
+    # --- inputs -------------------------------------------------------------------------------------------------------
+    def add_input(self, name: str, value: Any) -> fx.Node:
+        """A placeholder for a fake tensor or a SymInt."""
+        last = self._last_input
+        with self.graph.inserting_after(last) if last is not None else self.graph.inserting_before():
+            node = self._last_input = self.graph.placeholder(name)
+        node.meta.update(val=value, phase=self.phase)
+        if isinstance(value, torch.Tensor):
+            memory = self.memories.setdefault(self._storage(value), Memory(node))
+            memory.inputs.append(node)
+            self.aliases[id(value)] = Alias(value, value, memory, (), node)
+            for dim, size in enumerate(value.shape):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                    self._symbols.setdefault(size.node.expr, (node, dim))
+        elif isinstance(value, NUMBERS):
+            self._numbers[value.node.expr] = node
+        return node
+
+    # --- what a tensor is ---------------------------------------------------------------------------------------------
+    @staticmethod
+    def _storage(tensor: torch.Tensor) -> int:
+        return tensor.untyped_storage()._cdata
+
+    def alias(self, tensor: torch.Tensor) -> Alias:
+        return self.aliases[id(tensor)]
+
+    def read(self, tensor: torch.Tensor) -> fx.Node:
+        """The node of the tensor's value as it is now."""
+        alias = self.alias(tensor)
+        memory = alias.memory
+        if alias.writes != memory.writes:
+            if len(memory.inputs) > 1:
+                raise SharedInputs(memory.inputs)
+            alias.node, alias.writes = self._replay(memory, alias.steps), memory.writes
+        return alias.node
+
+    def root(self, memory: Memory) -> fx.Node:
+        """The node of the whole of a memory as it is now."""
+        return memory.root
+
+    def _replay(self, memory: Memory, steps: tuple[Step, ...]) -> fx.Node:
+        if not steps:
+            return memory.root
+        found = memory.replayed.get(steps)
+        if found is None:
+            base = self._replay(memory, steps[:-1])
+            found = base if steps[-1].func in TRANSPARENT else views.replay(self, base, steps[-1])
+            memory.replayed[steps] = found
+        return found
+
+    def write(self, tensor: torch.Tensor, value: fx.Node) -> None:
+        """`value`, with the tensor's very dtype, sizes and strides, becomes what the tensor holds."""
+        alias = self.alias(tensor)
+        memory = alias.memory
+        if len(memory.inputs) > 1:
+            raise SharedInputs(memory.inputs)
+        chain = tuple(step for step in alias.steps if step.func not in TRANSPARENT)
+        root = views.put_back_chain(self, memory.root, chain, value) if chain else value
+        memory.root = root
+        memory.writes += 1
+        memory.replayed.clear()
+        alias.node, alias.writes = value, memory.writes
+        alias.written += 1
+
+    # --- recording ----------------------------------------------------------------------------------------------------
+    def emit(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
+        """Records `func` on nodes and runs it on their fakes."""
+        value = func(*fx.map_arg(args, _value), **fx.map_arg(kwargs, _value))
+        return self._node(func, self._symbolic(args), self._symbolic(kwargs), value)
+
+    def meta(self, node: fx.Node) -> Any:
+        """The fake tensor of a node."""
+        return node.meta["val"]
+
+    def _node(self, func: Callable[..., Any], args: Any, kwargs: Any, value: Any) -> fx.Node:
+        node = self.graph.call_function(func, args, kwargs)
+        node.meta.update(val=value, phase=self.phase)
+        trace = self.stack_trace()
+        if trace:
+            node.meta["stack_trace"] = trace
+        if isinstance(value, torch.Tensor) and _is_random(node):
+            self.randoms.append(node)
+        return node
+
+    def _symbolic(self, args: Any) -> Any:
+        return tree_map(lambda a: self.number(a) if isinstance(a, NUMBERS) else a, args)
+
+    def _nodes(self, args: Any) -> Any:
+        """Arguments of an operation as the graph sees them."""
+
+        def node(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return self.read(value)
+            return self.number(value) if isinstance(value, NUMBERS) else value
+
+        return tree_map(node, args)
+
+    def number(self, value: Any) -> Any:
+        """The node of a symbolic number, computed from the sizes of inputs."""
+        expr = value.node.expr
+        if expr.is_number:
+            return value.node.maybe_as_int() if isinstance(value, torch.SymInt) else type(value.node.hint)(expr)
+        found = self._numbers.get(expr)
+        if found is None:
+            if expr.is_Symbol:
+                source, dim = self._symbols[expr]
+                found = self._node(aten.sym_size.int, (source, dim), {}, value)
+            else:
+                known = {s: fx.Proxy(self.number(self._symbol(value, s))) for s in expr.free_symbols}
+                before = len(self.graph.nodes)
+                found = sympy_interp(PythonReferenceAnalysis, known, expr).node
+                for node in list(self.graph.nodes)[before:]:
+                    number = node.target(*fx.map_arg(node.args, _value), **fx.map_arg(node.kwargs, _value))
+                    node.meta.update(val=number, phase=self.phase)
+            self._numbers[expr] = found
+        return found
+
+    def _symbol(self, value: Any, symbol: Any) -> Any:
+        """A number with that one symbol, from where the symbol was met."""
+        shape_env = value.node.shape_env
+        source, dim = self._symbols.get(symbol, (None, 0))
+        if source is not None:
+            return source.meta["val"].shape[dim]
+        for expr, node in self._numbers.items():
+            if expr == symbol:
+                return node.meta["val"]
+        raise Untraceable(f"a size {symbol} that depends on values ({shape_env})")
+
+    # --- operations ---------------------------------------------------------------------------------------------------
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in QUERIES:
+            return func(*args, **kwargs)
+        if func in self.decompositions:
+            with self:
+                result = self.decompositions[func](*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if _is_composite(func):
+            with self:
+                return func.decompose(*args, **kwargs)
+        args, kwargs = tree_map(self._constant, (args, kwargs))
+        if torch.Tag.inplace_view in func.tags:
+            return self._change_metadata(func, args, kwargs)
+        if func._schema.is_mutable or mutations.written(func):
+            return self._mutate(func, args, kwargs)
+        nodes, named = self._nodes(args), self._nodes(kwargs)
+        result = func(*args, **kwargs)
+        if func in TRANSPARENT:
+            self._adopt(args[0], result, Step(func), nodes[0])
+            return result
+        node = self._node(func, nodes, named, result)
+        self._bind(func, args, kwargs, node, result)
+        return result
+
+    def _constant(self, value: Any) -> Any:
+        """A tensor of the program that is no input becomes an attribute of the graph's module."""
+        if not isinstance(value, torch.Tensor) or id(value) in self.aliases:
+            return value
+        if isinstance(value, FakeTensor):
+            raise Untraceable("a tensor that the recorder never saw")
+        found = self._constants.get(id(value))
+        if found is None:
+            fake = self.fake_mode.from_tensor(value, static_shapes=True)
+            name = f"constant_{len(self._constants)}"
+            self.attributes.register_buffer(name, value, persistent=False)
+            node = self.graph.get_attr(name)
+            node.meta.update(val=fake, phase=self.phase)
+            memory = self.memories.setdefault(self._storage(fake), Memory(node))
+            self.aliases[id(fake)] = Alias(fake, fake, memory, (), node)
+            found = self._constants[id(value)] = (value, fake)
+        return found[1]
+
+    def _bind(self, func: Any, args: Any, kwargs: Any, node: fx.Node, result: Any) -> None:
+        """Ties the tensors among an operation's results to their nodes."""
+        if isinstance(result, torch.Tensor):
+            self._adopt(self._viewed(func, args, result), result, None, node, func, args, kwargs)
+        elif isinstance(result, (tuple, list)):
+            for index, item in enumerate(result):
+                if isinstance(item, torch.Tensor):
+                    part = self._node(operator.getitem, (node, index), {}, item)
+                    self._adopt(self._viewed(func, args, item), item, None, part, func, args, kwargs, index)
+                elif isinstance(item, NUMBERS):
+                    self._numbers.setdefault(item.node.expr, self._node(operator.getitem, (node, index), {}, item))
+
+    def _viewed(self, func: Any, args: Any, result: torch.Tensor) -> torch.Tensor | None:
+        """The argument whose memory the result shares."""
+        memory = self.memories.get(self._storage(result))
+        if memory is None or not args or not isinstance(args[0], torch.Tensor):
+            return None
+        return args[0] if self.alias(args[0]).memory is memory else None
+
+    def _adopt(
+        self, base: torch.Tensor | None, result: torch.Tensor, step: Step | None, node: fx.Node,
+        func: Any = None, args: Any = (), kwargs: Any = None, index: int | None = None,
+    ) -> None:
+        if id(result) in self.aliases:
+            return
+        if base is None:
+            memory = self.memories.setdefault(self._storage(result), Memory(node))
+            if memory.root is not node:
+                raise Untraceable(f"{func} gives a view that its schema does not tell of")
+            self.aliases[id(result)] = Alias(result, result, memory, (), node, memory.writes)
+            return
+        step = step or step_of(func, args, kwargs or {}, index)
+        known = self.alias(base)
+        memory, steps = known.memory, (*known.steps, step)
+        self.aliases[id(result)] = Alias(result, known.origin, memory, steps, node, memory.writes)
+
+    def _change_metadata(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
+        tensor = args[0]
+        step = mutations.metadata_step(func, args)
+        if step is None:
+            raise Untraceable(f"{func} changes the storage of a tensor")
+        node = views.replay(self, self.read(tensor), step)
+        alias = self.alias(tensor)
+        for known in self.graph.nodes:
+            if known.meta.get("val") is tensor:
+                known.meta["val"] = tensor.detach()
+        alias.node, alias.steps = node, (*alias.steps, step)
+        return func(*args, **kwargs)
+
+    def _mutate(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
+        places = mutations.writes(func, args, kwargs)
+        outcome = mutations.apply(self, func, self._nodes(args), self._nodes(kwargs))
+        result = func(*args, **kwargs)
+        for place, target in places.items():
+            new = outcome.new[place]
+            for tensor, node in zip(target, new, strict=True) if isinstance(target, (tuple, list)) else [(target, new)]:
+                self.write(tensor, views.settle(self, self.alias(tensor).node, node))
+        self._bind_new(result, outcome.result)
+        return result
+
+    def _bind_new(self, result: Any, nodes: Any) -> None:
+        """Ties results that are no written arguments."""
+        if isinstance(result, (tuple, list)):
+            for item, node in zip(result, nodes, strict=True):
+                self._bind_new(item, node)
+        elif isinstance(result, torch.Tensor):
+            self._adopt(None, result, None, nodes)
+
+    # --- sections -----------------------------------------------------------------------------------------------------
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """Nodes recorded inside belong to that phase."""
+        before, self.phase = self.phase, phase
+        try:
+            yield
+        finally:
+            self.phase = before
+
+
+def _value(node: fx.Node) -> Any:
+    return node.meta["val"]
+
+
+def _is_random(node: fx.Node) -> bool:
+    source = node.args[0] if node.target is operator.getitem else node
+    return isinstance(source, fx.Node) and torch.Tag.nondeterministic_seeded in getattr(source.target, "tags", ())
+
+
+def _is_composite(func: OpOverload) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")

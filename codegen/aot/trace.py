@@ -1,0 +1,361 @@
+"""Runs a program on stand-ins, and its backward after it; answers with the joint graph and what was found out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch._prims_common import is_non_overlapping_and_dense_or_false
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.utils._python_dispatch import _pop_mode_temporarily
+from torch.utils._pytree import tree_map
+
+from codegen.aot.facts import (
+    Base,
+    BaseOf,
+    Bump,
+    Carrier,
+    Constant,
+    Input,
+    OutputOf,
+    Recipe,
+    Traced,
+    Update,
+    Value,
+    View,
+)
+from codegen.aot.inputs import Shared, base_of, shared, stand_in
+from codegen.aot.recorder import NUMBERS, TRANSPARENT, Alias, Recorder, SharedInputs, Untraceable
+from codegen.aot.views import Step, Unwritable
+
+Program = Callable[..., Sequence[Any]]
+Decompositions = Mapping[Any, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Call:
+    """How a program is called: stand-ins or constants by position, and the groups of inputs that share written memory
+    with a stand-in for each group's base. `geometry` are (sizes, strides, offset) of the groups' members."""
+
+    fake_mode: FakeTensorMode
+    args: tuple[Any, ...]
+    groups: tuple[Shared, ...] = ()
+    bases: tuple[torch.Tensor, ...] = ()
+    geometry: Mapping[int, tuple[Any, ...]] | None = None
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        members = {i for group in self.groups for i in group.members}
+        tensors = (torch.Tensor, *NUMBERS)
+        return tuple(i for i, a in enumerate(self.args) if isinstance(a, tensors) and i not in members)
+
+
+def describe(args: Sequence[Any], groups: tuple[Shared, ...] = ()) -> Call:
+    """Stand-ins for real arguments (or for fakes, all of one mode). Raises Untraceable for unusual tensors."""
+    mode = next((a.fake_mode for a in args if isinstance(a, FakeTensor)), None)
+    mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = tuple(stand_in(mode, a) if isinstance(a, torch.Tensor) else a for a in args)
+    bases = tuple(stand_in(mode, base_of(group, list(args))) for group in groups)
+    geometry = {i: (args[i].shape, args[i].stride(), args[i].storage_offset()) for g in groups for i in g.members}
+    return Call(mode, fakes, groups, bases, geometry)
+
+
+def trace(
+    program: Program, args: Sequence[Any], decompositions: Decompositions, training: bool
+) -> tuple[Call, Traced]:
+    """The joint graph of `program(*args) -> results` (flat), with gradients if `training`.
+
+    `args` are real tensors or fakes of one mode, numbers and constants; they are not touched. Raises Untraceable, and
+    whatever the program raises.
+    """
+    groups: tuple[Shared, ...] = ()
+    while True:
+        call = describe(args, groups)
+        tracer = _Tracer(program, call, decompositions)
+        try:
+            return call, tracer.run(training)
+        except SharedInputs as found:
+            members = tracer.positions(found.inputs)
+            groups = (*groups, shared(members, list(args)))
+        except Unwritable as error:
+            raise Untraceable(str(error)) from error
+
+
+def trace_again(program: Program, call: Call, decompositions: Decompositions, defined: tuple[bool, ...]) -> Traced:
+    """The joint graph again, where only the `defined` carriers have tangents; its forward part is the same."""
+    args = tuple(stand_in(call.fake_mode, a) if isinstance(a, torch.Tensor) else a for a in call.args)
+    bases = tuple(stand_in(call.fake_mode, base) for base in call.bases)
+    return _Tracer(program, replace(call, args=args, bases=bases), decompositions).run(True, defined)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Random numbers stay, and the autograd engine works in this thread."""
+    state = torch.get_rng_state()
+    multithreaded = torch._C._is_multithreading_enabled()
+    torch._C._set_multithreading_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_multithreading_enabled(multithreaded)
+        torch.set_rng_state(state)
+
+
+def flat_arguments(call: Call, parameters: Sequence[Any], bases: Sequence[torch.Tensor]) -> list[Any]:
+    """The program's arguments from what comes in: members of groups become views of their base."""
+    flat = list(call.args)
+    for i, value in zip(call.parameters, parameters, strict=True):
+        flat[i] = value
+    for group, base in zip(call.groups, bases, strict=True):
+        for i in group.members:
+            assert call.geometry is not None
+            with torch.enable_grad():
+                flat[i] = base if i == group.base else base.as_strided(*call.geometry[i])
+    return flat
+
+
+@dataclass(eq=False)
+class _Before:
+    """A stand-in with what it was before the program ran."""
+
+    fake: torch.Tensor
+    version: int
+    requires_grad: bool
+    grad_fn: Any
+    edge: GradientEdge | None
+
+
+class _Tracer:
+    def __init__(self, program: Program, call: Call, decompositions: Decompositions) -> None:
+        self.program = program
+        self.call = call
+        self.recorder = Recorder(call.fake_mode, decompositions)
+        self.recorder.stack_trace = getattr(program, "stack_trace", self.recorder.stack_trace)
+        self.by_node: dict[fx.Node, int] = {}
+        self.known: dict[int, Input | Base] = {}  # id of a stand-in -> what it stands for
+        self.placeholders: list[_Before | None] = []
+        self.results: list[fx.Node] = []
+        self.carriers: list[tuple[int, Any, torch.Tensor]] = []  # index among the results, what it is, its fake
+
+    def positions(self, nodes: list[fx.Node]) -> list[int]:
+        """Which inputs these nodes are."""
+        if any(node not in self.by_node for node in nodes):
+            raise Untraceable("inputs that share memory in two ways")
+        return [self.by_node[node] for node in nodes]
+
+    def run(self, training: bool, defined: tuple[bool, ...] | None = None) -> Traced:
+        call = self.call
+        with ExitStack() as stack:
+            stack.enter_context(quiet())
+            stack.enter_context(call.fake_mode)
+            for i in call.parameters:
+                node = self._placeholder(f"primals_{i + 1}", call.args[i], Input(i))
+                self.by_node[node] = i
+            for number, base in enumerate(call.bases):
+                self._placeholder(f"primals_base_{number + 1}", base, Base(number))
+            stack.enter_context(self.recorder)
+            flat = flat_arguments(call, [call.args[i] for i in call.parameters], call.bases)
+            for group in call.groups:
+                for i in group.members:
+                    self.known.setdefault(id(flat[i]), Input(i))
+            results = list(self.program(*flat))
+            updates = self._updates(flat)
+            outputs = self._outputs(results)
+            bumps = tuple(self._bumps(results, outputs))
+            randoms = self.recorder.randoms if training else []
+            forward = [*self.results, *randoms]
+            gradients: list[Any] = []
+            carriers: tuple[Carrier, ...] = ()
+            failure = None
+            wanted = [(at, p.edge) for at, p in enumerate(self.placeholders) if p is not None and p.edge is not None]
+            if training and wanted and self.carriers:
+                with self.recorder.during("backward"):
+                    gradients, carriers, failure = self._backward([edge for _, edge in wanted], defined)
+        self.recorder.graph.output((*forward, *gradients))
+        joint = fx.GraphModule(self.recorder.attributes, self.recorder.graph, "Joint")
+        differentiable = tuple(at for at, _ in wanted) if carriers else ()
+        return Traced(
+            joint, call.parameters, call.groups, len(forward), len(randoms), outputs, updates, bumps, carriers,
+            differentiable, failure,
+        )
+
+    def _placeholder(self, name: str, value: Any, known: Input | Base) -> fx.Node:
+        node = self.recorder.add_input(name, value)
+        before = None
+        if isinstance(value, torch.Tensor):
+            edge = get_gradient_edge(value) if value.requires_grad else None
+            before = _Before(value, _version(value), value.requires_grad, value.grad_fn, edge)
+            self.known[id(value)] = known
+        self.placeholders.append(before)
+        return node
+
+    # --- what the forward left ----------------------------------------------------------------------------------------
+    def _result(self, node: fx.Node, fake: Any = None, of: Any = None) -> int:
+        """A result of the forward graph; it carries gradients if `fake` does."""
+        index = len(self.results)
+        self.results.append(node)
+        if isinstance(fake, torch.Tensor) and fake.requires_grad:
+            self.carriers.append((index, of, fake))
+        return index
+
+    def _updates(self, flat: list[Any]) -> tuple[Update, ...]:
+        found = []
+        for before in self.placeholders:
+            if before is None:
+                continue
+            fake = before.fake
+            target = self.known[id(fake)]
+            alias = self.recorder.alias(fake)
+            versions = _version(fake) - before.version
+            tracked = fake.grad_fn is not before.grad_fn and fake.grad_fn is not None
+            detached = before.requires_grad and not fake.requires_grad
+            if fake.requires_grad and not before.requires_grad and fake.grad_fn is None:
+                raise Untraceable("requires_grad_() of an input")
+            if isinstance(target, Base) and alias.steps:
+                raise Untraceable("an input that shares memory and changes its shape in place")
+            if alias.memory.writes or alias.steps or tracked or detached or versions:
+                value = None
+                if alias.memory.writes:
+                    value = self._result(self.recorder.read(fake), fake if tracked else None, target)
+                found.append(Update(target, self._plain(alias.steps), value, tracked, detached, versions))
+        for group in self.call.groups:
+            for i in group.members:
+                alias = self.recorder.alias(flat[i])
+                if i != group.base and len(alias.steps) > 1:
+                    raise Untraceable("an input that shares memory and changes its shape in place")
+                if group.flat and alias.written:
+                    found.append(Update(Input(i), versions=alias.written))
+        return tuple(found)
+
+    def _outputs(self, results: list[Any]) -> tuple[Recipe, ...]:
+        aliases = {
+            id(r): self.recorder.alias(r) for r in results if isinstance(r, torch.Tensor) and id(r) not in self.known
+        }
+        users: dict[int, int] = {}
+        for alias in aliases.values():
+            users[id(alias.memory)] = users.get(id(alias.memory), 0) + 1
+        made: dict[int, Recipe] = {}  # by id of the result
+        bases: dict[int, Value] = {}  # by id of the memory
+
+        def recipe(at: int, result: Any) -> Recipe:
+            if isinstance(result, NUMBERS):
+                number = self.recorder.number(result)
+                return Value(self._result(number)) if isinstance(number, fx.Node) else Constant(number)
+            if not isinstance(result, torch.Tensor):
+                return Constant(result)
+            if id(result) in self.known:
+                return self.known[id(result)]
+            alias = aliases[id(result)]
+            base = self.known.get(id(alias.origin))
+            if base is not None:
+                return self._view(base, alias, result)
+            memory = alias.memory
+            if users[id(memory)] == 1 and not result._is_view():
+                return Value(self._result(self.recorder.read(result), result, OutputOf(at)))
+            if id(memory) not in bases:
+                of = OutputOf(at) if result is alias.origin else BaseOf(at)
+                bases[id(memory)] = Value(self._result(self.recorder.root(memory), alias.origin, of))
+            return bases[id(memory)] if result is alias.origin else self._view(bases[id(memory)], alias, result)
+
+        for at, result in enumerate(results):
+            if id(result) not in made or not isinstance(result, torch.Tensor):
+                made[id(result)] = recipe(at, result)
+        return tuple(made[id(result)] for result in results)
+
+    def _view(self, base: Value | Input | Base, alias: Alias, result: torch.Tensor) -> View:
+        if isinstance(result.grad_fn, BackwardCFunction):
+            raise Untraceable("a view that a custom autograd function returns")
+        cut = any(step.func in TRANSPARENT for step in alias.steps)
+        if result.requires_grad and (cut or not alias.origin.requires_grad):
+            raise Untraceable("a view that gets its gradient elsewhere than its base")
+        return View(base, self._plain(alias.steps), result.requires_grad or cut or not alias.origin.requires_grad)
+
+    def _plain(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Numbers that vary become results of the graph."""
+
+        def plain(value: Any) -> Any:
+            number = self.recorder.number(value) if isinstance(value, NUMBERS) else value
+            return Value(self._result(number)) if isinstance(number, fx.Node) else number
+
+        return tuple(replace(s, args=tree_map(plain, s.args), kwargs=tree_map(plain, s.kwargs)) for s in steps)
+
+    @staticmethod
+    def _bumps(results: list[Any], outputs: tuple[Recipe, ...]) -> Iterator[Bump]:
+        seen: set[int] = set()
+        for index, (result, output) in enumerate(zip(results, outputs, strict=True)):
+            if isinstance(output, Value) and isinstance(result, torch.Tensor) and id(result) not in seen:
+                seen.add(id(result))
+                if _version(result):
+                    yield Bump(index, _version(result))
+
+    # --- backward -----------------------------------------------------------------------------------------------------
+    def _backward(
+        self, edges: list[GradientEdge], defined: tuple[bool, ...] | None
+    ) -> tuple[list[Any], tuple[Carrier, ...], Exception | None]:
+        tangents = []
+        gradients: Sequence[Any] = []
+        failure = None
+        for number, (_, _, fake) in enumerate(self.carriers):
+            strides = tangent_strides(fake)
+            with _pop_mode_temporarily():
+                tangent = torch.empty_strided(fake.shape, strides, dtype=fake.dtype, device=fake.device)
+            self.recorder.add_input(f"tangents_{number + 1}", tangent)
+            tangents.append(tangent)
+        fakes = [fake for _, _, fake in self.carriers]
+        chosen = [at for at in range(len(fakes)) if defined is None or defined[at]]
+        try:
+            with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+                gradients = torch.autograd.grad(
+                    [fakes[at] for at in chosen], edges, [tangents[at] for at in chosen], allow_unused=True
+                )
+        except RuntimeError as error:  # what a backward of the program raises, the compiled one raises
+            failure = error.with_traceback(None)
+        carriers = tuple(
+            Carrier(index, of, tuple(tangent.stride()), _reached(fake, edges))
+            for (index, of, fake), tangent in zip(self.carriers, tangents, strict=True)
+        )
+        return [None if g is None else self.recorder.read(g) for g in gradients], carriers, failure
+
+
+def tangent_strides(fake: torch.Tensor) -> tuple[Any, ...]:
+    """Strides that a tangent is brought to: those of the result itself where they are known and leave no gaps."""
+    strides = tuple(fake.stride())
+    static = all(isinstance(n, int) for n in (*fake.shape, *strides))
+    if static and is_non_overlapping_and_dense_or_false(fake):
+        return strides
+    made = [1]
+    for size in reversed(fake.shape[1:]):
+        made.append(made[-1] * (size if not isinstance(size, int) else max(size, 1)))
+    return tuple(reversed(made)) if fake.dim() else ()
+
+
+def _version(fake: torch.Tensor) -> int:
+    return 0 if fake.is_inference() else fake._version
+
+
+def _reached(fake: torch.Tensor, edges: list[GradientEdge]) -> frozenset[int]:
+    """Which of the edges a backward from this tensor reaches."""
+    targets: dict[tuple[Any, int], list[int]] = {}
+    for index, edge in enumerate(edges):
+        targets.setdefault((edge.node, edge.output_nr), []).append(index)
+    start = get_gradient_edge(fake)
+    found: set[int] = set()
+    seen: set[tuple[Any, int]] = set()
+    expanded: set[Any] = set()
+    waiting: list[tuple[Any, int]] = [(start.node, start.output_nr)]
+    while waiting:
+        place = waiting.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        found.update(targets.get(place, ()))
+        if place[0] not in expanded:
+            expanded.add(place[0])
+            waiting.extend((node, number) for node, number in place[0].next_functions if node is not None)
+    return frozenset(found)

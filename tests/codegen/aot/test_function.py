@@ -1,0 +1,96 @@
+"""Programs through the AOT stage beside eager: results, views, versions, gradients and their gradients."""
+import pytest
+import torch
+
+from codegen.aot.function import Settings, compile_program
+
+
+def leaf(*shape):
+    return torch.randn(*shape, requires_grad=True)
+
+
+def bases():
+    base = torch.randn(6)
+    return (), (base[:3], base[2:5])
+
+
+def base_and_view():
+    start = leaf(6)
+    base = start * 1
+    return (start,), (base, base[2:5])
+
+
+def inputs(*makers):
+    def make():
+        leaves, values = [], []
+        for kind, shape in makers:
+            value = torch.randn(shape)
+            if kind != "plain":
+                value.requires_grad_()
+                leaves.append(value)
+            values.append(value * 2 if kind == "middle" else value)
+        return tuple(leaves), tuple(values)
+
+    return make
+
+
+def writes_into_a_view(x, w):
+    y = x + w * 3
+    y[0].mul_(2)
+    x.add_(1)
+    return y, y.t(), x
+
+
+def writes_one_of_two(x, y):
+    x.mul_(2)
+    return x + y, x[1:]
+
+
+def views_of_a_result(x):
+    y = x * 2
+    return y, y.unbind(0)[0], y.detach(), y[1:], *y.split(1)
+
+
+PROGRAMS = [
+    (writes_into_a_view, inputs(("plain", (3, 3)), ("leaf", (3, 3)))),
+    (lambda x, w: ((x @ w).tanh() * w,), inputs(("plain", (3, 3)), ("leaf", (3, 3)))),
+    (lambda x, y: (x.mul_(2), x + y), inputs(("middle", (4,)), ("leaf", (4,)))),
+    (lambda x, y: (x.mul_(y), x.sin() + y), inputs(("middle", (4,)), ("leaf", (4,)))),
+    (writes_one_of_two, bases),
+    (lambda x, y: (y.mul_(2) + 1, x * 2), base_and_view),
+    (lambda x: (x.t_(), x.mul_(2)), inputs(("middle", (2, 3)))),
+    (lambda x: (x.unbind(0)[0], x.detach(), x[1:], x), inputs(("leaf", (2, 3)))),
+    (views_of_a_result, inputs(("leaf", (2, 3)))),
+    (lambda x: (torch.rand_like(x) * x * x, x * torch.randn(2, 3)), inputs(("leaf", (2, 3)))),
+    (lambda x: (torch.nn.functional.dropout(x * x),), inputs(("leaf", (5, 3)))),
+    (lambda x: (x * 2,), inputs(("plain", (3,)))),
+]
+
+
+def observe(call, make, order):
+    torch.manual_seed(0)
+    leaves, values = make()
+    results = list(call(*values))
+    gradients = []
+    total = sum((r * r).sum() for r in results if r.requires_grad)
+    for left in reversed(range(order)):
+        if not isinstance(total, torch.Tensor) or not total.requires_grad:
+            break
+        found = torch.autograd.grad(total, leaves, create_graph=left > 0, allow_unused=True)
+        gradients += found
+        total = sum((g * g).sum() for g in found if g is not None)
+    return results, list(values), gradients
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("program, make", PROGRAMS, ids=[program.__name__ for program, _ in PROGRAMS])
+def test_same_as_eager(program, make, order):
+    eager = observe(program, make, order)
+    compiled = compile_program(program, make()[1], Settings())
+    for _ in range(2):
+        actual = observe(compiled, make, order)
+        for theirs, ours in zip(eager[0] + eager[1], actual[0] + actual[1], strict=True):
+            assert torch.equal(theirs, ours)
+            for read in (torch.Tensor.stride, torch.Tensor._is_view, lambda t: t.is_leaf, lambda t: t._version, lambda t: t.requires_grad):
+                assert read(theirs) == read(ours)
+        torch.testing.assert_close(actual[2], eager[2])
