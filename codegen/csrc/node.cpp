@@ -181,8 +181,9 @@ protected:
 
         HoldGil gil;
         try {
+            Ref history = at::GradMode::is_enabled() ? checked_history() : Ref();
             auto saved = is_last ? consume(defined) : present(defined);
-            return to_list(gradients(saved.get(), defined, std::move(tangents)));
+            return to_list(gradients(saved.get(), std::move(history), defined, std::move(tangents)));
         } catch (const PythonError&) {
             python_error error;
             error.persist();
@@ -208,10 +209,11 @@ private:
         return saved;
     }
 
-    Ref gradients(const Saved* saved, const Flags& defined, variable_list&& tangents) {
+    // With a `history` the gradients get one.
+    Ref gradients(const Saved* saved, Ref history, const Flags& defined, variable_list&& tangents) {
         Flags needed;
         for (size_t i = 0; i < num_outputs(); ++i) needed.push_back(task_should_compute_output(i));
-        const bool has_history = at::GradMode::is_enabled();
+        const bool has_history = bool(history);
         if (!has_history && all(defined) && all(needed)) {
             Arguments arguments(plan_->inputs_saved.size() + PyTuple_GET_SIZE(extra_.get()) + tangents.size());
             if (saved) saved->unpack(*plan_.get(), getptr(), arguments);
@@ -221,7 +223,6 @@ private:
             return arguments.call(plan_->backward.get());
         }
         Arguments tensors(plan_->inputs_saved.size()), changes(tangents.size()), arguments(6);
-        Ref history = has_history ? checked_history() : Ref();
         if (saved) saved->unpack(*plan_.get(), getptr(), tensors);
         for (at::Tensor& tangent : tangents) changes.add(wrapped(std::move(tangent)));  // undefined: None
         arguments.add(tuple_of(defined));

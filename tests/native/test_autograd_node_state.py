@@ -402,6 +402,16 @@ def test_a_history_comes_back_to_the_gradients_that_have_one():
     assert torch.autograd.grad(gradient.sum(), x)[0].tolist() == [1, 1]
 
 
+def test_the_last_backward_may_have_a_history():
+    x, seen = torch.tensor([2.0, 3.0], requires_grad=True), []
+    y = torch.ones(2)
+    _C.tie(history_plan(seen), (x,), (y,), (), (), (x,))
+    (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True, retain_graph=False)
+    assert gradient.tolist() == [2, 3]
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(y.sum(), x, create_graph=True)
+
+
 def test_a_written_history_is_noticed_and_only_where_it_is_needed():
     x = torch.ones(2, requires_grad=True)
     y, seen = torch.ones(2), []
