@@ -8,7 +8,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -30,6 +30,7 @@ from jit.errors import BackendCompilerFailed, InternalError, JitError, Unsupport
 from symbolic import polyfills, terms
 from symbolic.capture import Break, BreakReason, Capture
 from symbolic.errors import GraphBreak, Restart, SkipFrame
+from symbolic.graph import OPERATION_RAISES
 from symbolic.options import Options
 from symbolic.sources import Source
 from symbolic.translator import ESCAPES, Translator, capture
@@ -43,6 +44,8 @@ _OURS = tuple(
     os.path.dirname(os.path.abspath(package.__file__ or "")) + os.sep for package in (dump, codegen, symbolic)
 )
 _MAX_RESTARTS = 200
+#: Reasons of breaks where the program raises.
+_RAISES = frozenset({ESCAPES, OPERATION_RAISES})
 
 
 @dataclass
@@ -157,11 +160,11 @@ class Compiler:
             return self._failed(cache, function, error)
 
     def _compile(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> Any:
-        breaks: dict[int, GraphBreak] = {}
+        options, breaks = self.options, dict[int, GraphBreak]()
         for _ in range(_MAX_RESTARTS):
             try:
                 stats.captures += 1
-                captured = capture(function, slots, self.options, breaks)
+                captured = capture(function, slots, options, breaks)
                 if isinstance(captured.exit, Break) and self._must_be_whole(captured.exit.cause.reason):
                     raise Unsupported(reason_of(captured))
                 assembled = assemble(
@@ -170,6 +173,10 @@ class Compiler:
                 return self._install(cache, function, slots, captured, assembled)
             except Restart as restart:
                 stats.restarts += 1
+                if options.dynamic and restart.cause.reason in _RAISES:
+                    # Sizes that raise are an entry of their own: one for all sizes would break for those that don't.
+                    options, breaks = replace(options, dynamic=False), {}
+                    continue
                 if restart.step in breaks or restart.step == 0:
                     raise SkipFrame(f"no progress: {restart.cause}") from restart
                 breaks[restart.step] = restart.cause

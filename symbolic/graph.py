@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 _getitem = operator.getitem
+#: The reason of a break at an operation that raises for the inputs at hand.
+OPERATION_RAISES = "operation raises"
 _OWN_TENSORS = ("_parameters", "_buffers")
 SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _PLUMBING = frozenset({"_modules", "_parameters", "_buffers", "__dict__"})
@@ -277,7 +279,7 @@ class GraphBuilder:
         except (DynamicOutputShapeException, UnsupportedOperatorException) as error:
             raise GraphBreak("output shape depends on values", f"{name}: {error}") from error
         except Exception as error:  # eager code meets the same error at this line and raises it as the user knows it
-            raise GraphBreak("operation raises", f"{name}: {type(error).__name__}: {error}") from error
+            raise GraphBreak(OPERATION_RAISES, f"{name}: {type(error).__name__}: {error}") from error
 
     def _result(self, node: fx.Node, result: Any) -> Variable:
         if isinstance(result, torch.Tensor):
