@@ -173,8 +173,8 @@ def _as_float(tx: Translator, args: list[Variable]) -> Variable | None:
 _ROWS: CallableTable[Row] = CallableTable(
     {len: _length, max: _extreme(torch.sym_max, max), min: _extreme(torch.sym_min, min), float: _as_float}
 )
-#: Builtins that look into containers for plain numbers.
-_TEXTS: CallableTable[bool] = CallableTable({str: True, repr: True, ascii: True, format: True})
+#: Builtins that want plain numbers, in containers too.
+_PLAIN: CallableTable[bool] = CallableTable({fn: True for fn in (str, repr, ascii, format, hash)})
 
 
 def call(tx: Translator, function: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Variable | None:
@@ -185,7 +185,7 @@ def call(tx: Translator, function: Variable, args: list[Variable], kwargs: dict[
         if row is not None and (answer := row(tx, args)) is not None:
             return answer
         only_computes = fn in PURE and fn not in HANDLERS and fn not in POLYFILLS and _any_symbol(args)
-        if not only_computes and fn not in _TEXTS:
+        if not only_computes and fn not in _PLAIN:
             return None
     elif not isinstance(function, ConstantMethod):
         return None

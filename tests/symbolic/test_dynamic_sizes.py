@@ -127,7 +127,7 @@ def in_text(x):
 
 
 def in_dict(x):
-    return {x.shape[0]: "rows", "n": x.shape[1]}, x + 1
+    return {x.shape[0]: "rows", "n": x.shape[1]}, x + 1, hash(x.shape[0]), hash((x.shape[0], 3))
 
 
 def in_list(x):
@@ -308,6 +308,36 @@ def test_module():
         grads = [torch.autograd.grad(y.sum(), x)[0] for y in (result, expected)]
         assert torch.equal(*grads)
     counter.expect(2, "one for each rank")
+
+
+class Remembers(nn.Module):
+    """Tensors that a module holds beside its parameters may vary, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.ParameterList([nn.Parameter(torch.full((2,), float(i))) for i in range(40)])
+        self.held = X(4, 2)
+
+    def forward(self, x):
+        for weight in self.weights:
+            x = x + weight
+        return x * self.held.shape[0] + self.held.sum()
+
+
+def test_tensor_held_by_a_module():
+    counter = Counting()
+    module = Remembers()
+    compiled = jit.compile(module, dynamic=True, backend=counter)
+    x = X(3, 2)
+    for change in (lambda: None, lambda: None, lambda: setattr(module, "held", X(5, 2)), lambda: module.held.resize_(7, 2).fill_(1),
+                   lambda: setattr(module, "held", X(6, 3))):
+        change()
+        for _ in range(3):
+            assert torch.equal(compiled(x), module(x))
+    counter.expect(1)
+    module.held = X(1, 3)
+    assert torch.equal(compiled(x), module(x))
+    counter.expect(2)
 
 
 def test_sizes_of_parameters_are_plain():
