@@ -30,7 +30,7 @@ from codegen.aot.views import Step, step_of
 aten = torch.ops.aten
 
 #: Views that show everything as it is: no node stands for them.
-TRANSPARENT = frozenset({aten.detach.default, aten.alias.default, aten.lift_fresh.default})
+TRANSPARENT = frozenset({aten.detach.default, aten.alias.default})
 #: Questions that leave no trace.
 QUERIES = frozenset({
     torch.ops.prim.device.default,
@@ -61,6 +61,7 @@ class Memory:
     root: fx.Node
     inputs: list[fx.Node] = field(default_factory=list)
     writes: int = 0
+    outside: bool = False  # it is of a tensor that exists outside of the program and is no input
     replayed: dict[tuple[Step, ...], fx.Node] = field(default_factory=dict)  # since the last write
 
 
@@ -158,6 +159,8 @@ class Recorder(TorchDispatchMode):
         memory = alias.memory
         if len(memory.inputs) > 1:
             raise SharedInputs(memory.inputs)
+        if memory.outside:
+            raise Untraceable("a tensor that is no input is written")
         chain = tuple(step for step in alias.steps if step.func not in TRANSPARENT)
         root = views.put_back_chain(self, memory.root, chain, value) if chain else value
         memory.root = root
@@ -244,6 +247,8 @@ class Recorder(TorchDispatchMode):
             with self:
                 return func.decompose(*args, **kwargs)
         args, kwargs = tree_map(self._constant, (args, kwargs))
+        if func is aten.lift_fresh.default:  # of a literal: every call gets a tensor of its own
+            return self._fresh(args[0])
         if torch.Tag.inplace_view in func.tags:
             return self._change_metadata(func, args, kwargs)
         if func._schema.is_mutable or mutations.written(func):
@@ -263,6 +268,8 @@ class Recorder(TorchDispatchMode):
             return value
         if isinstance(value, FakeTensor):
             raise Untraceable("a tensor that the recorder never saw")
+        if value.requires_grad and torch.is_grad_enabled():
+            raise Untraceable("a tensor that is no input needs gradients")
         found = self._constants.get(id(value))
         if found is None:
             fake = self.fake_mode.from_tensor(value, static_shapes=True)
@@ -270,10 +277,15 @@ class Recorder(TorchDispatchMode):
             self.attributes.register_buffer(name, value, persistent=False)
             node = self.graph.get_attr(name)
             node.meta.update(val=fake, phase=self.phase)
-            memory = self.memories.setdefault(self._storage(fake), Memory(node))
+            memory = self.memories.setdefault(self._storage(fake), Memory(node, outside=True))
             self.aliases[id(fake)] = Alias(fake, fake, memory, (), node)
             found = self._constants[id(value)] = (value, fake)
         return found[1]
+
+    def _fresh(self, literal: torch.Tensor) -> torch.Tensor:
+        node = self.emit(aten.lift_fresh_copy.default, self.read(literal))
+        self._adopt(None, self.meta(node), None, node)
+        return self.meta(node)
 
     def _bind(self, func: Any, args: Any, kwargs: Any, node: fx.Node, result: Any) -> None:
         """Ties the tensors among an operation's results to their nodes."""

@@ -235,7 +235,7 @@ class _Tracer:
 
     def _outputs(self, results: list[Any]) -> tuple[Recipe, ...]:
         aliases = {
-            id(r): self.recorder.alias(r) for r in results if isinstance(r, torch.Tensor) and id(r) not in self.known
+            id(r): self.recorder.alias(r) for r in results if isinstance(r, FakeTensor) and id(r) not in self.known
         }
         users: dict[int, int] = {}
         for alias in aliases.values():
@@ -247,7 +247,7 @@ class _Tracer:
             if isinstance(result, NUMBERS):
                 number = self.recorder.number(result)
                 return Value(self._result(number)) if isinstance(number, fx.Node) else Constant(number)
-            if not isinstance(result, torch.Tensor):
+            if not isinstance(result, FakeTensor):
                 return Constant(result)
             if id(result) in self.known:
                 return self.known[id(result)]
