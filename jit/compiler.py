@@ -325,11 +325,12 @@ def describe(value: Any) -> str:
 
 
 def is_library(code: CodeType) -> bool:
-    """Whether the hook leaves this code alone: torch, the standard library and the compiler."""
+    """Whether the hook leaves this code alone: torch, the standard library, the compiler and what these generate."""
     return code.co_filename.startswith(_LIBRARY)
 
 
-_LIBRARY = (*(os.path.dirname(os.path.abspath(m.__file__ or "")) + os.sep for m in (os, torch)), *_OURS, "<frozen")
+_GENERATED = ("<frozen", "<eval_with_key>", "<aot wrapper")  # the second is what fx calls the code of its graphs
+_LIBRARY = (*(os.path.dirname(os.path.abspath(m.__file__ or "")) + os.sep for m in (os, torch)), *_OURS, *_GENERATED)
 
 
 def refuse(code: CodeType, module: str | None) -> str | None:

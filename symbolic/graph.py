@@ -71,6 +71,7 @@ class GraphBuilder:
         self._symbols: dict[tuple[type, Any], SymbolVariable] = {}  # by their expressions: equal ones are one number
         self._numbers: set[fx.Node] = set()  # nodes that give numbers
         self.calls = 0
+        self.foreign: set[Any] = set()  # autograd nodes that stand for what came before the frame
         self._input_point: fx.Node | None = None
         self._names: dict[Source, str] = {}
         self._marks: list[tuple[torch.Tensor, Any]] = []  # of every fake tensor when it was first met
@@ -99,6 +100,8 @@ class GraphBuilder:
         self._input_point = node
         node.meta["example_value"] = fake
         node.meta["source"] = source.text
+        if fake.grad_fn is not None:
+            self.foreign.add(fake.grad_fn)
         variable = TensorVariable(node, fake, type(value), value, source)
         self.inputs.append(variable)
         self.by_fake[id(fake)] = variable

@@ -261,18 +261,10 @@ class Translator(Protocols):
         captured as two, two they are."""
         self.apart(*self.hashed)
         written = [e.target for e in self.ledger.effects() if isinstance(e, (SetAttr, DelAttr, SetContents))]
-        for target in dict.fromkeys(written):
-            source = target.source
-            if source is None or source.kind == "const":
-                continue
-            kind = target.python_type()
-            alike = [
-                other.source
-                for other in self.known.values()
-                if other.source not in (None, source) and other.source.kind != "const" and other.python_type() is kind
-            ]
-            if alike:
-                self.know(None, "distinct", (source, *alike))
+        kinds = {v.python_type(): None for v in written if v.source is not None and v.source.kind != "const"}
+        for kind in kinds:
+            alike = [v for v in self.known.values() if v.python_type() is kind]
+            self.apart(*(v for v in alike if v.source is not None and v.source.kind != "const"))
 
     # --- the loop ---------------------------------------------------------------------------------------------------
     def _loop(self, depth: int) -> None:

@@ -189,7 +189,8 @@ class _Tracer:
         node = self.recorder.add_input(name, value)
         before = None
         if isinstance(value, torch.Tensor):
-            edge = get_gradient_edge(value) if value.requires_grad else None
+            with torch.enable_grad():  # a leaf's node is found through a view of it
+                edge = get_gradient_edge(value) if value.requires_grad else None
             before = _Before(value, _version(value), value.requires_grad, value.grad_fn, edge)
             self.known[id(value)] = known
         self.placeholders.append(before)

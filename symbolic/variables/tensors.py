@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from types import BuiltinMethodType
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 #: Methods and attributes whose answer needs the tensor's data, the storage's address, or the autograd graph.
 DATA_METHODS = frozenset(
     """item tolist numpy data_ptr storage untyped_storage storage_offset_ptr __array__ __bool__ __int__
-    __float__ __index__ __complex__ __len_data__ backward register_hook register_post_accumulate_grad_hook retain_grad
+    __float__ __index__ __complex__ __len_data__ register_hook register_post_accumulate_grad_hook retain_grad
     share_memory_ is_pinned is_shared is_set_to _is_view set_ __dlpack__ __cuda_array_interface__ __reduce_ex__
     __deepcopy__ pin_memory""".split()
 )
+#: name -> handler(tx, tensor, *args, **kwargs) of methods that are more than an operation
+METHODS: dict[str, Callable[..., Variable]] = {}
 #: Attributes that tell where a tensor comes from: no property that a tensor guard compares.
 HISTORY = frozenset({"is_leaf", "output_nr", "retains_grad"})
 GRAPH_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
@@ -106,9 +109,18 @@ class TensorVariable(Variable):
         return tx.wrap(self.value.grad, self.source.attr("grad"))
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if name == "grad" and self.fake.is_leaf and self._can_be_gradient(value):
+            tx.ledger.store(self, name, value)
+            return
         if name in ("data", "grad", "requires_grad", "names", "shape", "real", "imag") or name.startswith("_"):
             raise GraphBreak("store to a tensor attribute", name)
         tx.ledger.store(self, name, value)
+
+    def _can_be_gradient(self, value: Variable) -> bool:
+        if isinstance(value, TensorVariable):
+            properties = operator.attrgetter("shape", "dtype", "device", "layout")
+            return bool(properties(value.fake) == properties(self.fake))
+        return value.is_constant() and value.constant() is None
 
     # --- operations -------------------------------------------------------------------------------------------------
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
@@ -117,6 +129,8 @@ class TensorVariable(Variable):
             raise GraphBreak("tensor value needed" if reads else "tensor method not captured", name)
         if not hasattr(torch.Tensor, name):
             return super().method(tx, name, args, kwargs)
+        if name in METHODS:
+            return METHODS[name](tx, self, *args, **kwargs)
         if name == "__iter__":
             return self.iterator(tx)
         if name == "__len__":

@@ -1,0 +1,196 @@
+"""Derivatives taken inside a frame: one graph, and `.grad` as eager code leaves it."""
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import jit
+from tests.differential import COUNTING, Counting, check
+
+BACKENDS = ["eager", "aot_eager"]
+
+
+def leaves(*shapes):
+    return tuple(torch.randn(shape, requires_grad=True) for shape in shapes)
+
+
+def grad_of_one(x, w):
+    (g,) = torch.autograd.grad((x @ w).tanh().sum(), w)
+    return g * 2
+
+
+def grads_of_two(x, w):
+    return torch.autograd.grad(((x @ w) ** 2).sum(), (x, w))
+
+
+def grad_with_tangent(x, w):
+    y = (x @ w).sin()
+    return torch.autograd.grad([y, y * 2], [w], [torch.ones_like(y), y.detach()])
+
+
+def grad_of_intermediate(x, w):
+    y = x @ w
+    z = (y.exp() * x.sum()).sum()
+    return torch.autograd.grad(z, [y, x])
+
+
+def unused_input(x, w):
+    return torch.autograd.grad((x * x).sum(), [x, w], allow_unused=True)
+
+
+def unused_as_zeros(x, w):
+    return torch.autograd.grad((x * x).sum(), [x, w], materialize_grads=True)
+
+
+def penalty(x, w):
+    y = (x @ w).tanh().sum()
+    (g,) = torch.autograd.grad(y, x, create_graph=True)
+    return y + (g.norm() - 1) ** 2
+
+
+def second_order_inside(x, w):
+    (g,) = torch.autograd.grad((x @ w).sin().sum(), w, create_graph=True)
+    return torch.autograd.grad((g * g).sum(), [x, w])
+
+
+def plain_backward(x, w):
+    loss = (x @ w).tanh().sum()
+    loss.backward()
+    return loss.detach(), w.grad * 2
+
+
+def backward_of_a_vector(x, w):
+    y = x @ w
+    y.backward(torch.full_like(y, 0.5))
+
+
+def backward_twice(x, w):
+    y = (x @ w).tanh().sum()
+    y.backward(retain_graph=True)
+    y.backward()
+
+
+def backward_to_some(x, w):
+    (x @ w).sum().backward(inputs=[w])
+
+
+def shared_gradient(x, w):
+    (x + w).sum().backward()
+    x.grad.add_(1)
+
+
+def step_by_hand(x, w):
+    w.grad = None
+    (x @ w).pow(2).sum().backward()
+    with torch.no_grad():
+        w.sub_(w.grad, alpha=0.1)
+    x.grad = None
+    return w.grad.norm()
+
+
+def transposed_gradient(x, w):
+    (x.t() @ w.t()).pow(3).sum().backward()
+
+
+PROGRAMS = [
+    grad_of_one, grads_of_two, grad_with_tangent, grad_of_intermediate, unused_input, unused_as_zeros, penalty,
+    second_order_inside, plain_backward, backward_of_a_vector, backward_twice, backward_to_some, shared_gradient,
+    step_by_hand, transposed_gradient,
+]
+
+
+@pytest.mark.break_everywhere
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("has_gradients", [False, True], ids=["first", "again"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_one_graph(program, has_gradients, backend):
+    if not COUNTING and backend == "aot_eager" and program is grad_of_intermediate:
+        pytest.skip("two results of one AOT graph are not yet connected by autograd where one is computed from the other")
+
+    def make():
+        torch.manual_seed(1)
+        made = leaves((3, 3), (3, 3))
+        for leaf in made if has_gradients else ():
+            leaf.grad = torch.randn_like(leaf)
+        return made
+
+    check(program, make=make, graphs=1, backend=backend, tolerance=(1e-6, 1e-6))
+    ours, theirs = make(), make()
+    compiled = jit.compile(program, backend=backend)
+    for _ in range(3):
+        compiled(*ours), program(*theirs)
+        for a, b in zip(ours, theirs):
+            torch.testing.assert_close(a, b)
+            assert (a.grad is None) == (b.grad is None)
+            if a.grad is not None:
+                torch.testing.assert_close(a.grad, b.grad, check_stride=True)
+    if all(leaf.grad is not None for leaf in theirs):
+        assert ours[0].grad.untyped_storage().data_ptr() != ours[1].grad.untyped_storage().data_ptr()
+
+
+def test_the_gradient_is_added_in_place():
+    (w,) = leaves((3,))
+    w.grad = held = torch.ones(3)
+    jit.compile(lambda w: (w * w).sum().backward(), backend="eager")(w)
+    assert w.grad is held and torch.equal(held, 1 + 2 * w.detach())
+
+
+def test_history_from_outside_breaks_the_graph():
+    def program(y, w):
+        (g,) = torch.autograd.grad((y * w).sum(), w)
+        y.sum().backward()
+        return g
+
+    def make():
+        torch.manual_seed(0)
+        x, w = leaves((3,), (3,))
+        return x * w, w
+
+    check(program, make=make, graphs=None)
+    (x, w) = leaves((3,), (3,))
+    compiled = jit.compile(lambda y, w: torch.autograd.grad(y.sum(), w), backend="eager")
+    assert torch.equal(compiled(x * w, w)[0], x.detach())
+
+
+def test_hooks_of_leaves_run():
+    def program(w):
+        (w * w).sum().backward()
+
+    (w,) = leaves((3,))
+    compiled = jit.compile(program, backend="eager")
+    compiled(w)
+    seen = []
+    w.register_hook(lambda g: seen.append("gradient"))
+    w.register_post_accumulate_grad_hook(lambda t: seen.append("accumulated"))
+    w.grad = None
+    compiled(w)
+    assert seen == ["gradient", "accumulated"]
+    assert torch.equal(w.grad, 2 * w.detach())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_training_step_by_hand(backend):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3))
+    other = copy.deepcopy(model)
+    x, y = torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])
+
+    def step(model, x, y):
+        for p in model.parameters():
+            p.grad = None
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(p.grad, alpha=-0.1)
+        return loss.detach()
+
+    counter = Counting() if backend == "eager" else backend
+    compiled = jit.compile(step, backend=counter)
+    for _ in range(4):
+        assert torch.allclose(compiled(model, x, y), step(other, x, y), rtol=1e-6, atol=1e-6)
+    for a, b in zip(model.parameters(), other.parameters()):
+        torch.testing.assert_close(a, b)
+    if backend == "eager" and COUNTING:
+        assert len(counter.graphs) <= 2  # without gradients, and with those of the last step
