@@ -41,11 +41,14 @@ def resolve(backend: str | Backend) -> Backend:
 
 
 def run(backend: Backend, gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-    """Calls a backend; what goes wrong in it becomes `BackendCompilerFailed`."""
+    """Calls a backend; what goes wrong in it becomes `BackendCompilerFailed`.
+
+    `gm.meta["stages"]`, for the dump: what the compiled program was made of, if it tells."""
     try:
         compiled = backend(gm, example_inputs)
     except Exception as error:
         raise BackendCompilerFailed(backend, error) from error
     if not callable(compiled):
         raise BackendCompilerFailed(backend, f"it returned {compiled!r}, which is not callable")
+    gm.meta["stages"] = getattr(compiled, "stages", None)
     return compiled

@@ -11,6 +11,8 @@ import re
 from types import CodeType
 from typing import Any
 
+from codegen.aot import stages
+
 _numbers = itertools.count()
 
 
@@ -18,7 +20,8 @@ def write(folder: str, record: Any) -> str:
     """Writes one compiled frame below `folder`; answers with the path of its own folder.
 
     original.txt and generated.txt hold bytecode, graph.py the graph as Python; guards.txt, breaks.txt and effects.txt
-    have a line for each.
+    have a line for each. joint.py, forward.py, backward.py, wrapper.py and aot.txt are what a graph became that was
+    differentiated ahead of time.
     """
     name = re.sub(r"\W+", "_", record.name).strip("_")
     path = os.path.join(folder, f"{os.getpid()}-{next(_numbers):04d}-{name}")
@@ -31,6 +34,9 @@ def write(folder: str, record: Any) -> str:
         "breaks.txt": "".join(f"{reason}\n" for reason in record.breaks),
         "effects.txt": "".join(f"{effect}\n" for effect in record.effects),
     }
+    made = record.module.meta.get("stages") if record.module is not None else None
+    if isinstance(made, stages.Stages):
+        files |= stages.texts(made)
     for file, text in files.items():
         with open(os.path.join(path, file), "w", encoding="utf-8") as out:
             out.write(text)

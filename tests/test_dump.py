@@ -89,6 +89,33 @@ f(torch.ones(3))
         assert "RETURN_VALUE" in (first / name).read_text()
 
 
+def test_dump_shows_what_the_aot_stage_made(tmp_path: Path) -> None:
+    code = """
+import torch, jit
+
+@jit.compile(backend="aot_eager")
+def f(x, w):
+    x.mul_(2)
+    return (x * w).sin()
+
+x, w = torch.ones(3), torch.ones(3, requires_grad=True)
+f(x, w).sum().backward()
+with torch.no_grad():
+    f(x, w)
+"""
+    done = run(code, JIT_DUMP=str(tmp_path), JIT_ON_ERROR="raise")
+    assert done.returncode == 0, done.stderr
+    trained, inferred = [{f.name: f.read_text() for f in folder.iterdir()} for folder in sorted(tmp_path.iterdir())]
+    assert "sin" in trained["joint.py"] and "cos" in trained["joint.py"]
+    assert "sin" in trained["forward.py"] and "cos" not in trained["forward.py"]
+    assert "cos" in trained["backward.py"] and "tangents_1" in trained["backward.py"]
+    assert "def compiled(a0, a1):" in trained["wrapper.py"]
+    for text in ("input 0", "gets result", "gradients for primals_2", "tensors and 0 numbers saved", "read by cos"):
+        assert text in trained["aot.txt"], text
+    assert "backward.py" not in inferred and "copy_" in inferred["forward.py"]
+    assert "input 0  is written by the graph, counts 1" in inferred["aot.txt"]
+
+
 def test_log_channels_print_what_they_name() -> None:
     code = """
 import torch, jit

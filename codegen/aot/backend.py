@@ -45,7 +45,7 @@ def compile_graph(
     ]
     before = TorchState()
     try:
-        compiled = compile_program(CapturedProgram(graph), examples, settings or Settings())
+        compiled = compile_program(CapturedProgram(graph), examples, settings or Settings(mutations_inside=True))
         if vars(TorchState()) != vars(before):
             raise Untraceable("torch's state of this thread is another one at the end of the graph")
     except Untraceable as reason:

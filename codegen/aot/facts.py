@@ -61,6 +61,7 @@ class Update:
     tracked: bool = False  # autograd sees the write
     detached: bool = False  # it ends as a leaf without gradient
     versions: int = 0  # how often it counted a write
+    inside: bool = False  # the graph itself writes the value
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from codegen.aot import wrapper
 from codegen.aot.facts import Base, BaseOf, Carrier, Input, OutputOf, Traced
 from codegen.aot.partition import default_partition
 from codegen.aot.recorder import Untraceable
+from codegen.aot.stages import Stages
 from codegen.aot.trace import Call, Program, flat_arguments, trace, trace_again
 from symbolic.torch_state import TorchState
 
@@ -30,13 +31,15 @@ def as_it_is(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[.
 @dataclass(frozen=True)
 class Settings:
     """How programs are compiled. The compilers take (graph, example inputs) and answer with a function of the same
-    inputs; `partition` cuts a joint graph (see `default_partition`); `decompositions`: OpOverload -> function."""
+    inputs; `partition` cuts a joint graph (see `default_partition`); `decompositions`: OpOverload -> function.
+    `mutations_inside`: without gradients, graphs write into inputs themselves, at their end, where that is safe."""
 
     forward: GraphCompiler = as_it_is
     backward: GraphCompiler = as_it_is
     inference: GraphCompiler = as_it_is
     partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]] = default_partition
     decompositions: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
+    mutations_inside: bool = False
     name: str = "CompiledBackward"
 
 
@@ -44,17 +47,26 @@ def compile_program(program: Program, args: Sequence[Any], settings: Settings) -
     """`program(*args) -> results` (both flat) as a function with the same effects and gradients.
 
     Good for all arguments with the properties of these (dtype, device, sizes and strides, requires_grad, who shares
-    memory), under the grad mode of now. The answer's attribute `source` is the text of its Python.
+    memory), under the grad mode of now. The answer's attribute `source` is the text of its Python; `stages` are
+    `Stages`, all that it was made of.
     Raises Untraceable for what this stage can't say; nothing has been touched then.
     """
     training = any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
-    call, traced = trace(program, args, settings.decompositions, training)
+    call, traced = trace(program, args, settings.decompositions, training, settings.mutations_inside)
     if not traced.carriers:
         joint = traced.joint
         forward = settings.inference(joint, _examples(joint))
-        return wrapper.write(traced, forward, len(args), None)
+        return _staged(wrapper.write(traced, forward, len(args), None), traced, joint, None)
     function = _Differentiable(program, call, traced, settings)
-    return wrapper.write(traced, function.forward, len(args), function.tie)
+    compiled = wrapper.write(traced, function.forward, len(args), function.tie)
+    return _staged(compiled, traced, function.fw, function.bw)
+
+
+def _staged(
+    compiled: Any, traced: Traced, forward: fx.GraphModule, backward: fx.GraphModule | None
+) -> Callable[..., Any]:
+    compiled.stages = Stages(traced, forward, backward, compiled.source)
+    return compiled
 
 
 def _examples(graph: fx.GraphModule) -> list[Any]:
@@ -84,7 +96,7 @@ class _Differentiable:
         kept = _keep_old_values(fw, traced)
         tensors = [node for node in kept if isinstance(node.meta["val"], torch.Tensor)]
         self.forward = settings.forward(fw, _examples(fw))
-        self.bw = bw
+        self.fw, self.bw = fw, bw
         backward = self._refused if bw is None else self._compiled(bw, [True] * len(traced.carriers))
         plan = _C.Plan(settings.name, backward, self.partial, self.differentiable, _exist_outside(fw, traced, tensors))
         first, last = traced.num_forward, traced.num_forward + len(kept)

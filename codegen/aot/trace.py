@@ -31,8 +31,8 @@ from codegen.aot.facts import (
     View,
 )
 from codegen.aot.inputs import Shared, base_of, shared, stand_in
-from codegen.aot.recorder import NUMBERS, TRANSPARENT, Alias, Recorder, SharedInputs, Untraceable
-from codegen.aot.views import Step, Unwritable
+from codegen.aot.recorder import NUMBERS, TRANSPARENT, Alias, Recorder, SharedInputs, Untraceable, refusal
+from codegen.aot.views import Step
 
 Program = Callable[..., Sequence[Any]]
 Decompositions = Mapping[Any, Callable[..., Any]]
@@ -67,9 +67,12 @@ def describe(args: Sequence[Any], groups: tuple[Shared, ...] = ()) -> Call:
 
 
 def trace(
-    program: Program, args: Sequence[Any], decompositions: Decompositions, training: bool
+    program: Program, args: Sequence[Any], decompositions: Decompositions, training: bool, inside: bool = False
 ) -> tuple[Call, Traced]:
     """The joint graph of `program(*args) -> results` (flat), with gradients if `training`.
+
+    `inside`: where there are no gradients, the graph itself ends by writing into inputs, as far as that is all that
+    happens to them.
 
     `args` are real tensors or fakes of one mode, numbers and constants; they are not touched. Raises Untraceable, and
     whatever the program raises.
@@ -77,14 +80,12 @@ def trace(
     groups: tuple[Shared, ...] = ()
     while True:
         call = describe(args, groups)
-        tracer = _Tracer(program, call, decompositions)
+        tracer = _Tracer(program, call, decompositions, inside)
         try:
             return call, tracer.run(training)
         except SharedInputs as found:
             members = tracer.positions(found.inputs)
             groups = (*groups, shared(members, list(args)))
-        except Unwritable as error:
-            raise Untraceable(str(error)) from error
 
 
 def trace_again(program: Program, call: Call, decompositions: Decompositions, defined: tuple[bool, ...]) -> Traced:
@@ -92,6 +93,18 @@ def trace_again(program: Program, call: Call, decompositions: Decompositions, de
     args = tuple(stand_in(call.fake_mode, a) if isinstance(a, torch.Tensor) else a for a in call.args)
     bases = tuple(stand_in(call.fake_mode, base) for base in call.bases)
     return _Tracer(program, replace(call, args=args, bases=bases), decompositions).run(True, defined)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Errors that only a trace meets become Untraceable."""
+    try:
+        yield
+    except Exception as error:
+        reason = refusal(error)
+        if reason is None:
+            raise
+        raise reason from error
 
 
 @contextmanager
@@ -132,9 +145,13 @@ class _Before:
 
 
 class _Tracer:
-    def __init__(self, program: Program, call: Call, decompositions: Decompositions) -> None:
+    def __init__(
+        self, program: Program, call: Call, decompositions: Decompositions, inside: bool = False
+    ) -> None:
         self.program = program
         self.call = call
+        self.inside = inside
+        self.last_writes: list[tuple[fx.Node, fx.Node]] = []  # an input, its new value
         self.recorder = Recorder(call.fake_mode, decompositions)
         self.recorder.stack_trace = getattr(program, "stack_trace", self.recorder.stack_trace)
         self.by_node: dict[fx.Node, int] = {}
@@ -152,6 +169,7 @@ class _Tracer:
     def run(self, training: bool, defined: tuple[bool, ...] | None = None) -> Traced:
         call = self.call
         with ExitStack() as stack:
+            stack.enter_context(_refusing())
             stack.enter_context(quiet())
             stack.enter_context(call.fake_mode)
             for i in call.parameters:
@@ -165,8 +183,8 @@ class _Tracer:
                 for i in group.members:
                     self.known.setdefault(id(flat[i]), Input(i))
             results = list(self.program(*flat))
-            updates = self._updates(flat)
             outputs = self._outputs(results)
+            updates = self._updates(flat)
             bumps = tuple(self._bumps(results, outputs))
             randoms = self.recorder.randoms if training else []
             forward = [*self.results, *randoms]
@@ -177,6 +195,9 @@ class _Tracer:
             if training and wanted and self.carriers:
                 with self.recorder.during("backward"):
                     gradients, carriers, failure = self._backward([edge for _, edge in wanted], defined)
+        for placeholder, node in self.last_writes:
+            written = self.recorder.graph.call_function(torch.ops.aten.copy_.default, (placeholder, node))
+            written.meta.update(placeholder.meta)
         self.recorder.graph.output((*forward, *gradients))
         joint = fx.GraphModule(self.recorder.attributes, self.recorder.graph, "Joint")
         differentiable = tuple(at for at, _ in wanted) if carriers else ()
@@ -207,14 +228,14 @@ class _Tracer:
 
     def _updates(self, flat: list[Any]) -> tuple[Update, ...]:
         found = []
-        for before in self.placeholders:
-            if before is None:
-                continue
+        known = [before for before in self.placeholders if before is not None]
+        inside = self.inside and not self.carriers and not any(map(_tracked, known))
+        for before in known:
             fake = before.fake
             target = self.known[id(fake)]
             alias = self.recorder.alias(fake)
             versions = _version(fake) - before.version
-            tracked = fake.grad_fn is not before.grad_fn and fake.grad_fn is not None
+            tracked = _tracked(before)
             detached = before.requires_grad and not fake.requires_grad
             if fake.requires_grad and not before.requires_grad and fake.grad_fn is None:
                 raise Untraceable("requires_grad_() of an input")
@@ -222,9 +243,12 @@ class _Tracer:
                 raise Untraceable("an input that shares memory and changes its shape in place")
             if alias.memory.writes or alias.steps or tracked or detached or versions:
                 value = None
-                if alias.memory.writes:
+                kept = inside and alias.memory.writes > 0 and isinstance(target, Input) and not alias.steps
+                if kept:
+                    self.last_writes.append((alias.memory.inputs[0], self.recorder.read(fake)))
+                elif alias.memory.writes:
                     value = self._result(self.recorder.read(fake), fake if tracked else None, target)
-                found.append(Update(target, self._plain(alias.steps), value, tracked, detached, versions))
+                found.append(Update(target, self._plain(alias.steps), value, tracked, detached, versions, kept))
         for group in self.call.groups:
             for i in group.members:
                 alias = self.recorder.alias(flat[i])
@@ -316,6 +340,8 @@ class _Tracer:
                     [fakes[at] for at in chosen], edges, [tangents[at] for at in chosen], allow_unused=True
                 )
         except RuntimeError as error:  # what a backward of the program raises, the compiled one raises
+            if refusal(error) is not None:
+                raise
             failure = error.with_traceback(None)
         carriers = tuple(
             Carrier(index, of, tuple(tangent.stride()), _reached(fake, edges))
@@ -334,6 +360,12 @@ def tangent_strides(fake: torch.Tensor) -> tuple[Any, ...]:
     for size in reversed(fake.shape[1:]):
         made.append(made[-1] * (size if not isinstance(size, int) else max(size, 1)))
     return tuple(reversed(made)) if fake.dim() else ()
+
+
+def _tracked(before: _Before) -> bool:
+    """Whether autograd saw a write to the input."""
+    grad_fn = before.fake.grad_fn
+    return grad_fn is not None and grad_fn is not before.grad_fn
 
 
 def _version(fake: torch.Tensor) -> int:

@@ -1,0 +1,111 @@
+"""What a compiled program was made of, for people: its graphs as Python, its facts as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from codegen.aot.facts import Base, BaseOf, Carrier, Constant, Input, OutputOf, Traced, Update, Value, View
+from codegen.aot.partition import Partition, report
+from codegen.aot.views import Step
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The attribute `stages` of a compiled program. `forward` is the joint graph itself where there is no backward."""
+
+    traced: Traced
+    forward: fx.GraphModule
+    backward: fx.GraphModule | None
+    wrapper: str
+
+
+def texts(stages: Stages) -> dict[str, str]:
+    """File name -> text: the graphs with dtypes and sizes, the wrapper, and the facts (`aot.txt`)."""
+    graphs = {"joint.py": stages.traced.joint, "forward.py": stages.forward, "backward.py": stages.backward}
+    found = {name: _graph(graph) for name, graph in graphs.items() if graph is not None}
+    return {**found, "wrapper.py": stages.wrapper, "aot.txt": facts(stages)}
+
+
+def _graph(graph: fx.GraphModule) -> str:
+    return graph.print_readable(print_output=False) + "\n"
+
+
+def facts(stages: Stages) -> str:
+    """Where each result comes from, what happens to inputs, what carries gradients, and what is saved for these."""
+    traced = stages.traced
+    rows = {
+        "inputs that share memory": [
+            (f"base {at}", _listed(f"input {i}" for i in group.members))
+            for at, group in enumerate(traced.groups)
+        ],
+        "outputs": [(str(at), _recipe(recipe)) for at, recipe in enumerate(traced.outputs)],
+        "written before they are returned": [
+            (str(bump.output), f"{bump.versions} times") for bump in traced.bumps
+        ],
+        "updates": [(_place(update.target), _update(update)) for update in traced.updates],
+        "carriers of gradients": [
+            (f"result {carrier.index}", _carrier(carrier, traced)) for carrier in traced.carriers
+        ],
+    }
+    lines: list[str] = []
+    for title, found in rows.items():
+        if found:
+            lines += [f"{title}:", *_table(found), ""]
+    if traced.failure is not None:
+        lines += [f"the backward raises {type(traced.failure).__name__}: {traced.failure}", ""]
+    partition = stages.forward.meta.get("partition")
+    if isinstance(partition, Partition):
+        lines += ["saved for the backward:", report(partition), ""]
+    return "\n".join(lines)
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> list[str]:
+    width = max(len(left) for left, _ in rows)
+    return [f"  {left:<{width}}  {right}" for left, right in rows]
+
+
+def _place(place: Value | Input | Base) -> str:
+    return f"{type(place).__name__.lower().replace('value', 'result')} {place.index}"
+
+
+def _chain(steps: Iterable[Step]) -> str:
+    return " -> ".join(map(str, steps))
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(words) or "none"
+
+
+def _recipe(recipe: Any) -> str:
+    if isinstance(recipe, Constant):
+        return f"constant {recipe.value!r}"
+    if isinstance(recipe, View):
+        return f"view of {_place(recipe.base)}: {_chain(recipe.steps)}{', tracked' if recipe.tracked else ''}"
+    return _place(recipe)
+
+
+def _update(update: Update) -> str:
+    said = {
+        "is detached": update.detached,
+        f"changes its shape: {_chain(update.steps)}": bool(update.steps),
+        f"gets result {update.value}": update.value is not None,
+        "is written by the graph": update.inside,
+        "autograd sees it": update.tracked,
+        f"counts {update.versions}": update.versions > 0,
+    }
+    return _listed(words for words, holds in said.items() if holds)
+
+
+def _carrier(carrier: Carrier, traced: Traced) -> str:
+    of = carrier.of
+    if isinstance(of, (OutputOf, BaseOf)):
+        what = f"{'the base of ' if isinstance(of, BaseOf) else ''}output {of.output}"
+    else:
+        what = f"{_place(of)} as it ends"
+    placeholders = traced.joint.graph.find_nodes(op="placeholder")
+    reached = _listed(placeholders[traced.differentiable[at]].name for at in sorted(carrier.reached))
+    return f"{what}; tangent strides {list(carrier.strides)}; gradients for {reached}"
