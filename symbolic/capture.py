@@ -41,10 +41,15 @@ class Capture:
 
     tx: Translator
     graph: GraphBuilder
-    guards: list[Guard]
     ledger: Ledger
     exit: Return | Break
     breaks: list[BreakReason] = field(default_factory=list)
+
+    def guards(self) -> list[Guard]:
+        """All that must hold for the capture to be good for a call. To be asked last: a backend, too, may want to know
+        something of symbolic sizes. Raises `SkipFrame` for a condition on what no input has."""
+        self.graph.guard_shapes()
+        return list(self.tx.guards)
 
 
 @dataclass(frozen=True)

@@ -454,8 +454,7 @@ def capture(
             outcome = Break(list(tx.frames), stop.inst, tx.located(stop.cause))
         tx.guard_aliases()
         tx.graph.guard_aliases()
-        tx.graph.guard_shapes()
     finally:
         saved.restore()
     reasons = [break_reason(tx.frames, outcome.cause)] if isinstance(outcome, Break) else []
-    return Capture(tx, tx.graph, list(tx.guards), tx.ledger, outcome, reasons)
+    return Capture(tx, tx.graph, tx.ledger, outcome, reasons)

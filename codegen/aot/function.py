@@ -106,7 +106,7 @@ class _Differentiable:
         """A backward of (saved, extra, the defined tangents), these brought to the strides of the trace."""
         run = self.settings.backward(graph, _examples(graph))
         carriers = [carrier for carrier, wanted in zip(self.traced.carriers, defined, strict=True) if wanted]
-        tangents = [(at - len(carriers), carrier.strides) for at, carrier in enumerate(carriers)]
+        tangents = [(at - len(carriers), _fixed(carrier.strides)) for at, carrier in enumerate(carriers)]
 
         def backward(*args: Any) -> tuple[Any, ...]:
             for at, strides in tangents:
@@ -324,6 +324,13 @@ def _exist_outside(fw: fx.GraphModule, traced: Traced, saved: Sequence[fx.Node])
     return tuple(_storage(node) in storages for node in saved)
 
 
-def _restrided(tensor: torch.Tensor, strides: tuple[Any, ...]) -> torch.Tensor:
+def _fixed(strides: tuple[Any, ...]) -> tuple[int, ...] | None:
+    """None where sizes are symbols: `tangent_strides` are those of a contiguous tensor then."""
+    return strides if all(isinstance(stride, int) for stride in strides) else None
+
+
+def _restrided(tensor: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor:
+    if strides is None:
+        return tensor.contiguous()
     made = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
     return made.copy_(tensor)

@@ -115,7 +115,7 @@ class _Assembler:
             self._run_again(self.failed, module)
         function = FunctionType(self.emit.code(), self._globals(), self.code.co_name)
         values = sorted(self.writer.values, key=self.writer.values.__getitem__)
-        return Assembled(function, program(self.capture.guards, values), module, self.writer.packed, self.doors)
+        return Assembled(function, program(self.capture.guards(), values), module, self.writer.packed, self.doors)
 
     def _globals(self) -> dict[str, Any]:
         frames = self.capture.exit.frames if isinstance(self.capture.exit, Break) else []

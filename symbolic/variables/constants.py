@@ -131,7 +131,7 @@ class ConstantVariable(Variable):
 
     def is_same(self, tx: Translator, other: Variable) -> bool:
         if not isinstance(other, ConstantVariable):
-            return False
+            return other.is_same(tx, self)
         a, b = self.value, other.value
         if isinstance(a, (int, float, str, bytes, complex)) and not isinstance(a, bool):
             if type(a) is type(b) and same_constant(a, b) and a is not b:

@@ -495,3 +495,28 @@ def test_random_program_over_random_shapes(seed):
         args = random_input(choice), random_input(choice)
         expected, got = outcome(fn, *args), outcome(compiled, *args)
         assert got == expected, f"{text}\n{[a.shape for a in args]}"
+
+
+def test_a_backward_with_symbolic_sizes():
+    def program(x, w):
+        y = (x.view(x.shape[0], -1) @ w).relu()
+        return y.sum(0) / x.shape[0], y.reshape(-1)
+
+    compiled = jit.compile(program, backend="aot_eager", dynamic=True)
+    w = torch.randn(6, 3, requires_grad=True)
+    for n in (4, 5, 7, 2):
+        x = torch.randn(n, 2, 3)
+        ours, theirs = compiled(x, w), program(x, w)
+        totals = [(a.exp().sum() + b.sum()) for a, b in (ours, theirs)]
+        (g,), (h,) = (torch.autograd.grad(total, w) for total in totals)
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs))
+        torch.testing.assert_close(g, h)
+
+
+def test_identity_of_a_size_and_a_constant():
+    def program(x):
+        five = 5
+        return x + 1 if x.shape[0] is x.shape[1] or five is x.shape[0] else x
+
+    for n in (5, 6):
+        check(program, torch.ones(n, 5), dynamic=True)
