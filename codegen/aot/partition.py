@@ -291,8 +291,7 @@ def _cheapest(joint: Joint, halvings: int = 0, compute: bool = False) -> set[fx.
         for operand in value.all_input_nodes:
             need(operand, runs[value])
     _, needed = network.cut()
-    saved = {value for value in there if needed[there[value]] and not (value in runs and needed[runs[value]])}
-    return saved & _reach(joint.reads, saved | joint.given)
+    return {value for value in there if needed[there[value]] and not (value in runs and needed[runs[value]])}
 
 
 def _again(joint: Joint, node: fx.Node, overwritten: set[fx.Node], compute: bool) -> int | None:

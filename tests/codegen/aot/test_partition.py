@@ -1,4 +1,5 @@
 """A joint graph cut in two gives what it gave whole, saves what it should, and draws each random number once."""
+import functools
 import itertools
 import operator
 import random
@@ -249,8 +250,9 @@ def trace(fn, primals, tangents, mode="fake", phased=False):
     return graph
 
 
+@functools.cache
 def made(fn, mode="fake", phased=False):
-    """Joint graph, primals, tangents."""
+    """Joint graph, primals, tangents. All tests cut the same graph: cutting leaves it as it is."""
     torch.manual_seed(0)
     primals = PROGRAMS[fn]
     tangents = [torch.randn_like(out) if out.is_floating_point() else torch.zeros(()) for out in outputs_of(fn, primals)]
@@ -376,6 +378,20 @@ def test_one_view_stands_for_all_below_it():
     assert [kinds[name] for name in saved] == [aten.t.default]
 
 
+def test_a_view_stands_for_what_is_computed_again_too():
+    def fn(x, w):
+        y = x @ w
+        return y[0].sin() + (y.t() * 2).tanh()
+    primals, tangents = (rand(4, 4), rand(4, 4)), [torch.ones(4, 4)]
+    graph = trace(fn, primals, tangents, phased=True)
+    forward, backward = cut("min-cut", graph, 1, 2)
+    saved = [about.name for about in forward.meta["partition"].tensors if about.origin != "an input"]
+    kinds = {node.name: node.target for node in graph.graph.nodes}
+    assert [kinds[name] for name in saved] == [aten.mm.default]
+    assert {kinds[name] for name in forward.meta["partition"].recomputed} == {aten.mul.Tensor, aten.tanh.default}
+    same(run(forward, backward, primals, tangents, 1)[1], gradients_of(outputs_of(fn, primals), primals, tangents))
+
+
 def test_an_output_is_saved_in_the_place_of_its_view():
     def fn(x, w):
         y = x @ w
@@ -414,8 +430,9 @@ def test_random_operations_run_once_and_in_order(phased, rule):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_random_operations_of_the_backward_stay_there(rule):
-    graph, primals, tangents = made(own_function, "fake", True)
+@pytest.mark.parametrize("phased", [False, True])
+def test_random_operations_of_the_backward_stay_there(phased, rule):
+    graph, primals, tangents = made(own_function, "fake", phased)
     forward, backward = cut(rule, graph, 1, 1)
     assert aten.rand.default in targets(backward) and aten.rand.default not in targets(forward)
 
@@ -565,16 +582,33 @@ def test_forward_writes_what_the_backward_reads(rule, phased):
         twice = g.call_function(aten.mul.Tensor, (t, g.call_function(aten.cos.default, (x,))))
         grad = g.call_function(aten.mul.Tensor, (twice, g.call_function(aten.view.default, (shown, [4]))))
         g.call_function(aten.copy_.default, (x, y))
-        return (y,), (grad,)
+        return (y,), (grad, x)
     backward_nodes = dict.fromkeys(("mul_tensor", "cos_default", "view_default_1", "mul_tensor_1"), "backward")
     graph = built(write, backward_nodes if phased else ())
     x, t = torch.randn(4), torch.randn(4)
     old = x.clone()
-    forward, backward, out, (grad,), between = both(graph, rule, x, t)
+    forward, backward, out, (grad, itself), between = both(graph, rule, x, t)
     assert aten.copy_.default in targets(forward) and aten.copy_.default not in targets(backward)
     assert torch.equal(out, old.sin()) and torch.equal(between, old.sin()) and torch.equal(x, old.sin())
-    assert torch.equal(grad, t * old.cos() * old)
+    assert torch.equal(grad, t * old.cos() * old) and torch.equal(itself, old)
     assert aten.clone.default not in targets(graph)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("reads", [False, True])
+def test_both_halves_write_one_input(reads, rule):
+    def write(g, x, t):
+        y = g.call_function(aten.sin.default, (x,))
+        grad = g.call_function(aten.mul.Tensor, (t, x if reads else t))
+        g.call_function(aten.copy_.default, (x, y))
+        g.call_function(aten.copy_.default, (x, grad))
+        return (y,), (grad,)
+    x, t = torch.randn(4), torch.randn(4)
+    old = x.clone()
+    graph = built(write, {"mul_tensor": "backward", "copy__default_1": "backward"})
+    forward, backward, out, (grad,), between = both(graph, rule, x, t)
+    assert torch.equal(between, old.sin()) and torch.equal(grad, t * (old if reads else t)) and torch.equal(x, grad)
+    assert (aten.clone.default in targets(forward)) == reads
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -724,6 +758,7 @@ def calls(fn, *args):
     (aten.bernoulli.default, (torch.ones(2),), cost.RANDOM),
     (aten.native_dropout.default, (torch.ones(2), 0.5, True), cost.RANDOM),
     (aten.copy_.default, (torch.ones(2), torch.ones(2)), cost.EFFECT),
+    (aten._assert_async.msg, (torch.ones(()), "no"), cost.EFFECT),
     (aten.scatter_add.default, (torch.ones(2), 0, torch.zeros(2, dtype=torch.long), torch.ones(2)), cost.OPAQUE),
     (aten.empty_like.default, (torch.ones(2),), cost.OPAQUE),
 ])
