@@ -234,9 +234,11 @@ def _kept(writer: Writer, old: Any, new: Any) -> Any:
     """A new value, or list of values, with the dtype of the old one; the sizes it has."""
     if isinstance(old, (list, tuple)):
         return [_kept(writer, each, writer.emit(operator.getitem, new, index)) for index, each in enumerate(old)]
-    before, after = writer.meta(old).shape, writer.meta(new).shape
-    if before != after:
-        raise Unwritable(f"sizes {list(before)} become {list(after)}")
+    before, after = writer.meta(old), writer.meta(new)
+    if before.shape != after.shape:
+        raise Unwritable(f"sizes {list(before.shape)} become {list(after.shape)}")
+    if before.untyped_storage()._cdata == after.untyped_storage()._cdata:  # `conj_physical` of real numbers is no copy
+        new = writer.emit(aten.clone.default, new)
     return fit(writer, old, new)
 
 
@@ -274,3 +276,11 @@ def metadata_step(func: OpOverload, args: Sequence[Any]) -> Step | None:
         if is_view(view) and _same_arguments(declared, view._schema.arguments):
             return step_of(view, args, {})
     return None
+
+
+@cache
+def in_place(view: OpOverload) -> OpOverload:
+    """The operation that makes of its argument what `view` makes of it: `t_` for `t`. Undoes `metadata_step`."""
+    packet = getattr(getattr(torch.ops, view.namespace), view._schema.name.partition("::")[2] + "_")
+    overloads = (getattr(packet, name) for name in packet.overloads())
+    return next(each for each in overloads if _same_arguments(each._schema.arguments, view._schema.arguments))

@@ -11,21 +11,28 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode_temporarily
 from torch.utils._pytree import tree_map
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from codegen.aot import mutations, views
-from codegen.aot.views import Step, step_of
+from codegen.aot.views import Step, Unwritable, step_of
 
 aten = torch.ops.aten
 
@@ -44,6 +51,23 @@ NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 class Untraceable(Exception):
     """The program does something that the AOT stage has no functional form for; nothing was touched."""
+
+
+_DEPENDS_ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+_NO_DATA = "its data is not allocated yet"
+
+
+def refusal(error: Exception) -> Untraceable | None:
+    """What to raise in the place of an error that only a trace meets; None if the program itself raised it."""
+    if isinstance(error, Unwritable):
+        return Untraceable(str(error))
+    if isinstance(error, _DEPENDS_ON_VALUES):
+        return Untraceable(f"something depends on values: {error}")
+    if isinstance(error, UnsupportedOperatorException):
+        return Untraceable(f"an operation without a fake: {error}")
+    if isinstance(error, RuntimeError) and _NO_DATA in str(error):
+        return Untraceable("an operation reads values where there are none")
+    return None
 
 
 class SharedInputs(Exception):
@@ -124,6 +148,8 @@ class Recorder(TorchDispatchMode):
     # --- what a tensor is ---------------------------------------------------------------------------------------------
     @staticmethod
     def _storage(tensor: torch.Tensor) -> int:
+        if tensor.layout is not torch.strided:
+            raise Untraceable(f"a tensor that is {str(tensor.layout).removeprefix('torch.')}")
         return tensor.untyped_storage()._cdata
 
     def alias(self, tensor: torch.Tensor) -> Alias:
@@ -171,9 +197,16 @@ class Recorder(TorchDispatchMode):
 
     # --- recording ----------------------------------------------------------------------------------------------------
     def emit(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
-        """Records `func` on nodes and runs it on their fakes."""
-        value = func(*fx.map_arg(args, _value), **fx.map_arg(kwargs, _value))
+        """Records `func` on nodes and runs it on their fakes, out of autograd's sight."""
+        with self._apart():
+            value = func(*fx.map_arg(args, _plain), **fx.map_arg(kwargs, _plain))
         return self._node(func, self._symbolic(args), self._symbolic(kwargs), value)
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """Nothing inside is recorded: between operations the recorder listens, in the middle of one it does not."""
+        with _pop_mode_temporarily() if _get_current_dispatch_mode() is self else nullcontext():
+            yield
 
     def meta(self, node: fx.Node) -> Any:
         """The fake tensor of a node."""
@@ -368,6 +401,12 @@ class Recorder(TorchDispatchMode):
 
 def _value(node: fx.Node) -> Any:
     return node.meta["val"]
+
+
+def _plain(node: fx.Node) -> Any:
+    """The fake without its history: some kernels look at that."""
+    value = node.meta["val"]
+    return value.detach() if isinstance(value, torch.Tensor) and value.requires_grad else value
 
 
 def _is_random(node: fx.Node) -> bool:

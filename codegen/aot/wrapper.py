@@ -13,6 +13,7 @@ import torch
 from codegen import _C
 from codegen.aot.facts import Base, Constant, Input, Recipe, Traced, Value, View
 from codegen.aot.inputs import over_storage
+from codegen.aot.mutations import in_place
 from codegen.aot.views import Step
 
 _numbers = count()
@@ -127,7 +128,7 @@ def _update(update: Any, source: _Source) -> None:
     if update.detached:
         source.add(f"{place}.detach_()")
     for step in update.steps:
-        source.add(f"{source.name('change', _in_place(step))}({place}{_arguments(place, step, source)})")
+        source.add(f"{source.name('change', in_place(step.func))}({place}{_arguments(place, step, source)})")
     if update.value is None:
         pass
     elif update.tracked or not torch.is_grad_enabled():
@@ -137,12 +138,6 @@ def _update(update: Any, source: _Source) -> None:
         source.add(f"{place}.copy_(results[{update.value}])", 2)
     else:
         source.add(f"{place}.data.copy_(results[{update.value}])")
-
-
-def _in_place(step: Step) -> Callable[..., Any]:
-    name = step.func._schema.name.partition("::")[2]
-    packet = getattr(torch.ops.aten, name + "_")
-    return getattr(packet, step.func._overloadname)
 
 
 def _count(tensor: torch.Tensor, versions: int) -> None:
