@@ -97,3 +97,27 @@ def test_generation_with_a_compiled_forward(name):
     wanted = model.generate(**inputs, max_new_tokens=4, do_sample=False, pad_token_id=0)
     model.forward = jit.compile(model.forward, backend="eager")
     assert torch.equal(model.generate(**inputs, max_new_tokens=4, do_sample=False, pad_token_id=0), wanted)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_training_step_ahead_of_time(name):
+    """The same results, and gradients that differ by the order of their sums at most."""
+    entry = MODELS[name]
+    model = entry.make_model(train=True, dropout=0.1)
+    other = copy.deepcopy(model)
+    compiled = jit.compile(other, backend="aot_eager", fullgraph=COUNTING)
+    inputs = entry.make_inputs(model)
+    for step in range(2):
+        seen = []
+        for m, call in ((model, model), (other, compiled)):
+            torch.manual_seed(step)
+            m.zero_grad()
+            outputs = call(**copy.deepcopy(inputs))
+            outputs["loss"].backward()
+            seen.append((outputs, torch.get_rng_state()))
+        same_outputs(seen[0][0], seen[1][0])
+        assert torch.equal(seen[0][1], seen[1][1]), "another number of random values was drawn"
+        for (key, p), q in zip(model.named_parameters(), other.parameters()):
+            assert (p.grad is None) == (q.grad is None), key
+            if p.grad is not None:
+                torch.testing.assert_close(p.grad, q.grad, rtol=1e-5, atol=1e-6, msg=lambda text: f"{key}: {text}")
