@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,11 +15,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from codegen import _C
 from codegen.aot import wrapper
 from codegen.aot.facts import Base, BaseOf, Carrier, Input, OutputOf, Traced
+from codegen.aot.mutations import refill
 from codegen.aot.partition import default_partition
 from codegen.aot.recorder import Untraceable
 from codegen.aot.stages import Stages
-from codegen.aot.trace import Call, Program, flat_arguments, trace, trace_again
+from codegen.aot.trace import Call, Decompositions, Program, flat_arguments, trace, trace_again
 from symbolic.torch_state import TorchState
+
+log = logging.getLogger(__name__)
 
 GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
@@ -38,7 +42,7 @@ class Settings:
     backward: GraphCompiler = as_it_is
     inference: GraphCompiler = as_it_is
     partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]] = default_partition
-    decompositions: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
+    decompositions: Decompositions = field(default_factory=dict)
     mutations_inside: bool = False
     name: str = "CompiledBackward"
 
@@ -151,14 +155,30 @@ class _Differentiable:
     ) -> tuple[Any, ...]:
         """The backward as a program of the inputs, the random numbers and the tangents, compiled like any other.
 
-        Derivatives of any order come of that: its own backward may be asked for its history in turn.
+        Derivatives of any order come of that: its own backward may be asked for its history in turn. It runs as it is
+        where it can't be compiled, which it is for each geometry of these that comes.
         """
-        args = (*history, *(t for t in tangents if t is not None))
-        key = (defined, needed, tuple(getattr(a, "requires_grad", None) for a in args))
+        args = tuple(map(_resolved, (*history, *(t for t in tangents if t is not None))))
+        key = (defined, needed, tuple(map(_looks, args)))
         if key not in self.variants:
-            program = _Gradients(self.program, self.call, self.traced, self.state, defined, needed)
-            self.variants[key] = compile_program(program, args, replace(self.settings, name=self.settings.name))
+            state, decompositions = self.state, self.settings.decompositions
+            program = _Gradients(self.program, self.call, self.traced, state, defined, needed, decompositions)
+            try:
+                self.variants[key] = compile_program(program, args, self.settings)
+            except Untraceable as reason:
+                log.info("a backward with a history runs as it is: %s", reason)
+                self.variants[key] = program
         return tuple(self.variants[key](*args))
+
+
+def _resolved(value: Any) -> Any:
+    """A tensor without lazy bits, with its history."""
+    return value.resolve_conj().resolve_neg() if isinstance(value, torch.Tensor) else value
+
+
+def _looks(value: Any) -> Any:
+    """What a program is compiled for."""
+    return (value.shape, value.stride(), value.requires_grad) if isinstance(value, torch.Tensor) else value
 
 
 @dataclass(frozen=True)
@@ -171,12 +191,14 @@ class _Gradients:
     state: TorchState
     defined: tuple[bool, ...]
     needed: tuple[bool, ...]
+    decompositions: Decompositions
 
     def __call__(self, *args: Any) -> list[Any]:
         call, traced = self.call, self.traced
         tangents = args[len(args) - sum(self.defined) :]
         primals = args[: len(call.parameters) + len(call.groups)]
-        with _under(self.state), torch.enable_grad(), _Replay(list(args[len(primals) : len(args) - len(tangents)])):
+        replay = _Replay(args[len(primals) : len(args) - len(tangents)], self.decompositions)
+        with _under(self.state), torch.enable_grad(), replay:
             written = {type(update.target)(update.target.index) for update in traced.updates}
             parameters, bases = list(primals[: len(call.parameters)]), list(primals[len(call.parameters) :])
             for number, i in enumerate(call.parameters):
@@ -216,19 +238,21 @@ class _Replay(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # as in the recorder
 
-    def __init__(self, numbers: list[torch.Tensor]) -> None:
+    def __init__(self, numbers: Sequence[torch.Tensor], decompositions: Decompositions) -> None:
         super().__init__()
         self.numbers = iter(numbers)
+        self.decompositions = decompositions
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded not in func.tags:
-            return func(*args, **(kwargs or {}))
-        if func._schema.is_mutable:
-            return args[0].copy_(next(self.numbers))
-        count = len(func._schema.returns)
-        # Copies, for the program may write into what it was given.
-        given = [torch.ops.aten.clone.default(next(self.numbers)) for _ in range(count)]
-        return given[0] if count == 1 else tuple(given)
+            return func(*args, **kwargs)
+        if func in self.decompositions:  # the numbers are those of its parts
+            with self:
+                result = self.decompositions[func](*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        return refill(func, args, kwargs, self.numbers)
 
 
 @contextmanager

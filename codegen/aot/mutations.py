@@ -84,6 +84,25 @@ def writes(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     }
 
 
+def drawn(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> list[torch.Tensor]:
+    """The tensors that this call filled by random numbers: new results first, then what it has written into."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return []
+    filled = [*writes(func, args, kwargs).values()]
+    written = set(map(id, filled))
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    return [*(each for each in results if isinstance(each, torch.Tensor) and id(each) not in written), *filled]
+
+
+def refill(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], numbers: Iterator[torch.Tensor]) -> Any:
+    """A random call with what it has `drawn` before in the place of new numbers."""
+    # Copies, for the program may write into what it was given.
+    fresh = [aten.clone.default(next(numbers)) for each in func._schema.returns if each.alias_info is None]
+    filled = [target.copy_(next(numbers)) for target in writes(func, args, kwargs).values()]
+    new, old = iter(fresh), iter(filled)
+    return _one([next(new) if each.alias_info is None else next(old) for each in func._schema.returns])
+
+
 # --- the functional form ----------------------------------------------------------------------------------------------
 
 
@@ -182,7 +201,7 @@ def apply(writer: Writer, func: OpOverload, args: Sequence[Any], kwargs: Mapping
     """
     changed = writes(func, args, kwargs)
     if not changed and not func._schema.is_mutable:
-        return Outcome(writer.emit(func, *args, **kwargs), {})
+        return Outcome(_one(_parts(writer, func, writer.emit(func, *args, **kwargs))), {})
     form = _form(writer, func, args, kwargs)
     if form is None:
         return _on_clones(writer, func, args, kwargs, changed)

@@ -218,8 +218,6 @@ class Recorder(TorchDispatchMode):
         trace = self.stack_trace()
         if trace:
             node.meta["stack_trace"] = trace
-        if isinstance(value, torch.Tensor) and _is_random(node):
-            self.randoms.append(node)
         return node
 
     def _symbolic(self, args: Any) -> Any:
@@ -293,6 +291,7 @@ class Recorder(TorchDispatchMode):
             return result
         node = self._node(func, nodes, named, result)
         self._bind(func, args, kwargs, node, result)
+        self.randoms += map(self.read, mutations.drawn(func, args, kwargs, result))
         return result
 
     def _constant(self, value: Any) -> Any:
@@ -378,6 +377,7 @@ class Recorder(TorchDispatchMode):
             for tensor, node in zip(target, new, strict=True) if isinstance(target, (tuple, list)) else [(target, new)]:
                 self.write(tensor, views.settle(self, self.alias(tensor).node, node))
         self._bind_new(result, outcome.result)
+        self.randoms += map(self.read, mutations.drawn(func, args, kwargs, result))
         return result
 
     def _bind_new(self, result: Any, nodes: Any) -> None:
@@ -407,11 +407,6 @@ def _plain(node: fx.Node) -> Any:
     """The fake without its history: some kernels look at that."""
     value = node.meta["val"]
     return value.detach() if isinstance(value, torch.Tensor) and value.requires_grad else value
-
-
-def _is_random(node: fx.Node) -> bool:
-    source = node.args[0] if node.target is operator.getitem else node
-    return isinstance(source, fx.Node) and torch.Tag.nondeterministic_seeded in getattr(source.target, "tags", ())
 
 
 def _is_composite(func: OpOverload) -> bool:
