@@ -210,8 +210,8 @@ class Variable:
         return self.describe()
 
 
-class FixedVariable(Variable):
-    """An existing object that is a fixed part of the program (a class, module or function): residual code holds it."""
+class ExistingVariable(Variable):
+    """An object that existed before the frame, as it is."""
 
     def __init__(self, value: Any, source: Source | None = None) -> None:
         self.value = value
@@ -223,6 +223,10 @@ class FixedVariable(Variable):
     def real(self) -> Any:
         return self.value
 
+
+class FixedVariable(ExistingVariable):
+    """A fixed part of the program (a class, module or function): residual code holds it."""
+
     def key(self) -> Any:
         return self.value
 
@@ -230,19 +234,12 @@ class FixedVariable(Variable):
         return other.real() is self.value
 
 
-class OpaqueVariable(Variable):
+class OpaqueVariable(ExistingVariable):
     """An existing object that tracing does not look into; every operation on it breaks for the same `cause`."""
 
     def __init__(self, value: Any, source: Source, cause: GraphBreak) -> None:
-        self.value = value
-        self.source = source
+        super().__init__(value, source)
         self.cause = cause
-
-    def python_type(self) -> type:
-        return type(self.value)
-
-    def real(self) -> Any:
-        return self.value
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise GraphBreak(self.cause.reason, self.cause.detail, self.cause.hint)
