@@ -114,6 +114,36 @@ CASES = (
 )
 
 
+def product(compile: Compile) -> tuple[str, dict[str, Any]]:
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return x * w
+
+    w = torch.ones(4, requires_grad=True)
+    return "w.grad = None; f(x, w).backward(one)", {"f": compile(f), "x": torch.ones(4), "w": w, "one": torch.ones(4)}
+
+
+def long_product(parameters: int, compile: Compile) -> tuple[str, dict[str, Any]]:
+    class Product(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factors = nn.ParameterList(nn.Parameter(torch.ones(4)) for _ in range(parameters))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for factor in self.factors:
+                x = x * factor
+            return x
+
+    model = Product()
+    names = {"model": model, "f": compile(model), "x": torch.ones(4), "one": torch.ones(4)}
+    return "model.zero_grad(); f(x).backward(one)", names
+
+
+TRAINING_CASES = (
+    Case("forward and backward of `x * w`, four elements", product),
+    Case("the same of a product of 300 parameters", partial(long_product, 300)),
+)
+
+
 class NoWork:
     """A backend whose graphs return one ready-made tensor; it remembers its last graph for a direct call."""
 
@@ -176,6 +206,16 @@ def measure(case: Case, rounds: int) -> Result:
     return Result(whole, {name: added.get(name) for name in COMPILERS})
 
 
+def measure_training(case: Case, rounds: int) -> list[str]:
+    """Whole steps, with graphs for forward and backward that ATen runs as they are."""
+    forget()
+    timers = {"eager": timer(case, lambda program: program)}
+    timers |= {name: timer(case, partial(compile, backend="aot_eager")) for name, compile in COMPILERS.items()}
+    times = take_turns(timers, rounds)
+    ours, theirs = times["ours"] - times["eager"], times["theirs"] - times["eager"]
+    return [case.name, *map(duration, (*times.values(), ours, theirs)), ratio(ours, theirs)]
+
+
 def row(case: Case, result: Result) -> list[str]:
     ours, theirs = result.added["ours"], result.added["theirs"]
     return [
@@ -199,6 +239,8 @@ def main() -> None:
         "per call", "eager", "ours", "torch.compile", "ours adds", "torch.compile adds", "theirs / ours",
     ]
     show("Cost of a cached call", columns, rows, options.markdown)
+    rows = [measure_training(case, options.rounds) for case in TRAINING_CASES if options.only in case.name]
+    show('Cost of a cached step, backend="aot_eager"', columns, rows, options.markdown)
     print('\nWhole calls have backend="eager"; added cost has a backend that does no work, its own cost taken off.')
     print(f"Medians of {options.rounds} rounds taken in turn, 1 thread. {machine()}.")
 
