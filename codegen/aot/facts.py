@@ -33,10 +33,25 @@ class Base:
 
 
 @dataclass(frozen=True)
+class Changed:
+    """An input after the change of its metadata."""
+
+    target: Input | Base
+
+
+@dataclass(frozen=True)
+class Data:
+    """The `.data` of a tensor: it shares the memory and nothing else. Several are told apart by their `number`."""
+
+    of: Value | Input | Base | Changed | Data | View
+    number: int
+
+
+@dataclass(frozen=True)
 class View:
     """`steps` replayed on `base`, which autograd sees where it is `tracked`."""
 
-    base: Value | Input | Base
+    base: Value | Input | Base | Changed | Data
     steps: tuple[Step, ...]
     tracked: bool
 
@@ -48,12 +63,13 @@ class Constant:
     value: Any
 
 
-Recipe = Value | Input | Base | View | Constant
+Recipe = Value | Input | Base | Changed | View | Data | Constant
 
 
 @dataclass(frozen=True)
 class Update:
-    """What happened to an input in place. First its metadata change by `steps`, then `value` is copied into it."""
+    """What happened to an input in place. `value` is copied into it (where autograd sees that, into what `steps` show
+    of it); when the outputs are made its metadata change by `steps`."""
 
     target: Input | Base
     steps: tuple[Step, ...] = ()
@@ -115,4 +131,16 @@ class Traced:
     bumps: tuple[Bump, ...]
     carriers: tuple[Carrier, ...]
     differentiable: tuple[int, ...]
-    failure: Exception | None = None  # what a backward raises
+
+
+def memory_of(node: fx.Node) -> int:
+    """Equal for nodes whose tensors share memory."""
+    return node.meta["val"].untyped_storage()._cdata
+
+
+def overwritten(traced: Traced) -> frozenset[int]:
+    """The memories of inputs that are written, or counted as written, when the forward graph has run."""
+    nodes = {node.name: node for node in traced.joint.graph.find_nodes(op="placeholder")}
+    changed = (update.target for update in traced.updates if update.value is not None or update.steps)
+    names = (f"primals_{'base_' if isinstance(each, Base) else ''}{each.index + 1}" for each in changed)
+    return frozenset(memory_of(nodes[name]) for name in names if name in nodes)

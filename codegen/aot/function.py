@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from codegen import _C
 from codegen.aot import wrapper
-from codegen.aot.facts import Base, BaseOf, Carrier, Input, OutputOf, Traced
+from codegen.aot.facts import Base, BaseOf, Carrier, Input, OutputOf, Traced, memory_of, overwritten
 from codegen.aot.mutations import refill
 from codegen.aot.partition import default_partition
 from codegen.aot.recorder import Untraceable
@@ -89,19 +89,16 @@ class _Differentiable:
         self.variants: dict[Any, Callable[..., Any]] = {}
         placeholders = traced.joint.graph.find_nodes(op="placeholder")
         self.num_primals = len(placeholders) - len(traced.carriers)
-        if traced.failure is None:
-            fw, bw = settings.partition(
-                traced.joint, _examples(traced.joint), num_fwd_outputs=traced.num_forward, num_primals=self.num_primals
-            )
-        else:
-            fw, bw = _forward_alone(traced.joint, placeholders[self.num_primals :]), None
+        fw, bw = settings.partition(
+            traced.joint, _examples(traced.joint), num_fwd_outputs=traced.num_forward, num_primals=self.num_primals
+        )
         saved = results_of(fw)[traced.num_forward :]
         self.saved = [node.name for node in saved]  # as in the joint graph
         kept = _keep_old_values(fw, traced)
         tensors = [node for node in kept if isinstance(node.meta["val"], torch.Tensor)]
         self.forward = settings.forward(fw, _examples(fw))
         self.fw, self.bw = fw, bw
-        backward = self._refused if bw is None else self._compiled(bw, [True] * len(traced.carriers))
+        backward = self._compiled(bw, [True] * len(traced.carriers))
         plan = _C.Plan(settings.name, backward, self.partial, self.differentiable, _exist_outside(fw, traced, tensors))
         first, last = traced.num_forward, traced.num_forward + len(kept)
         self.tie = wrapper.Tie(plan, slice(first, first + len(tensors)), slice(first + len(tensors), last))
@@ -120,18 +117,12 @@ class _Differentiable:
 
         return backward
 
-    def _refused(self, *args: Any) -> Any:
-        assert self.traced.failure is not None
-        raise self.traced.failure.with_traceback(None)
-
     # --- gradients that are missing or not wanted ---------------------------------------------------------------------
     def partial(
         self, defined: tuple[bool, ...], needed: tuple[bool, ...], saved: tuple[Any, ...], extra: tuple[Any, ...],
         tangents: tuple[Any, ...],
     ) -> tuple[Any, ...]:
         """A backward of a graph of its own, with nothing in it that these gradients do not need."""
-        if self.bw is None:
-            self._refused()
         key = (defined, needed)
         if key not in self.variants:
             self.variants[key] = self._compiled(self._variant(defined, needed), defined)
@@ -295,30 +286,14 @@ def extract(joint: fx.GraphModule, given: Sequence[fx.Node], results: Sequence[f
     return fx.GraphModule(joint, graph, "Backward")
 
 
-def _forward_alone(joint: fx.GraphModule, tangents: Sequence[fx.Node]) -> fx.GraphModule:
-    """The graph of a program whose backward could not be traced."""
-    for node in reversed(list(joint.graph.nodes)):
-        if node.meta.get("phase") == "backward" and node.op != "placeholder" and not node.users:
-            joint.graph.erase_node(node)
-    for node in tangents:
-        joint.graph.erase_node(node)
-    joint.recompile()
-    return joint
-
-
 def _keep_old_values(fw: fx.GraphModule, traced: Traced) -> list[fx.Node]:
     """The saved nodes; inputs that are written after the forward, and views of these, are saved as copies."""
     output = fw.graph.output_node()
     results = list(results_of(fw))
-    names = {node.name: node for node in fw.graph.find_nodes(op="placeholder")}
-    written = {
-        _storage(names[name])
-        for update in traced.updates
-        if update.value is not None and (name := _name_of(update.target)) in names
-    }
+    written = overwritten(traced)
     for at in range(traced.num_forward, len(results)):
         node = results[at]
-        if isinstance(node.meta["val"], torch.Tensor) and _storage(node) in written:
+        if isinstance(node.meta["val"], torch.Tensor) and memory_of(node) in written:
             with fw.graph.inserting_before(output):
                 results[at] = fw.graph.call_function(torch.ops.aten.clone.default, (node,))
             results[at].meta = {**node.meta, "val": _like(node.meta["val"])}
@@ -332,20 +307,12 @@ def _like(fake: torch.Tensor) -> torch.Tensor:
         return torch.empty_like(fake)
 
 
-def _name_of(target: Input | Base) -> str:
-    return f"primals_{target.index + 1}" if isinstance(target, Input) else f"primals_base_{target.index + 1}"
-
-
-def _storage(node: fx.Node) -> int:
-    return node.meta["val"].untyped_storage()._cdata
-
-
 def _exist_outside(fw: fx.GraphModule, traced: Traced, saved: Sequence[fx.Node]) -> tuple[bool, ...]:
     """Which of the saved tensors the program's caller may hold, or tensors that share memory with these."""
     results = results_of(fw)[: traced.num_forward - traced.num_randoms]
     seen = [*fw.graph.find_nodes(op="placeholder"), *results]
-    storages = {_storage(node) for node in seen if isinstance(node.meta["val"], torch.Tensor)}
-    return tuple(_storage(node) in storages for node in saved)
+    storages = {memory_of(node) for node in seen if isinstance(node.meta["val"], torch.Tensor)}
+    return tuple(memory_of(node) in storages for node in saved)
 
 
 def _fixed(strides: tuple[Any, ...]) -> tuple[int, ...] | None:

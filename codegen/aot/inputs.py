@@ -9,6 +9,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from codegen.aot.recorder import Untraceable
+from codegen.aot.views import Step
+
+aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
@@ -16,12 +19,23 @@ class Shared:
     """Inputs (by position) that share written memory: in the graph they are views of one base, which comes in instead.
 
     `base` is the position of an input that is the base of all others; None: it is their common `_base`, or, where
-    nobody needs gradients (`flat`), one flat tensor over the whole storage.
+    nobody needs gradients (`flat`), one flat tensor over the whole storage, of the first member's dtype.
     """
 
     members: tuple[int, ...]
     base: int | None = None
     flat: bool = False
+
+
+#: Why a write is refused.
+FRAGILE = "a write to an input that autograd lets nobody write"
+
+
+def is_fragile(value: Any) -> bool:
+    """A view that came with others of one operation, or was made without grad or by a custom function."""
+    if not isinstance(value, torch.Tensor) or value.is_inference() or not value._is_view():
+        return False
+    return bool(torch._C._autograd._get_creation_meta(value) != torch._C._autograd.CreationMeta.DEFAULT)
 
 
 class _Born(torch.autograd.Function):
@@ -64,23 +78,27 @@ def _exotic(value: torch.Tensor) -> str:
 def shared(members: list[int], values: list[Any]) -> Shared:
     """How these inputs come in as views of one base. Raises Untraceable if there is none."""
     tensors = [values[i] for i in members]
-    if len({t.dtype for t in tensors}) > 1:
-        raise Untraceable("written inputs that share memory and differ in dtype")
     base = next((t._base for t in tensors if t._base is not None), None)
     at = next((i for i in members if values[i] is base), None)
-    if base is not None and all(t is base or t._base is base for t in tensors):
+    same_dtype = len({t.dtype for t in tensors}) == 1
+    if base is not None and same_dtype and all(t is base or t._base is base for t in tensors):
+        if any(t.requires_grad and is_fragile(t) for t in tensors):
+            raise Untraceable(FRAGILE)
         return Shared(tuple(members), at)
     if any(t.requires_grad for t in tensors) or (base is not None and base.requires_grad):
         raise Untraceable("written inputs that share memory, where autograd does not know that they do")
-    return Shared(tuple(members), flat=True)
+    if not same_dtype and tensors[0].untyped_storage().nbytes() % max(t.element_size() for t in tensors):
+        raise Untraceable("written inputs that share memory which some of them can't show as a whole")
+    return Shared(tuple(sorted(members, key=lambda i: values[i].element_size())), flat=True)
 
 
 def base_of(group: Shared, values: list[Any]) -> torch.Tensor:
     """The real base of a group."""
-    first = values[group.members[0]]
     if group.base is not None:
         return values[group.base]
-    return over_storage(first) if group.flat else next(b for i in group.members if (b := values[i]._base) is not None)
+    if group.flat:
+        return over_storage(values[group.members[0]])
+    return next(values[i]._base for i in group.members if values[i]._base is not None)
 
 
 def over_storage(tensor: torch.Tensor) -> torch.Tensor:
@@ -88,3 +106,12 @@ def over_storage(tensor: torch.Tensor) -> torch.Tensor:
     storage = tensor.untyped_storage()
     length = storage.nbytes() // tensor.element_size()
     return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage, 0, (length,), (1,))
+
+
+def steps_to(member: torch.Tensor, base: torch.Tensor) -> tuple[Step, ...]:
+    """The views that lead to a member of a group from its base."""
+    start = member.storage_offset()
+    if member.dtype == base.dtype:
+        start -= base.storage_offset()
+    place = Step(aten.as_strided.default, (tuple(member.shape), member.stride(), start))
+    return (place,) if member.dtype == base.dtype else (Step(aten.view.dtype, (member.dtype,)), place)

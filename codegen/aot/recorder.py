@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import OpOverload
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -27,7 +28,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode_temporarily
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
@@ -46,6 +47,9 @@ QUERIES = frozenset({
     *(aten.is_contiguous.default, aten.is_contiguous.memory_format),
     *(aten.is_strides_like_format.default, aten.is_non_overlapping_and_dense.default),
 })
+#: The vectors they give, where complex, are known up to a phase. Of a derivative by them only the whole is defined, but
+#: a derivative of derivatives comes in parts here: by the results, and by what the backward computes again.
+UP_TO_A_PHASE = frozenset({aten.linalg_eig.default, aten._linalg_eigh.default, aten._linalg_svd.default})
 NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -67,6 +71,8 @@ def refusal(error: Exception) -> Untraceable | None:
         return Untraceable(f"an operation without a fake: {error}")
     if isinstance(error, RuntimeError) and _NO_DATA in str(error):
         return Untraceable("an operation reads values where there are none")
+    if isinstance(error, RuntimeError) and "INTERNAL ASSERT FAILED" in str(error):
+        return Untraceable("torch fails to take a view again")
     return None
 
 
@@ -91,8 +97,11 @@ class Memory:
 
 @dataclass(eq=False)
 class Alias:
-    """A tensor: the views that lead to it from its memory's root, which `origin` is; `node` was its value after so many
-    `writes` to the memory, of which it was `written` itself."""
+    """A tensor: the views that lead to it from its memory's root, and the tensor that it was `taken` from.
+
+    `origin` is the root, or an input that shares the memory with the root; `made` counts the steps of the tensor when
+    it was new, before any change of its metadata. `node` was its value after so many `writes` to the memory.
+    """
 
     tensor: torch.Tensor
     origin: torch.Tensor
@@ -100,7 +109,8 @@ class Alias:
     steps: tuple[Step, ...]
     node: fx.Node
     writes: int = 0
-    written: int = 0
+    made: int = 0
+    taken: torch.Tensor | None = None
 
 
 class Recorder(TorchDispatchMode):
@@ -145,6 +155,12 @@ class Recorder(TorchDispatchMode):
             self._numbers[value.node.expr] = node
         return node
 
+    def share(self, root: torch.Tensor, tensor: torch.Tensor, steps: tuple[Step, ...]) -> None:
+        """`tensor` is an input, too, in the memory of the input `root`; autograd does not know that."""
+        known = self.alias(root)
+        # It has no node yet: it is replayed when it is first read.
+        self.aliases[id(tensor)] = Alias(tensor, tensor, known.memory, steps, known.node, -1, len(steps))
+
     # --- what a tensor is ---------------------------------------------------------------------------------------------
     @staticmethod
     def _storage(tensor: torch.Tensor) -> int:
@@ -153,7 +169,10 @@ class Recorder(TorchDispatchMode):
         return tensor.untyped_storage()._cdata
 
     def alias(self, tensor: torch.Tensor) -> Alias:
-        return self.aliases[id(tensor)]
+        found = self.aliases[id(tensor)]
+        if self.memories.get(self._storage(tensor)) is not found.memory:
+            raise Untraceable("a tensor whose data became another's (`.data = `)")
+        return found
 
     def read(self, tensor: torch.Tensor) -> fx.Node:
         """The node of the tensor's value as it is now."""
@@ -193,7 +212,6 @@ class Recorder(TorchDispatchMode):
         memory.writes += 1
         memory.replayed.clear()
         alias.node, alias.writes = value, memory.writes
-        alias.written += 1
 
     # --- recording ----------------------------------------------------------------------------------------------------
     def emit(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
@@ -286,6 +304,8 @@ class Recorder(TorchDispatchMode):
             return self._mutate(func, args, kwargs)
         nodes, named = self._nodes(args), self._nodes(kwargs)
         result = func(*args, **kwargs)
+        if func in UP_TO_A_PHASE and args[0].requires_grad and result[-1].is_complex():
+            raise Untraceable(f"{func} of a tensor that needs gradients: its results are known up to a phase")
         if func in TRANSPARENT:
             self._adopt(args[0], result, Step(func), nodes[0])
             return result
@@ -353,7 +373,7 @@ class Recorder(TorchDispatchMode):
         step = step or step_of(func, args, kwargs or {}, index)
         known = self.alias(base)
         memory, steps = known.memory, (*known.steps, step)
-        self.aliases[id(result)] = Alias(result, known.origin, memory, steps, node, memory.writes)
+        self.aliases[id(result)] = Alias(result, known.origin, memory, steps, node, memory.writes, len(steps), base)
 
     def _change_metadata(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
         tensor = args[0]
@@ -370,8 +390,10 @@ class Recorder(TorchDispatchMode):
 
     def _mutate(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
         places = mutations.writes(func, args, kwargs)
+        self._keep_apart(places, (args, kwargs))
         outcome = mutations.apply(self, func, self._nodes(args), self._nodes(kwargs))
         result = func(*args, **kwargs)
+        _count_parts(func, places)
         for place, target in places.items():
             new = outcome.new[place]
             for tensor, node in zip(target, new, strict=True) if isinstance(target, (tuple, list)) else [(target, new)]:
@@ -379,6 +401,31 @@ class Recorder(TorchDispatchMode):
         self._bind_new(result, outcome.result)
         self.randoms += map(self.read, mutations.drawn(func, args, kwargs, result))
         return result
+
+    def _keep_apart(self, places: Mapping[Any, Any], given: Any) -> None:
+        """What is written shows no part of what else is read or written: the order would count, and eager code may
+        raise. As in torch, tensors with gaps count as apart."""
+        writes = {id(t) for t in tree_leaves(list(places.values()))}
+        together: dict[int, list[torch.Tensor]] = {}
+        for tensor in tree_leaves(given):
+            if isinstance(tensor, torch.Tensor):
+                together.setdefault(id(self.alias(tensor).memory), []).append(tensor)
+        for tensors in together.values():
+            for one in (t for t in tensors if id(t) in writes):
+                if any(self._meet(one, other, id(other) in writes) for other in tensors if other is not one):
+                    raise Untraceable("an operation writes what overlaps with its other tensors")
+
+    @staticmethod
+    def _meet(one: torch.Tensor, other: torch.Tensor, both: bool) -> bool:
+        if both:
+            return True
+        if not (is_non_overlapping_and_dense_or_false(one) and is_non_overlapping_and_dense_or_false(other)):
+            return False
+        size = one.element_size(), other.element_size()
+        start = one.storage_offset() * size[0], other.storage_offset() * size[1]
+        end = start[0] + one.numel() * size[0], start[1] + other.numel() * size[1]
+        same = start[0] == start[1] and end[0] == end[1] and one.stride() == other.stride()
+        return bool(not same and start[0] < end[1] and start[1] < end[0])
 
     def _bind_new(self, result: Any, nodes: Any) -> None:
         """Ties results that are no written arguments."""
@@ -397,6 +444,14 @@ class Recorder(TorchDispatchMode):
             yield
         finally:
             self.phase = before
+
+
+def _count_parts(func: OpOverload, places: Mapping[Any, Any]) -> None:
+    """On a CPU an operation on lists writes tensor by tensor, each of which counts it; its fake does not."""
+    if func._schema.name.startswith("aten::_foreach_"):
+        for tensor in tree_leaves(list(places.values())):
+            if tensor.device.type == "cpu" and not tensor.is_inference():
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (tensor._version + 1,))
 
 
 def _value(node: fx.Node) -> Any:

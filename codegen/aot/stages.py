@@ -8,7 +8,20 @@ from typing import Any
 
 from torch import fx
 
-from codegen.aot.facts import Base, BaseOf, Carrier, Constant, Input, OutputOf, Traced, Update, Value, View
+from codegen.aot.facts import (
+    Base,
+    BaseOf,
+    Carrier,
+    Changed,
+    Constant,
+    Data,
+    Input,
+    OutputOf,
+    Traced,
+    Update,
+    Value,
+    View,
+)
 from codegen.aot.partition import Partition, report
 from codegen.aot.views import Step
 
@@ -55,8 +68,6 @@ def facts(stages: Stages) -> str:
     for title, found in rows.items():
         if found:
             lines += [f"{title}:", *_table(found), ""]
-    if traced.failure is not None:
-        lines += [f"the backward raises {type(traced.failure).__name__}: {traced.failure}", ""]
     partition = stages.forward.meta.get("partition")
     if isinstance(partition, Partition):
         lines += ["saved for the backward:", report(partition), ""]
@@ -68,7 +79,11 @@ def _table(rows: Sequence[tuple[str, str]]) -> list[str]:
     return [f"  {left:<{width}}  {right}" for left, right in rows]
 
 
-def _place(place: Value | Input | Base) -> str:
+def _place(place: Value | Input | Base | Changed | Data) -> str:
+    if isinstance(place, Data):
+        return f"data of {_recipe(place.of)}"
+    if isinstance(place, Changed):
+        return f"changed {_place(place.target)}"
     return f"{type(place).__name__.lower().replace('value', 'result')} {place.index}"
 
 

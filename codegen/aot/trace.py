@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,7 +21,9 @@ from codegen.aot.facts import (
     BaseOf,
     Bump,
     Carrier,
+    Changed,
     Constant,
+    Data,
     Input,
     OutputOf,
     Recipe,
@@ -30,7 +32,7 @@ from codegen.aot.facts import (
     Value,
     View,
 )
-from codegen.aot.inputs import Shared, base_of, shared, stand_in
+from codegen.aot.inputs import FRAGILE, Shared, base_of, is_fragile, shared, stand_in, steps_to
 from codegen.aot.recorder import NUMBERS, TRANSPARENT, Alias, Recorder, SharedInputs, Untraceable, refusal
 from codegen.aot.views import Step
 
@@ -41,17 +43,19 @@ Decompositions = Mapping[Any, Callable[..., Any]]
 @dataclass(frozen=True)
 class Call:
     """How a program is called: stand-ins or constants by position, and the groups of inputs that share written memory
-    with a stand-in for each group's base. `geometry` are (sizes, strides, offset) of the groups' members."""
+    with a stand-in for each group's base, all as they are before the program runs. `again` says which positions have
+    the tensor of an earlier position; `fragile` are inputs that autograd lets nobody write."""
 
     fake_mode: FakeTensorMode
     args: tuple[Any, ...]
     groups: tuple[Shared, ...] = ()
     bases: tuple[torch.Tensor, ...] = ()
-    geometry: Mapping[int, tuple[Any, ...]] | None = None
+    fragile: frozenset[int] = frozenset()
+    again: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def parameters(self) -> tuple[int, ...]:
-        members = {i for group in self.groups for i in group.members}
+        members = {*self.again, *(i for group in self.groups for i in group.members)}
         tensors = (torch.Tensor, *NUMBERS)
         return tuple(i for i, a in enumerate(self.args) if isinstance(a, tensors) and i not in members)
 
@@ -62,8 +66,17 @@ def describe(args: Sequence[Any], groups: tuple[Shared, ...] = ()) -> Call:
     mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
     fakes = tuple(stand_in(mode, a) if isinstance(a, torch.Tensor) else a for a in args)
     bases = tuple(stand_in(mode, base_of(group, list(args))) for group in groups)
-    geometry = {i: (args[i].shape, args[i].stride(), args[i].storage_offset()) for g in groups for i in g.members}
-    return Call(mode, fakes, groups, bases, geometry)
+    fragile = frozenset(i for i, a in enumerate(args) if is_fragile(a))
+    first: dict[int, int] = {}
+    tensors = ((i, a) for i, a in enumerate(args) if isinstance(a, torch.Tensor))
+    again = {i: at for i, a in tensors if (at := first.setdefault(id(a), i)) != i}
+    return Call(mode, fakes, groups, bases, fragile, again)
+
+
+def _fresh(call: Call) -> Call:
+    """The call with stand-ins that a program may change."""
+    args = tuple(stand_in(call.fake_mode, a) if isinstance(a, torch.Tensor) else a for a in call.args)
+    return replace(call, args=args, bases=tuple(stand_in(call.fake_mode, base) for base in call.bases))
 
 
 def trace(
@@ -90,9 +103,7 @@ def trace(
 
 def trace_again(program: Program, call: Call, decompositions: Decompositions, defined: tuple[bool, ...]) -> Traced:
     """The joint graph again, where only the `defined` carriers have tangents; its forward part is the same."""
-    args = tuple(stand_in(call.fake_mode, a) if isinstance(a, torch.Tensor) else a for a in call.args)
-    bases = tuple(stand_in(call.fake_mode, base) for base in call.bases)
-    return _Tracer(program, replace(call, args=args, bases=bases), decompositions).run(True, defined)
+    return _Tracer(program, call, decompositions).run(True, defined)
 
 
 @contextmanager
@@ -127,10 +138,22 @@ def flat_arguments(call: Call, parameters: Sequence[Any], bases: Sequence[torch.
         flat[i] = value
     for group, base in zip(call.groups, bases, strict=True):
         for i in group.members:
-            assert call.geometry is not None
-            with torch.enable_grad():
-                flat[i] = base if i == group.base else base.as_strided(*call.geometry[i])
+            if i != group.base:
+                with torch.enable_grad():
+                    flat[i] = _member(group, call.args[i], base)
+            else:
+                flat[i] = base
+    for i, at in call.again.items():
+        flat[i] = flat[at]
     return flat
+
+
+def _member(group: Shared, like: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
+    steps = steps_to(like, base)
+    start = steps[-1].args[-1] + (0 if group.flat else base.storage_offset())
+    member = base if base.dtype == like.dtype else base.view(like.dtype)
+    member = member.as_strided(like.shape, like.stride(), start)
+    return member.detach() if group.flat else member
 
 
 @dataclass(eq=False)
@@ -149,7 +172,7 @@ class _Tracer:
         self, program: Program, call: Call, decompositions: Decompositions, inside: bool = False
     ) -> None:
         self.program = program
-        self.call = call
+        self.call = call = _fresh(call)
         self.inside = inside
         self.last_writes: list[tuple[fx.Node, fx.Node]] = []  # an input, its new value
         self.recorder = Recorder(call.fake_mode, decompositions)
@@ -158,6 +181,8 @@ class _Tracer:
         self.known: dict[int, Input | Base] = {}  # id of a stand-in -> what it stands for
         self.placeholders: list[_Before | None] = []
         self.results: list[fx.Node] = []
+        self.versions: dict[int, int] = {}  # of inputs that share memory behind autograd's back
+        self.data: dict[int, Data] = {}  # by id of the fake
         self.carriers: list[tuple[int, Any, torch.Tensor]] = []  # index among the results, what it is, its fake
 
     def positions(self, nodes: list[fx.Node]) -> list[int]:
@@ -179,9 +204,15 @@ class _Tracer:
                 self._placeholder(f"primals_base_{number + 1}", base, Base(number))
             stack.enter_context(self.recorder)
             flat = flat_arguments(call, [call.args[i] for i in call.parameters], call.bases)
-            for group in call.groups:
+            for group, base in zip(call.groups, call.bases, strict=True):
                 for i in group.members:
+                    if group.flat:  # they already share memory, and have versions of their own
+                        flat[i] = call.args[i]
+                        self.recorder.share(base, flat[i], steps_to(flat[i], base))
+                        self.versions[i] = _version(flat[i])
                     self.known.setdefault(id(flat[i]), Input(i))
+            for i, at in call.again.items():
+                flat[i] = flat[at]
             results = list(self.program(*flat))
             outputs = self._outputs(results)
             updates = self._updates(flat)
@@ -190,11 +221,10 @@ class _Tracer:
             forward = [*self.results, *randoms]
             gradients: list[Any] = []
             carriers: tuple[Carrier, ...] = ()
-            failure = None
             wanted = [(at, p.edge) for at, p in enumerate(self.placeholders) if p is not None and p.edge is not None]
             if training and wanted and self.carriers:
                 with self.recorder.during("backward"):
-                    gradients, carriers, failure = self._backward([edge for _, edge in wanted], defined)
+                    gradients, carriers = self._backward([edge for _, edge in wanted], defined)
         for placeholder, node in self.last_writes:
             written = self.recorder.graph.call_function(torch.ops.aten.copy_.default, (placeholder, node))
             written.meta.update(placeholder.meta)
@@ -203,16 +233,14 @@ class _Tracer:
         differentiable = tuple(at for at, _ in wanted) if carriers else ()
         return Traced(
             joint, call.parameters, call.groups, len(forward), len(randoms), outputs, updates, bumps, carriers,
-            differentiable, failure,
+            differentiable,
         )
 
     def _placeholder(self, name: str, value: Any, known: Input | Base) -> fx.Node:
         node = self.recorder.add_input(name, value)
         before = None
         if isinstance(value, torch.Tensor):
-            with torch.enable_grad():  # a leaf's node is found through a view of it
-                edge = get_gradient_edge(value) if value.requires_grad else None
-            before = _Before(value, _version(value), value.requires_grad, value.grad_fn, edge)
+            before = _Before(value, _version(value), value.requires_grad, value.grad_fn, _edge(value))
             self.known[id(value)] = known
         self.placeholders.append(before)
         return node
@@ -239,24 +267,31 @@ class _Tracer:
             detached = before.requires_grad and not fake.requires_grad
             if fake.requires_grad and not before.requires_grad and fake.grad_fn is None:
                 raise Untraceable("requires_grad_() of an input")
-            if isinstance(target, Base) and alias.steps:
-                raise Untraceable("an input that shares memory and changes its shape in place")
+            if tracked and alias.memory.writes and any(s.func is torch.ops.aten.as_strided.default for s in alias.steps):
+                raise Untraceable("as_strided_() of a written input that gets a gradient")
+            if tracked and not self.call.fragile.isdisjoint(self._inputs_of(target)):
+                raise Untraceable(FRAGILE)
             if alias.memory.writes or alias.steps or tracked or detached or versions:
                 value = None
                 kept = inside and alias.memory.writes > 0 and isinstance(target, Input) and not alias.steps
                 if kept:
                     self.last_writes.append((alias.memory.inputs[0], self.recorder.read(fake)))
                 elif alias.memory.writes:
-                    value = self._result(self.recorder.read(fake), fake if tracked else None, target)
+                    # What a geometry in the end doesn't show is written, too.
+                    node = self.recorder.read(fake) if tracked else self.recorder.root(alias.memory)
+                    value = self._result(node, fake if tracked else None, target)
                 found.append(Update(target, self._plain(alias.steps), value, tracked, detached, versions, kept))
         for group in self.call.groups:
             for i in group.members:
                 alias = self.recorder.alias(flat[i])
-                if i != group.base and len(alias.steps) > 1:
-                    raise Untraceable("an input that shares memory and changes its shape in place")
-                if group.flat and alias.written:
-                    found.append(Update(Input(i), versions=alias.written))
+                versions = _version(flat[i]) - self.versions[i] if group.flat else 0
+                steps = alias.steps[alias.made :]
+                if i != group.base and (steps or versions):
+                    found.append(Update(Input(i), self._plain(steps), versions=versions or len(steps)))
         return tuple(found)
+
+    def _inputs_of(self, target: Input | Base) -> tuple[int, ...]:
+        return (target.index,) if isinstance(target, Input) else self.call.groups[target.index].members
 
     def _outputs(self, results: list[Any]) -> tuple[Recipe, ...]:
         aliases = {
@@ -284,8 +319,9 @@ class _Tracer:
             if users[id(memory)] == 1 and not result._is_view():
                 return Value(self._result(self.recorder.read(result), result, OutputOf(at)))
             if id(memory) not in bases:
-                of = OutputOf(at) if result is alias.origin else BaseOf(at)
-                bases[id(memory)] = Value(self._result(self.recorder.root(memory), alias.origin, of))
+                of = self._carrying(results, alias.origin)
+                carrier = None if of is None else alias.origin
+                bases[id(memory)] = Value(self._result(self.recorder.read(alias.origin), carrier, of))
             return bases[id(memory)] if result is alias.origin else self._view(bases[id(memory)], alias, result)
 
         for at, result in enumerate(results):
@@ -293,13 +329,57 @@ class _Tracer:
                 made[id(result)] = recipe(at, result)
         return tuple(made[id(result)] for result in results)
 
-    def _view(self, base: Value | Input | Base, alias: Alias, result: torch.Tensor) -> View:
+    @staticmethod
+    def _carrying(results: list[Any], base: torch.Tensor) -> OutputOf | BaseOf | None:
+        """By which result a gradient of this base can come back."""
+        for at, result in enumerate(results):
+            if result is base:
+                return OutputOf(at)
+        for at, result in enumerate(results):
+            if isinstance(result, torch.Tensor) and not result.is_inference() and result._base is base:
+                return BaseOf(at)
+        return None
+
+    def _view(self, base: Value | Input | Base, alias: Alias, result: torch.Tensor) -> View | Data:
         if isinstance(result.grad_fn, BackwardCFunction):
             raise Untraceable("a view that a custom autograd function returns")
+        start, first = self._start(base, alias, alias.steps)
         cut = any(step.func in TRANSPARENT for step in alias.steps)
-        if result.requires_grad and (cut or not alias.origin.requires_grad):
+        if result.grad_fn is not None and (cut or not alias.origin.requires_grad):
             raise Untraceable("a view that gets its gradient elsewhere than its base")
-        return View(base, self._plain(alias.steps), result.requires_grad or cut or not alias.origin.requires_grad)
+        tracked = result.grad_fn is not None or cut or not alias.origin.requires_grad
+        steps = alias.steps[first:]
+        return start if isinstance(start, Data) and not steps else View(start, self._plain(steps), tracked)
+
+    def _start(
+        self, base: Value | Input | Base, alias: Alias, steps: tuple[Step, ...]
+    ) -> tuple[Value | Input | Base | Changed | Data, int]:
+        """From where a view of these `steps` is taken, and how many of them lead there: the origin (where it was taken
+        after the origin's metadata changed, this changed origin), or the last `.data` on the way."""
+        if alias.taken is None:
+            change = alias.steps[alias.made :]
+            changed = steps[alias.made : len(alias.steps)] == change
+            if isinstance(base, Value):  # has its last geometry
+                if not changed:
+                    raise Untraceable("a view of a tensor that changes its geometry later")
+                return base, len(alias.steps)
+            return (Changed(base), len(alias.steps)) if change and changed else (base, alias.made)
+        if alias.steps[alias.made - 1].func not in TRANSPARENT or self._counts_with_a_base(alias):
+            return self._start(base, self.recorder.alias(alias.taken), steps)
+        if id(alias.tensor) not in self.data:
+            start, first = self._start(base, self.recorder.alias(alias.taken), alias.steps[: alias.made - 1])
+            before = View(start, self._plain(alias.steps[first : alias.made - 1]), False)
+            self.data[id(alias.tensor)] = Data(before if before.steps else start, len(self.data))
+        return self.data[id(alias.tensor)], alias.made
+
+    def _counts_with_a_base(self, alias: Alias) -> bool:
+        """Whether a tensor has the version counter of one of those that it was taken from."""
+        before = alias.taken
+        while before is not None:
+            if _count_together(before, alias.tensor):
+                return True
+            before = self.recorder.alias(before).taken
+        return False
 
     def _plain(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         """Numbers that vary become results of the graph."""
@@ -312,20 +392,20 @@ class _Tracer:
 
     @staticmethod
     def _bumps(results: list[Any], outputs: tuple[Recipe, ...]) -> Iterator[Bump]:
-        seen: set[int] = set()
+        seen: set[Any] = set()
         for index, (result, output) in enumerate(zip(results, outputs, strict=True)):
-            if isinstance(output, Value) and isinstance(result, torch.Tensor) and id(result) not in seen:
-                seen.add(id(result))
+            counter = output.base if isinstance(output, View) else output
+            if isinstance(counter, (Value, Data)) and isinstance(result, torch.Tensor) and counter not in seen:
+                seen.add(counter)
                 if _version(result):
                     yield Bump(index, _version(result))
 
     # --- backward -----------------------------------------------------------------------------------------------------
     def _backward(
         self, edges: list[GradientEdge], defined: tuple[bool, ...] | None
-    ) -> tuple[list[Any], tuple[Carrier, ...], Exception | None]:
+    ) -> tuple[list[Any], tuple[Carrier, ...]]:
         tangents = []
         gradients: Sequence[Any] = []
-        failure = None
         for number, (_, _, fake) in enumerate(self.carriers):
             strides = tangent_strides(fake)
             with _pop_mode_temporarily():
@@ -339,15 +419,13 @@ class _Tracer:
                 gradients = torch.autograd.grad(
                     [fakes[at] for at in chosen], edges, [tangents[at] for at in chosen], allow_unused=True
                 )
-        except RuntimeError as error:  # what a backward of the program raises, the compiled one raises
-            if refusal(error) is not None:
-                raise
-            failure = error.with_traceback(None)
+        except Exception as error:  # parts of it may still be fine: autograd finds out which gradients are asked for
+            raise refusal(error) or Untraceable(f"a backward that raises: {error}") from error
         carriers = tuple(
             Carrier(index, of, tuple(tangent.stride()), _reached(fake, edges))
             for (index, of, fake), tangent in zip(self.carriers, tangents, strict=True)
         )
-        return [None if g is None else self.recorder.read(g) for g in gradients], carriers, failure
+        return [None if g is None else self.recorder.read(g) for g in gradients], carriers
 
 
 def tangent_strides(fake: torch.Tensor) -> tuple[Any, ...]:
@@ -370,6 +448,24 @@ def _tracked(before: _Before) -> bool:
 
 def _version(fake: torch.Tensor) -> int:
     return 0 if fake.is_inference() else fake._version
+
+
+def _edge(fake: torch.Tensor) -> GradientEdge | None:
+    if not fake.requires_grad or torch.is_inference_mode_enabled():
+        return None
+    with torch.enable_grad():  # a leaf's node is found through a view of it
+        return get_gradient_edge(fake)
+
+
+def _count_together(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have one version counter."""
+    before = _version(one)
+    if one.is_inference() or other._version != before:
+        return one.is_inference()
+    torch._C._autograd._unsafe_set_version_counter((one,), (before + 1,))
+    together = other._version != before
+    torch._C._autograd._unsafe_set_version_counter((one,), (before,))
+    return together
 
 
 def _reached(fake: torch.Tensor, edges: list[GradientEdge]) -> frozenset[int]:

@@ -265,6 +265,8 @@ def _scatter(writer: Writer, base: Any, value: Any, size: Sequence[Any], stride:
     if _overlaps(size, stride):
         raise Unwritable(f"elements of sizes {list(size)}, strides {list(stride)} share memory")
     start = _absolute(writer, base, start)
+    if not writer.meta(base).is_contiguous():  # the kernel takes no such tensor that requires gradients
+        base = writer.emit(aten.detach.default, base)
     return writer.emit(aten.as_strided_scatter.default, base, value, tuple(size), tuple(stride), start)
 
 

@@ -9,9 +9,23 @@ from itertools import count
 from typing import Any
 
 import torch
+from torch import fx
 
 from codegen import _C
-from codegen.aot.facts import Base, Constant, Input, Recipe, Traced, Value, View
+from codegen.aot.facts import (
+    Base,
+    Changed,
+    Constant,
+    Data,
+    Input,
+    Recipe,
+    Traced,
+    Update,
+    Value,
+    View,
+    memory_of,
+    overwritten,
+)
 from codegen.aot.inputs import over_storage
 from codegen.aot.mutations import in_place
 from codegen.aot.views import Step
@@ -32,6 +46,9 @@ class Tie:
 class _Source:
     lines: list[str] = field(default_factory=list)
     names: dict[str, Any] = field(default_factory=dict)
+    views: dict[Any, str] = field(default_factory=dict)  # what was taken from what -> its name
+    count: int = 0
+    returned: set[str] = field(default_factory=set)  # names of views that are results
 
     def add(self, line: str, depth: int = 1) -> None:
         self.lines.append("    " * depth + line)
@@ -50,20 +67,21 @@ def write(traced: Traced, forward: Callable[..., Any], arity: int, tie: Tie | No
     source = _Source()
     placeholders = _placeholders(traced, source)
     _versions_before(traced, source)
-    if traced.num_forward or tie is not None:
+    if traced.num_forward or tie is not None or any(update.inside for update in traced.updates):
         called = ", ".join([source.name("forward", forward), *placeholders])
         source.add(f"results = {source.name('below', _C.below)}({called})")
     if tie is not None:
         _tie(traced, tie, placeholders, source)
+    for update in traced.updates:
+        _write(update, source)
+    texts: dict[int, str] = {}  # by id: one recipe is one tensor, equal recipes are several
+    _outputs([recipe for recipe in traced.outputs if not _late(recipe)], texts, source)
     for number, update in enumerate(traced.updates):
-        _update(update, source)
-        if _counted(update):
-            source.add(f"{source.name('count_to', _count_to)}({_place(update.target)}, v{number} + {update.versions})")
-    views: dict[tuple[Any, ...], str] = {}
-    texts = [_output(recipe, views, source) for recipe in traced.outputs]
+        _change(update, number, source)
+    _outputs(traced.outputs, texts, source)
     for bump in traced.bumps:
-        source.add(f"{source.name('count', _count)}({texts[bump.output]}, {bump.versions})")
-    source.add(f"return ({''.join(text + ', ' for text in texts)})")
+        source.add(f"{source.name('count', _count)}({texts[id(traced.outputs[bump.output])]}, {bump.versions})")
+    source.add(f"return ({''.join(texts[id(recipe)] + ', ' for recipe in traced.outputs)})")
     arguments = ", ".join(f"a{i}" for i in range(arity))
     text = "\n".join([f"def compiled({arguments}):", *source.lines, ""])
     filename = f"<aot wrapper {next(_numbers)}>"
@@ -98,41 +116,44 @@ def _tie(traced: Traced, tie: Tie, placeholders: list[str], source: _Source) -> 
     def row(items: Sequence[str]) -> str:
         return f"({''.join(item + ', ' for item in items)})"
 
-    written = {_place(update.target) for update in traced.updates if update.value is not None}
     inputs = row([placeholders[at] for at in traced.differentiable])
     outputs = row([f"results[{carrier.index}]" for carrier in traced.carriers])
     saved = f"results[{tie.saved.start}:{tie.saved.stop}]"
     extra = f"results[{tie.extra.start}:{tie.extra.stop}]" if tie.extra.stop > tie.extra.start else "()"
     # Derivatives of derivatives start from the inputs as they came, and from the same random numbers.
-    history = [f"{name}.clone()" if name in written else name for name in placeholders]
+    written = overwritten(traced)
+    nodes = dict(zip(placeholders, traced.joint.graph.find_nodes(op="placeholder"), strict=False))
+    history = [f"{p}.clone()" if _is_tensor(n) and memory_of(n) in written else p for p, n in nodes.items()]
     randoms = [f"results[{at}]" for at in range(traced.num_forward - traced.num_randoms, traced.num_forward)]
     called = f"{source.name('tie', _C.tie)}({source.name('plan', tie.plan)}, {inputs}, {outputs}"
     source.add(f"{called}, {saved}, {extra}, {row([*history, *randoms])})")
 
 
+def _is_tensor(node: fx.Node) -> bool:
+    return isinstance(node.meta["val"], torch.Tensor)
+
+
 # --- mutations --------------------------------------------------------------------------------------------------------
-def _counted(update: Any) -> bool:
-    """Whether what the wrapper does to the input counts otherwise than what the program did."""
-    writes = update.value is not None and (update.tracked or update.versions > 0)
-    return bool(update.versions != len(update.steps) + writes + update.detached)
+def _counts(update: Update) -> int:
+    """How many writes the input counts by what is done to it here."""
+    return len(update.steps) + (update.value is not None and (update.tracked or update.versions > 0))
 
 
 def _versions_before(traced: Traced, source: _Source) -> None:
     for number, update in enumerate(traced.updates):
-        if _counted(update):
-            source.add(f"v{number} = {_place(update.target)}._version")
+        if update.value is not None and update.versions != _counts(update):
+            source.add(f"v{number} = {source.name('version', _version)}({_place(update.target)})")
 
 
-def _update(update: Any, source: _Source) -> None:
+def _write(update: Update, source: _Source) -> None:
     place = _place(update.target)
     if update.detached:
-        source.add(f"{place}.detach_()")
-    for step in update.steps:
-        source.add(f"{source.name('change', in_place(step.func))}({place}{_arguments(place, step, source)})")
+        source.add(f"{place}.requires_grad_(False) if {place}.is_leaf else {place}.detach_()")
     if update.value is None:
-        pass
-    elif update.tracked or not torch.is_grad_enabled():
-        source.add(f"{place}.copy_(results[{update.value}])")
+        return
+    if update.tracked or not torch.is_grad_enabled():
+        shown = _view(update.target, update.steps if update.tracked else (), True, source)
+        source.add(f"{shown}.copy_(results[{update.value}])")
     elif update.versions:
         source.add(f"with {source.name('no_grad', torch.no_grad)}():")
         source.add(f"{place}.copy_(results[{update.value}])", 2)
@@ -140,14 +161,29 @@ def _update(update: Any, source: _Source) -> None:
         source.add(f"{place}.data.copy_(results[{update.value}])")
 
 
+def _change(update: Update, number: int, source: _Source) -> None:
+    place = _place(update.target)
+    for step in update.steps:
+        source.add(f"{source.name('change', in_place(step.func))}({place}{_arguments(place, step, source)})")
+    missing = update.versions - _counts(update)
+    if missing and update.value is not None:
+        source.add(f"{source.name('count_to', _count_to)}({place}, v{number} + {update.versions})")
+    elif missing:
+        source.add(f"{source.name('count', _count)}({place}, {missing})")
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
 def _count(tensor: torch.Tensor, versions: int) -> None:
     """Lets a tensor count so many writes more."""
-    if not tensor.is_inference():
-        _count_to(tensor, tensor._version + versions)
+    _count_to(tensor, _version(tensor) + versions)
 
 
 def _count_to(tensor: torch.Tensor, version: int) -> None:
-    torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+    if not tensor.is_inference():
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
 # --- outputs ----------------------------------------------------------------------------------------------------------
@@ -167,41 +203,64 @@ def _arguments(before: str, step: Step, source: _Source) -> str:
     return "".join(f", {text}" for text in [*given, *(f"{k}={_text(v, source)}" for k, v in step.kwargs)])
 
 
-def _output(recipe: Recipe, views: dict[tuple[Any, ...], str], source: _Source) -> str:
+def _late(recipe: Any) -> bool:
+    """Whether it is taken from an input whose metadata has changed."""
+    match recipe:
+        case View(base=before) | Data(of=before):
+            return _late(before)
+    return isinstance(recipe, Changed)
+
+
+def _outputs(recipes: Sequence[Recipe], texts: dict[int, str], source: _Source) -> None:
+    for recipe in recipes:
+        if id(recipe) not in texts:
+            texts[id(recipe)] = _output(recipe, source)
+            source.returned.add(texts[id(recipe)])
+
+
+def _output(recipe: Recipe, source: _Source) -> str:
     if isinstance(recipe, Constant):
         return source.name("constant", recipe.value)
-    if not isinstance(recipe, View):
-        return _place(recipe)
-    return _view(recipe.base, recipe.steps, recipe.tracked, views, source)
+    if isinstance(recipe, View):
+        return _view(recipe.base, recipe.steps, recipe.tracked, source)
+    return _from(recipe, source)
 
 
-def _view(base: Any, steps: tuple[Step, ...], tracked: bool, views: dict[tuple[Any, ...], str], source: _Source) -> str:
+def _from(base: Value | Input | Base | Changed | Data, source: _Source) -> str:
+    """What views are taken from."""
+    if not isinstance(base, Data):
+        return _place(base.target if isinstance(base, Changed) else base)
+    if base not in source.views:
+        source.views[base] = _assigned(f"{_output(base.of, source)}.data", True, source)
+    return source.views[base]
+
+
+def _view(
+    base: Value | Input | Base | Changed | Data, steps: tuple[Step, ...], tracked: bool, source: _Source
+) -> str:
     """The text of the view; views on the way are taken once."""
     if not steps:
-        return _place(base)
+        return _from(base, source)
     key = (base, steps, tracked)
-    if key not in views:
-        before = _view(base, steps[:-1], tracked, views, source)
+    if source.views.get(key) in (None, *source.returned):
+        before = _view(base, steps[:-1], tracked, source)
         step = steps[-1]
-        name = f"t{len(views)}"
         called = f"{source.name('view', step.func)}({before}{_arguments(before, step, source)})"
         if step.index is not None:
             many = (base, steps[:-1], step.call, tracked)
-            if many not in views:
-                views[many] = f"t{len(views)}"
-                _assign(views[many], called, tracked, source)
-            name = f"t{len(views)}"
-            called = f"{views[many]}[{step.index}]"
-            source.add(f"{name} = {called}")
-        else:
-            _assign(name, called, tracked, source)
-        views[key] = name
-    return views[key]
+            if many not in source.views:
+                source.views[many] = _assigned(called, tracked, source)
+            called = f"{source.views[many]}[{step.index}]"
+        source.views[key] = _assigned(called, tracked or step.index is not None, source)
+    return source.views[key]
 
 
-def _assign(name: str, called: str, tracked: bool, source: _Source) -> None:
+def _assigned(called: str, tracked: bool, source: _Source) -> str:
+    name = f"t{source.count}"
+    source.count += 1
     if tracked:
         source.add(f"{name} = {called}")
     else:
         source.add(f"with {source.name('no_grad', torch.no_grad)}():")
         source.add(f"{name} = {called}", 2)
+    return name

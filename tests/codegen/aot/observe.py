@@ -1,0 +1,187 @@
+"""What can be seen of a program: its results and inputs from every side, gradients, and what happens afterwards."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from tests.codegen.aot.programs import Cell, Inputs
+
+Call = Callable[..., Sequence[Any]]
+
+
+def attempt(do: Callable[[], Any]) -> Any:
+    """The answer, or the type of the error."""
+    try:
+        return do()
+    except Exception as error:
+        return type(error).__name__
+
+
+#: What every tensor is asked. A question may be an error: views that eager code may not use any more raise.
+FACTS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "values": lambda t: t.detach().tolist() if t.untyped_storage().nbytes() else None,
+    "bytes": lambda t: t.untyped_storage().nbytes(),
+    "dtype": lambda t: t.dtype,
+    "shape": lambda t: tuple(t.shape),
+    "strides": lambda t: t.stride(),
+    "offset": lambda t: t.storage_offset(),
+    "bits": lambda t: (t.is_conj(), t.is_neg()),
+    "requires_grad": lambda t: t.requires_grad,
+    "is_leaf": lambda t: t.is_leaf,
+    "has grad_fn": lambda t: t.grad_fn is not None,
+    "inference": lambda t: t.is_inference(),
+    "version": lambda t: None if t.is_inference() else t._version,
+    "is_view": lambda t: t._is_view(),
+    "base": lambda t: t._base,
+}
+#: What is asked of a base that is neither an input nor a result.
+BASE_FACTS = ("dtype", "shape", "strides", "is_leaf", "requires_grad", "version")
+
+
+def look_at(tensor: torch.Tensor, names: Sequence[str]) -> dict[str, Any]:
+    return {name: attempt(lambda: FACTS[name](tensor)) for name in names}  # noqa: B023
+
+
+def look(values: Sequence[Any]) -> list[Any]:
+    """All values as plain data: each tensor's properties, and which of them are one, are views of one, share memory."""
+    names: dict[int, str] = {}
+    bases: dict[int, str] = {}
+    seen = []
+    for at, value in enumerate(values):
+        if not isinstance(value, torch.Tensor):
+            seen.append(value)
+            continue
+        names.setdefault(id(value), f"#{at}")
+        facts = look_at(value, tuple(FACTS))
+        facts["is"] = names[id(value)]
+        facts["memory"] = next(f"#{i}" for i, v in enumerate(values) if _storage(v) == _storage(value))
+        if isinstance(facts["base"], torch.Tensor):
+            facts["base looks"] = look_at(facts["base"], BASE_FACTS)
+            name = names.get(id(facts["base"]))
+            facts["base"] = name or bases.setdefault(id(facts["base"]), f"base {len(bases)}")
+        seen.append(facts)
+    return seen
+
+
+def _storage(value: Any) -> int | None:
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+
+
+def edges(values: Sequence[torch.Tensor]) -> Iterator[GradientEdge]:
+    """Where gradients of these tensors go now. Not so views: a write to one of them or to its base takes all of them
+    from that place; a compiled program may still give it a gradient."""
+    for value in values:
+        if value.requires_grad and not value._is_view():
+            yield get_gradient_edge(value)
+
+
+class Run:
+    """One call on inputs of its own."""
+
+    def __init__(self, cell: Cell, call: Call) -> None:
+        self.inputs: Inputs = cell.inputs()
+        values = self.inputs.values
+        self.sources = [*self.inputs.leaves, *edges(values)]
+        with cell.under():
+            self.results = list(call(*values))
+
+    def everything(self) -> list[Any]:
+        return [*self.inputs.leaves, *self.inputs.values, *self.results]
+
+    def carriers(self) -> list[torch.Tensor]:
+        """What gradients can start from."""
+        tensors = {id(t): t for t in (*self.results, *self.inputs.values) if isinstance(t, torch.Tensor)}
+        return [t for t in tensors.values() if t.requires_grad]
+
+    def gradients(self, carriers: Sequence[torch.Tensor], tangent: Callable[..., Any], **options: bool) -> Any:
+        if not carriers or not self.sources:
+            return None
+        return torch.autograd.grad(carriers, self.sources, [tangent(c) for c in carriers], allow_unused=True, **options)
+
+
+def counted(like: torch.Tensor) -> torch.Tensor:
+    flat = torch.arange(like.numel(), dtype=like.dtype.to_real()) + 1
+    return flat.to(like.dtype).reshape(like.shape)
+
+
+def expanded(like: torch.Tensor) -> torch.Tensor:
+    return torch.full((), 2, dtype=like.dtype).expand(like.shape)
+
+
+def strided(like: torch.Tensor) -> torch.Tensor:
+    return counted(like).unsqueeze(-1).expand(*like.shape, 2).contiguous()[..., 1]
+
+
+def seen_gradients(gradients: Any) -> Any:
+    if gradients is None or isinstance(gradients, str):
+        return gradients
+    return [g if g is None else (tuple(g.shape), g.dtype, g.tolist(), g.requires_grad) for g in gradients]
+
+
+def observations(cell: Cell, call: Call) -> Iterator[tuple[str, Any]]:
+    """What is seen, by name; all calls are on inputs of their own. The first is the type of the error, if there is
+    one, and then there is no other."""
+    run = attempt(lambda: Run(cell, call))
+    if isinstance(run, str):
+        yield "error", run
+        return
+    yield "results", look(run.everything())
+    yield from _derivatives(cell, call)
+    for at, result in enumerate(run.results):
+        if isinstance(result, torch.Tensor):
+            yield from _written_later(cell, call, f"result {at}", lambda run, at=at: run.results[at])
+    for at in range(len(run.inputs.values)):
+        yield from _written_later(cell, call, f"input {at}", lambda run, at=at: run.inputs.values[at])
+
+
+def _derivatives(cell: Cell, call: Call) -> Iterator[tuple[str, Any]]:
+    def take(run: Run, carriers: Sequence[torch.Tensor], tangent: Callable[..., Any], **options: bool) -> Any:
+        return seen_gradients(attempt(lambda: run.gradients(carriers, tangent, **options)))
+
+    run = Run(cell, call)
+    carriers = run.carriers()
+    if not carriers or not run.sources:
+        return
+    for tangent in (counted, expanded, strided):
+        yield f"gradients for {tangent.__name__} tangents", take(run, carriers, tangent, retain_graph=True)
+    for at, carrier in enumerate(carriers):
+        yield f"gradients of {at} alone", take(run, [carrier], counted, retain_graph=True)
+    yield "last gradients", take(run, carriers, counted)
+    yield "gradients once more", take(run, carriers, counted)
+    run = Run(cell, call)
+    first = attempt(lambda: run.gradients(run.carriers(), lambda c: counted(c).requires_grad_(), create_graph=True))
+    yield "first derivatives", seen_gradients(first)
+    if first is not None and not isinstance(first, str):
+        tensors = [g for g in first if g is not None and g.requires_grad]
+        yield "second derivatives", seen_gradients(attempt(lambda: run.gradients(tensors, counted)))
+    yield "after them", look(run.everything())
+
+
+def _written_later(cell: Cell, call: Call, name: str, which: Callable[[Run], torch.Tensor]) -> Iterator[tuple[str, Any]]:
+    for how, mode in (("", torch.enable_grad), (" without grad", torch.no_grad)):
+        run = Run(cell, call)
+
+        def write() -> None:
+            with mode(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                which(run).mul_(3)
+
+        yield f"{name} written{how}", attempt(write)
+        yield f"all after {name} was written{how}", look(run.everything())
+        yield f"gradients after {name} was written{how}", seen_gradients(
+            attempt(lambda: run.gradients(run.carriers(), counted))
+        )
+
+
+#: Autograd raises a RuntimeError here when it has let go of a value, or when somebody has written it. A compiled program
+#: that kept a copy, or needs no value, may answer.
+MAY_ANSWER = ("gradients once more", "gradients after")
+
+
+def same(name: str, eager: Any, compiled: Any) -> bool:
+    may_answer = eager == "RuntimeError" and name.startswith(MAY_ANSWER) and isinstance(compiled, list)
+    return bool(eager == compiled or may_answer)
