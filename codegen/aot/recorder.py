@@ -94,6 +94,11 @@ class Memory:
     outside: bool = False  # it is of a tensor that exists outside of the program and is no input
     replayed: dict[tuple[Step, ...], fx.Node] = field(default_factory=dict)  # since the last write
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the program made it."""
+        return not self.inputs and not self.outside
+
 
 @dataclass(eq=False)
 class Alias:
@@ -352,11 +357,11 @@ class Recorder(TorchDispatchMode):
                     self._numbers.setdefault(item.node.expr, self._node(operator.getitem, (node, index), {}, item))
 
     def _viewed(self, func: Any, args: Any, result: torch.Tensor) -> torch.Tensor | None:
-        """The argument whose memory the result shares."""
-        memory = self.memories.get(self._storage(result))
-        if memory is None or not args or not isinstance(args[0], torch.Tensor):
+        """The argument whose memory the result shares; where nobody looks at the argument any more, it has its own."""
+        base = args[0] if args else None
+        if not isinstance(base, torch.Tensor) or self._storage(base) != self._storage(result):
             return None
-        return args[0] if self.alias(args[0]).memory is memory else None
+        return None if func in views.UNDECLARED and self.alias(base).memory.is_own else base
 
     def _adopt(
         self, base: torch.Tensor | None, result: torch.Tensor, step: Step | None, node: fx.Node,
@@ -365,6 +370,8 @@ class Recorder(TorchDispatchMode):
         if id(result) in self.aliases:
             return
         if base is None:
+            if func in views.UNDECLARED:
+                self.memories[self._storage(result)] = Memory(node)
             memory = self.memories.setdefault(self._storage(result), Memory(node))
             if memory.root is not node:
                 raise Untraceable(f"{func} gives a view that its schema does not tell of")

@@ -320,6 +320,8 @@ class _Tracer:
                 return Value(self._result(self.recorder.read(result), result, OutputOf(at)))
             if id(memory) not in bases:
                 of = self._carrying(results, alias.origin)
+                if of is None and any(a.memory is memory and a.tensor.requires_grad for a in aliases.values()):
+                    raise Untraceable("a view that gets its gradient elsewhere than its base")
                 carrier = None if of is None else alias.origin
                 bases[id(memory)] = Value(self._result(self.recorder.read(alias.origin), carrier, of))
             return bases[id(memory)] if result is alias.origin else self._view(bases[id(memory)], alias, result)

@@ -35,8 +35,9 @@ class Unwritable(Exception):
     """This write has no functional form."""
 
 
-#: Their results share storage with their argument, though their schemas don't say so.
-_UNDECLARED = frozenset({
+#: Their results share storage with their argument, though their schemas don't say so, and autograd doesn't know it:
+#: whoever calls them gives the argument away.
+UNDECLARED = frozenset({
     aten._unsafe_view.default,
     aten.unsafe_chunk.default,
     aten.unsafe_split.Tensor,
@@ -46,7 +47,7 @@ _UNDECLARED = frozenset({
 
 def is_view(func: OpOverload) -> bool:
     """Whether a result of `func` shares storage with an argument that `func` leaves unwritten."""
-    return func in _UNDECLARED or any(
+    return func in UNDECLARED or any(
         result.alias_info is not None and not result.alias_info.is_write for result in func._schema.returns
     )
 

@@ -51,6 +51,12 @@ def views_of_a_result(x):
     return y, y.unbind(0)[0], y.detach(), y[1:], *y.split(1)
 
 
+def changes_before_it_is_viewed(x):
+    y = x * 2
+    y.unsqueeze_(0)
+    return (y.transpose(0, 1),)
+
+
 PROGRAMS = [
     (writes_into_a_view, inputs(("plain", (3, 3)), ("leaf", (3, 3)))),
     (lambda x, w: ((x @ w).tanh() * w,), inputs(("plain", (3, 3)), ("leaf", (3, 3)))),
@@ -64,6 +70,8 @@ PROGRAMS = [
     (lambda x: (torch.rand_like(x) * x * x, x * torch.randn(2, 3)), inputs(("leaf", (2, 3)))),
     (lambda x: (torch.nn.functional.dropout(x * x),), inputs(("leaf", (5, 3)))),
     (lambda x: (x * 2,), inputs(("plain", (3,)))),
+    (lambda x: (torch.matmul(x, x[0]).transpose(1, 2),), inputs(("leaf", (2, 3, 3)))),
+    (changes_before_it_is_viewed, inputs(("leaf", (2, 3)))),
 ]
 
 

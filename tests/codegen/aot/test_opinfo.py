@@ -1,0 +1,65 @@
+"""Torch's own table of operations through the AOT stage: a sample of it, and (long) all of it. See `opinfo`."""
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("expecttest")  # torch's table needs it
+ROOT = Path(__file__).parents[3]
+
+PASSED = ("same", "alike")
+#: Each for what it is alone with: its results, arguments, derivatives or errors.
+SAMPLE = """
+    add mul div.no_rounding_mode pow sum mean var cumsum sort topk max.reduction_with_dim where cat stack split unbind chunk t transpose
+    permute expand index_select gather scatter_add masked_fill diagonal as_strided as_strided_scatter
+    polygamma.polygamma_n_1 conj_physical clamp matmul bmm linalg.qr linalg.svd fft.irfft2 fft.ifft view_as_complex norm.nuc stft
+    nn.functional.conv2d nn.functional.batch_norm nn.functional.layer_norm nn.functional.dropout nn.functional.rrelu
+    nn.functional.cross_entropy nn.functional.embedding normal.in_place rand_like empty_like
+""".split()
+#: What can't be compiled, and why.
+REFUSED = {
+    "item": "depends on values",
+    "masked_select": "depends on values",
+    "nonzero": "depends on values",
+    "index_put": "depends on values",
+    "tensor_split": "values",
+    "resize_": "changes the storage",
+    "to_sparse": "sparse_coo",
+    "linalg.eig": "up to a phase",
+}
+#: What may be refused at all.
+REASONS = [*REFUSED.values(), "sparse_csr", "as_strided_() of an input", "a backward that raises"]
+
+
+def verdicts(*arguments):
+    """By operation: its verdicts. In a process of its own, for torch's table changes torch's flags when it is loaded."""
+    command = [sys.executable, "-m", "tests.codegen.aot.opinfo", *arguments]
+    lines = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True).stdout.splitlines()
+    return dict(map(json.loads, lines))
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    return verdicts("--samples", "2", *SAMPLE, *REFUSED)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_same_as_eager(name, sampled):
+    assert sampled[name] and [v for v in sampled[name] if v["outcome"] not in PASSED] == []
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name, sampled):
+    assert any(v["outcome"] == "refused" for v in sampled[name])
+    assert all(v["outcome"] in PASSED or REFUSED[name] in v["why"] for v in sampled[name])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_nothing_is_wrong():
+    found = [v for vs in verdicts("--samples", "4", "--processes", "2").values() for v in vs]
+    assert len(found) > 6000
+    assert [v for v in found if v["outcome"] not in (*PASSED, "refused")] == []
+    assert [v for v in found if v["outcome"] == "refused" and not any(why in v["why"] for why in REASONS)] == []
