@@ -35,6 +35,7 @@ from symbolic.options import Options
 from symbolic.sources import Source
 from symbolic.translator import ESCAPES, Translator, capture
 from symbolic.variables.base import Variable
+from symbolic.variables.floats import FloatVariable
 from symbolic.variables.functions import GENERATOR_FLAGS, ClosureFunction, FunctionVariable
 from symbolic.variables.symbols import SymbolVariable
 
@@ -381,5 +382,5 @@ class ResumedFunction(ClosureFunction):
 
 
 #: A number that comes of sizes is a result of the graph.
-BUILD[SymbolVariable] = lambda writer, symbol: writer.load(symbol.output)
+BUILD[SymbolVariable] = BUILD[FloatVariable] = lambda writer, number: writer.load(number.output)
 UNWRAP: dict[type, Any] = {_C.Door: _unwrap_door, _C.ResumeDoor: _unwrap_resume}

@@ -28,6 +28,7 @@ from symbolic.variables.base import Variable
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.floats import SIZED_BY_VALUES, STAND_IN, FloatVariable, holds_float
 from symbolic.variables.functions import FunctionVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.objects import ObjectVariable
@@ -206,8 +207,13 @@ class GraphBuilder:
     ) -> Variable:
         pairs = [self._argument(arg) for arg in args]
         named = {name: self._argument(arg) for name, arg in kwargs.items()}
+        by_value = holds_float((*args, *kwargs.values()))
+        if by_value and target in SIZED_BY_VALUES:
+            raise GraphBreak("output shape depends on values", target.__name__)
         result = self._fake_run(target, run, [fake for _, fake in pairs], {k: fake for k, (_, fake) in named.items()})
         has_tensor = result is None or _holds(result, torch.Tensor)
+        if not has_tensor and by_value:
+            raise GraphBreak("tensor value needed", str(target))
         if not has_tensor and (self.shapes is None or not _holds(result, SYMBOLIC)):
             return self.tx.from_constant(result)
         known = self.by_fake.get(id(result))
@@ -235,6 +241,13 @@ class GraphBuilder:
             node = self._node("call_function", op, tuple(self._argument(item)[0] for item in operands), {}, value)
             found = self._symbol(node, value, number)
         return found
+
+    def scalar(self, op: str, target: Any, operands: list[Variable]) -> FloatVariable:
+        """Records a call of kind `op` that answers with a float."""
+        node = self._node(op, target, tuple(self._argument(item)[0] for item in operands), {}, STAND_IN)
+        if op == "call_method":
+            self._numbers.add(node)  # arithmetic may raise, so it stays, read or not
+        return FloatVariable(node)
 
     def ask(self, op: Callable[..., Any], left: Any, right: Any) -> bool:
         """`op(left, right)` of numbers with symbols, guarded."""
@@ -320,6 +333,8 @@ class GraphBuilder:
         if isinstance(variable, (ConstantVariable, ClassVariable)):
             value = variable.constant()
             return value, value
+        if isinstance(variable, FloatVariable):
+            return variable.node, STAND_IN
         if isinstance(variable, SymbolVariable):
             known = self._known_number(variable.value)
             return (known.value,) * 2 if isinstance(known, ConstantVariable) else (variable.node, variable.value)

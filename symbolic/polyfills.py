@@ -11,6 +11,8 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import torch
+
 
 class Absent:
     """Marks an argument that was not given."""
@@ -216,3 +218,26 @@ def copy_object(value: Any) -> Any:
     made = new_like(value)
     made.__dict__.update(value.__dict__)
     return made
+
+
+def step_of_optimizer(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    with torch.set_grad_enabled(args[0].defaults["differentiable"]):
+        return step(*args, **kwargs)
+
+
+class Unrecorded:
+    """A `record_function` range that no profiler sees."""
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name = name
+        self.args = args
+
+    def __enter__(self) -> Unrecorded:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        return None
+
+
+def record_function(name: str, args: str | None = None) -> Unrecorded:
+    return Unrecorded(name, args)

@@ -24,7 +24,14 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables import builtins, gradients, stdlib, tables, torch_functions  # noqa: F401  (three fill the tables)
+from symbolic.variables import (  # noqa: F401  (four fill the tables)
+    builtins,
+    gradients,
+    optimizers,
+    stdlib,
+    tables,
+    torch_functions,
+)
 from symbolic.variables.base import OpaqueVariable, Variable
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_a, is_constant_value

@@ -43,6 +43,7 @@ from symbolic.variables.tables import (
     KINDS,
     POLYFILLS,
     REFUSED,
+    WRAPPERS,
     Args,
     Kwargs,
     handles,
@@ -366,16 +367,11 @@ def _single_dispatch(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Var
     return tx.call(library(tx, chosen), args, kwargs)
 
 
-def _without_recursion_check(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
-    """`repr` of a dataclass: its wrapper only stops at objects that hold themselves, too deep to trace anyway."""
-    inner = fn.__closure__[fn.__code__.co_freevars.index("user_function")].cell_contents
-    return tx.call(library(tx, inner), args, kwargs)
-
-
 _dispatching: Any = functools.singledispatch(lambda value: None)
 CODES[_dispatching.__code__] = _single_dispatch
+# `repr` of a dataclass: its wrapper only stops at objects that hold themselves, too deep to trace anyway.
 for _recursive in (reprlib.recursive_repr(), getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr())):
-    CODES[_recursive(lambda self: "").__code__] = _without_recursion_check
+    WRAPPERS[_recursive(lambda self: "").__code__] = ("user_function", None)
 
 # --- collections, heapq, bisect: heapq and bisect have Python versions of their own -----------------------------------
 

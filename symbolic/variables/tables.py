@@ -11,6 +11,8 @@ and for whole families of callables, handler(tx, fn, args, kwargs) -> Variable:
 
     KINDS       by the callable's type: unbound native methods, bound ones, getters, cached functions
     CODES       by the code object of a Python function: the wrappers that library decorators make
+    WRAPPERS    the same, for those around one function: their variable for it, and a polyfill that gets it as its first
+                argument (None: a call of the wrapper is a call of the function)
 
 `builtins` and `stdlib` hold the rows.
 """
@@ -84,6 +86,7 @@ PURE: CallableTable[bool] = CallableTable()
 REFUSED: CallableTable[str] = CallableTable()
 KINDS: dict[type, Family] = {}
 CODES: CallableTable[Family] = CallableTable()  # by code object
+WRAPPERS: CallableTable[tuple[str, Any]] = CallableTable()  # by code object
 
 
 #: (class, name) of native class methods -> handler(tx, bound method, *args, **kwargs)
@@ -106,7 +109,7 @@ SKIPPED_MODULES: dict[str, str] = {
         "text processing": "re _sre sre_compile string textwrap pprint reprlib difflib",
         "function transform": "torch._functorch torch.autograd.forward_ad torch.autograd.functional",
         "saved tensors": "torch.utils.checkpoint torch.autograd.graph",
-        "optimizer": "torch.optim",
+        "optimizer": "torch.optim.lr_scheduler torch.optim.swa_utils",
         "backward hook": "torch.utils.hooks",
         "control flow operator": "torch._higher_order_ops",
         "other form of a program": "torch.jit torch.fx torch.export torch.onnx torch._dynamo torch.package",
@@ -184,7 +187,7 @@ def lookup(fn: Any) -> bool:
         return not _of_torch(fn.__objclass__)
     if kind is MethodWrapperType:
         return not _of_torch(type(fn.__self__))
-    return kind in KINDS or (kind is FunctionType and fn.__code__ in CODES)
+    return kind in KINDS or (kind is FunctionType and (fn.__code__ in CODES or fn.__code__ in WRAPPERS))
 
 
 def _of_torch(*owners: Any) -> bool:
@@ -237,6 +240,8 @@ class BuiltinVariable(FixedVariable):
         return tx.wrap(result, tx.sources.const(result, repr(result)))
 
     def enter(self, tx: Translator, args: Args, kwargs: Kwargs) -> Frame | None:
+        if (wrapped := self._wrapped(tx, args)) is not None:
+            return wrapped[0].enter(tx, wrapped[1], kwargs)
         polyfill = POLYFILLS.get(self.value)
         if polyfill is None or (self.value in PURE and fold(tx, self.value, args, kwargs) is not None):
             return None
@@ -252,12 +257,24 @@ class BuiltinVariable(FixedVariable):
             return tx.inline(polyfill, args, kwargs)
         if (reason := REFUSED.get(fn)) is not None:
             raise GraphBreak(reason, name_of(fn))
+        if (wrapped := self._wrapped(tx, args)) is not None:
+            return tx.call(*wrapped, kwargs)
         family = KINDS.get(type(fn)) or CODES.get(getattr(fn, "__code__", None))
         if family is not None and fn not in PURE:
             return family(tx, fn, args, kwargs)
         if any(is_tensor(arg) for arg in args):
             raise GraphBreak("tensor value needed", name_of(fn))
         raise GraphBreak(reason_of(fn), name_of(fn))
+
+    def _wrapped(self, tx: Translator, args: Args) -> tuple[Variable, Args] | None:
+        """Of a wrapper in WRAPPERS: what to call, and the positional arguments."""
+        row = WRAPPERS.get(getattr(self.value, "__code__", None))
+        if row is None:
+            return None
+        name, polyfill = row
+        code = self.value.__code__
+        inner = library(tx, self.value.__closure__[code.co_freevars.index(name)].cell_contents)
+        return (inner, args) if polyfill is None else (tx.function(polyfill), [inner, *args])
 
 
 def library(tx: Translator, fn: Any) -> Variable:

@@ -124,18 +124,19 @@ class TensorVariable(Variable):
 
     # --- operations -------------------------------------------------------------------------------------------------
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        if name in DATA_METHODS:
-            reads = name in ("item", "tolist")
-            raise GraphBreak("tensor value needed" if reads else "tensor method not captured", name)
-        if not hasattr(torch.Tensor, name):
-            return super().method(tx, name, args, kwargs)
         if name in METHODS:
             return METHODS[name](tx, self, *args, **kwargs)
+        if name in DATA_METHODS:
+            raise GraphBreak("tensor value needed" if name == "tolist" else "tensor method not captured", name)
+        if not hasattr(torch.Tensor, name):
+            return super().method(tx, name, args, kwargs)
         if name == "__iter__":
             return self.iterator(tx)
         if name == "__len__":
             return ConstantVariable(self.length(tx))
         if name == "requires_grad_" and self.source is not None and not self.fake.requires_grad:
+            if [arg.constant() for arg in (*args, *kwargs.values())] == [False]:
+                return self
             raise GraphBreak("requires_grad_ of an input", self.describe())
         if name == "storage_offset":
             tx.graph.guard_offset(self)

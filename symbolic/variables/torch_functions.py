@@ -48,6 +48,7 @@ QUERIES: set[Any] = {
     torch.jit.is_tracing,
     torch.onnx.is_in_onnx_export,
     torch._jit_internal.is_scripting,
+    torch.accelerator.current_accelerator,
     torch.cuda.is_available,
     torch.cuda.is_initialized,
     torch.cuda.device_count,

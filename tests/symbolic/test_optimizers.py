@@ -1,0 +1,248 @@
+"""Training steps with `torch.optim` inside a compiled function: one graph, the numbers and the state of eager code."""
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import jit
+from tests.differential import COUNTING, Counting, check
+
+X, Y = torch.randn(5, 4, generator=torch.Generator().manual_seed(3)), torch.tensor([0, 1, 2, 0, 1])
+
+OPTIMIZERS = {
+    "sgd": (torch.optim.SGD, {"lr": 0.1}),
+    "momentum": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "dampening": 0.2}),
+    "nesterov": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "maximize": True}),
+    "adam": (torch.optim.Adam, {"lr": 0.01, "weight_decay": 0.1}),
+    "amsgrad": (torch.optim.Adam, {"lr": 0.01, "amsgrad": True}),
+    "adamw": (torch.optim.AdamW, {"lr": 0.01}),
+    "rmsprop": (torch.optim.RMSprop, {"lr": 0.01}),
+    "rmsprop centered": (torch.optim.RMSprop, {"lr": 0.01, "centered": True, "momentum": 0.5}),
+    "adagrad": (torch.optim.Adagrad, {"lr": 0.1, "lr_decay": 0.1}),
+}
+CASES = {(name, foreach): (cls, {**kwargs, "foreach": foreach}) for name, (cls, kwargs) in OPTIMIZERS.items()
+         for foreach in (False, True)}
+if hasattr(torch.optim, "Muon"):
+    CASES["muon", False] = (torch.optim.Muon, {"lr": 0.01})
+
+
+def classify(model, opt, x, y):
+    opt.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    opt.step()
+    return loss.detach()
+
+
+def keeping_zeros(model, opt, x, y):
+    opt.zero_grad(set_to_none=False)
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    opt.step()
+    return loss.detach()
+
+
+def with_closure(model, opt, x, y):
+    def closure():
+        opt.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return loss
+
+    return opt.step(closure).detach()
+
+
+def with_values_clipped(model, opt, x, y):
+    opt.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    torch.nn.utils.clip_grad_value_(model.parameters(), 0.01)
+    opt.step()
+    return [p.grad.norm() for p in model.parameters() if p.grad is not None]
+
+
+def two_batches(model, opt, x, y):
+    for part in (x, -x):
+        (F.cross_entropy(model(part), y) / 2).backward()
+    opt.step()
+    opt.zero_grad()
+
+
+def network(bias=True):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8, bias), nn.LayerNorm(8, bias=bias), nn.GELU(), nn.Linear(8, 3, bias))
+
+
+def matrices(model):
+    return [p for p in model.parameters() if p.dim() == 2]
+
+
+def make(cls, kwargs):
+    model = network()
+    return model, cls(matrices(model) if cls.__name__ == "Muon" else model.parameters(), **kwargs)
+
+
+def compare(pair, other, exact=True):
+    (model, opt), (twin, other_opt) = pair, other
+    limits = {"rtol": 0, "atol": 0} if exact else {"rtol": 1e-5, "atol": 1e-5}
+    for ours, theirs in zip(model.parameters(), twin.parameters()):
+        torch.testing.assert_close(ours, theirs, **limits)
+        assert (ours.grad is None) == (theirs.grad is None)
+        if theirs.grad is not None:
+            torch.testing.assert_close(ours.grad, theirs.grad, **limits)
+    ours, theirs = opt.state_dict(), other_opt.state_dict()
+    assert ours["param_groups"] == theirs["param_groups"]
+    assert ours["state"].keys() == theirs["state"].keys()
+    for key, state in theirs["state"].items():
+        assert list(ours["state"][key]) == list(state)
+        torch.testing.assert_close(ours["state"][key], state, check_stride=True, **limits)
+
+
+def train(step, pair, other, steps=5, backend="eager", between=lambda pair: None, graphs=2):
+    """Runs both side by side, and compares after each step."""
+    counter = Counting() if backend == "eager" else backend
+    compiled = jit.compile(step, backend=counter, fullgraph=COUNTING)
+    for _ in range(steps):
+        got, expected = compiled(*pair, X, Y), step(*other, X, Y)
+        exact = backend == "eager"
+        torch.testing.assert_close(got, expected, **({"rtol": 0, "atol": 0} if exact else {"rtol": 1e-5, "atol": 1e-5}))
+        compare(pair, other, exact)
+        between(pair), between(other)
+    if backend == "eager" and COUNTING:
+        assert len(counter.graphs) <= graphs  # without state and gradients, and with what the last step left
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}{'-foreach' if case[1] else ''}")
+def test_a_training_step_is_one_graph(case, backend):
+    train(classify, make(*CASES[case]), make(*CASES[case]), backend=backend)
+
+
+@pytest.mark.parametrize("name", ["momentum", "adamw"])
+@pytest.mark.parametrize("step", [keeping_zeros, with_closure, with_values_clipped, two_batches], ids=lambda s: s.__name__)
+def test_other_steps(step, name):
+    train(step, make(*OPTIMIZERS[name]), make(*OPTIMIZERS[name]))
+
+
+def test_groups_with_options_of_their_own():
+    def build():
+        model = network()
+        decayed, others = matrices(model), [p for p in model.parameters() if p.dim() == 1]
+        return model, torch.optim.AdamW([{"params": decayed}, {"params": others, "weight_decay": 0.0, "lr": 0.5}], lr=0.01)
+
+    train(classify, build(), build())
+
+
+def test_groups_by_type():
+    def build():
+        torch.manual_seed(0)
+        model = nn.ModuleList([nn.Linear(4, 3), nn.Linear(4, 3).double(), nn.Linear(4, 3)])
+        return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=True)
+
+    def step(model, opt, x, y):
+        opt.zero_grad()
+        loss = sum(F.cross_entropy(part(x.to(part.weight.dtype)), y) for part in model)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1, foreach=True)
+        opt.step()
+        return loss.detach()
+
+    train(step, build(), build())
+
+
+def test_frozen_parameters_stay():
+    def build():
+        model, opt = make(*OPTIMIZERS["adam"])
+        model[0].requires_grad_(False)
+        return model, opt
+
+    pair = build()
+    train(classify, pair, build())
+    assert torch.equal(pair[0][0].weight, network()[0].weight) and len(pair[1].state) == 4
+
+
+def test_hooks_of_steps_run():
+    def build(seen):
+        model, opt = make(*OPTIMIZERS["momentum"])
+        opt.register_step_pre_hook(lambda opt, args, kwargs: seen.append("before"))
+        opt.register_step_post_hook(lambda opt, args, kwargs: seen.append("after"))
+        return model, opt
+
+    ours, theirs = [], []
+    train(classify, build(ours), build(theirs), steps=3, graphs=3)  # the length of the list is a fact of its own
+    assert ours == theirs == ["before", "after"] * 3
+
+
+def test_state_saved_and_loaded_between():
+    def reload(pair):
+        model, opt = pair
+        saved = copy.deepcopy((model.state_dict(), opt.state_dict()))
+        model.load_state_dict(saved[0])
+        opt.load_state_dict(saved[1])
+
+    train(classify, make(*OPTIMIZERS["adamw"]), make(*OPTIMIZERS["adamw"]), between=reload)
+
+
+def test_grad_mode_is_left_as_it_was():
+    def step(model, opt, x, y):
+        classify(model, opt, x, y)
+        return torch.is_grad_enabled(), model(x).requires_grad
+
+    model, opt = make(*OPTIMIZERS["sgd"])
+    assert jit.compile(step, backend="eager")(model, opt, X, Y) == (True, True)
+
+
+# --- numbers that are read from tensors -------------------------------------------------------------------------------
+
+NUMBERS = {
+    "returned": "return x.sum().item()",
+    "arithmetic": "v = x.sum().item()\nreturn 2 * v + 1, v / 3 - v, -v, abs(v), +v, 0.9 ** v, v ** 2",
+    "with tensors": "v = x.max().item()\nreturn x * v, x + v, v - x, torch.full((2,), v), x.clamp(max=v), v / x",
+    "in a list": "seen = [0.0]\nfor row in x:\n    seen.append(row.mean().item())\nreturn seen, x * seen[-1]",
+    "into an attribute": "x.mark = x.mean().item()\nreturn x + 1",
+    "before a write": "v = x[0, 0].item()\nx.add_(1)\nreturn v, x[0, 0].item()",
+    "half": "v = x.half().sum().item()\nreturn x * v",
+    "not used": "x.sum().item()\nreturn x + 1",
+    "as an element": "y = x.clone()\ny[0] = x.min().item()\nreturn y",
+    "power of a negative base": "v = -x.abs().max().item()\nreturn v ** 3",
+    "type": "v = x.sum().item()\nreturn isinstance(v, float), type(v), v is None, x * v",
+}
+#: These decide something by the number.
+DECIDING = {
+    "comparison": "return x + (1 if x.sum().item() > 0 else 2)",
+    "truth": "v = x.sum().item()\nreturn x * 2 if v else x",
+    "text": "v = x.sum().item()\nreturn f'{v:.3f} {v}', x + 1",
+    "conversion": "v = x.abs().sum().item()\nreturn x + int(v)",
+    "method": "v = x.sum().item()\nreturn v.is_integer(), x + 1",
+    "function": "v = x.abs().sum().item()\nreturn x * math.sqrt(v)",
+    "key": "v = x.sum().item()\nreturn {v: 1}, x + 1",
+    "shape": "return torch.arange(0.0, x.abs().sum().item() + 1).shape",
+    "complex": "v = -x.abs().max().item()\nreturn v ** 0.5",
+    "integers": "return x + x.argmax().item()",
+    "division": "v = x.max().item()\ntry:\n    return 1 / (v - v)\nexcept ZeroDivisionError as e:\n    return str(e)",
+}
+
+
+def _program(body):
+    scope = {"torch": torch, "math": math}
+    exec("def program(x):\n" + "".join(f"    {line}\n" for line in body.splitlines()), scope)
+    return scope["program"]
+
+
+@pytest.mark.break_everywhere
+@pytest.mark.parametrize("what", NUMBERS)
+def test_numbers_stay_in_the_graph(what):
+    check(_program(NUMBERS[what]), X, graphs=1, changed=[(X * 3,), (-X,)])
+
+
+@pytest.mark.break_everywhere
+@pytest.mark.parametrize("what", DECIDING)
+def test_numbers_that_decide_break_the_graph(what):
+    check(_program(DECIDING[what]), X, changed=[(X * 3,), (-X,)])
+
+
+def test_nobody_compiles_for_optimizers_only():
+    assert jit.compile(lambda x: (torch.compiler.is_compiling(), x + 1), backend="eager")(X)[0] is True
