@@ -198,8 +198,8 @@ class _Flat:
 
 @dataclass(frozen=True)
 class _Entry:
-    """`holds(leaves)`: whether what the key leaves out is as it must be. `memory`: what else a program that writes depends
-    on; None for one that only reads."""
+    """`holds(leaves)`: whether what the key leaves out is as it must be. `memory`: what else a program that writes
+    depends on; None for one that only reads."""
 
     run: Callable[..., Any]
     results: TreeSpec

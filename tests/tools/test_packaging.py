@@ -134,6 +134,7 @@ x = torch.arange(4.0)
 assert torch.equal(jit.compile(f, backend="eager")(x), f(x))
 print(jit.__file__)
 """
+NAME = "from importlib.metadata import entry_points as all; print(*all(group='torch_dynamo_backends', name='framejit'))"
 ASK = "import sys; print('jit.autowrap' in sys.modules)"
 
 
@@ -146,6 +147,7 @@ def test_an_installation_works_and_goes_away(source, venv, tmp_path, editable):
 
     home = Path(run(venv, "-c", USE, cwd=tmp_path).splitlines()[-1])
     assert home.is_relative_to(source if editable else venv.parent.parent)
+    assert "jit.dynamo_backend:framejit" in run(venv, "-c", NAME, cwd=tmp_path)
     assert run(venv, "-c", ASK, cwd=tmp_path) == "False\n"
     assert run(venv, "-c", ASK, cwd=tmp_path, JIT_AUTO="1") == "True\n"
     assert run(venv, "-I", "-c", ASK, cwd=tmp_path, JIT_AUTO="1") == "False\n"
