@@ -82,9 +82,9 @@ class Update:
 
 @dataclass(frozen=True)
 class Bump:
-    """A result that counted writes before it was returned."""
+    """A new tensor that counted writes before it, or a view of it, was returned."""
 
-    output: int
+    of: Value | Data
     versions: int
 
 
@@ -139,8 +139,8 @@ def memory_of(node: fx.Node) -> int:
 
 
 def overwritten(traced: Traced) -> frozenset[int]:
-    """The memories of inputs that are written, or counted as written, when the forward graph has run."""
+    """The memories of inputs that are written, counted as written or detached when the forward graph has run."""
     nodes = {node.name: node for node in traced.joint.graph.find_nodes(op="placeholder")}
-    changed = (update.target for update in traced.updates if update.value is not None or update.steps)
+    changed = (u.target for u in traced.updates if u.value is not None or u.steps or u.detached)
     names = (f"primals_{'base_' if isinstance(each, Base) else ''}{each.index + 1}" for each in changed)
     return frozenset(memory_of(nodes[name]) for name in names if name in nodes)

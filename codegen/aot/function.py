@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from codegen import _C
@@ -29,6 +30,8 @@ GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
 def as_it_is(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """A compiler that leaves the graph to ATen."""
+    if isinstance(graph, _LazyGraphModule):
+        graph.real_recompile()  # else each call asks whether that is still to be done
     return graph.forward
 
 
@@ -111,7 +114,7 @@ class _Differentiable:
 
         def backward(*args: Any) -> tuple[Any, ...]:
             for at, strides in tangents:
-                if args[at].stride() != strides:
+                if args[at].stride() != strides or args[at].is_conj() or args[at].is_neg():
                     args = (*args[:at], _restrided(args[at], strides), *args[len(args) + at + 1 :])
             return tuple(run(*args))
 

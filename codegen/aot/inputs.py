@@ -51,7 +51,8 @@ class _Born(torch.autograd.Function):
 
 
 def stand_in(fake_mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
-    """A fake tensor of the same geometry that is no view: leaf or not, and with or without gradient, as `value` is.
+    """A fake tensor of the same geometry: leaf or not, and with or without gradient, as `value` is. With a gradient it
+    is no view.
 
     Stand-ins of tensors that share memory share it, too.
     """
@@ -62,7 +63,10 @@ def stand_in(fake_mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
     known = value if isinstance(value, FakeTensor) else fake_mode.from_tensor(value.detach(), static_shapes=True)
     fake = known.detach()
     if not value.requires_grad:
-        return fake
+        if value.is_inference() or not value._is_view():
+            return fake
+        with torch.enable_grad(), fake_mode:  # what eager code refuses of views is refused of this one
+            return fake.as_strided(fake.shape, fake.stride(), fake.storage_offset())
     if value.is_leaf:
         return fake.requires_grad_()
     with torch.enable_grad(), fake_mode:

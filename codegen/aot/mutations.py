@@ -258,6 +258,8 @@ def _kept(writer: Writer, old: Any, new: Any) -> Any:
         raise Unwritable(f"sizes {list(before.shape)} become {list(after.shape)}")
     if before.untyped_storage()._cdata == after.untyped_storage()._cdata:  # `conj_physical` of real numbers is no copy
         new = writer.emit(aten.clone.default, new)
+    if not torch.can_cast(after.dtype, before.dtype):
+        raise Unwritable(f"{after.dtype} can't be cast to {before.dtype}")
     return fit(writer, old, new)
 
 

@@ -384,6 +384,8 @@ class Recorder(TorchDispatchMode):
 
     def _change_metadata(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
         tensor = args[0]
+        if func is aten.detach_.default:  # autograd's affair; it only comes here where there is no autograd
+            return func(*args, **kwargs)
         step = mutations.metadata_step(func, args)
         if step is None:
             raise Untraceable(f"{func} changes the storage of a tensor")
@@ -412,7 +414,10 @@ class Recorder(TorchDispatchMode):
     def _keep_apart(self, places: Mapping[Any, Any], given: Any) -> None:
         """What is written shows no part of what else is read or written: the order would count, and eager code may
         raise. As in torch, tensors with gaps count as apart."""
-        writes = {id(t) for t in tree_leaves(list(places.values()))}
+        leaves = tree_leaves(list(places.values()))
+        writes = {id(tensor) for tensor in leaves}
+        if len(writes) < len(leaves):
+            raise Untraceable("an operation writes a tensor twice")
         together: dict[int, list[torch.Tensor]] = {}
         for tensor in tree_leaves(given):
             if isinstance(tensor, torch.Tensor):

@@ -57,7 +57,7 @@ def facts(stages: Stages) -> str:
         ],
         "outputs": [(str(at), _recipe(recipe)) for at, recipe in enumerate(traced.outputs)],
         "written before they are returned": [
-            (str(bump.output), f"{bump.versions} times") for bump in traced.bumps
+            (_place(bump.of), f"{bump.versions} times") for bump in traced.bumps
         ],
         "updates": [(_place(update.target), _update(update)) for update in traced.updates],
         "carriers of gradients": [

@@ -257,18 +257,27 @@ class _Tracer:
     def _updates(self, flat: list[Any]) -> tuple[Update, ...]:
         found = []
         known = [before for before in self.placeholders if before is not None]
+        fragile: set[int] = set()
+        if torch.is_grad_enabled():
+            inputs = (flat[i] for i in self.call.fragile)
+            fragile = {id(self.recorder.alias(fake).memory) for fake in inputs if fake.requires_grad}
         inside = self.inside and not self.carriers and not any(map(_tracked, known))
         for before in known:
             fake = before.fake
             target = self.known[id(fake)]
             alias = self.recorder.alias(fake)
-            versions = _version(fake) - before.version
+            versions = _version(fake) - before.version - self._counted_by_members(target, flat)
             tracked = _tracked(before)
             detached = before.requires_grad and not fake.requires_grad
             if fake.requires_grad and not before.requires_grad and fake.grad_fn is None:
                 raise Untraceable("requires_grad_() of an input")
-            if tracked and alias.memory.writes and any(s.func is torch.ops.aten.as_strided.default for s in alias.steps):
+            part = any(step.func is torch.ops.aten.as_strided.default for step in alias.steps)
+            if part and tracked and alias.memory.writes:
                 raise Untraceable("as_strided_() of a written input that gets a gradient")
+            if detached and (self.call.fragile or (before.grad_fn is None and self.carriers)):
+                raise Untraceable("requires_grad_(False) of an input")
+            if versions and id(alias.memory) in fragile:
+                raise Untraceable(FRAGILE)
             if tracked and not self.call.fragile.isdisjoint(self._inputs_of(target)):
                 raise Untraceable(FRAGILE)
             if alias.memory.writes or alias.steps or tracked or detached or versions:
@@ -289,6 +298,14 @@ class _Tracer:
                 if i != group.base and (steps or versions):
                     found.append(Update(Input(i), self._plain(steps), versions=versions or len(steps)))
         return tuple(found)
+
+    def _counted_by_members(self, target: Input | Base, flat: list[Any]) -> int:
+        """The changes of metadata by other members of a group: these count for its base, too."""
+        if isinstance(target, Input) or self.call.groups[target.index].flat:
+            return 0
+        group = self.call.groups[target.index]
+        aliases = [self.recorder.alias(flat[i]) for i in group.members if i != group.base]
+        return sum(len(alias.steps) - alias.made for alias in aliases)
 
     def _inputs_of(self, target: Input | Base) -> tuple[int, ...]:
         return (target.index,) if isinstance(target, Input) else self.call.groups[target.index].members
@@ -356,16 +373,19 @@ class _Tracer:
     def _start(
         self, base: Value | Input | Base, alias: Alias, steps: tuple[Step, ...]
     ) -> tuple[Value | Input | Base | Changed | Data, int]:
-        """From where a view of these `steps` is taken, and how many of them lead there: the origin (where it was taken
-        after the origin's metadata changed, this changed origin), or the last `.data` on the way."""
+        """From where a view of these `steps` is taken, and how many of them lead there: an input (where it was taken
+        after the metadata of this changed, the changed one), another origin, or the last `.data` on the way."""
+        change = alias.steps[alias.made :]
+        changed = steps[alias.made : len(alias.steps)] == change
+        known = self.known.get(id(alias.tensor))
+        if known is not None:
+            return (Changed(known), len(alias.steps)) if change and changed else (known, alias.made)
         if alias.taken is None:
-            change = alias.steps[alias.made :]
-            changed = steps[alias.made : len(alias.steps)] == change
             if isinstance(base, Value):  # has its last geometry
                 if not changed:
                     raise Untraceable("a view of a tensor that changes its geometry later")
                 return base, len(alias.steps)
-            return (Changed(base), len(alias.steps)) if change and changed else (base, alias.made)
+            return base, alias.made
         if alias.steps[alias.made - 1].func not in TRANSPARENT or self._counts_with_a_base(alias):
             return self._start(base, self.recorder.alias(alias.taken), steps)
         if id(alias.tensor) not in self.data:
@@ -395,12 +415,12 @@ class _Tracer:
     @staticmethod
     def _bumps(results: list[Any], outputs: tuple[Recipe, ...]) -> Iterator[Bump]:
         seen: set[Any] = set()
-        for index, (result, output) in enumerate(zip(results, outputs, strict=True)):
+        for result, output in zip(results, outputs, strict=True):
             counter = output.base if isinstance(output, View) else output
             if isinstance(counter, (Value, Data)) and isinstance(result, torch.Tensor) and counter not in seen:
                 seen.add(counter)
                 if _version(result):
-                    yield Bump(index, _version(result))
+                    yield Bump(counter, _version(result))
 
     # --- backward -----------------------------------------------------------------------------------------------------
     def _backward(

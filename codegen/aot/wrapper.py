@@ -48,6 +48,7 @@ class _Source:
     names: dict[str, Any] = field(default_factory=dict)
     views: dict[Any, str] = field(default_factory=dict)  # what was taken from what -> its name
     count: int = 0
+    counted: dict[Data, int] = field(default_factory=dict)  # how many writes a `.data` has counted
     returned: set[str] = field(default_factory=set)  # names of views that are results
 
     def add(self, line: str, depth: int = 1) -> None:
@@ -70,17 +71,21 @@ def write(traced: Traced, forward: Callable[..., Any], arity: int, tie: Tie | No
     if traced.num_forward or tie is not None or any(update.inside for update in traced.updates):
         called = ", ".join([source.name("forward", forward), *placeholders])
         source.add(f"results = {source.name('below', _C.below)}({called})")
+    # Writes are counted before anything saves the tensors or takes views of them, which would be out of date.
+    for bump in traced.bumps:
+        if isinstance(bump.of, Value):
+            source.add(f"{source.name('count', _count)}({_place(bump.of)}, {bump.versions})")
+        else:
+            source.counted[bump.of] = bump.versions
     if tie is not None:
         _tie(traced, tie, placeholders, source)
-    for update in traced.updates:
-        _write(update, source)
+    for number, update in enumerate(traced.updates):
+        _write(update, number, source)
     texts: dict[int, str] = {}  # by id: one recipe is one tensor, equal recipes are several
     _outputs([recipe for recipe in traced.outputs if not _late(recipe)], texts, source)
-    for number, update in enumerate(traced.updates):
-        _change(update, number, source)
+    for update in traced.updates:
+        _change(update, source)
     _outputs(traced.outputs, texts, source)
-    for bump in traced.bumps:
-        source.add(f"{source.name('count', _count)}({texts[id(traced.outputs[bump.output])]}, {bump.versions})")
     source.add(f"return ({''.join(texts[id(recipe)] + ', ' for recipe in traced.outputs)})")
     arguments = ", ".join(f"a{i}" for i in range(arity))
     text = "\n".join([f"def compiled({arguments}):", *source.lines, ""])
@@ -145,31 +150,32 @@ def _versions_before(traced: Traced, source: _Source) -> None:
             source.add(f"v{number} = {source.name('version', _version)}({_place(update.target)})")
 
 
-def _write(update: Update, source: _Source) -> None:
+def _write(update: Update, number: int, source: _Source) -> None:
     place = _place(update.target)
     if update.detached:
         source.add(f"{place}.requires_grad_(False) if {place}.is_leaf else {place}.detach_()")
     if update.value is None:
-        return
-    if update.tracked or not torch.is_grad_enabled():
-        shown = _view(update.target, update.steps if update.tracked else (), True, source)
-        source.add(f"{shown}.copy_(results[{update.value}])")
-    elif update.versions:
+        pass
+    elif update.tracked:
+        source.add(f"{_view(update.target, update.steps, True, source)}.copy_(results[{update.value}])")
+    elif not update.versions:
+        source.add(f"{place}.data.copy_(results[{update.value}])")
+    elif not torch.is_grad_enabled():
+        source.add(f"{place}.copy_(results[{update.value}])")
+    else:
         source.add(f"with {source.name('no_grad', torch.no_grad)}():")
         source.add(f"{place}.copy_(results[{update.value}])", 2)
-    else:
-        source.add(f"{place}.data.copy_(results[{update.value}])")
+    missing = update.versions - _counts(update)
+    if missing and update.value is not None:
+        source.add(f"{source.name('count_to', _count_to)}({place}, v{number} + {update.versions - len(update.steps)})")
+    elif missing:
+        source.add(f"{source.name('count', _count)}({place}, {missing})")
 
 
-def _change(update: Update, number: int, source: _Source) -> None:
+def _change(update: Update, source: _Source) -> None:
     place = _place(update.target)
     for step in update.steps:
         source.add(f"{source.name('change', in_place(step.func))}({place}{_arguments(place, step, source)})")
-    missing = update.versions - _counts(update)
-    if missing and update.value is not None:
-        source.add(f"{source.name('count_to', _count_to)}({place}, v{number} + {update.versions})")
-    elif missing:
-        source.add(f"{source.name('count', _count)}({place}, {missing})")
 
 
 def _version(tensor: torch.Tensor) -> int:
@@ -231,7 +237,9 @@ def _from(base: Value | Input | Base | Changed | Data, source: _Source) -> str:
     if not isinstance(base, Data):
         return _place(base.target if isinstance(base, Changed) else base)
     if base not in source.views:
-        source.views[base] = _assigned(f"{_output(base.of, source)}.data", True, source)
+        source.views[base] = name = _assigned(f"{_output(base.of, source)}.data", True, source)
+        if base in source.counted:
+            source.add(f"{source.name('count', _count)}({name}, {source.counted[base]})")
     return source.views[base]
 
 

@@ -89,7 +89,7 @@ MUTATIONS: dict[str, Callable[..., Any]] = {
     "through_data": lambda x, y: drop(x.data.mul_(2)),
     "through_detach": lambda x, y: drop(x.detach()[0].mul_(2)),
     "out": lambda x, y: drop(torch.mul(x.detach(), 2, out=x.detach())),
-    "foreach": lambda x, y: torch._foreach_add_([x, y], 1),
+    "foreach": lambda x, y: drop(torch._foreach_add_([x, y], 1)),
     "no_grad": no_grad_write,
     "twice": lambda x, y: drop(x.add_(1).mul_(2)),
     "both": lambda x, y: drop((x.mul_(2), y.add_(x.sum()))),
