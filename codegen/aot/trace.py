@@ -272,8 +272,8 @@ class _Tracer:
             if fake.requires_grad and not before.requires_grad and fake.grad_fn is None:
                 raise Untraceable("requires_grad_() of an input")
             part = any(step.func is torch.ops.aten.as_strided.default for step in alias.steps)
-            if part and tracked and alias.memory.writes:
-                raise Untraceable("as_strided_() of a written input that gets a gradient")
+            if part and tracked and (alias.memory.writes or len(alias.memory.inputs) > 1):
+                raise Untraceable("as_strided_() of a written or shared input that gets a gradient")
             if detached and (self.call.fragile or (before.grad_fn is None and self.carriers)):
                 raise Untraceable("requires_grad_(False) of an input")
             if versions and id(alias.memory) in fragile:

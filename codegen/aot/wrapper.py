@@ -82,7 +82,8 @@ def write(traced: Traced, forward: Callable[..., Any], arity: int, tie: Tie | No
     for number, update in enumerate(traced.updates):
         _write(update, number, source)
     texts: dict[int, str] = {}  # by id: one recipe is one tensor, equal recipes are several
-    _outputs([recipe for recipe in traced.outputs if not _late(recipe)], texts, source)
+    changed = {update.target for update in traced.updates if update.steps}
+    _outputs([recipe for recipe in traced.outputs if _early(recipe, changed)], texts, source)
     for update in traced.updates:
         _change(update, source)
     _outputs(traced.outputs, texts, source)
@@ -209,12 +210,14 @@ def _arguments(before: str, step: Step, source: _Source) -> str:
     return "".join(f", {text}" for text in [*given, *(f"{k}={_text(v, source)}" for k, v in step.kwargs)])
 
 
-def _late(recipe: Any) -> bool:
-    """Whether it is taken from an input whose metadata has changed."""
+def _early(recipe: Any, changed: set[Input | Base]) -> bool:
+    """Whether it is taken from an input whose metadata then changes."""
     match recipe:
         case View(base=before) | Data(of=before):
-            return _late(before)
-    return isinstance(recipe, Changed)
+            return _early(before, changed)
+        case Input() | Base():
+            return recipe in changed
+    return False
 
 
 def _outputs(recipes: Sequence[Recipe], texts: dict[int, str], source: _Source) -> None:

@@ -16,7 +16,7 @@ REFUSED = (
     "written inputs that share memory, where autograd does not know that they do",
     "a write to an input that autograd lets nobody write",
     r"requires_grad_\(.*\) of an input",
-    r"as_strided_\(\) of a written input that gets a gradient",
+    r"as_strided_\(\) of a written or shared input that gets a gradient",
     "a tensor whose data became another's",
     r"aten\.(set_|resize_)\.\w+ changes the storage of a tensor",
     "an operation writes what overlaps with its other tensors",
