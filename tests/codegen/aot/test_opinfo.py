@@ -58,8 +58,9 @@ def test_refused(name, sampled):
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_nothing_is_wrong():
-    found = [v for vs in verdicts("--samples", "4", "--processes", "2").values() for v in vs]
+@pytest.mark.parametrize("options", [(), ("--budget", "0")], ids=["saves all", "saves the least"])
+def test_nothing_is_wrong(options):
+    found = [v for vs in verdicts("--samples", "4", "--processes", "2", *options).values() for v in vs]
     assert len(found) > 6000
     assert [v for v in found if v["outcome"] not in (*PASSED, "refused")] == []
     assert [v for v in found if v["outcome"] == "refused" and not any(why in v["why"] for why in REASONS)] == []
