@@ -100,6 +100,7 @@ class Compiler:
             refuse=refuse,
         )
         self._warned: set[CodeType] = set()
+        self._varying: dict[CodeType, frozenset[str]] = {}  # paths of floats that differed from call to call
 
     def reset(self) -> None:
         """Forgets all compiled code; doors stay."""
@@ -108,6 +109,7 @@ class Compiler:
             cache.frozen = False
         self.records.clear()
         self._warned.clear()
+        self._varying.clear()
 
     # --- caches -----------------------------------------------------------------------------------------------------
     def cache(self, code: CodeType) -> Any:
@@ -141,6 +143,7 @@ class Compiler:
             self._limit(cache, function, slots)
             return None
         if cache.entries:
+            self._notice_floats(cache, function, slots)
             why = functools.partial(self.explain_miss, cache, function, slots)
             logs.tell(self.channels, "recompiles", lambda: f"recompiling {function.__qualname__}: {why()}")
         try:
@@ -161,7 +164,8 @@ class Compiler:
             return self._failed(cache, function, error)
 
     def _compile(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> Any:
-        options, breaks = self.options, dict[int, GraphBreak]()
+        varying = self._varying.get(function.__code__, frozenset())
+        options, breaks = replace(self.options, varying=varying), dict[int, GraphBreak]()
         for _ in range(_MAX_RESTARTS):
             try:
                 stats.captures += 1
@@ -182,6 +186,15 @@ class Compiler:
                     raise SkipFrame(f"no progress: {restart.cause}") from restart
                 breaks[restart.step] = restart.cause
         raise SkipFrame("too many restarts")
+
+    def _notice_floats(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:
+        """Where an entry misses for the value of a float, that is an input of the graphs to come."""
+        for entry in cache.entries:
+            index, seen = entry.guards.explain(function, slots) or (-1, None)
+            guard = entry.meta.guards[index] if index >= 0 else None
+            if guard is not None and guard.kind == "eq" and type(guard.payload) is type(seen) is float:
+                known = self._varying.get(function.__code__, frozenset())
+                self._varying[function.__code__] = known | {guard.source.pattern}
 
     def _must_be_whole(self, reason: str) -> bool:
         """Whether a break or skip for this reason is an error."""

@@ -28,7 +28,7 @@ from symbolic.variables.base import Variable
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import ListVariable, TupleVariable
-from symbolic.variables.floats import SIZED_BY_VALUES, STAND_IN, FloatVariable, holds_float
+from symbolic.variables.floats import SIZED_BY_VALUES, STAND_IN, FloatInput, FloatVariable, holds_float
 from symbolic.variables.functions import FunctionVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.objects import ObjectVariable
@@ -67,7 +67,7 @@ class GraphBuilder:
         self.fake_mode = fake_mode
         self.shapes = shapes  # None: all sizes are plain numbers
         self.graph = fx.Graph()
-        self.inputs: list[TensorVariable] = []
+        self.inputs: list[TensorVariable | FloatInput] = []
         self.by_fake: dict[int, TensorVariable] = {}
         self._symbols: dict[tuple[type, Any], SymbolVariable] = {}  # by their expressions: equal ones are one number
         self._numbers: set[fx.Node] = set()  # nodes that give numbers
@@ -94,13 +94,7 @@ class GraphBuilder:
             except Exception as error:  # some views (of complex tensors, say) have no fake
                 raise GraphBreak("tensor without a fake", f"{source.text}: {error}") from error
         self._marks.append((fake, _mark(fake)))
-        first = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
-        graph = self.graph
-        with graph.inserting_before(first) if first is not None else graph.inserting_after(self._input_point):
-            node = self.graph.placeholder(self._names.get(source) or input_name(source))
-        self._input_point = node
-        node.meta["example_value"] = fake
-        node.meta["source"] = source.text
+        node = self._placeholder(source, fake)
         if fake.grad_fn is not None:
             self.foreign.add(fake.grad_fn)
         variable = TensorVariable(node, fake, type(value), value, source)
@@ -111,6 +105,30 @@ class GraphBuilder:
         if self.shapes is not None:
             self.shapes.add_input(value, fake, source, facts)
         return variable
+
+    def add_number(self, value: float, source: Source) -> FloatInput:
+        """A placeholder for a float that varies from call to call."""
+        found = next((known for known in self.inputs if known.source is source), None)
+        if isinstance(found, FloatInput):
+            return found
+        self.tx.know(source, "type", float)
+        variable = FloatInput(self._placeholder(source, STAND_IN), value, source, self.tx)
+        self.inputs.append(variable)
+        return variable
+
+    def _placeholder(self, source: Source, example: Any) -> fx.Node:
+        """The node of an input, after those of the inputs before it."""
+        first = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
+        graph = self.graph
+        with graph.inserting_before(first) if first is not None else graph.inserting_after(self._input_point):
+            node = self.graph.placeholder(self._names.get(source) or input_name(source))
+        self._input_point = node
+        node.meta["example_value"] = example
+        node.meta["source"] = source.text
+        return node
+
+    def _tensors(self) -> list[TensorVariable]:
+        return [variable for variable in self.inputs if isinstance(variable, TensorVariable)]
 
     def _facts(self, value: torch.Tensor) -> dict[str, Any]:
         """The properties that the native tensor guard compares."""
@@ -137,11 +155,12 @@ class GraphBuilder:
 
         A graph that only reads gives the same for two inputs as for one that comes in twice.
         """
-        if len(self.inputs) < 2 or not self.mutates_inputs():
+        tensors = self._tensors()
+        if len(tensors) < 2 or not self.mutates_inputs():
             return
-        self.tx.apart(*self.inputs)
+        self.tx.apart(*tensors)
         memory: dict[int, list[Source]] = {}
-        for variable in self.inputs:
+        for variable in tensors:
             assert variable.source is not None
             memory.setdefault(variable.fake.untyped_storage()._cdata, []).append(variable.source)
         self.tx.know(None, "storage", list(memory.values()))
@@ -149,7 +168,7 @@ class GraphBuilder:
     def guard_offset(self, variable: TensorVariable) -> None:
         """Guards where in their memory the inputs begin that `variable` may be a view of."""
         memory = variable.fake.untyped_storage()._cdata
-        for known in self.inputs:
+        for known in self._tensors():
             if known.fake.untyped_storage()._cdata == memory:
                 self.tx.know(known.source, "predicate", BeginsAt(known.value.storage_offset()))
 
@@ -162,7 +181,7 @@ class GraphBuilder:
     def mutates_inputs(self) -> bool:
         """Whether an operation changed an input or wrote into its memory (always for inference tensors: they don't
         count)."""
-        memory = {variable.fake.untyped_storage()._cdata for variable in self.inputs}
+        memory = {variable.fake.untyped_storage()._cdata for variable in self._tensors()}
         return any(
             mark is None or _mark(fake) != mark
             for fake, mark in self._marks

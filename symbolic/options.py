@@ -13,12 +13,13 @@ class Options:
     """`unwrap` maps a type of the door (`Door`, ...) to the function that gives the variable behind it;
     `refuse(code, module name)` says why a
     code object must not be inlined (None: it may); `break_everywhere` splits after every call; `dynamic` captures with
-    symbols for the sizes of inputs."""
+    symbols for the sizes of inputs; floats at the paths in `varying` (`Source.pattern`) are inputs of the graph."""
 
     unroll_limit: int = 100_000
     inline_limit: int = 400
     step_limit: int = 4_000_000
     break_everywhere: bool = False
     dynamic: bool = False
+    varying: frozenset[str] = frozenset()
     unwrap: Mapping[type, Callable[..., Any]] = field(default_factory=dict)
     refuse: Callable[[CodeType, str | None], str | None] = lambda code, module: None

@@ -21,6 +21,7 @@ from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable
 from symbolic.variables.classes import ClassVariable, payload_for
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.floats import FloatVariable
 from symbolic.variables.iterators import GetitemIterator, RangeIterator, SequenceIterator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.native import type_name
@@ -177,7 +178,8 @@ class Protocols:
         objects = isinstance(a, ObjectVariable) and isinstance(b, ObjectVariable)
         if left is right and objects and op not in _REFLECTED:
             return a.binary(self, op, b)
-        first = isinstance(b, TensorVariable) and not isinstance(a, (TensorVariable, ObjectVariable))
+        recorded = (TensorVariable, FloatVariable)
+        first = isinstance(b, recorded) and not isinstance(a, (*recorded, ObjectVariable))
         if isinstance(b, ObjectVariable) and left is not right and issubclass(right, left):
             reflected = BINARY[op][1]
             first = op in _REFLECTED or lookup(left, reflected) is not lookup(right, reflected)

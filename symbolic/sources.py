@@ -6,6 +6,7 @@ object, so sources compare and hash by identity.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 #: kind -> how the step prints; `{base}` is the path before it, `{arg}` its argument.
@@ -59,6 +60,11 @@ class Source:
             return self.base.name
         base = self.base.text if self.base is not None else ""
         return STEPS[self.kind].format(base=base, arg=self.arg, name=self.name)
+
+    @property
+    def pattern(self) -> str:
+        """The path in words, the same for all elements of a list."""
+        return re.sub(r"\[\d+\]", "[*]", self.text)
 
     @property
     def root(self) -> Source:

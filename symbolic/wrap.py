@@ -125,6 +125,8 @@ _FIXED_TYPES = (
 
 
 def _constant(tx: Translator, value: Any, source: Source) -> Variable:
+    if type(value) is float and source.pattern in tx.options.varying:
+        return tx.graph.add_number(value, source)
     if source.kind != "const":
         by_identity = value is None or value is True or value is False or is_a(value, enum.Enum)
         tx.know(source, "is" if by_identity else "eq", value)

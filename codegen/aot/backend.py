@@ -45,6 +45,8 @@ def compile_graph(
     ]
     before = TorchState()
     try:
+        if any(isinstance(example, float) for example in examples):
+            raise Untraceable("a float that varies from call to call")
         compiled = compile_program(CapturedProgram(graph), examples, settings or Settings(mutations_inside=True))
         if vars(TorchState()) != vars(before):
             raise Untraceable("torch's state of this thread is another one at the end of the graph")

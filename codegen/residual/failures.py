@@ -75,9 +75,10 @@ def changes_the_world(module: fx.GraphModule) -> bool:
     if any(node.op == "call_method" and node.target == "backward" for node in nodes):
         return True
     inputs = [node.meta["example_value"] for node in nodes if node.op == "placeholder"]
-    watch, state = _Watch(inputs), TorchState()
+    tensors: list[Any] = [value for value in inputs if isinstance(value, torch.Tensor)]
+    watch, state = _Watch(tensors), TorchState()
     try:
-        with inputs[0].fake_mode if inputs else torch.no_grad(), watch:
+        with tensors[0].fake_mode if tensors else torch.no_grad(), watch:
             _Rehearsal(module).run(*inputs)
     except Exception:
         return True

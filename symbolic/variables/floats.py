@@ -1,7 +1,8 @@
-"""Floats that are known only when the graph runs: what `.item()` reads from a tensor, and what is computed from it.
+"""Floats that are known only when the graph runs: what `.item()` reads from a tensor, floats that come in with another
+value at every call, and what is computed from these.
 
 Arithmetic is recorded as Python's own, so results have the bits of eager code. What a program decides by such a number
-(a comparison, its text, a conversion to int) breaks the graph.
+(a comparison, its text, a conversion to int) breaks the graph, or is guarded if the number came in.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import torch
 from torch import fx
 
 from symbolic.errors import GraphBreak
+from symbolic.sources import Source
 from symbolic.variables.base import Variable
+from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.tensors import METHODS, NumberOutput, TensorVariable
 
@@ -40,7 +43,11 @@ class FloatVariable(Variable):
     def constant(self) -> Any:
         raise GraphBreak("tensor value needed", self.describe())
 
-    key = constant
+    def plain(self) -> ConstantVariable:
+        return ConstantVariable(self.constant())
+
+    def key(self) -> Any:
+        return self.constant()
 
     def truth(self, tx: Translator) -> bool:
         return bool(self.constant())
@@ -52,7 +59,10 @@ class FloatVariable(Variable):
         return f"number %{self.node.name}"
 
     def getattr(self, tx: Translator, name: str) -> Variable:
-        raise GraphBreak("tensor value needed", f"{self.describe()}.{name}")
+        return self.plain().getattr(tx, name)
+
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        return self.plain().method(tx, name, args, kwargs)
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         return _compute(tx, op, self, other)
@@ -61,14 +71,34 @@ class FloatVariable(Variable):
         return _compute(tx, op, other, self)
 
     def unary(self, tx: Translator, op: Any) -> Variable:
-        if op not in (operator.neg, operator.pos, abs):
-            return super().unary(tx, op)
-        return tx.graph.scalar("call_function", op, [self])
+        if op in (operator.neg, operator.pos, abs):
+            return tx.graph.scalar("call_function", op, [self])
+        return self.plain().unary(tx, op)
 
     def is_same(self, tx: Translator, other: Variable) -> bool:
         if self is not other and other.python_type() is float:
             raise GraphBreak("identity of numbers", f"{self.describe()} is {other.describe()}")
         return self is other
+
+
+class FloatInput(FloatVariable):
+    """A float that came in. Where its value is needed, it is guarded."""
+
+    def __init__(self, node: fx.Node, value: float, source: Source, tx: Translator) -> None:
+        super().__init__(node)
+        self.value = value
+        self.source = source
+        self.tx = tx
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        self.tx.know(self.source, "eq", self.value)
+        return self.value
+
+    def reachable(self) -> list[Variable]:
+        return []
 
 
 def holds_float(variables: Iterable[Variable]) -> bool:
@@ -102,7 +132,8 @@ def _compute(tx: Translator, op: Any, left: Variable, right: Variable) -> Variab
     if any(isinstance(operand, TensorVariable) for operand in operands):
         return None
     if not all(operand.python_type() in (int, float) for operand in operands) or op not in _RECORDED:
-        raise GraphBreak("tensor value needed", f"{op.__name__} of {left.describe()} and {right.describe()}")
+        plain = [operand.plain() if isinstance(operand, FloatVariable) else operand for operand in operands]
+        return tx.binary(op, *plain)
     return tx.graph.scalar("call_function", _RECORDED[op], [left, right])
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from types import CodeType
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._compile import _disable_dynamo
+from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import _use_grad_for_differentiable
 
 from symbolic import polyfills
 from symbolic.errors import GraphBreak
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.tables import POLYFILLS, WRAPPERS
+from symbolic.variables.tables import CODES, POLYFILLS, WRAPPERS, Args, Kwargs, library
 from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.torch_functions import HANDLERS
 
@@ -43,6 +46,27 @@ def _group(tx: Translator, lists: Variable, with_indices: Variable = FALSE) -> V
     return tx.new_dict(found)
 
 
+def _tracked_step(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """`optimizer.step` as a scheduler leaves it: a function that knows its optimizer, weakly, and notes the call."""
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__, strict=True))
+    optimizer = cells["opt_ref"].cell_contents()
+    known = tx.known.get(id(optimizer))
+    if known is None or known.source is None:
+        raise GraphBreak("optimizer that the frame does not know", type(optimizer).__qualname__)
+    tx.know(known.source, "is_weak", optimizer)
+    known.setattr(tx, "_opt_called", ConstantVariable(True))
+    return tx.call(library(tx, cells["func"].cell_contents), [known, *args], kwargs)
+
+
+def _inner_code(code: CodeType, name: str) -> Iterator[CodeType]:
+    """The code of functions of that name that are defined inside."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from [constant] if constant.co_name == name else _inner_code(constant, name)
+
+
+for _code in _inner_code(LRScheduler.__init__.__code__, "wrapper"):
+    CODES[_code] = _tracked_step
 HANDLERS[torch.compiler.is_compiling] = _is_compiling
 HANDLERS[torch._C._group_tensors_by_device_and_dtype] = _group
 HANDLERS[torch.jit.annotate] = lambda tx, the_type, the_value: the_value

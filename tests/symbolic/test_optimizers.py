@@ -246,3 +246,61 @@ def test_numbers_that_decide_break_the_graph(what):
 
 def test_nobody_compiles_for_optimizers_only():
     assert jit.compile(lambda x: (torch.compiler.is_compiling(), x + 1), backend="eager")(X)[0] is True
+
+
+# --- numbers that vary from call to call ------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("case", [("momentum", False), ("adamw", False), ("adam", True), ("rmsprop", True)],
+                         ids=lambda case: f"{case[0]}{'-foreach' if case[1] else ''}")
+def test_a_schedule_does_not_compile_again(case, backend):
+    def decay(pair):
+        for number, group in enumerate(pair[1].param_groups):
+            group["lr"] *= 0.7 + 0.1 * number
+
+    def build():
+        cls, kwargs = CASES[case]
+        model = network()
+        return model, cls([{"params": matrices(model)}, {"params": model[0].bias}], **kwargs)
+
+    train(classify, build(), build(), backend=backend, between=decay, steps=6, graphs=3)
+
+
+def test_a_scheduler_of_torch():
+    def build():
+        pair = make(*OPTIMIZERS["adamw"])
+        pair[1].schedule = torch.optim.lr_scheduler.CosineAnnealingLR(pair[1], T_max=10)
+        return pair
+
+    train(classify, build(), build(), between=lambda pair: pair[1].schedule.step(), steps=6, graphs=3)
+
+
+VARYING = {
+    "scale": ("return x * a + 0.1 * a, 1 - a, a ** 2", 2),
+    "of one value": ("return x + a if a > 1e9 else x - a", 6),
+    "returned": ("return a, x * a, [a]", 2),
+    "decides": ("return x + 1 if a > 0.2 else x - 1", 6),
+    "text": ("return x * a, f'{a:.3f}'", 6),
+    "sized": ("return x.sum() + torch.arange(0.0, a)", 6),
+    "function": ("return x * math.cos(a)", 6),
+    "power": ("return x.abs() * abs((a - 0.35) ** 0.5)", None),
+    "not used": ("b = a\nreturn x + 1", None),
+    "two": ("b = a * 2\nx = x * b\nb = a * 3\nreturn x + b, -a, a is None", 2),
+}
+
+
+@pytest.mark.parametrize("what", VARYING)
+def test_floats_that_vary_are_inputs(what):
+    body, graphs = VARYING[what]
+    scope = {"torch": torch, "math": math}
+    exec("def program(x, a):\n" + "".join(f"    {line}\n" for line in body.splitlines()), scope)
+    counter = Counting()
+    compiled = jit.compile(scope["program"], backend=counter)
+    for value in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.2):
+        got, expected = compiled(X, value), scope["program"](X, value)
+        torch.set_printoptions(precision=9)
+        assert str(got) == str(expected)
+        torch.set_printoptions(profile="default")
+    if COUNTING and graphs is not None:
+        assert len(counter.graphs) <= graphs
+    assert compiled(X, 2) is not None  # an int is no float
