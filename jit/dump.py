@@ -11,6 +11,8 @@ import re
 from types import CodeType
 from typing import Any
 
+import torch
+
 from codegen.aot import stages
 
 _numbers = itertools.count()
@@ -59,5 +61,6 @@ def graph(module: Any) -> str:
     for node in module.graph.nodes:
         if node.op == "placeholder":
             value = node.meta["example_value"]
-            lines.append(f"# {node.name}: {value.dtype} {list(value.shape)} from {node.meta.get('source', '?')}")
+            kind = f"{value.dtype} {list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
+            lines.append(f"# {node.name}: {kind} from {node.meta.get('source', '?')}")
     return "\n".join(lines) + "\n" + module.code

@@ -47,6 +47,7 @@ from symbolic.variables.tables import (
     reason_of,
     special,
 )
+from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -416,7 +417,9 @@ _CONVERSIONS: dict[type, tuple[str, ...]] = {
 
 def _convert(kind: type) -> Callable[..., Variable]:
     def handler(tx: Translator, value: Variable, /) -> Variable:
-        if is_tensor(value):
+        if isinstance(value, TensorVariable):
+            if kind is float and value.fake.is_floating_point():
+                return value.method(tx, "item", [], {})
             raise GraphBreak("tensor value needed", kind.__name__)
         if isinstance(value, ObjectVariable):
             if value.payload is not None and (folded := fold(tx, kind, [value.payload], {})) is not None:

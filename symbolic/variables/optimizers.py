@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._compile import _disable_dynamo
 from torch.optim.lr_scheduler import LRScheduler
-from torch.optim.optimizer import _use_grad_for_differentiable
+from torch.optim.optimizer import Optimizer, _use_grad_for_differentiable
 
 from symbolic import polyfills
 from symbolic.errors import GraphBreak
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.tables import CODES, POLYFILLS, WRAPPERS, Args, Kwargs, library
+from symbolic.variables.tables import CODES, POLYFILLS, WRAPPERS, Args, Kwargs, handles, library
 from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.torch_functions import HANDLERS
 
@@ -58,6 +58,15 @@ def _tracked_step(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variab
     return tx.call(library(tx, cells["func"].cell_contents), [known, *args], kwargs)
 
 
+def _check_capture(tx: Translator, optimizer: Variable) -> Variable:
+    """What an optimizer asks before a step: no CUDA graph is being captured, so that there is nothing to warn of."""
+    note = "_warned_capturable_if_run_uncaptured"
+    has_warned = tx.hasattr(optimizer, note) and tx.truth(optimizer.getattr(tx, note))
+    if torch.cuda.is_available() and (torch.cuda.is_current_stream_capturing() or not has_warned):
+        raise GraphBreak("CUDA graph under capture", optimizer.describe())
+    return ConstantVariable(None)
+
+
 def _inner_code(code: CodeType, name: str) -> Iterator[CodeType]:
     """The code of functions of that name that are defined inside."""
     for constant in code.co_consts:
@@ -65,6 +74,9 @@ def _inner_code(code: CodeType, name: str) -> Iterator[CodeType]:
             yield from [constant] if constant.co_name == name else _inner_code(constant, name)
 
 
+for _name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
+    if hasattr(Optimizer, _name):
+        handles(getattr(Optimizer, _name))(_check_capture)
 for _code in _inner_code(LRScheduler.__init__.__code__, "wrapper"):
     CODES[_code] = _tracked_step
 HANDLERS[torch.compiler.is_compiling] = _is_compiling

@@ -207,6 +207,7 @@ NUMBERS = {
     "half": "v = x.half().sum().item()\nreturn x * v",
     "not used": "x.sum().item()\nreturn x + 1",
     "as an element": "y = x.clone()\ny[0] = x.min().item()\nreturn y",
+    "float of a tensor": "v = float(x.sum())\nreturn x * v, float(v)",
     "power of a negative base": "v = -x.abs().max().item()\nreturn v ** 3",
     "type": "v = x.sum().item()\nreturn isinstance(v, float), type(v), v is None, x * v",
 }
@@ -304,3 +305,10 @@ def test_floats_that_vary_are_inputs(what):
     if COUNTING and graphs is not None:
         assert len(counter.graphs) <= graphs
     assert compiled(X, 2) is not None  # an int is no float
+
+
+def test_floats_that_vary_are_shown_in_the_dump(tmp_path):
+    compiled = jit.compile(lambda x, a: x * a, backend="aot_eager", options={"dump": str(tmp_path)})
+    for value in (0.1, 0.2, 0.3):
+        assert torch.equal(compiled(X, value), X * value)
+    assert any("float from a" in path.read_text() for path in tmp_path.rglob("*") if path.is_file())
