@@ -18,6 +18,7 @@ from symbolic.variables.base import MISSING, Identity, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable
+from symbolic.variables.floats import FloatVariable, holds_float
 from symbolic.variables.functions import CellVariable
 from symbolic.variables.native import NativeVariable, as_index, stand_in
 from symbolic.variables.objects import ObjectMethod, ObjectVariable
@@ -303,19 +304,28 @@ def _sum(tx: Translator, iterable: Variable, /, start: Variable | None = None) -
     if total.python_type() in (str, bytes, bytearray):
         tx.attempt(sum, [], total.python_type()())
     numbers = _is_number(total)
-    iterator, prefix = tx.iter(iterable), []
+    iterator, prefix = tx.iter(iterable), list[Variable]()
     while (item := tx.next(iterator)) is not None:
         if numbers and _is_number(item):
-            prefix.append(item.constant())
+            prefix.append(item)
             continue
         if prefix:
-            total, prefix = ConstantVariable(sum(prefix, total.constant())), []
+            total, prefix = _add_numbers(tx, prefix, total), []
         numbers = False
         total = tx.binary(operator.add, total, item)
-    return total if not prefix else ConstantVariable(tx.attempt(sum, prefix, total.constant()))
+    return total if not prefix else _add_numbers(tx, prefix, total)
+
+
+def _add_numbers(tx: Translator, numbers: list[Variable], start: Variable) -> Variable:
+    has_complex = complex in {number.python_type() for number in (*numbers, start)}
+    if holds_float((*numbers, start)) and not has_complex:
+        return tx.graph.scalar("call_function", sum, [tx.new_list(numbers), start])
+    return ConstantVariable(tx.attempt(sum, [number.constant() for number in numbers], start.constant()))
 
 
 def _is_number(variable: Variable) -> bool:
+    if isinstance(variable, FloatVariable):
+        return True
     return variable.is_constant() and type(variable.constant()) in (int, float, bool, complex)
 
 

@@ -208,6 +208,8 @@ NUMBERS = {
     "not used": "x.sum().item()\nreturn x + 1",
     "as an element": "y = x.clone()\ny[0] = x.min().item()\nreturn y",
     "float of a tensor": "v = float(x.sum())\nreturn x * v, float(v)",
+    "sum": "x[0, 0], x[0, 1], x[0, 2] = 1e16, 1.0, -1e16\nparts = [v.item() for v in x.double()[0]]\n"
+           "return sum(parts), sum([0.1, *parts], 2), sum([*parts, x]), sum([1, x.max().item()])",
     "power of a negative base": "v = -x.abs().max().item()\nreturn v ** 3",
     "type": "v = x.sum().item()\nreturn isinstance(v, float), type(v), v is None, x * v",
 }
