@@ -175,6 +175,11 @@ def _looks(value: Any) -> Any:
     return (value.shape, value.stride(), value.requires_grad) if isinstance(value, torch.Tensor) else value
 
 
+def _alias(value: Any) -> Any:
+    tracked = isinstance(value, torch.Tensor) and value.requires_grad
+    return torch.ops.aten.alias.default(value) if tracked else value
+
+
 @dataclass(frozen=True)
 class _Gradients:
     """(primals, random numbers, defined tangents) -> the needed gradients (None for the others) of a program."""
@@ -190,7 +195,9 @@ class _Gradients:
     def __call__(self, *args: Any) -> list[Any]:
         call, traced = self.call, self.traced
         tangents = args[len(args) - sum(self.defined) :]
-        primals = args[: len(call.parameters) + len(call.groups)]
+        # Gradients end at these aliases: one primal may have been made of another.
+        with torch.enable_grad():
+            primals = tuple(map(_alias, args[: len(call.parameters) + len(call.groups)]))
         replay = _Replay(args[len(primals) : len(args) - len(tangents)], self.decompositions)
         with _under(self.state), torch.enable_grad(), replay:
             written = {type(update.target)(update.target.index) for update in traced.updates}
