@@ -23,7 +23,6 @@ import symbolic
 from codegen.residual.assemble import Assembled, assemble
 from codegen.residual.continuations import Continuations
 from codegen.residual.resume import raise_again
-from codegen.residual.writer import BUILD
 from jit import _C, backends, dump, logs
 from jit.config import Config
 from jit.errors import BackendCompilerFailed, InternalError, JitError, Unsupported
@@ -35,9 +34,7 @@ from symbolic.options import Options
 from symbolic.sources import Source
 from symbolic.translator import ESCAPES, Translator, capture
 from symbolic.variables.base import Variable
-from symbolic.variables.floats import FloatVariable
 from symbolic.variables.functions import GENERATOR_FLAGS, ClosureFunction, FunctionVariable
-from symbolic.variables.symbols import SymbolVariable
 
 __all__ = ["GENERATOR_FLAGS", "Compiler", "Record", "stats"]
 
@@ -394,6 +391,4 @@ class ResumedFunction(ClosureFunction):
     """The function of an inlined continuation."""
 
 
-#: A number that comes of sizes is a result of the graph.
-BUILD[SymbolVariable] = BUILD[FloatVariable] = lambda writer, number: writer.load(number.output)
 UNWRAP: dict[type, Any] = {_C.Door: _unwrap_door, _C.ResumeDoor: _unwrap_resume}

@@ -23,7 +23,19 @@ from symbolic import tracebacks
 from symbolic.errors import GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.translator import LazyVariable
-from symbolic.variables import builtins, classes, constants, containers, functions, mappings, objects, stdlib, tensors
+from symbolic.variables import (
+    builtins,
+    classes,
+    constants,
+    containers,
+    floats,
+    functions,
+    mappings,
+    objects,
+    stdlib,
+    symbols,
+    tensors,
+)
 from symbolic.variables.base import MISSING, FixedVariable, Variable
 
 #: Variables of fixed parts of the program: the object itself is a constant of the residual code.
@@ -452,6 +464,8 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     constants.ConstantMethod: _attribute("owner", "name"),
     tensors.TensorVariable: _tensor,
     tensors.TensorMethod: _attribute("owner", "name"),
+    # A number that comes of sizes, or that was read from a tensor, is a result of the graph.
+    **dict.fromkeys((symbols.SymbolVariable, floats.FloatVariable), lambda w, v: w.load(v.output)),
     objects.ObjectVariable: _object,
     objects.ExceptionVariable: _exception,
     objects.ObjectMethod: _object_method,
