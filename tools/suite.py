@@ -33,7 +33,8 @@ def main() -> int:
 
     workers = "2" if options.ci else str(min(4, os.cpu_count() or 1))
     pytest = ["pytest", "-n", workers]
-    environment = {**os.environ, "JIT_ON_ERROR": "raise"}
+    # The workers share the cores: threads of their own would only get into each other's way.
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "JIT_ON_ERROR": "raise"}
     broken = {**environment, "JIT_BREAK_EVERYWHERE": "1"}
 
     results = {"ruff": step("ruff", "ruff", "check", ".")}
