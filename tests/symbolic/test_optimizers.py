@@ -27,6 +27,8 @@ CASES = {(name, foreach): (cls, {**kwargs, "foreach": foreach}) for name, (cls, 
          for foreach in (False, True)}
 if hasattr(torch.optim, "Muon"):
     CASES["muon", False] = (torch.optim.Muon, {"lr": 0.01})
+if not COUNTING:  # a break after every call makes hundreds of pieces of each step: two optimizers stand for all
+    CASES = {key: case for key, case in CASES.items() if key[0] in ("sgd", "adamw")}
 
 
 def classify(model, opt, x, y):
@@ -254,8 +256,9 @@ def test_nobody_compiles_for_optimizers_only():
 # --- numbers that vary from call to call ------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("case", [("momentum", False), ("adamw", False), ("adam", True), ("rmsprop", True)],
-                         ids=lambda case: f"{case[0]}{'-foreach' if case[1] else ''}")
+@pytest.mark.parametrize(
+    "case", [case for case in (("momentum", False), ("adamw", False), ("adam", True), ("rmsprop", True)) if case in CASES],
+    ids=lambda case: f"{case[0]}{'-foreach' if case[1] else ''}")
 def test_a_schedule_does_not_compile_again(case, backend):
     def decay(pair):
         for number, group in enumerate(pair[1].param_groups):
