@@ -159,11 +159,29 @@ class GraphBuilder:
         if len(tensors) < 2 or not self.mutates_inputs():
             return
         self.tx.apart(*tensors)
-        memory: dict[int, list[Source]] = {}
+        memory: dict[int, list[TensorVariable]] = {}
         for variable in tensors:
-            assert variable.source is not None
-            memory.setdefault(variable.fake.untyped_storage()._cdata, []).append(variable.source)
-        self.tx.know(None, "storage", list(memory.values()))
+            memory.setdefault(variable.fake.untyped_storage()._cdata, []).append(variable)
+        self.tx.know(None, "storage", [[each.source for each in group] for group in memory.values()])
+        for group in memory.values():
+            if len(group) > 1:
+                self._guard_places(group)
+
+    def _guard_places(self, group: list[TensorVariable]) -> None:
+        """Guards where in the memory that they share these inputs lie, and which are views of one another."""
+        known: dict[int, Source] = {id(each.value): each.source for each in group if each.source is not None}
+        for variable in group:
+            value, source = variable.value, variable.source
+            assert source is not None
+            self.tx.know(source, "predicate", BeginsAt(value.storage_offset()))
+            base = None if value.is_inference() else value._base
+            self.tx.know(source, "predicate", _is_no_view if base is None else _is_view)
+            if base is not None:
+                of = source.attr("_base")
+                if known.setdefault(id(base), of) is not of:
+                    self.tx.know(of, "same", known[id(base)])
+        if len(known) > len(group):
+            self.tx.know(None, "distinct", list(known.values()))
 
     def guard_offset(self, variable: TensorVariable) -> None:
         """Guards where in their memory the inputs begin that `variable` may be a view of."""
@@ -400,6 +418,16 @@ class BeginsAt:
 
     def __call__(self, value: Any) -> bool:
         return value.storage_offset() == self.offset
+
+
+def _is_view(value: torch.Tensor) -> bool:
+    """a view"""
+    return not value.is_inference() and value._is_view()
+
+
+def _is_no_view(value: torch.Tensor) -> bool:
+    """no view"""
+    return not _is_view(value)
 
 
 def _mark(fake: torch.Tensor) -> tuple[int, bool] | None:
