@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from codegen.aot.function import Settings, compile_program
+from codegen.aot.numbers import Varying, compute
 from codegen.aot.recorder import Untraceable
 from symbolic.torch_state import TorchState
 
@@ -31,6 +32,12 @@ class CapturedProgram(fx.Interpreter):
         """Where in the user's code the operation under way comes from."""
         return self.current.meta.get("stack_trace") if self.current is not None else None
 
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        kind = type(self.current.meta.get("example_value")) if self.current is not None else None
+        if kind in (int, float, bool) and not kwargs:  # as Python computes it, in one: torch would take `sum` apart
+            return compute(target, args, kind)
+        return super().call_function(target, args, kwargs)
+
     def __call__(self, *args: Any) -> Sequence[Any]:
         return self.run(*args, enable_io_processing=False)
 
@@ -39,14 +46,10 @@ def compile_graph(
     graph: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings | None = None
 ) -> Callable[..., Any]:
     """A captured graph (its results are a flat tuple), compiled. What this stage can't say runs as it was captured."""
-    examples = [
-        fake if _is_symbolic(fake := node.meta.get("example_value")) else real
-        for node, real in zip(graph.graph.find_nodes(op="placeholder"), example_inputs, strict=True)
-    ]
+    placeholders = graph.graph.find_nodes(op="placeholder")
+    examples = [_example(node, real) for node, real in zip(placeholders, example_inputs, strict=True)]
     before = TorchState()
     try:
-        if any(isinstance(example, float) for example in examples):
-            raise Untraceable("a float that varies from call to call")
         compiled = compile_program(CapturedProgram(graph), examples, settings or Settings(mutations_inside=True))
         if vars(TorchState()) != vars(before):
             raise Untraceable("torch's state of this thread is another one at the end of the graph")
@@ -58,5 +61,10 @@ def compile_graph(
     return compiled
 
 
-def _is_symbolic(fake: Any) -> bool:
-    return isinstance(fake, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in fake.shape)
+def _example(placeholder: fx.Node, real: Any) -> Any:
+    """What the program is compiled for: a number that comes in as such is another one at every call."""
+    if type(real) in (int, float, bool):
+        return Varying(type(real))
+    fake = placeholder.meta.get("example_value")
+    symbolic = isinstance(fake, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in fake.shape)
+    return fake if symbolic else real

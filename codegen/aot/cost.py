@@ -25,6 +25,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from codegen.aot.numbers import may_raise
+
 SMALL = 1 << 18  # bytes; less fits into any cache, and to launch one more operation costs more than to move it
 UNHINTED = 4096  # the length taken for a size that nobody knows before the program runs
 FLOPS_PER_BYTE = 128  # arithmetic that fits into the time of moving a byte: ~20 on a CPU, ~300 on an H100 in bfloat16
@@ -106,8 +108,9 @@ def _kind(node: fx.Node) -> Kind:
 
 
 def lasting(node: fx.Node) -> bool:
-    """Whether a node must run though nobody reads it: it advances a generator, or does something to the world."""
-    return kind(node) in (RANDOM, EFFECT)
+    """Whether a node must run though nobody reads it: it advances a generator, does something to the world, or is
+    arithmetic that may raise."""
+    return kind(node) in (RANDOM, EFFECT) or may_raise(node)
 
 
 def writes(node: fx.Node) -> bool:

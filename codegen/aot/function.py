@@ -17,6 +17,7 @@ from codegen import _C
 from codegen.aot import wrapper
 from codegen.aot.facts import Base, BaseOf, Carrier, Input, OutputOf, Traced, memory_of, overwritten
 from codegen.aot.mutations import refill
+from codegen.aot.numbers import Varying
 from codegen.aot.partition import default_partition
 from codegen.aot.recorder import Untraceable
 from codegen.aot.stages import Stages
@@ -158,7 +159,7 @@ class _Differentiable:
             state, decompositions = self.state, self.settings.decompositions
             program = _Gradients(self.program, self.call, self.traced, state, defined, needed, decompositions)
             try:
-                self.variants[key] = compile_program(program, args, self.settings)
+                self.variants[key] = compile_program(program, [_example(value) for value in args], self.settings)
             except Untraceable as reason:
                 log.info("a backward with a history runs as it is: %s", reason)
                 self.variants[key] = program
@@ -172,7 +173,13 @@ def _resolved(value: Any) -> Any:
 
 def _looks(value: Any) -> Any:
     """What a program is compiled for."""
+    value = _example(value)
     return (value.shape, value.stride(), value.requires_grad) if isinstance(value, torch.Tensor) else value
+
+
+def _example(value: Any) -> Any:
+    """Floats vary; sizes are constants."""
+    return Varying(float) if type(value) is float else value
 
 
 def _alias(value: Any) -> Any:

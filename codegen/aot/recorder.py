@@ -10,7 +10,7 @@ views on the new root when it is read next.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +33,7 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from codegen.aot import mutations, views
+from codegen.aot.numbers import Number, Unknown, Varying, number_of, stand_ins
 from codegen.aot.views import Step, Unwritable, step_of
 
 aten = torch.ops.aten
@@ -63,7 +64,7 @@ _NO_DATA = "its data is not allocated yet"
 
 def refusal(error: Exception) -> Untraceable | None:
     """What to raise in the place of an error that only a trace meets; None if the program itself raised it."""
-    if isinstance(error, Unwritable):
+    if isinstance(error, (Unwritable, Unknown)):
         return Untraceable(str(error))
     if isinstance(error, _DEPENDS_ON_VALUES):
         return Untraceable(f"something depends on values: {error}")
@@ -137,6 +138,7 @@ class Recorder(TorchDispatchMode):
         self.aliases: dict[int, Alias] = {}
         self.memories: dict[int, Memory] = {}
         self.randoms: list[fx.Node] = []
+        self.has_numbers = False  # that are known only when the graph runs
         self._numbers: dict[Any, fx.Node] = {}
         self._symbols: dict[Any, tuple[fx.Node, int]] = {}
         self._constants: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -144,12 +146,14 @@ class Recorder(TorchDispatchMode):
 
     # --- inputs -------------------------------------------------------------------------------------------------------
     def add_input(self, name: str, value: Any) -> fx.Node:
-        """A placeholder for a fake tensor or a SymInt."""
+        """A placeholder for a fake tensor, a symbolic number, or a number that varies."""
         last = self._last_input
         with self.graph.inserting_after(last) if last is not None else self.graph.inserting_before():
             node = self._last_input = self.graph.placeholder(name)
         node.meta.update(val=value, phase=self.phase)
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Varying):
+            self._bear(node, value.type)
+        elif isinstance(value, torch.Tensor):
             memory = self.memories.setdefault(self._storage(value), Memory(node))
             memory.inputs.append(node)
             self.aliases[id(value)] = Alias(value, value, memory, (), node)
@@ -222,7 +226,7 @@ class Recorder(TorchDispatchMode):
     def emit(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
         """Records `func` on nodes and runs it on their fakes, out of autograd's sight."""
         with self._apart():
-            value = func(*fx.map_arg(args, _plain), **fx.map_arg(kwargs, _plain))
+            value = self._run(func, fx.map_arg(args, _plain), fx.map_arg(kwargs, _plain))
         return self._node(func, self._symbolic(args), self._symbolic(kwargs), value)
 
     @contextmanager
@@ -257,7 +261,10 @@ class Recorder(TorchDispatchMode):
         return tree_map(node, args)
 
     def number(self, value: Any) -> Any:
-        """The node of a symbolic number, computed from the sizes of inputs."""
+        """The node of a symbolic number: computed from the sizes of inputs, or known when the graph runs."""
+        late = number_of(value)
+        if late is not None:
+            return late.value
         expr = value.node.expr
         if expr.is_number:
             return value.node.maybe_as_int() if isinstance(value, torch.SymInt) else type(value.node.hint)(expr)
@@ -287,6 +294,29 @@ class Recorder(TorchDispatchMode):
                 return node.meta["val"]
         raise Untraceable(f"a size {symbol} that depends on values ({shape_env})")
 
+    def compute(self, function: Callable[..., Any], args: Sequence[Any], kind: type) -> Any:
+        """`function(*args)`, a number of that type, as a node; answers with its symbolic number."""
+        return self._bear(self._node(function, tuple(self._symbolic(args)), {}, None), kind)
+
+    def _bear(self, node: fx.Node, kind: type) -> Any:
+        """The symbolic number of a node that gives a number of that type."""
+        self.has_numbers = True
+        node.meta["val"] = made = Number(self, node, kind).symbol()
+        return made
+
+    def _item(self, tensor: torch.Tensor) -> Any:
+        """The number in a tensor."""
+        if tensor.is_complex():
+            raise Untraceable("a complex number is read from a tensor")
+        kind = float if tensor.is_floating_point() else bool if tensor.dtype is torch.bool else int
+        return self._bear(self._node(aten._local_scalar_dense.default, (self.read(tensor),), {}, None), kind)
+
+    def _run(self, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """The operation on fakes."""
+        if self.has_numbers:
+            args, kwargs = stand_ins(func, args, kwargs)
+        return func(*args, **kwargs)
+
     # --- operations ---------------------------------------------------------------------------------------------------
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -303,12 +333,14 @@ class Recorder(TorchDispatchMode):
         args, kwargs = tree_map(self._constant, (args, kwargs))
         if func is aten.lift_fresh.default:  # of a literal: every call gets a tensor of its own
             return self._fresh(args[0])
+        if func is aten._local_scalar_dense.default and args[0].constant is None:
+            return self._item(args[0])
         if torch.Tag.inplace_view in func.tags:
             return self._change_metadata(func, args, kwargs)
         if func._schema.is_mutable or mutations.written(func):
             return self._mutate(func, args, kwargs)
         nodes, named = self._nodes(args), self._nodes(kwargs)
-        result = func(*args, **kwargs)
+        result = self._run(func, args, kwargs)
         if func in UP_TO_A_PHASE and args[0].requires_grad and result[-1].is_complex():
             raise Untraceable(f"{func} of a tensor that needs gradients: its results are known up to a phase")
         if func in TRANSPARENT:
@@ -401,7 +433,7 @@ class Recorder(TorchDispatchMode):
         places = mutations.writes(func, args, kwargs)
         self._keep_apart(places, (args, kwargs))
         outcome = mutations.apply(self, func, self._nodes(args), self._nodes(kwargs))
-        result = func(*args, **kwargs)
+        result = self._run(func, args, kwargs)
         _count_parts(func, places)
         for place, target in places.items():
             new = outcome.new[place]

@@ -33,6 +33,7 @@ from codegen.aot.facts import (
     View,
 )
 from codegen.aot.inputs import FRAGILE, Shared, base_of, is_fragile, shared, stand_in, steps_to
+from codegen.aot.numbers import Varying
 from codegen.aot.recorder import NUMBERS, TRANSPARENT, Alias, Recorder, SharedInputs, Untraceable, refusal
 from codegen.aot.views import Step
 
@@ -56,8 +57,8 @@ class Call:
     @property
     def parameters(self) -> tuple[int, ...]:
         members = {*self.again, *(i for group in self.groups for i in group.members)}
-        tensors = (torch.Tensor, *NUMBERS)
-        return tuple(i for i, a in enumerate(self.args) if isinstance(a, tensors) and i not in members)
+        varying = (torch.Tensor, *NUMBERS, Varying)
+        return tuple(i for i, a in enumerate(self.args) if isinstance(a, varying) and i not in members)
 
 
 def describe(args: Sequence[Any], groups: tuple[Shared, ...] = ()) -> Call:
@@ -107,12 +108,14 @@ def trace_again(program: Program, call: Call, decompositions: Decompositions, de
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
-    """Errors that only a trace meets become Untraceable."""
+def _refusing(recorder: Recorder) -> Iterator[None]:
+    """Errors that only a trace meets become Untraceable: any may be one where numbers have no value yet."""
     try:
         yield
     except Exception as error:
         reason = refusal(error)
+        if reason is None and recorder.has_numbers and not isinstance(error, (Untraceable, SharedInputs)):
+            reason = Untraceable(f"something depends on values: {error}")
         if reason is None:
             raise
         raise reason from error
@@ -194,7 +197,7 @@ class _Tracer:
     def run(self, training: bool, defined: tuple[bool, ...] | None = None) -> Traced:
         call = self.call
         with ExitStack() as stack:
-            stack.enter_context(_refusing())
+            stack.enter_context(_refusing(self.recorder))
             stack.enter_context(quiet())
             stack.enter_context(call.fake_mode)
             for i in call.parameters:
@@ -203,7 +206,7 @@ class _Tracer:
             for number, base in enumerate(call.bases):
                 self._placeholder(f"primals_base_{number + 1}", base, Base(number))
             stack.enter_context(self.recorder)
-            flat = flat_arguments(call, [call.args[i] for i in call.parameters], call.bases)
+            flat = flat_arguments(call, [node.meta["val"] for node in self.by_node], call.bases)
             for group, base in zip(call.groups, call.bases, strict=True):
                 for i in group.members:
                     if group.flat:  # they already share memory, and have versions of their own

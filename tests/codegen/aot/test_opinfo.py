@@ -16,11 +16,10 @@ SAMPLE = """
     permute expand index_select gather scatter_add masked_fill diagonal as_strided as_strided_scatter
     polygamma.polygamma_n_1 conj_physical clamp matmul bmm linalg.qr linalg.svd fft.irfft2 fft.ifft view_as_complex norm.nuc stft
     nn.functional.conv2d nn.functional.batch_norm nn.functional.layer_norm nn.functional.dropout nn.functional.rrelu
-    nn.functional.cross_entropy nn.functional.embedding normal.in_place rand_like empty_like
+    nn.functional.cross_entropy nn.functional.embedding normal.in_place rand_like empty_like item
 """.split()
 #: What can't be compiled, and why.
 REFUSED = {
-    "item": "depends on values",
     "masked_select": "depends on values",
     "nonzero": "depends on values",
     "index_put": "depends on values",
