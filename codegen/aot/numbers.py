@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 from torch._ops import OpOverload
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves, tree_map
 
 from codegen.aot.views import bind
@@ -92,10 +93,19 @@ class Number:
     def clone(self) -> Number:
         return self
 
-    def str(self) -> str:
+    def __deepcopy__(self, memo: Any) -> Number:
+        return self
+
+    def __str__(self) -> str:
         return str(self.value)
 
-    _graph_repr = __str__ = __repr__ = str
+    def _graph_repr(self) -> str:
+        """For whoever prints the graph. To the program it would be the text of no number."""
+        if self.writer in _get_current_dispatch_mode_stack():
+            raise Unknown(f"something depends on values: on the text of {_said(self)}")
+        return str(self)
+
+    str = _graph_repr
 
 
 def _operation(function: Callable[..., Any], kind: type | None) -> Callable[..., Number]:
@@ -144,18 +154,18 @@ _OPERATIONS: dict[str, tuple[Callable[..., Any], type | None]] = {
     "sym_and": (operator.and_, bool),
     "sym_or": (operator.or_, bool),
     "sym_not": (operator.not_, bool),
-    "is_integer": (float.is_integer, bool),
 }  # fmt: skip
 _QUESTIONS = (
     *("bool_", "int_", "guard_bool", "guard_int", "guard_float", "guard_size_oblivious", "guard_or_true"),
     *("guard_or_false", "expect_true", "statically_known_true", "floor", "ceil", "trunc", "sym_int", "round"),
+    "is_integer",
 )
 #: They raise for no number.
 _SAFE = frozenset({
     torch.ops.aten._local_scalar_dense.default,
     *(operator.add, operator.sub, operator.mul, operator.neg, operator.pos, operator.abs),
     *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
-    *(operator.and_, operator.or_, operator.not_, float.is_integer, sum),
+    *(operator.and_, operator.or_, operator.not_, sum),
 })  # fmt: skip
 
 for _name, _row in _OPERATIONS.items():
