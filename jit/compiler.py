@@ -14,9 +14,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._device import DeviceContext
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import codegen
 import symbolic
@@ -32,6 +29,7 @@ from symbolic.errors import GraphBreak, Restart, SkipFrame
 from symbolic.graph import OPERATION_RAISES
 from symbolic.options import Options
 from symbolic.sources import Source
+from symbolic.torch_state import is_watched
 from symbolic.translator import ESCAPES, Translator, capture
 from symbolic.variables.base import Variable
 from symbolic.variables.functions import GENERATOR_FLAGS, ClosureFunction, FunctionVariable
@@ -133,7 +131,7 @@ class Compiler:
     # --- misses -----------------------------------------------------------------------------------------------------
     def miss(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:
         """An entry for this call, or None: the original runs."""
-        if watched():
+        if is_watched():
             return None
         cache = door if isinstance(door, _C.Cache) else door.cache
         if len(cache.entries) >= self.config.recompile_limit:
@@ -305,12 +303,6 @@ class Compiler:
 
 def _no_results(*inputs: Any) -> tuple[()]:
     return ()
-
-
-def watched() -> bool:
-    """Whether a mode of the user's sees every operation of this thread: then all of them happen as written."""
-    modes = _get_current_function_mode_stack()
-    return bool(_get_current_dispatch_mode_stack()) or any(type(mode) is not DeviceContext for mode in modes)
 
 
 def reason_of(captured: Capture) -> BreakReason:

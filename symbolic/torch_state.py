@@ -1,4 +1,5 @@
-"""Torch's state of a thread: put back after a capture, and after a graph that fails between two switches."""
+"""Torch's state of a thread: who watches its operations; put back after a capture, and after a graph that fails between
+two switches."""
 
 from __future__ import annotations
 
@@ -7,7 +8,26 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
+
+
+#: Dispatch keys that every thread adds to its operations. Dispatch modes, function transforms and tracers add others.
+_USUAL_KEYS = 0
+for _key in ("BackendSelect", "ADInplaceOrView"):
+    _USUAL_KEYS |= torch._C.DispatchKeySet(torch._C._dispatch_key_parse(_key)).raw_repr()
+
+
+def is_watched() -> bool:
+    """Whether a mode, a function transform or forward-mode differentiation follows every operation of this thread: then
+    all of them happen as written."""
+    return (
+        bool(torch._C._dispatch_tls_local_include_set().raw_repr() & ~_USUAL_KEYS)
+        or forward_ad._current_level >= 0
+        or any(type(mode) is not DeviceContext for mode in _get_current_function_mode_stack())
+    )
 
 
 class TorchState:

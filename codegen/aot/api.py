@@ -15,9 +15,6 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.func import functional_call
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._device import DeviceContext
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from codegen.aot import compilers, properties
@@ -28,6 +25,7 @@ from codegen.aot.stages import Stages
 from symbolic import terms
 from symbolic.shapes import Shapes
 from symbolic.sources import Sources
+from symbolic.torch_state import is_watched
 
 Partitioner = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
 _aten = torch.ops.aten
@@ -60,7 +58,7 @@ def aot_function(
     `fn` runs on stand-ins, maybe several times, once for all calls that are alike: in the structure of the arguments,
     the properties of tensors, which of them share memory, torch's state of the thread, and constants (numbers, text
     and the like by value, other objects by identity). Its other effects happen then. Tensors that it closes over are
-    constants. Under a dispatch mode or a transform of torch.func it runs as it is.
+    constants. Under a dispatch mode, a transform of torch.func or forward-mode differentiation it runs as it is.
     Raises Untraceable, before anything was touched, for what can't be compiled.
     """
     settings = _settings(
@@ -218,7 +216,7 @@ class _Compiled:
     lock: Any = field(default_factory=threading.RLock)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if _watched():
+        if is_watched():
             return self.fn(*args, **kwargs)
         flat, spec = tree_flatten((args, kwargs))
         varying = self._varying(flat)
@@ -261,13 +259,6 @@ class _Compiled:
         holds = eval(f"lambda leaves: {' and '.join(conditions) or 'True'}")
         assert program.results is not None
         return _Entry(run, program.results, holds, memory, tuple(v for v in flat if not isinstance(v, torch.Tensor)))
-
-
-def _watched() -> bool:
-    """Whether a mode or a transform sees every operation of this thread."""
-    if _get_current_dispatch_mode_stack() or torch._C._functorch.peek_interpreter_stack() is not None:
-        return True
-    return any(type(mode) is not DeviceContext for mode in _get_current_function_mode_stack())
 
 
 def _for_all_sizes(

@@ -22,7 +22,7 @@ from codegen.aot.partition import default_partition
 from codegen.aot.recorder import Untraceable
 from codegen.aot.stages import Stages
 from codegen.aot.trace import Call, Decompositions, Program, flat_arguments, trace, trace_again
-from symbolic.torch_state import TorchState
+from symbolic.torch_state import TorchState, is_watched
 
 log = logging.getLogger(__name__)
 
@@ -154,16 +154,23 @@ class _Differentiable:
         where it can't be compiled, which it is for each geometry of these that comes.
         """
         args = tuple(map(_resolved, (*history, *(t for t in tangents if t is not None))))
+        if is_watched():  # tangents may be batches, or have tangents themselves
+            return tuple(self._gradients(defined, needed)(*args))
         key = (defined, needed, tuple(map(_looks, args)))
         if key not in self.variants:
-            state, decompositions = self.state, self.settings.decompositions
-            program = _Gradients(self.program, self.call, self.traced, state, defined, needed, decompositions)
+            program = self._gradients(defined, needed)
             try:
                 self.variants[key] = compile_program(program, [_example(value) for value in args], self.settings)
             except Untraceable as reason:
                 log.info("a backward with a history runs as it is: %s", reason)
                 self.variants[key] = program
         return tuple(self.variants[key](*args))
+
+    def _gradients(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> _Gradients:
+        return _Gradients(
+            self.program, self.call, self.traced, self.state, defined, needed,
+            self.settings.decompositions,
+        )
 
 
 def _resolved(value: Any) -> Any:
@@ -340,5 +347,7 @@ def _fixed(strides: tuple[Any, ...]) -> tuple[int, ...] | None:
 def _restrided(tensor: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor:
     if strides is None:
         return tensor.contiguous()
-    made = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
-    return made.copy_(tensor)
+    order = sorted(range(tensor.dim()), key=strides.__getitem__, reverse=True)
+    # Nothing is written into: vmap may follow the tangent (`is_grads_batched`).
+    made = tensor.permute(order).clone(memory_format=torch.contiguous_format)
+    return made.permute([order.index(dim) for dim in range(tensor.dim())])

@@ -24,11 +24,26 @@ bool is_tensor(PyObject* object) {
 
 EXPOSE(Autograd, &c10::TensorImpl::autograd_meta_);
 
+using torch::autograd::AutogradMeta;
+
+const AutogradMeta* autograd_meta(const c10::TensorImpl* impl) {
+    return static_cast<const AutogradMeta*>((impl->*exposed(Autograd{})).get());
+}
+
 // Without a call, except for views, whose answer depends on their base.
-inline bool requires_grad(const c10::TensorImpl* impl) {
-    const auto* meta = static_cast<const torch::autograd::AutogradMeta*>((impl->*exposed(Autograd{})).get());
+inline bool requires_grad(const AutogradMeta* meta) {
     if (!meta) return false;
-    return meta->is_view_ ? meta->requires_grad() : meta->torch::autograd::AutogradMeta::requires_grad();
+    return meta->is_view_ ? meta->requires_grad() : meta->AutogradMeta::requires_grad();
+}
+
+inline bool owns_tangent(const AutogradMeta* meta) { return meta && meta->fw_grad_ && !meta->fw_grad_->empty(); }
+
+// Whether forward-mode differentiation follows the tensor. A view has the tangent of its base, too.
+inline bool has_tangent(const AutogradMeta* meta) {
+    if (!meta || !meta->is_view_) return owns_tangent(meta);
+    const auto* view = static_cast<const torch::autograd::DifferentiableViewMeta*>(meta);
+    return owns_tangent(meta) ||
+           (view->has_fw_view() && owns_tangent(autograd_meta(view->get_forward_view().base_.unsafeGetTensorImpl())));
 }
 
 uint64_t effective_keys(const c10::TensorImpl* impl, const LocalKeys& local) {
@@ -135,7 +150,8 @@ inline bool TensorExpectation::matches_here(PyObject* object, const LocalKeys& l
     try {  // a tensor that customises these properties may refuse to tell them
         c10::Device device = impl->device();
         if (static_cast<int8_t>(device.type()) != device_type_ || device.index() != device_index_) return false;
-        if (jit::requires_grad(impl) != requires_grad_) return false;
+        const AutogradMeta* meta = autograd_meta(impl);
+        if (requires_grad(meta) != requires_grad_ || has_tangent(meta)) return false;
         if (checks_layout_ && static_cast<int8_t>(impl->layout()) != layout_) return false;
         if (checks_sizes_) {
             auto sizes = impl->sizes();
@@ -215,7 +231,7 @@ Ref tensor_info(PyObject* tensor) {
     return checked(Py_BuildValue(
         "{s:O,s:O,s:O,s:O,s:O,s:O,s:O,s:K}",
         "cls", Py_TYPE(tensor), "dtype", dtype, "device", device.get(), "layout", layout,
-        "requires_grad", jit::requires_grad(impl) ? Py_True : Py_False, "sizes", sizes.get(), "strides", strides.get(),
+        "requires_grad", requires_grad(autograd_meta(impl)) ? Py_True : Py_False, "sizes", sizes.get(), "strides", strides.get(),
         "keys", (unsigned long long)effective_keys(impl, LocalKeys::now())));
 }
 
