@@ -14,10 +14,11 @@ _General = Callable[
     [_Flags, _Flags, tuple[torch.Tensor, ...], tuple[Any, ...], tuple[torch.Tensor | None, ...]], _Gradients
 ]
 
-#: The same with the `history` that `tie` was given, for gradients that have one.
+#: The same with the `history` that `tie` was given and the histories of the outputs, for gradients that have one.
 _WithHistory = Callable[
     [
-        _Flags, _Flags, tuple[torch.Tensor, ...], tuple[Any, ...], tuple[torch.Tensor | None, ...], tuple[Any, ...]
+        _Flags, _Flags, tuple[torch.Tensor, ...], tuple[Any, ...], tuple[torch.Tensor | None, ...], tuple[Any, ...],
+        tuple[torch.Tensor, ...],
     ],
     _Gradients,
 ]
@@ -30,7 +31,8 @@ class Plan:
 
     `backward(*saved, *extra, *tangents)` is called where every output has a gradient, every input wants one and the
     gradients get no history; `partial` in all other cases without a history; `differentiable` where they get one
-    (`create_graph=True`). `inputs_saved` says of each saved tensor whether it exists outside the compiled function.
+    (`create_graph=True`): its last argument are tensors that have the shapes and the histories of the outputs, but no
+    numbers of theirs. `inputs_saved` says of each saved tensor whether it exists outside the compiled function.
 
     A plan is visible to the garbage collector, the nodes that it made are not (as with torch's own C++ nodes): its
     functions must not hold a tensor that was tied with it.
@@ -82,3 +84,18 @@ def tie(
 
 def below(function: Callable[..., Any], /, *args: Any) -> Any:
     """`function(*args)` below autograd: no result gets a history, none is a view, and no write is counted."""
+
+def graft(
+    tensors: tuple[torch.Tensor, ...],
+    others: tuple[torch.Tensor, ...],
+    made: tuple[torch.Tensor, ...] = (),
+    ends: tuple[torch.Tensor, ...] = (),
+    /,
+) -> None:
+    """Gives each of `tensors` the history of the other at its place: its gradient goes to the makers of that one.
+
+    So it does for `made`, which were made of `tensors`: their history is searched down to `tensors` and `ends`, and
+    edges that lead to a tensor of the first lead to the other. Others have the shapes and dtypes of the tensors.
+
+    Raises TypeError for what is no tuple of tensors, ValueError for more or fewer `others` than `tensors`.
+    """

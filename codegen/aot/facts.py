@@ -89,20 +89,6 @@ class Bump:
 
 
 @dataclass(frozen=True)
-class Carrier:
-    """A result of the forward graph that gradients come back for.
-
-    `index` is its number among the results; `of` says which of the program's tensors carries it when the program
-    ends: an input, a base of inputs, an output (by position), or the base of a view that is an output.
-    """
-
-    index: int
-    of: Input | Base | OutputOf | BaseOf
-    strides: tuple[Any, ...]  # of its tangent
-    reached: frozenset[int]  # those of `Traced.differentiable` (by position there) that it gives a gradient to
-
-
-@dataclass(frozen=True)
 class OutputOf:
     output: int
 
@@ -111,14 +97,39 @@ class OutputOf:
 class BaseOf:
     output: int
 
+Place = Input | Base | OutputOf | BaseOf  # where a tensor of the program is when it ends
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """A result of the forward graph that gradients come back for.
+
+    `index` is its number among the results; `of` says which of the program's tensors carries it when the program
+    ends: an input, a base of inputs, an output (by position), or the base of a view that is an output.
+    """
+
+    index: int
+    of: Place
+    strides: tuple[Any, ...]  # of its tangent
+
+
+@dataclass(frozen=True)
+class Level:
+    """Carriers that share an autograd node. Its gradients go to `inputs` (positions of placeholders) as they came, then
+    to `cuts`: tensors that the caller sees, and that the carriers were made of."""
+
+    carriers: tuple[Carrier, ...]
+    inputs: tuple[int, ...]
+    cuts: tuple[Place, ...]
+
 
 @dataclass(frozen=True)
 class Traced:
     """The joint graph with how it is called and what its results are for.
 
     Placeholders: inputs that are in no group and are numbers or tensors (`parameters`, by position), one base for each
-    group, then one tangent for each carrier. Results: `num_forward` of the forward (the last `num_randoms` of them are
-    its random numbers), then the gradients of `differentiable` (positions of placeholders).
+    group, then one tangent for each carrier, level by level. Results: `num_forward` of the forward (the last
+    `num_randoms` of them are its random numbers), then the gradients of each level.
     """
 
     joint: fx.GraphModule
@@ -129,8 +140,11 @@ class Traced:
     outputs: tuple[Recipe, ...]
     updates: tuple[Update, ...]
     bumps: tuple[Bump, ...]
-    carriers: tuple[Carrier, ...]
-    differentiable: tuple[int, ...]
+    levels: tuple[Level, ...]
+
+    @property
+    def carriers(self) -> tuple[Carrier, ...]:
+        return tuple(carrier for level in self.levels for carrier in level.carriers)
 
 
 def memory_of(node: fx.Node) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from codegen import _C
 from codegen.aot import wrapper
-from codegen.aot.facts import Base, BaseOf, Carrier, Input, OutputOf, Traced, memory_of, overwritten
+from codegen.aot.facts import Base, BaseOf, Input, Level, OutputOf, Place, Traced, memory_of, overwritten
 from codegen.aot.mutations import refill
 from codegen.aot.numbers import Varying
 from codegen.aot.partition import default_partition
@@ -64,10 +64,15 @@ def compile_program(program: Program, args: Sequence[Any], settings: Settings) -
     if not traced.carriers:
         joint = traced.joint
         forward = settings.inference(joint, _examples(joint))
-        return _staged(wrapper.write(traced, forward, len(args), None), traced, joint, None)
-    function = _Differentiable(program, call, traced, settings)
-    compiled = wrapper.write(traced, function.forward, len(args), function.tie)
-    return _staged(compiled, traced, function.fw, function.bw)
+        return _staged(wrapper.write(traced, forward, len(args), ()), traced, joint, None)
+    fw, bw = settings.partition(
+        traced.joint, _examples(traced.joint), num_fwd_outputs=traced.num_forward, num_primals=_num_primals(traced)
+    )
+    backwards = list(_backwards(fw, bw, program, call, traced, settings))
+    kept = _keep_old_values(fw, traced)
+    ties = [backward.tie(fw, kept) for backward in backwards]
+    compiled = wrapper.write(traced, settings.forward(fw, _examples(fw)), len(args), ties)
+    return _staged(compiled, traced, fw, bw)
 
 
 def _staged(
@@ -81,36 +86,61 @@ def _examples(graph: fx.GraphModule) -> list[Any]:
     return [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
 
 
-class _Differentiable:
-    """The two halves of a program with gradients, and variants of its backward, which are made when they are needed."""
+def _num_primals(traced: Traced) -> int:
+    return len(traced.parameters) + len(traced.groups)
 
-    def __init__(self, program: Program, call: Call, traced: Traced, settings: Settings) -> None:
+
+def _backwards(
+    fw: fx.GraphModule, bw: fx.GraphModule, program: Program, call: Call, traced: Traced, settings: Settings
+) -> Iterator[_Backward]:
+    """The backward of each level, cut out of that of all."""
+    given = bw.graph.find_nodes(op="placeholder")
+    saved, tangents = given[: len(given) - len(traced.carriers)], given[len(given) - len(traced.carriers) :]
+    names = [node.name for node in results_of(fw)[traced.num_forward :]]
+    results = results_of(bw)
+    state = TorchState()  # a backward may run under another
+    for number, level in enumerate(traced.levels):
+        count = len(level.inputs) + len(level.cuts)
+        mine, results = results[:count], results[count:]
+        changes, tangents = tangents[: len(level.carriers)], tangents[len(level.carriers) :]
+        read = needed_for(mine)
+        used = tuple(at for at, node in enumerate(saved) if node in read or len(traced.levels) == 1)
+        graph = bw if len(traced.levels) == 1 else extract(bw, [*(saved[at] for at in used), *changes], mine)
+        yield _Backward(program, call, traced, settings, state, number, graph, used, tuple(names[at] for at in used))
+
+
+class _Backward:
+    """The backward of a level, and its variants, which are made when they are needed."""
+
+    def __init__(
+        self, program: Program, call: Call, traced: Traced, settings: Settings, state: TorchState, number: int,
+        graph: fx.GraphModule, used: tuple[int, ...], names: tuple[str, ...],
+    ) -> None:
         self.program = program
         self.call = call
         self.traced = traced
         self.settings = settings
-        self.state = TorchState()  # a backward may run under another
+        self.state = state
+        self.number = number
+        self.level = traced.levels[number]
+        self.graph = graph
+        self.used = used  # of what is saved
+        self.names = names  # of these, as in the joint graph
         self.variants: dict[Any, Callable[..., Any]] = {}
-        placeholders = traced.joint.graph.find_nodes(op="placeholder")
-        self.num_primals = len(placeholders) - len(traced.carriers)
-        fw, bw = settings.partition(
-            traced.joint, _examples(traced.joint), num_fwd_outputs=traced.num_forward, num_primals=self.num_primals
-        )
-        saved = results_of(fw)[traced.num_forward :]
-        self.saved = [node.name for node in saved]  # as in the joint graph
-        kept = _keep_old_values(fw, traced)
-        tensors = [node for node in kept if isinstance(node.meta["val"], torch.Tensor)]
-        self.forward = settings.forward(fw, _examples(fw))
-        self.fw, self.bw = fw, bw
-        backward = self._compiled(bw, [True] * len(traced.carriers))
-        plan = _C.Plan(settings.name, backward, self.partial, self.differentiable, _exist_outside(fw, traced, tensors))
-        first, last = traced.num_forward, traced.num_forward + len(kept)
-        self.tie = wrapper.Tie(plan, slice(first, first + len(tensors)), slice(first + len(tensors), last))
+
+    def tie(self, fw: fx.GraphModule, kept: Sequence[fx.Node]) -> wrapper.Tie:
+        backward = self._compiled(self.graph, [True] * len(self.level.carriers))
+        tensors = [at for at in self.used if isinstance(kept[at].meta["val"], torch.Tensor)]
+        outside = _exist_outside(fw, self.traced, [kept[at] for at in tensors])
+        plan = _C.Plan(self.settings.name, backward, self.partial, self.differentiable, outside)
+        first = self.traced.num_forward
+        places = [first + at for at in self.used]
+        return wrapper.Tie(plan, tuple(places[: len(tensors)]), tuple(places[len(tensors) :]))
 
     def _compiled(self, graph: fx.GraphModule, defined: Sequence[bool]) -> Callable[..., Any]:
         """A backward of (saved, extra, the defined tangents), these brought to the strides of the trace."""
         run = self.settings.backward(graph, _examples(graph))
-        carriers = [carrier for carrier, wanted in zip(self.traced.carriers, defined, strict=True) if wanted]
+        carriers = [carrier for carrier, wanted in zip(self.level.carriers, defined, strict=True) if wanted]
         tangents = [(at - len(carriers), _fixed(carrier.strides)) for at, carrier in enumerate(carriers)]
 
         def backward(*args: Any) -> tuple[Any, ...]:
@@ -135,25 +165,26 @@ class _Differentiable:
 
     def _variant(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> fx.GraphModule:
         with _under(self.state):
-            again = trace_again(self.program, self.call, self.settings.decompositions, defined)
+            again = trace_again(self.program, self.call, self.settings.decompositions, self.number, defined)
         nodes = {node.name: node for node in again.joint.graph.nodes}
-        placeholders = again.joint.graph.find_nodes(op="placeholder")[self.num_primals :]
+        first = _num_primals(self.traced) + sum(len(level.carriers) for level in self.traced.levels[: self.number])
+        placeholders = again.joint.graph.find_nodes(op="placeholder")[first : first + len(defined)]
         tangents = [t for t, is_defined in zip(placeholders, defined, strict=True) if is_defined]
-        given = [nodes[name] for name in self.saved] + tangents
+        given = [nodes[name] for name in self.names] + tangents
         results = results_of(again.joint)[again.num_forward :]
         return extract(again.joint, given, [r if wanted else None for r, wanted in zip(results, needed, strict=True)])
 
     # --- gradients that are differentiated again ----------------------------------------------------------------------
     def differentiable(
         self, defined: tuple[bool, ...], needed: tuple[bool, ...], saved: tuple[Any, ...], extra: tuple[Any, ...],
-        tangents: tuple[Any, ...], history: tuple[Any, ...],
+        tangents: tuple[Any, ...], history: tuple[Any, ...], outputs: tuple[torch.Tensor, ...],
     ) -> tuple[Any, ...]:
-        """The backward as a program of the inputs, the random numbers and the tangents, compiled like any other.
+        """The backward as a program of inputs, random numbers, cuts, outputs and tangents, compiled like any other.
 
         Derivatives of any order come of that: its own backward may be asked for its history in turn. It runs as it is
         where it can't be compiled, which it is for each geometry of these that comes.
         """
-        args = tuple(map(_resolved, (*history, *(t for t in tangents if t is not None))))
+        args = tuple(map(_resolved, (*history, *outputs, *(t for t in tangents if t is not None))))
         if is_watched():  # tangents may be batches, or have tangents themselves
             return tuple(self._gradients(defined, needed)(*args))
         key = (defined, needed, tuple(map(_looks, args)))
@@ -168,7 +199,7 @@ class _Differentiable:
 
     def _gradients(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> _Gradients:
         return _Gradients(
-            self.program, self.call, self.traced, self.state, defined, needed,
+            self.program, self.call, self.traced, self.level, self.state, defined, needed,
             self.settings.decompositions,
         )
 
@@ -196,44 +227,55 @@ def _alias(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Gradients:
-    """(primals, random numbers, defined tangents) -> the needed gradients (None for the others) of a program."""
+    """(primals, random numbers, cuts, outputs, defined tangents) -> a level's needed gradients, None for the others.
+
+    Derivatives of these end at the cuts and the outputs themselves where eager autograd's do. Of the outputs only
+    histories are looked at."""
 
     program: Program
     call: Call
     traced: Traced
+    level: Level
     state: TorchState
     defined: tuple[bool, ...]
     needed: tuple[bool, ...]
     decompositions: Decompositions
 
     def __call__(self, *args: Any) -> list[Any]:
-        call, traced = self.call, self.traced
-        tangents = args[len(args) - sum(self.defined) :]
-        # Gradients end at these aliases: one primal may have been made of another.
+        call, traced, level = self.call, self.traced, self.level
+        given = iter(args)
+        # Gradients end at these aliases: one of them may have been made of another.
         with torch.enable_grad():
-            primals = tuple(map(_alias, args[: len(call.parameters) + len(call.groups)]))
-        replay = _Replay(args[len(primals) : len(args) - len(tangents)], self.decompositions)
+            primals = [_alias(next(given)) for _ in range(_num_primals(traced))]
+            replay = _Replay([next(given) for _ in range(traced.num_randoms)], self.decompositions)
+            cuts = tuple(_alias(next(given)) for _ in level.cuts)
+            outputs = tuple(_alias(next(given)) for _ in level.carriers)
         with _under(self.state), torch.enable_grad(), replay:
             written = {type(update.target)(update.target.index) for update in traced.updates}
-            parameters, bases = list(primals[: len(call.parameters)]), list(primals[len(call.parameters) :])
+            parameters, bases = primals[: len(call.parameters)], primals[len(call.parameters) :]
             for number, i in enumerate(call.parameters):
                 if Input(i) in written:
                     parameters[number] = parameters[number].clone()
             bases = [base.clone() for base in bases]
             flat = flat_arguments(call, parameters, bases)
             results = list(self.program(*flat))
-            carriers = [_carrying(c, flat, bases, results) for c in traced.carriers]
-        wanted = [at for at, is_needed in zip(traced.differentiable, self.needed, strict=True) if is_needed]
+            carriers = tuple(_at(carrier.of, flat, bases, results) for carrier in level.carriers)
+            made_again = tuple(_at(cut, flat, bases, results) for cut in level.cuts)
+        ends = tuple(p for p in primals if isinstance(p, torch.Tensor) and p.requires_grad)
+        _C.graft(made_again, cuts, carriers, ends)
+        sources = [*(primals[at] for at in level.inputs), *cuts]
         gradients = torch.autograd.grad(
             [carrier for carrier, is_defined in zip(carriers, self.defined, strict=True) if is_defined],
-            [primals[at] for at in wanted], tangents, create_graph=True, allow_unused=True,
+            [source for source, is_needed in zip(sources, self.needed, strict=True) if is_needed],
+            tuple(given), create_graph=True, allow_unused=True,
         )
+        _C.graft(carriers, outputs, tuple(g for g in gradients if g is not None), (*ends, *cuts))
         found = iter(gradients)
         return [next(found) if is_needed else None for is_needed in self.needed]
 
 
-def _carrying(carrier: Carrier, flat: list[Any], bases: list[Any], results: list[Any]) -> torch.Tensor:
-    match carrier.of:
+def _at(place: Place, flat: list[Any], bases: list[Any], results: list[Any]) -> torch.Tensor:
+    match place:
         case Input(index):
             return flat[index]
         case Base(index):
@@ -243,7 +285,7 @@ def _carrying(carrier: Carrier, flat: list[Any], bases: list[Any], results: list
         case BaseOf(output):
             base = results[output]._base
             return results[output] if base is None else base
-    raise TypeError(carrier.of)
+    raise TypeError(place)
 
 
 class _Replay(TorchDispatchMode):
@@ -287,24 +329,30 @@ def results_of(graph: fx.GraphModule) -> tuple[Any, ...]:
     return tuple(graph.graph.output_node().args[0])  # type: ignore[arg-type]
 
 
-def extract(joint: fx.GraphModule, given: Sequence[fx.Node], results: Sequence[fx.Node | None]) -> fx.GraphModule:
-    """The part of a graph that computes `results` from `given`, which become its placeholders."""
+def needed_for(results: Sequence[Any], given: Container[fx.Node] = ()) -> set[fx.Node]:
+    """The nodes that these results are computed by, down to those `given`, which are left out."""
+    needed: set[fx.Node] = set()
+    waiting = [node for node in results if isinstance(node, fx.Node)]
+    while waiting:
+        node = waiting.pop()
+        if node not in given and node not in needed:
+            needed.add(node)
+            waiting.extend(node.all_input_nodes)
+    return needed
+
+
+def extract(joint: fx.GraphModule, given: Sequence[fx.Node], results: Sequence[Any]) -> fx.GraphModule:
+    """The part of a graph that computes `results` (nodes, or None) from `given`, which become its placeholders."""
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in given:
         copies[node] = graph.placeholder(node.name)
         copies[node].meta = dict(node.meta)
-    wanted: set[fx.Node] = set()
-    waiting = [node for node in results if node is not None]
-    while waiting:
-        node = waiting.pop()
-        if node not in copies and node not in wanted:
+    needed = needed_for(results, copies)
+    for node in joint.graph.nodes:
+        if node in needed:
             if node.op == "placeholder":
                 raise Untraceable(f"a backward that needs {node.name}, which the forward did not save")
-            wanted.add(node)
-            waiting.extend(node.all_input_nodes)
-    for node in joint.graph.nodes:
-        if node in wanted:
             copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple(None if node is None else copies[node] for node in results))
     return fx.GraphModule(joint, graph, "Backward")

@@ -50,6 +50,11 @@ class _Born(torch.autograd.Function):
         raise AssertionError("a trace differentiates no further than its inputs")
 
 
+def born(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with a history, of which nobody needs to know more."""
+    return _Born.apply(torch.zeros((), requires_grad=True), [tensor])
+
+
 def stand_in(fake_mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
     """A fake tensor of the same geometry: leaf or not, and with or without gradient, as `value` is. With a gradient it
     is no view.
@@ -73,7 +78,7 @@ def stand_in(fake_mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
             raise Untraceable("a view made without grad: it says that it requires a gradient, and gets none")
         return fake.requires_grad_()
     with torch.enable_grad(), fake_mode:
-        return _Born.apply(torch.zeros((), requires_grad=True), [fake])
+        return born(fake)
 
 
 def _exotic(value: torch.Tensor) -> str:

@@ -16,7 +16,9 @@ from codegen.aot.facts import (
     Constant,
     Data,
     Input,
+    Level,
     OutputOf,
+    Place,
     Traced,
     Update,
     Value,
@@ -61,7 +63,8 @@ def facts(stages: Stages) -> str:
         ],
         "updates": [(_place(update.target), _update(update)) for update in traced.updates],
         "carriers of gradients": [
-            (f"result {carrier.index}", _carrier(carrier, traced)) for carrier in traced.carriers
+            (f"result {carrier.index}", _carrier(carrier, level, traced))
+            for level in traced.levels for carrier in level.carriers
         ],
     }
     lines: list[str] = []
@@ -115,12 +118,13 @@ def _update(update: Update) -> str:
     return _listed(words for words, holds in said.items() if holds)
 
 
-def _carrier(carrier: Carrier, traced: Traced) -> str:
-    of = carrier.of
-    if isinstance(of, (OutputOf, BaseOf)):
-        what = f"{'the base of ' if isinstance(of, BaseOf) else ''}output {of.output}"
-    else:
-        what = f"{_place(of)} as it ends"
+def _carrier(carrier: Carrier, level: Level, traced: Traced) -> str:
     placeholders = traced.joint.graph.find_nodes(op="placeholder")
-    reached = _listed(placeholders[traced.differentiable[at]].name for at in sorted(carrier.reached))
-    return f"{what}; tangent strides {list(carrier.strides)}; gradients for {reached}"
+    sources = _listed([*(placeholders[at].name for at in level.inputs), *map(_where, level.cuts)])
+    return f"{_where(carrier.of)}; tangent strides {list(carrier.strides)}; gradients for {sources}"
+
+
+def _where(place: Place) -> str:
+    if isinstance(place, (OutputOf, BaseOf)):
+        return f"{'the base of ' if isinstance(place, BaseOf) else ''}output {place.output}"
+    return f"{_place(place)} as it ends"

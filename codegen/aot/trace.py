@@ -9,23 +9,22 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import GradientEdge, get_gradient_edge
-from torch.utils._python_dispatch import _pop_mode_temporarily
+from torch.autograd.graph import GradientEdge
 from torch.utils._pytree import tree_map
 
 from codegen.aot.facts import (
     Base,
     BaseOf,
     Bump,
-    Carrier,
     Changed,
     Constant,
     Data,
     Input,
+    Level,
     OutputOf,
+    Place,
     Recipe,
     Traced,
     Update,
@@ -33,6 +32,7 @@ from codegen.aot.facts import (
     View,
 )
 from codegen.aot.inputs import FRAGILE, Shared, base_of, is_fragile, shared, stand_in, steps_to
+from codegen.aot.levels import Seen, differentiate, edge_of
 from codegen.aot.numbers import Varying
 from codegen.aot.recorder import NUMBERS, TRANSPARENT, Alias, Recorder, SharedInputs, Untraceable, refusal
 from codegen.aot.views import Step
@@ -102,9 +102,12 @@ def trace(
             groups = (*groups, shared(members, list(args)))
 
 
-def trace_again(program: Program, call: Call, decompositions: Decompositions, defined: tuple[bool, ...]) -> Traced:
-    """The joint graph again, where only the `defined` carriers have tangents; its forward part is the same."""
-    return _Tracer(program, call, decompositions).run(True, defined)
+def trace_again(
+    program: Program, call: Call, decompositions: Decompositions, level: int, defined: tuple[bool, ...]
+) -> Traced:
+    """The joint graph again, with the gradients of one level, where only the `defined` carriers have tangents; its
+    forward part is the same."""
+    return _Tracer(program, call, decompositions).run(True, (level, defined))
 
 
 @contextmanager
@@ -186,7 +189,7 @@ class _Tracer:
         self.results: list[fx.Node] = []
         self.versions: dict[int, int] = {}  # of inputs that share memory behind autograd's back
         self.data: dict[int, Data] = {}  # by id of the fake
-        self.carriers: list[tuple[int, Any, torch.Tensor]] = []  # index among the results, what it is, its fake
+        self.carriers: list[Seen] = []
 
     def positions(self, nodes: list[fx.Node]) -> list[int]:
         """Which inputs these nodes are."""
@@ -194,7 +197,7 @@ class _Tracer:
             raise Untraceable("inputs that share memory in two ways")
         return [self.by_node[node] for node in nodes]
 
-    def run(self, training: bool, defined: tuple[bool, ...] | None = None) -> Traced:
+    def run(self, training: bool, only: tuple[int, tuple[bool, ...]] | None = None) -> Traced:
         call = self.call
         with ExitStack() as stack:
             stack.enter_context(_refusing(self.recorder))
@@ -222,28 +225,26 @@ class _Tracer:
             bumps = tuple(self._bumps(results, outputs))
             randoms = self.recorder.randoms if training else []
             forward = [*self.results, *randoms]
-            gradients: list[Any] = []
-            carriers: tuple[Carrier, ...] = ()
-            wanted = [(at, p.edge) for at, p in enumerate(self.placeholders) if p is not None and p.edge is not None]
-            if training and wanted and self.carriers:
+            gradients: list[fx.Node | None] = []
+            levels: tuple[Level, ...] = ()
+            inputs = {at: p.edge for at, p in enumerate(self.placeholders) if p is not None and p.edge is not None}
+            if training and inputs and self.carriers:
                 with self.recorder.during("backward"):
-                    gradients, carriers = self._backward([edge for _, edge in wanted], defined)
+                    levels, gradients = differentiate(self.recorder, self._seen(flat, results), inputs, only)
         for placeholder, node in self.last_writes:
             written = self.recorder.graph.call_function(torch.ops.aten.copy_.default, (placeholder, node))
             written.meta.update(placeholder.meta)
         self.recorder.graph.output((*forward, *gradients))
         joint = fx.GraphModule(self.recorder.attributes, self.recorder.graph, "Joint")
-        differentiable = tuple(at for at, _ in wanted) if carriers else ()
         return Traced(
-            joint, call.parameters, call.groups, len(forward), len(randoms), outputs, updates, bumps, carriers,
-            differentiable,
+            joint, call.parameters, call.groups, len(forward), len(randoms), outputs, updates, bumps, levels
         )
 
     def _placeholder(self, name: str, value: Any, known: Input | Base) -> fx.Node:
         node = self.recorder.add_input(name, value)
         before = None
         if isinstance(value, torch.Tensor):
-            before = _Before(value, _version(value), value.requires_grad, value.grad_fn, _edge(value))
+            before = _Before(value, _version(value), value.requires_grad, value.grad_fn, edge_of(value))
             self.known[id(value)] = known
         self.placeholders.append(before)
         return node
@@ -254,8 +255,17 @@ class _Tracer:
         index = len(self.results)
         self.results.append(node)
         if isinstance(fake, torch.Tensor) and fake.requires_grad:
-            self.carriers.append((index, of, fake))
+            self.carriers.append(Seen(of, fake, index))
         return index
+
+    def _seen(self, flat: list[Any], results: list[Any]) -> list[Seen]:
+        """What the caller can see that has a gradient, carriers first."""
+        inputs = ((place, fake) for before in self.placeholders if before is not None
+                  for fake in [before.fake] for place in [self.known[id(fake)]])
+        members = ((Input(i), flat[i]) for group in self.call.groups for i in group.members)
+        outputs = ((OutputOf(at), result) for at, result in enumerate(results) if isinstance(result, FakeTensor))
+        others: list[tuple[Place, torch.Tensor]] = [*inputs, *members, *outputs]
+        return self.carriers + [Seen(place, fake) for place, fake in others if fake.requires_grad]
 
     def _updates(self, flat: list[Any]) -> tuple[Update, ...]:
         found = []
@@ -425,45 +435,6 @@ class _Tracer:
                 if _version(result):
                     yield Bump(counter, _version(result))
 
-    # --- backward -----------------------------------------------------------------------------------------------------
-    def _backward(
-        self, edges: list[GradientEdge], defined: tuple[bool, ...] | None
-    ) -> tuple[list[Any], tuple[Carrier, ...]]:
-        tangents = []
-        gradients: Sequence[Any] = []
-        for number, (_, _, fake) in enumerate(self.carriers):
-            strides = tangent_strides(fake)
-            with _pop_mode_temporarily():
-                tangent = torch.empty_strided(fake.shape, strides, dtype=fake.dtype, device=fake.device)
-            self.recorder.add_input(f"tangents_{number + 1}", tangent)
-            tangents.append(tangent)
-        fakes = [fake for _, _, fake in self.carriers]
-        chosen = [at for at in range(len(fakes)) if defined is None or defined[at]]
-        try:
-            with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-                gradients = torch.autograd.grad(
-                    [fakes[at] for at in chosen], edges, [tangents[at] for at in chosen], allow_unused=True
-                )
-        except Exception as error:  # parts of it may still be fine: autograd finds out which gradients are asked for
-            raise refusal(error) or Untraceable(f"a backward that raises: {error}") from error
-        carriers = tuple(
-            Carrier(index, of, tuple(tangent.stride()), _reached(fake, edges))
-            for (index, of, fake), tangent in zip(self.carriers, tangents, strict=True)
-        )
-        return [None if g is None else self.recorder.read(g) for g in gradients], carriers
-
-
-def tangent_strides(fake: torch.Tensor) -> tuple[Any, ...]:
-    """Strides that a tangent is brought to: those of the result itself where they are known and leave no gaps."""
-    strides = tuple(fake.stride())
-    static = all(isinstance(n, int) for n in (*fake.shape, *strides))
-    if static and is_non_overlapping_and_dense_or_false(fake):
-        return strides
-    made = [1]
-    for size in reversed(fake.shape[1:]):
-        made.append(made[-1] * (size if not isinstance(size, int) else max(size, 1)))
-    return tuple(reversed(made)) if fake.dim() else ()
-
 
 def _tracked(before: _Before) -> bool:
     """Whether autograd saw a write to the input."""
@@ -475,13 +446,6 @@ def _version(fake: torch.Tensor) -> int:
     return 0 if fake.is_inference() else fake._version
 
 
-def _edge(fake: torch.Tensor) -> GradientEdge | None:
-    if not fake.requires_grad or torch.is_inference_mode_enabled():
-        return None
-    with torch.enable_grad():  # a leaf's node is found through a view of it
-        return get_gradient_edge(fake)
-
-
 def _count_together(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors have one version counter."""
     before = _version(one)
@@ -491,25 +455,3 @@ def _count_together(one: torch.Tensor, other: torch.Tensor) -> bool:
     together = other._version != before
     torch._C._autograd._unsafe_set_version_counter((one,), (before,))
     return together
-
-
-def _reached(fake: torch.Tensor, edges: list[GradientEdge]) -> frozenset[int]:
-    """Which of the edges a backward from this tensor reaches."""
-    targets: dict[tuple[Any, int], list[int]] = {}
-    for index, edge in enumerate(edges):
-        targets.setdefault((edge.node, edge.output_nr), []).append(index)
-    start = get_gradient_edge(fake)
-    found: set[int] = set()
-    seen: set[tuple[Any, int]] = set()
-    expanded: set[Any] = set()
-    waiting: list[tuple[Any, int]] = [(start.node, start.output_nr)]
-    while waiting:
-        place = waiting.pop()
-        if place in seen:
-            continue
-        seen.add(place)
-        found.update(targets.get(place, ()))
-        if place[0] not in expanded:
-            expanded.add(place[0])
-            waiting.extend((node, number) for node, number in place[0].next_functions if node is not None)
-    return frozenset(found)

@@ -14,10 +14,13 @@ from torch import fx
 from codegen import _C
 from codegen.aot.facts import (
     Base,
+    BaseOf,
     Changed,
     Constant,
     Data,
     Input,
+    OutputOf,
+    Place,
     Recipe,
     Traced,
     Update,
@@ -28,6 +31,7 @@ from codegen.aot.facts import (
 )
 from codegen.aot.inputs import over_storage
 from codegen.aot.mutations import in_place
+from codegen.aot.recorder import Untraceable
 from codegen.aot.views import Step
 
 _numbers = count()
@@ -35,11 +39,11 @@ _numbers = count()
 
 @dataclass(frozen=True)
 class Tie:
-    """How a forward's results are tied into autograd: the plan, and where among the results the saved values are."""
+    """How the results of a level are tied into autograd: the plan, and where among all results the saved values are."""
 
     plan: Any
-    saved: slice
-    extra: slice
+    saved: tuple[int, ...]
+    extra: tuple[int, ...]
 
 
 @dataclass
@@ -63,12 +67,14 @@ class _Source:
         return found
 
 
-def write(traced: Traced, forward: Callable[..., Any], arity: int, tie: Tie | None) -> Callable[..., Any]:
-    """The function of the program's flat arguments. Its text is in `linecache` and in its attribute `source`."""
+def write(traced: Traced, forward: Callable[..., Any], arity: int, ties: Sequence[Tie]) -> Callable[..., Any]:
+    """The function of the program's flat arguments. Its text is in `linecache` and in its attribute `source`.
+
+    One of `ties` for each level. Raises Untraceable where results need one another."""
     source = _Source()
     placeholders = _placeholders(traced, source)
     _versions_before(traced, source)
-    if traced.num_forward or tie is not None or any(update.inside for update in traced.updates):
+    if traced.num_forward or ties or any(update.inside for update in traced.updates):
         called = ", ".join([source.name("forward", forward), *placeholders])
         source.add(f"results = {source.name('below', _C.below)}({called})")
     # Writes are counted before anything saves the tensors or takes views of them, which would be out of date.
@@ -77,17 +83,9 @@ def write(traced: Traced, forward: Callable[..., Any], arity: int, tie: Tie | No
             source.add(f"{source.name('count', _count)}({_place(bump.of)}, {bump.versions})")
         else:
             source.counted[bump.of] = bump.versions
-    if tie is not None:
-        _tie(traced, tie, placeholders, source)
-    for number, update in enumerate(traced.updates):
-        _write(update, number, source)
-    texts: dict[int, str] = {}  # by id: one recipe is one tensor, equal recipes are several
-    changed = {update.target for update in traced.updates if update.steps}
-    _outputs([recipe for recipe in traced.outputs if _early(recipe, changed)], texts, source)
-    for update in traced.updates:
-        _change(update, source)
-    _outputs(traced.outputs, texts, source)
-    source.add(f"return ({''.join(texts[id(recipe)] + ', ' for recipe in traced.outputs)})")
+    order = _Order(traced, ties, placeholders, source)
+    order.everything()
+    source.add(f"return ({''.join(order.texts[id(recipe)] + ', ' for recipe in traced.outputs)})")
     arguments = ", ".join(f"a{i}" for i in range(arity))
     text = "\n".join([f"def compiled({arguments}):", *source.lines, ""])
     filename = f"<aot wrapper {next(_numbers)}>"
@@ -96,6 +94,141 @@ def write(traced: Traced, forward: Callable[..., Any], arity: int, tie: Tie | No
     compiled: Callable[..., Any] = source.names["compiled"]
     compiled.source = text  # type: ignore[attr-defined]
     return compiled
+
+
+class _Order:
+    """Writes what happens after the forward graph, each thing after those that it needs."""
+
+    def __init__(self, traced: Traced, ties: Sequence[Tie], placeholders: list[str], source: _Source) -> None:
+        self.traced = traced
+        self.ties = ties
+        self.source = source
+        self.texts: dict[int, str] = {}  # by id: one recipe is one tensor, equal recipes are several
+        self.begun: set[Any] = set()
+        self.finished: set[Any] = set()
+        self.level_of = {c.index: number for number, level in enumerate(traced.levels) for c in level.carriers}
+        self.changed = {update.target for update in traced.updates if update.steps}
+        self.group_of = {i: Base(number) for number, group in enumerate(traced.groups) for i in group.members}
+        self.inputs = self._inputs(placeholders)
+        self.history = self._history(placeholders)
+
+    def everything(self) -> None:
+        for number in range(len(self.ties)):
+            self.tie(number)
+        for update in self.traced.updates:
+            self.write(update)
+        for recipe in self.traced.outputs:
+            if _early(recipe, self.changed):
+                self.output(recipe)
+        for update in self.traced.updates:
+            self.change(update)
+        for recipe in self.traced.outputs:
+            self.output(recipe)
+
+    def _begins(self, thing: Any) -> bool:
+        if thing in self.begun and thing not in self.finished:
+            raise Untraceable("results and writes that need one another")
+        is_new = thing not in self.begun
+        self.begun.add(thing)
+        return is_new
+
+    # --- what there is to write ---------------------------------------------------------------------------------------
+    def tie(self, number: int) -> None:
+        if self._begins(number):
+            level, tie, name = self.traced.levels[number], self.ties[number], self.source.name
+            if level.cuts:  # they are held with their versions: what else counts writes comes before
+                for update in self.traced.updates:
+                    if update.value is None or self.level_of.get(update.value, -1) < number:
+                        self.change(update)
+            cuts = [self.cut(place) for place in level.cuts]
+            inputs = _row([*(self.inputs[at] for at in level.inputs), *cuts])
+            outputs = _row([f"results[{carrier.index}]" for carrier in level.carriers])
+            values = ", ".join([inputs, outputs, _picked(tie.saved), _picked(tie.extra), _row([*self.history, *cuts])])
+            self.source.add(f"{name('tie', _C.tie)}({name('plan', tie.plan)}, {values})")
+            self.finished.add(number)
+
+    def cut(self, place: Place) -> str:
+        """The text of a tensor that the caller sees, as it ends."""
+        match place:
+            case OutputOf(at) | BaseOf(at):
+                recipe = self.traced.outputs[at]
+                if isinstance(place, BaseOf) and isinstance(recipe, View):
+                    self.made(recipe.base)
+                    return _from(recipe.base, self.source)
+                self.output(recipe)
+                return self.texts[id(recipe)]
+            case _:
+                for update in self.updates_of(place):
+                    self.change(update)
+                return _place(place)
+
+    def updates_of(self, place: Input | Base) -> list[Update]:
+        places = (place, self.group_of.get(place.index)) if isinstance(place, Input) else (place,)
+        return [update for update in self.traced.updates if update.target in places]
+
+    def write(self, update: Update) -> None:
+        if self._begins(("write", update)):
+            if update.value in self.level_of:
+                self.tie(self.level_of[update.value])
+            _write(update, self.traced.updates.index(update), self.source)
+            self.finished.add(("write", update))
+
+    def change(self, update: Update) -> None:
+        if self._begins(("change", update)):
+            self.write(update)
+            for recipe in self.traced.outputs:
+                if _early(recipe, {update.target} & self.changed):
+                    self.output(recipe)
+            _change(update, self.source)
+            self.finished.add(("change", update))
+
+    def output(self, recipe: Recipe) -> None:
+        if id(recipe) not in self.texts and self._begins(id(recipe)):
+            self.made(recipe)
+            self.texts[id(recipe)] = _output(recipe, self.source)
+            self.source.returned.add(self.texts[id(recipe)])
+            self.finished.add(id(recipe))
+
+    def made(self, recipe: Recipe) -> None:
+        """What a result is taken from is there."""
+        match recipe:
+            case View(base=before) | Data(of=before):
+                self.made(before)
+            case Value(index):
+                if index in self.level_of:
+                    self.tie(self.level_of[index])
+            case Changed(target):
+                for update in self.updates_of(target):
+                    self.change(update)
+            case Input() | Base():
+                for update in self.updates_of(recipe):
+                    self.write(update)
+
+    # --- what derivatives start from ----------------------------------------------------------------------------------
+    def _inputs(self, placeholders: list[str]) -> list[str]:
+        """The inputs as they came, for levels that wait until something was written."""
+        touched = {_place(u.target) for u in self.traced.updates if u.tracked or u.steps or u.detached}
+        late = {at for level in self.traced.levels if level.cuts for at in level.inputs}
+        texts = list(placeholders)
+        for at in sorted(late):
+            if placeholders[at] in touched:
+                texts[at] = f"e{at}"
+                self.source.add(f"e{at} = {self.source.name('before', _before)}({placeholders[at]})")
+        return texts
+
+    def _history(self, placeholders: list[str]) -> list[str]:
+        """Derivatives of derivatives start from the inputs as they came, and from the same random numbers."""
+        traced = self.traced
+        if not self.ties:
+            return []
+        written = overwritten(traced)
+        nodes = zip(placeholders, traced.joint.graph.find_nodes(op="placeholder"), strict=False)
+        texts = [f"{p}.clone()" if _is_tensor(n) and memory_of(n) in written else p for p, n in nodes]
+        texts += [f"results[{at}]" for at in range(traced.num_forward - traced.num_randoms, traced.num_forward)]
+        if len(self.ties) == 1 and not traced.levels[0].cuts:
+            return texts
+        self.source.add(f"history = {_row(texts)}")
+        return ["*history"]
 
 
 def _placeholders(traced: Traced, source: _Source) -> list[str]:
@@ -118,21 +251,24 @@ def _place(target: Value | Input | Base) -> str:
 
 
 # --- gradients --------------------------------------------------------------------------------------------------------
-def _tie(traced: Traced, tie: Tie, placeholders: list[str], source: _Source) -> None:
-    def row(items: Sequence[str]) -> str:
-        return f"({''.join(item + ', ' for item in items)})"
+def _row(items: Sequence[str]) -> str:
+    return f"({''.join(item + ', ' for item in items)})"
 
-    inputs = row([placeholders[at] for at in traced.differentiable])
-    outputs = row([f"results[{carrier.index}]" for carrier in traced.carriers])
-    saved = f"results[{tie.saved.start}:{tie.saved.stop}]"
-    extra = f"results[{tie.extra.start}:{tie.extra.stop}]" if tie.extra.stop > tie.extra.start else "()"
-    # Derivatives of derivatives start from the inputs as they came, and from the same random numbers.
-    written = overwritten(traced)
-    nodes = dict(zip(placeholders, traced.joint.graph.find_nodes(op="placeholder"), strict=False))
-    history = [f"{p}.clone()" if _is_tensor(n) and memory_of(n) in written else p for p, n in nodes.items()]
-    randoms = [f"results[{at}]" for at in range(traced.num_forward - traced.num_randoms, traced.num_forward)]
-    called = f"{source.name('tie', _C.tie)}({source.name('plan', tie.plan)}, {inputs}, {outputs}"
-    source.add(f"{called}, {saved}, {extra}, {row([*history, *randoms])})")
+
+def _picked(indices: Sequence[int]) -> str:
+    """These results, as a tuple."""
+    if not indices:
+        return "()"
+    if list(indices) == list(range(indices[0], indices[-1] + 1)):
+        return f"results[{indices[0]}:{indices[-1] + 1}]"
+    return _row([f"results[{index}]" for index in indices])
+
+
+def _before(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor whose gradient goes where that of this one goes now."""
+    made = torch.empty(0)
+    _C.graft((made,), (tensor,))
+    return made
 
 
 def _is_tensor(node: fx.Node) -> bool:
@@ -218,13 +354,6 @@ def _early(recipe: Any, changed: set[Input | Base]) -> bool:
         case Input() | Base():
             return recipe in changed
     return False
-
-
-def _outputs(recipes: Sequence[Recipe], texts: dict[int, str], source: _Source) -> None:
-    for recipe in recipes:
-        if id(recipe) not in texts:
-            texts[id(recipe)] = _output(recipe, source)
-            source.returned.add(texts[id(recipe)])
 
 
 def _output(recipe: Recipe, source: _Source) -> str:

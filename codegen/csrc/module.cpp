@@ -1,4 +1,5 @@
 // The extension module `codegen._C`.
+#include "graft.h"
 #include "node.h"
 
 #include <torch/version.h>
@@ -13,6 +14,9 @@ PyMethodDef functions[] = {
     {"below", (PyCFunction)(void (*)())below, METH_FASTCALL,
      "below(function, *args) -> its result\n\nCalls `function` below autograd: nothing gets a history, nothing is a view, no "
      "write is counted."},
+    {"graft", (PyCFunction)(void (*)())graft, METH_FASTCALL,
+     "graft(tensors, others, made, ends) -> None\n\nGives `tensors` the histories of `others`, also where `made` were made of "
+     "them."},
     {}};
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "codegen._C", "What a compiled graph runs through: its autograd node.", -1, functions};

@@ -222,7 +222,7 @@ private:
             for (at::Tensor& tangent : tangents) arguments.add(wrapped(std::move(tangent)));
             return arguments.call(plan_->backward.get());
         }
-        Arguments tensors(plan_->inputs_saved.size()), changes(tangents.size()), arguments(6);
+        Arguments tensors(plan_->inputs_saved.size()), changes(tangents.size()), arguments(7);
         if (saved) saved->unpack(*plan_.get(), getptr(), tensors);
         for (at::Tensor& tangent : tangents) changes.add(wrapped(std::move(tangent)));  // undefined: None
         arguments.add(tuple_of(defined));
@@ -230,8 +230,25 @@ private:
         arguments.add(tensors.tuple());
         arguments.add(extra_);
         arguments.add(changes.tuple());
-        if (has_history) arguments.add(std::move(history));
+        if (has_history) {
+            arguments.add(std::move(history));
+            arguments.add(outputs());
+        }
         return arguments.call((has_history ? plan_->differentiable : plan_->partial).get());
+    }
+
+    // Tensors with the histories of this node's outputs and nothing else of them: the outputs themselves would hold the
+    // node that holds them.
+    Ref outputs() {
+        Ref tuple = checked(PyTuple_New(num_inputs()));
+        for (uint32_t i = 0; i < num_inputs(); ++i) {
+            const auto& metadata = input_metadata(i);
+            auto shape = metadata.shape_as_dim_vector();
+            at::Tensor output = at::empty_strided_symint(shape, c10::SymDimVector(shape.size(), 0), metadata.options());
+            torch::autograd::impl::set_gradient_edge(output, {getptr(), i});
+            PyTuple_SET_ITEM(tuple.get(), i, wrapped(std::move(output)).release());
+        }
+        return tuple;
     }
 
     Ref checked_history() const {

@@ -14,7 +14,7 @@ struct PlanState {
     std::string name;
     Ref backward;        // the common case: (*saved, *extra, *tangents)
     Ref partial;         // some gradients are missing or not wanted: (defined, needed, saved, extra, tangents)
-    Ref differentiable;  // the same, where the gradients get a history of their own
+    Ref differentiable;  // where the gradients get a history of their own: (the same, history, outputs)
     std::vector<bool> inputs_saved;  // per saved tensor: does it exist outside the compiled function?
 
     int visit(visitproc visitor, void* argument) const {

@@ -97,7 +97,7 @@ def plan_of(program, log, name):
         log.append(("partial", defined, needed))
         return program.gradients(saved, extra, tangents)
 
-    def differentiable(defined, needed, saved, extra, tangents, history):
+    def differentiable(defined, needed, saved, extra, tangents, history, outputs):
         assert history == ()
         assert torch.is_grad_enabled()
         log.append(("differentiable", defined, needed))

@@ -69,7 +69,7 @@ class Kept:
 
 
 def kept():
-    def general(defined, needed, saved, extra, tangents, history=()):
+    def general(defined, needed, saved, extra, tangents, history=(), outputs=()):
         return (total(*(times(tangent, saved[0]) for tangent in tangents)),)
 
     x = torch.ones(4, requires_grad=True)
@@ -386,7 +386,7 @@ def test_errors_come_out_of_an_engine_thread():
 
 
 def history_plan(seen):
-    def differentiable(defined, needed, saved, extra, tangents, history):
+    def differentiable(defined, needed, saved, extra, tangents, history, outputs):
         seen.append(history)
         return (tangents[0] * history[0],)
 
@@ -400,6 +400,18 @@ def test_a_history_comes_back_to_the_gradients_that_have_one():
     (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     assert seen == [(x, word)] and gradient.tolist() == [2, 3]
     assert torch.autograd.grad(gradient.sum(), x)[0].tolist() == [1, 1]
+
+
+def test_gradients_may_depend_on_the_outputs():
+    def differentiable(defined, needed, saved, extra, tangents, history, outputs):
+        (output,) = outputs
+        assert output.shape == (2, 1) and output.grad_fn.name() == "Own"
+        return (tangents[0][:, 0] * output[:, 0],)
+
+    x, y = torch.tensor([2.0, 3.0], requires_grad=True), torch.ones(2, 1)
+    _C.tie(_C.Plan("Own", lambda t: (t[:, 0],), max, differentiable, ()), (x,), (y,), (), ())
+    (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    assert [g.tolist() for g in torch.autograd.grad(gradient.sum(), (x, y))] == [[1, 1], [[1], [1]]]
 
 
 def test_the_last_backward_may_have_a_history():

@@ -1,0 +1,11 @@
+// Another history for a tensor, also for what was made of it.
+#pragma once
+
+#include "refs.h"
+
+namespace codegen {
+
+// graft(tensors, others, made, ends): see codegen/_C.pyi.
+PyObject* graft(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
+
+}  // namespace codegen
