@@ -21,6 +21,9 @@ def is_compiling_thread() -> bool:
 def tensor_info(tensor: torch.Tensor, /) -> dict[str, Any]:
     """The payload of a "tensor" check as the tensor is now."""
 
+def unhooked(tensor: torch.Tensor, /) -> bool:
+    """Whether an "unhooked" check of the tensor holds: nobody is told of its gradient."""
+
 def call_suspended(fn: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
     """The call, with no region active."""
 

@@ -93,6 +93,7 @@ class Compiler:
             dynamic=bool(dynamic),
             unwrap=UNWRAP,
             refuse=refuse,
+            unhooked=_C.unhooked,
         )
         self._warned: set[CodeType] = set()
         self._varying: dict[CodeType, frozenset[str]] = {}  # paths of floats that differed from call to call

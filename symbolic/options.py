@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+import torch
+
 
 @dataclass(frozen=True)
 class Options:
     """`unwrap` maps a type of the door (`Door`, ...) to the function that gives the variable behind it;
     `refuse(code, module name)` says why a
-    code object must not be inlined (None: it may); `break_everywhere` splits after every call; `dynamic` captures with
+    code object must not be inlined (None: it may); `unhooked(tensor)` says whether a guard of that kind holds for it;
+    `break_everywhere` splits after every call; `dynamic` captures with
     symbols for the sizes of inputs; floats at the paths in `varying` (`Source.pattern`) are inputs of the graph."""
 
     unroll_limit: int = 100_000
@@ -23,3 +26,4 @@ class Options:
     varying: frozenset[str] = frozenset()
     unwrap: Mapping[type, Callable[..., Any]] = field(default_factory=dict)
     refuse: Callable[[CodeType, str | None], str | None] = lambda code, module: None
+    unhooked: Callable[[torch.Tensor], bool] = lambda tensor: True

@@ -23,6 +23,7 @@ STEPS = {
     "typeattr": "{base}.{arg}",
     "getitem": "{base}[{arg!r}]",
     "key": "list({base})[{arg}]",
+    "grad": "{base}.{arg}",
 }
 ROOTS = frozenset({"arg", "closure", "const"})
 

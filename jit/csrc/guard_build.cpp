@@ -2,6 +2,7 @@
 #include "guards.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -20,6 +21,7 @@ constexpr StepName step_names[] = {
     {"attr", Step::attr, false},      {"dict", Step::dict, false},      {"item", Step::item, false},
     {"index", Step::index, false},    {"cell", Step::cell, false},      {"type", Step::type, false},
     {"typeattr", Step::typeattr, false}, {"getitem", Step::getitem, false}, {"key", Step::key, false},
+    {"grad", Step::grad, false},
 };
 
 struct CheckName {
@@ -30,8 +32,8 @@ struct CheckName {
 // In the order in which the checks of one node are worth trying.
 constexpr CheckName check_names[] = {
     {"type", CheckKind::type},         {"is", CheckKind::is},         {"is_weak", CheckKind::is_weak},
-    {"eq", CheckKind::eq},             {"tensor", CheckKind::tensor}, {"len", CheckKind::len},
-    {"keys", CheckKind::keys},         {"absent", CheckKind::absent}, {"function", CheckKind::function},
+    {"eq", CheckKind::eq},             {"tensor", CheckKind::tensor}, {"unhooked", CheckKind::unhooked},
+    {"len", CheckKind::len},           {"keys", CheckKind::keys},         {"absent", CheckKind::absent}, {"function", CheckKind::function},
     {"no_typeattr", CheckKind::no_typeattr}, {"no_attr", CheckKind::no_attr}, {"predicate", CheckKind::predicate},
     {"same", CheckKind::same},         {"distinct", CheckKind::distinct}, {"storage", CheckKind::storage},
     {"shape", CheckKind::shape},       {"state", CheckKind::state},
@@ -163,6 +165,7 @@ private:
         uint32_t placed = 0;
         size_t size = 1;
         bool wanted = false;  // by a value or a relation: must always be read
+        bool by_identity = false;
         bool skippable = false;  // nothing in this subtree can change while the object stays the same
     };
 
@@ -211,8 +214,9 @@ private:
             default:
                 break;
         }
-        if (given.step == Step::attr || given.step == Step::getitem) tree_.owning_ = true;
-        if (given.step == Step::item && !compares_without_python(argument)) tree_.owning_ = true;
+        if (given.step == Step::getitem) tree_.owning_ = true;
+        given.by_identity = given.step == Step::item && hashes_by_identity(argument);
+        if (given.step == Step::item && !given.by_identity && !compares_without_python(argument)) tree_.owning_ = true;
     }
 
     // Names in dicts of attributes are interned: comparing pointers finds them.
@@ -311,6 +315,7 @@ private:
         size_t total = 0;
         for (auto& group : groups.nodes) total += group.size();
         groups.identities.resize(total);
+        groups.table.resize(std::bit_ceil(2 * total + 1));
         tree_.groups_.push_back(std::move(groups));
     }
 
@@ -387,6 +392,7 @@ private:
         node.has_parent = given.parent >= 0;
         node.index = given.index;
         node.step = given.step;
+        node.by_identity = given.by_identity;
         node.needs_only_identity = given.skippable;
         place_checks(node, given);
         for (uint32_t child : given.children) {

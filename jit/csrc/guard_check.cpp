@@ -53,6 +53,27 @@ PyObject* const none = Py_None;
 
 bool same_or_none(PyObject* expected, PyObject* field) { return expected == (field ? field : none); }
 
+// `__name__` of a class as every metaclass has it that defines none of its own.
+PyObject* name_of_class() {
+    static PyObject* const found = _PyType_Lookup(&PyType_Type, take(PyUnicode_InternFromString("__name__")).get());
+    return found;
+}
+
+// An attribute that is a field of the object: reading it runs no Python code. Borrowed. NULL: the attribute is of another
+// kind, or the field is empty.
+PyObject* in_slot(PyObject* object, PyObject* name) {
+    PyTypeObject* type = Py_TYPE(object);
+    if (type->tp_getattro == PyType_Type.tp_getattro && PyType_HasFeature((PyTypeObject*)object, Py_TPFLAGS_HEAPTYPE))
+        return _PyType_Lookup(type, name) == name_of_class() ? ((PyHeapTypeObject*)object)->ht_name : nullptr;
+    if (type->tp_getattro != PyObject_GenericGetAttr && type != &PyMethod_Type) return nullptr;
+    PyObject* found = _PyType_Lookup(type, name);
+    if (!found || !Py_IS_TYPE(found, &PyMemberDescr_Type) || !PyObject_TypeCheck(object, PyDescr_TYPE(found))) return nullptr;
+    const PyMemberDef* member = ((PyMemberDescrObject*)found)->d_member;
+    if (member->flags & PY_AUDIT_READ || (member->type != T_OBJECT && member->type != T_OBJECT_EX)) return nullptr;
+    PyObject* value = *(PyObject**)((char*)object + member->offset);
+    return value || member->type == T_OBJECT_EX ? value : none;
+}
+
 }  // namespace
 
 bool same_constant(PyObject* expected, PyObject* actual) {
@@ -215,6 +236,7 @@ private:
     // The nodes below constants, or below a root that is the object of last time. Containers come parents first, so that
     // each is reached through what is known to be unchanged.
     bool still_holds(Memo& memo) {
+        if (memo.contents && PyCell_GET(memo.object) != memo.contents) return false;
         for (Memo::Container& container : memo.containers) {
             if (container.owner) {
                 if (Py_TYPE(container.owner) != container.type) return false;
@@ -272,6 +294,7 @@ private:
         memo.tensors.clear();
         memo.checks.clear();
         memo.islands.clear();
+        memo.contents = nullptr;
         const bool is_constant = tree_.nodes_[memo.begin].step == Step::constant;
         contents_known[0] = tree_.nodes_[memo.begin].watched;
         for (uint32_t i = memo.begin + !is_constant; i < end;) {
@@ -317,6 +340,10 @@ private:
         const Node& node = tree_.nodes_[i];
         if (reads_contents(node)) return parent_contents_known;
         PyObject* parent = objects_[node.parent];
+        if (node.step == Step::cell && node.parent == memo.begin) {
+            memo.contents = objects_[i];
+            return true;
+        }
         if (node.step == Step::type) {
             memo.containers.push_back({parent, Py_TYPE(parent), nullptr, 0, i});
             return true;
@@ -399,12 +426,15 @@ private:
             case Step::function:
                 return give(call_.function);
             case Step::attr:
+                if (PyObject* value = in_slot(parent, node.key)) return give(value);
                 return with_python([&] { return PyObject_GetAttr(parent, node.key); });
             case Step::dict:
                 return instance_dict(parent);
             case Step::item: {
                 if (!PyDict_Check(parent)) return nullptr;
-                PyObject* item = PyDict_GetItemWithError(parent, node.key);
+                // Hashing a tensor would run Python code. That two keys differ and have one hash does not happen to addresses.
+                PyObject* item = node.by_identity ? _PyDict_GetItem_KnownHash(parent, node.key, (Py_hash_t)node.key)
+                                                  : PyDict_GetItemWithError(parent, node.key);
                 if (!item) PyErr_Clear();
                 return give(item);
             }
@@ -422,6 +452,8 @@ private:
                 return with_python([&] { return PyObject_GetItem(parent, node.key); });
             case Step::key:
                 return key_at(parent, node.index);
+            case Step::grad:
+                return give(gradient_of(parent));
         }
         return nullptr;
     }
@@ -475,6 +507,8 @@ private:
                 return equal(expected, object);
             case CheckKind::tensor:
                 return tree_.tensors_[check.number].matches(object, local_keys_);
+            case CheckKind::unhooked:
+                return is_unhooked(object);
             case CheckKind::len:
                 return length_is(object, check.number);
             case CheckKind::keys:
@@ -519,7 +553,8 @@ private:
 
     bool keys_are(PyObject* dict, PyObject* keys) {
         if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
-        if (PyODict_Check(dict)) {
+        // One key has no order that only the OrderedDict itself would know.
+        if (PyODict_Check(dict) && PyDict_GET_SIZE(dict) > 1) {
             Ref actual = take(with_python([&] { return PySequence_Tuple(dict); }));
             return actual && same_constant(keys, actual.get());
         }
@@ -583,18 +618,26 @@ private:
                 seen[used++] = first = mine;
             }
         }
-        return all_differ(seen.data(), used);
+        return all_differ(seen.data(), used, groups.table);
     }
 
-    static bool all_differ(const void** pointers, size_t count) {
+    static bool all_differ(const void* const* pointers, size_t count, std::vector<const void*>& table) {
         if (count <= 16) {
             bool any_equal = false;  // no branch within: they differ as a rule
             for (size_t i = 1; i < count; ++i)
                 for (size_t j = 0; j < i; ++j) any_equal |= pointers[i] == pointers[j];
             return !any_equal;
         }
-        std::sort(pointers, pointers + count);
-        return std::adjacent_find(pointers, pointers + count) == pointers + count;
+        std::fill(table.begin(), table.end(), nullptr);
+        const size_t mask = table.size() - 1;
+        for (size_t i = 0; i < count; ++i) {
+            // Multiplying spreads addresses over the high bits (Knuth, TAOCP 6.4, "Fibonacci hashing").
+            size_t place = (uintptr_t(pointers[i]) * 0x9E3779B97F4A7C15u >> 32) & mask;
+            for (; table[place]; place = (place + 1) & mask)
+                if (table[place] == pointers[i]) return false;
+            table[place] = pointers[i];
+        }
+        return true;
     }
 
     GuardTree& tree_;

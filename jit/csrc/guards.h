@@ -28,12 +28,12 @@ struct CallContext {
 
 enum class Step : uint8_t {
     arg, closure, constant, globals, function,                                             // roots
-    attr, dict, item, index, cell, type, typeattr, getitem, key,                           // steps from a parent
+    attr, dict, item, index, cell, type, typeattr, getitem, key, grad,                     // steps from a parent
 };
 
 enum class CheckKind : uint8_t {
-    type, is, is_weak, eq, tensor, len, keys, absent, no_attr, no_typeattr, function,      // about one node
-    predicate,
+    type, is, is_weak, eq, tensor, unhooked, len, keys, absent, no_attr, no_typeattr,      // about one node
+    function, predicate,
     same, distinct, storage, shape,                                                        // between nodes
     state,                                                                                 // about no node
 };
@@ -74,13 +74,16 @@ struct Node {
     bool needs_only_identity = false;  // whole subtree: settled once the object is known to be the same
     bool only_absent = false;      // nothing there is what is wanted
     bool has_parent = false;
+    bool by_identity = false;  // "item": the address of the key is its hash
 };
 
 // Lists of nodes for "distinct" and "storage".
 struct Groups {
     std::vector<std::vector<uint32_t>> nodes;
-    bool members_agree = false;           // "storage": those in one list are alike; "distinct": they differ
-    std::vector<const void*> identities;  // room for one comparison
+    bool members_agree = false;  // "storage": those in one list are alike; "distinct": they differ
+    // Room for one comparison.
+    std::vector<const void*> identities;
+    std::vector<const void*> table;  // of hashes; as long as a power of two, and less than half full
 };
 
 // What has to be looked at to know that the tree below a root, or below all constant roots, is as it was when the guards
@@ -107,7 +110,8 @@ struct Memo {
         const Check* check;
     };
     bool is_recorded = false;
-    PyObject* object = nullptr;  // the root all this was recorded for
+    PyObject* object = nullptr;    // the root all this was recorded for
+    PyObject* contents = nullptr;  // of the root, if it is a cell
     uint32_t begin = 0, end = 0;  // the nodes: from the root on, or all constant roots
     std::vector<Container> containers;  // with more containers below them
     std::vector<Leaf> leaves;           // dicts with none below them

@@ -20,11 +20,15 @@ PyObject* tensor_info_of(PyObject*, PyObject* tensor) {
     return guarded((PyObject*)nullptr, [&] { return tensor_info(tensor).release(); });
 }
 
+PyObject* is_tensor_unhooked(PyObject*, PyObject* tensor) { return PyBool_FromLong(is_unhooked(tensor)); }
+
 PyMethodDef functions[] = {
     {"is_compiling_thread", is_compiling_thread, METH_NOARGS, "is_compiling_thread() -> bool\n\nTrue while `miss` runs on this thread."},
     {"tensor_info", tensor_info_of, METH_O,
      "tensor_info(tensor) -> dict\n\nThe payload of a \"tensor\" check as the tensor is now. Its dispatch keys are those in "
      "force on this thread: call it under the same modes as the code that is to be guarded."},
+    {"unhooked", is_tensor_unhooked, METH_O,
+     "unhooked(tensor) -> bool\n\nWhether an \"unhooked\" check of the tensor holds: nobody is told of its gradient."},
     {}};
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "jit._C", "Native core: guards, doors and regions.", -1, functions};

@@ -18,10 +18,6 @@ const c10::TensorImpl* impl_of(PyObject* tensor) {
     return THPVariable_Unpack(tensor).unsafeGetTensorImpl();
 }
 
-bool is_tensor(PyObject* object) {
-    return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass));
-}
-
 EXPOSE(Autograd, &c10::TensorImpl::autograd_meta_);
 
 using torch::autograd::AutogradMeta;
@@ -99,6 +95,17 @@ Ref tuple_or_none(Read read) {
 }
 
 }  // namespace
+
+bool is_tensor(PyObject* object) {
+    return THPVariable_CheckExact(object) || PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass));
+}
+
+bool hashes_by_identity(PyObject* object) {
+    if (!is_tensor(object)) return false;
+    Ref name = checked(PyUnicode_InternFromString("__hash__"));
+    return _PyType_Lookup(Py_TYPE(object), name.get()) == _PyType_Lookup((PyTypeObject*)THPVariableClass, name.get()) &&
+           PyObject_Hash(object) == (Py_hash_t)object;
+}
 
 TensorExpectation::TensorExpectation(PyObject* properties) {
     if (!PyDict_Check(properties)) raise(PyExc_TypeError, "a tensor check takes a dict, got %R", properties);
@@ -216,8 +223,8 @@ bool read_extents(const ExtentRead* reads, size_t count, PyObject* const* object
 const void* storage_identity(PyObject* object) {
     if (!is_tensor(object)) return nullptr;
     const c10::TensorImpl* impl = impl_of(object);
-    if (!impl->has_storage()) return impl;
-    return impl->unsafe_storage().unsafeGetStorageImpl();
+    const void* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+    return storage ? storage : impl;
 }
 
 Ref tensor_info(PyObject* tensor) {

@@ -1,4 +1,5 @@
-// What guards read from torch: tensor properties and the global state. Only tensors.cpp and torch_state.cpp include torch.
+// What guards read from torch: tensor properties, gradients and the global state. Only tensors.cpp, gradients.cpp and
+// torch_state.cpp include torch.
 #pragma once
 
 #include "refs.h"
@@ -72,6 +73,18 @@ struct ExtentRead {
 };
 // Fills slots from the tensors among `objects`. False: one is no tensor, has no such dimension, or refuses to tell.
 bool read_extents(const ExtentRead* reads, size_t count, PyObject* const* objects, int64_t* slots);
+
+bool is_tensor(PyObject* object);
+
+// True for a tensor that hashes as tensors do: its hash is its address.
+bool hashes_by_identity(PyObject* object);
+
+// The `.grad` of a tensor: a tensor or None, kept alive by the tensor. NULL: it is no tensor, or there is no memory.
+PyObject* gradient_of(PyObject* object);
+
+// True for a tensor whose gradient nobody is told of: no hook on it or on the node that accumulates its gradient, and
+// its gradient is not to be retained. A node that once had a hook counts as hooked for the rest of its life.
+bool is_unhooked(PyObject* object);
 
 // What identifies the memory a tensor lies in; a tensor without storage stands for itself. NULL: not a tensor.
 const void* storage_identity(PyObject* object);

@@ -22,13 +22,6 @@ NONE = ConstantVariable(None)
 FALSE = ConstantVariable(False)
 
 
-class Unhooked:
-    """no hooks on the tensor"""
-
-    def __call__(self, value: Any) -> bool:
-        return not value._backward_hooks and not value._post_accumulate_grad_hooks
-
-
 def differentiate(outputs: Any, inputs: Any, tangents: Any, keep: Any, create: Any, unused: Any, zeros: Any) -> Any:
     """`torch.autograd.grad` in this thread."""
     with torch.autograd.set_multithreading_enabled(False):
@@ -70,12 +63,9 @@ def _check_history(tx: Translator, nodes: list[Any], allowed: set[Any]) -> None:
 def _check_hooks(tx: Translator, variable: TensorVariable) -> None:
     if variable.source is None:
         return
-    if not Unhooked()(variable.value):
+    if not tx.options.unhooked(variable.value):
         raise GraphBreak("derivative for a tensor with hooks", variable.describe())
-    tx.know(variable.source, "predicate", UNHOOKED)
-
-
-UNHOOKED = Unhooked()
+    tx.know(variable.source, "unhooked", None)
 
 
 def _grad(

@@ -106,7 +106,7 @@ class TensorVariable(Variable):
                 raise GraphBreak("grad of an intermediate tensor", self.describe())
             return ConstantVariable(None)
         assert self.source is not None
-        return tx.wrap(self.value.grad, self.source.attr("grad"))
+        return tx.wrap(self.value.grad, self.source.step("grad", "grad"))
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
         if name == "grad" and self.fake.is_leaf and self._can_be_gradient(value):

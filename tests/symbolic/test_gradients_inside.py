@@ -166,6 +166,36 @@ def test_hooks_of_leaves_run():
     assert torch.equal(w.grad, 2 * w.detach())
 
 
+@pytest.mark.parametrize("register", ["register_hook", "register_prehook"])
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_hooks_of_the_node_that_accumulates_run(register, is_warm):
+    (w,) = leaves((3,))
+    compiled = jit.compile(lambda w: (w * w).sum().backward(), backend="eager")
+    if is_warm:
+        compiled(w)
+    seen = []
+    node = torch.autograd.graph.get_gradient_edge(w).node
+    getattr(node, register)(lambda *gradients: seen.append("accumulated"))
+    compiled(w)
+    assert seen == ["accumulated"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_retained_gradients_are_kept(is_warm, backend):
+    def program(y):
+        return torch.autograd.grad((y * y).sum(), y)
+
+    (w,) = leaves((3,))
+    compiled = jit.compile(program, backend=backend)
+    if is_warm:
+        compiled(w * 2)
+    y = w * 2
+    y.retain_grad()
+    (gradient,) = compiled(y)
+    assert torch.equal(y.grad, gradient)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_training_step_by_hand(backend):
     torch.manual_seed(0)
