@@ -16,6 +16,10 @@ from symbolic.torch_state import TorchState
 
 log = logging.getLogger(__name__)
 
+#: What is recorded as one operation of Python's, by its result: torch would take `sum` apart, and has an algebra for
+#: floats that come of sizes.
+_NUMBERS = {int: int, float: float, bool: bool, torch.SymFloat: float}
+
 
 class CapturedProgram(fx.Interpreter):
     """A captured graph as a program that knows at each operation which of the user's lines it stands for."""
@@ -33,8 +37,8 @@ class CapturedProgram(fx.Interpreter):
         return self.current.meta.get("stack_trace") if self.current is not None else None
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        kind = type(self.current.meta.get("example_value")) if self.current is not None else None
-        if kind in (int, float, bool) and not kwargs:  # as Python computes it, in one: torch would take `sum` apart
+        kind = _NUMBERS.get(type(self.current.meta.get("example_value"))) if self.current is not None else None
+        if kind is not None and not kwargs:
             return compute(target, args, kind)
         return super().call_function(target, args, kwargs)
 

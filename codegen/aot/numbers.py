@@ -11,17 +11,20 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+import sympy
 import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from codegen.aot.views import bind
 
 _SYMBOLS = {int: torch.SymInt, float: torch.SymFloat, bool: torch.SymBool}
+NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 #: What an operation's fake gets in the place of such a number: no dtype, size or stride depends on it.
 _STAND_INS: dict[type, Any] = {int: 1, float: 0.5, bool: True}
 #: The types of arguments whose values are the kernel's affair alone. A plain number can be given as a tensor, too.
@@ -34,6 +37,7 @@ class Unknown(Exception):
     """The program depends on a number in a way that a graph can't."""
 
 
+@runtime_checkable
 class Writer(Protocol):
     """Where operations on numbers are recorded."""
 
@@ -160,6 +164,7 @@ _QUESTIONS = (
     *("guard_or_false", "expect_true", "statically_known_true", "floor", "ceil", "trunc", "sym_int", "round"),
     "is_integer",
 )
+_REORDERED = (sympy.Add, sympy.Mul, sympy.Pow)
 #: They raise for no number.
 _SAFE = frozenset({
     torch.ops.aten._local_scalar_dense.default,
@@ -176,14 +181,30 @@ for _name in _QUESTIONS:
 
 def number_of(value: Any) -> Number | None:
     """The `Number` of a symbolic number, if it is one of these."""
-    known = value.node if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else None
+    known = value.node if isinstance(value, NUMBERS) else None
     return known if isinstance(known, Number) else None
 
 
 def compute(function: Callable[..., Any], args: Sequence[Any], kind: type) -> Any:
-    """`function(*args)` of numbers, recorded as one operation if one of them is known only when the graph runs."""
-    known = next((found for leaf in tree_leaves(args) if (found := number_of(leaf)) is not None), None)
-    return function(*args) if known is None else known.writer.compute(function, args, kind)
+    """`function(*args)` of numbers, recorded as one operation if one of them is symbolic."""
+    if not any(isinstance(leaf, NUMBERS) for leaf in tree_leaves(args)):
+        return function(*args)
+    writer = next(mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, Writer))
+    return writer.compute(function, args, kind)
+
+
+class Reference(PythonReferenceAnalysis):
+    """What torch's symbols are recorded as, with a row that it has for no proxies."""
+
+    @staticmethod
+    def int_truediv(a: Any, b: Any) -> Any:
+        return a / b
+
+
+def is_rounded_in_order(expr: sympy.Expr) -> bool:
+    """Whether the floats in an expression of torch's are computed as the program did: not for sums and products, which
+    it has reordered."""
+    return not any(isinstance(part, _REORDERED) and not part.is_integer for part in sympy.preorder_traversal(expr))
 
 
 def stand_ins(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:

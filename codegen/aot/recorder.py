@@ -30,10 +30,18 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode_temporarily
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils._sympy.interp import sympy_interp
-from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from codegen.aot import mutations, views
-from codegen.aot.numbers import Number, Unknown, Varying, number_of, stand_ins
+from codegen.aot.numbers import (
+    NUMBERS,
+    Number,
+    Reference,
+    Unknown,
+    Varying,
+    is_rounded_in_order,
+    number_of,
+    stand_ins,
+)
 from codegen.aot.views import Step, Unwritable, step_of
 
 aten = torch.ops.aten
@@ -51,7 +59,6 @@ QUERIES = frozenset({
 #: The vectors they give, where complex, are known up to a phase. Of a derivative by them only the whole is defined, but
 #: a derivative of derivatives comes in parts here: by the results, and by what the backward computes again.
 UP_TO_A_PHASE = frozenset({aten.linalg_eig.default, aten._linalg_eigh.default, aten._linalg_svd.default})
-NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Untraceable(Exception):
@@ -270,13 +277,15 @@ class Recorder(TorchDispatchMode):
             return value.node.maybe_as_int() if isinstance(value, torch.SymInt) else type(value.node.hint)(expr)
         found = self._numbers.get(expr)
         if found is None:
+            if isinstance(value, torch.SymFloat) and not is_rounded_in_order(expr):
+                raise Untraceable(f"a float of sizes: {expr}")
             if expr.is_Symbol:
                 source, dim = self._symbols[expr]
                 found = self._node(aten.sym_size.int, (source, dim), {}, value)
             else:
                 known = {s: fx.Proxy(self.number(self._symbol(value, s))) for s in expr.free_symbols}
                 before = len(self.graph.nodes)
-                found = sympy_interp(PythonReferenceAnalysis, known, expr).node
+                found = sympy_interp(Reference, known, expr).node
                 for node in list(self.graph.nodes)[before:]:
                     number = node.target(*fx.map_arg(node.args, _value), **fx.map_arg(node.kwargs, _value))
                     node.meta.update(val=number, phase=self.phase)

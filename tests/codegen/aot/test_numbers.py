@@ -346,6 +346,34 @@ def test_captured_programs_are_compiled(name, dynamic):
     check(CAPTURED[name], PLAIN(), graphs=1, changed=[(-PLAIN(),), (PLAIN() * 1e-3,)], backend=Strict(), dynamic=dynamic)
 
 
+OF_SIZES = {
+    "product": lambda x: x.double() * (0.1 * x.shape[0] * 3.0),
+    "sum": lambda x: x.double() * ((x.shape[0] / 3 + 0.1) + 0.2),
+    "quotient": lambda x: torch.sub(x, x, alpha=1 / x.shape[0]) + 0.7 / x.shape[0] / 3,
+    "returned": lambda x: (x + 1, 0.1 * x.shape[0] * 3.0, x.shape[0] * 0.1 / 0.3 + 0.2 + 0.3),
+    "read": lambda x: x * (x[0].item() * x.shape[0] * 0.1 + x.shape[0] / 3),
+}
+
+
+@pytest.mark.parametrize("name", OF_SIZES)
+def test_floats_of_sizes_are_computed_in_order(name):
+    program, backend = OF_SIZES[name], Strict()
+    compiled = jit.compile(program, backend=backend, dynamic=True)
+    for size in (7, 9, 11, 13):
+        x = torch.linspace(-1, 2, size)
+        assert exactly(compiled(x)) == exactly(program(x))
+    backend.expect(1)
+
+
+def test_floats_of_sizes_in_the_library():
+    quotient = aot.aot_function(lambda x: x / (1.0 / len(x)) + x.shape[0] / 3, aot.nop, dynamic=True)
+    for size in (7, 9):
+        x = torch.linspace(-1, 2, size)
+        assert torch.equal(quotient(x), x / (1.0 / size) + size / 3)
+    with pytest.raises(Untraceable, match="float of sizes"):  # torch's algebra makes one product of these two
+        aot.aot_function(lambda x: x * (0.1 * x.shape[0] * 3.0), aot.nop, dynamic=True)(X())
+
+
 def test_the_library_takes_numbers():
     def program(x):
         return {"value": x.sum().item() / 3, "scaled": x * x.detach().norm().item()}
