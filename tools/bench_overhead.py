@@ -138,9 +138,26 @@ def long_product(parameters: int, compile: Compile) -> tuple[str, dict[str, Any]
     return "model.zero_grad(); f(x).backward(one)", names
 
 
+def whole_step(parameters: int, compile: Compile) -> tuple[str, dict[str, Any]]:
+    """Forward, backward and optimizer in one compiled function."""
+    model = nn.Sequential(*(nn.Linear(8, 8, bias=False) for _ in range(parameters)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def step(x: T) -> T:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return "step(x)", {"step": compile(step), "x": torch.ones(4, 8)}
+
+
+STEP = Case("forward, backward and AdamW of 100 parameters", partial(whole_step, 100))
 TRAINING_CASES = (
     Case("forward and backward of `x * w`, four elements", product),
     Case("the same of a product of 300 parameters", partial(long_product, 300)),
+    STEP,
 )
 
 
@@ -216,6 +233,18 @@ def measure_training(case: Case, rounds: int) -> list[str]:
     return [case.name, *map(duration, (*times.values(), ours, theirs)), ratio(ours, theirs)]
 
 
+def measure_guards(case: Case, rounds: int) -> list[str]:
+    """The guards of a whole step alone, beside the eager step."""
+    forget()
+    statement, names = case.make(partial(jit.compile, backend="eager"))
+    timeit.Timer(statement, globals=names).timeit(5)
+    step = names["step"]
+    names |= {"check": step.cache.entries[0].guards.check, "function": step.__wrapped__, "slots": (names["x"],)}
+    guards = timeit.Timer("check(function, slots)", globals=names)
+    times = take_turns({"eager": timer(case, lambda program: program), "guards": guards}, rounds)
+    return [case.name, *map(duration, times.values()), f"{times['guards'] / times['eager']:.2%}"]
+
+
 def row(case: Case, result: Result) -> list[str]:
     ours, theirs = result.added["ours"], result.added["theirs"]
     return [
@@ -241,6 +270,8 @@ def main() -> None:
     show("Cost of a cached call", columns, rows, options.markdown)
     rows = [measure_training(case, options.rounds) for case in TRAINING_CASES if options.only in case.name]
     show('Cost of a cached step, backend="aot_eager"', columns, rows, options.markdown)
+    rows = [measure_guards(STEP, options.rounds)] if options.only in STEP.name else []
+    show("Guards of a cached step", ["per call", "eager step", "guards", "share"], rows, options.markdown)
     print('\nWhole calls have backend="eager"; added cost has a backend that does no work, its own cost taken off.')
     print(f"Medians of {options.rounds} rounds taken in turn, 1 thread. {machine()}.")
 
