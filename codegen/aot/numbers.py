@@ -13,13 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import sympy
 import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves, tree_map
-from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from codegen.aot.views import bind
 
@@ -164,7 +162,6 @@ _QUESTIONS = (
     *("guard_or_false", "expect_true", "statically_known_true", "floor", "ceil", "trunc", "sym_int", "round"),
     "is_integer",
 )
-_REORDERED = (sympy.Add, sympy.Mul, sympy.Pow)
 #: They raise for no number.
 _SAFE = frozenset({
     torch.ops.aten._local_scalar_dense.default,
@@ -191,20 +188,6 @@ def compute(function: Callable[..., Any], args: Sequence[Any], kind: type) -> An
         return function(*args)
     writer = next(mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, Writer))
     return writer.compute(function, args, kind)
-
-
-class Reference(PythonReferenceAnalysis):
-    """What torch's symbols are recorded as, with a row that it has for no proxies."""
-
-    @staticmethod
-    def int_truediv(a: Any, b: Any) -> Any:
-        return a / b
-
-
-def is_rounded_in_order(expr: sympy.Expr) -> bool:
-    """Whether the floats in an expression of torch's are computed as the program did: not for sums and products, which
-    it has reordered."""
-    return not any(isinstance(part, _REORDERED) and not part.is_integer for part in sympy.preorder_traversal(expr))
 
 
 def stand_ins(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -29,19 +29,10 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode_temporarily
 from torch.utils._pytree import tree_leaves, tree_map
-from torch.utils._sympy.interp import sympy_interp
 
 from codegen.aot import mutations, views
-from codegen.aot.numbers import (
-    NUMBERS,
-    Number,
-    Reference,
-    Unknown,
-    Varying,
-    is_rounded_in_order,
-    number_of,
-    stand_ins,
-)
+from codegen.aot.numbers import NUMBERS, Number, Unknown, Varying, number_of, stand_ins
+from codegen.aot.symbols import Symbols
 from codegen.aot.views import Step, Unwritable, step_of
 
 aten = torch.ops.aten
@@ -146,8 +137,7 @@ class Recorder(TorchDispatchMode):
         self.memories: dict[int, Memory] = {}
         self.randoms: list[fx.Node] = []
         self.has_numbers = False  # that are known only when the graph runs
-        self._numbers: dict[Any, fx.Node] = {}
-        self._symbols: dict[Any, tuple[fx.Node, int]] = {}
+        self.symbols = Symbols(self.graph, self._mark)
         self._constants: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._last_input: fx.Node | None = None
 
@@ -164,11 +154,9 @@ class Recorder(TorchDispatchMode):
             memory = self.memories.setdefault(self._storage(value), Memory(node))
             memory.inputs.append(node)
             self.aliases[id(value)] = Alias(value, value, memory, (), node)
-            for dim, size in enumerate(value.shape):
-                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                    self._symbols.setdefault(size.node.expr, (node, dim))
+            self.symbols.add_sizes(value, node)
         elif isinstance(value, NUMBERS):
-            self._numbers[value.node.expr] = node
+            self.symbols.add(value, node)
         return node
 
     def share(self, root: torch.Tensor, tensor: torch.Tensor, steps: tuple[Step, ...]) -> None:
@@ -247,7 +235,9 @@ class Recorder(TorchDispatchMode):
         return node.meta["val"]
 
     def _node(self, func: Callable[..., Any], args: Any, kwargs: Any, value: Any) -> fx.Node:
-        node = self.graph.call_function(func, args, kwargs)
+        return self._mark(self.graph.call_function(func, args, kwargs), value)
+
+    def _mark(self, node: fx.Node, value: Any) -> fx.Node:
         node.meta.update(val=value, phase=self.phase)
         trace = self.stack_trace()
         if trace:
@@ -270,38 +260,7 @@ class Recorder(TorchDispatchMode):
     def number(self, value: Any) -> Any:
         """The node of a symbolic number: computed from the sizes of inputs, or known when the graph runs."""
         late = number_of(value)
-        if late is not None:
-            return late.value
-        expr = value.node.expr
-        if expr.is_number:
-            return value.node.maybe_as_int() if isinstance(value, torch.SymInt) else type(value.node.hint)(expr)
-        found = self._numbers.get(expr)
-        if found is None:
-            if isinstance(value, torch.SymFloat) and not is_rounded_in_order(expr):
-                raise Untraceable(f"a float of sizes: {expr}")
-            if expr.is_Symbol:
-                source, dim = self._symbols[expr]
-                found = self._node(aten.sym_size.int, (source, dim), {}, value)
-            else:
-                known = {s: fx.Proxy(self.number(self._symbol(value, s))) for s in expr.free_symbols}
-                before = len(self.graph.nodes)
-                found = sympy_interp(Reference, known, expr).node
-                for node in list(self.graph.nodes)[before:]:
-                    number = node.target(*fx.map_arg(node.args, _value), **fx.map_arg(node.kwargs, _value))
-                    node.meta.update(val=number, phase=self.phase)
-            self._numbers[expr] = found
-        return found
-
-    def _symbol(self, value: Any, symbol: Any) -> Any:
-        """A number with that one symbol, from where the symbol was met."""
-        shape_env = value.node.shape_env
-        source, dim = self._symbols.get(symbol, (None, 0))
-        if source is not None:
-            return source.meta["val"].shape[dim]
-        for expr, node in self._numbers.items():
-            if expr == symbol:
-                return node.meta["val"]
-        raise Untraceable(f"a size {symbol} that depends on values ({shape_env})")
+        return self.symbols.node(value) if late is None else late.value
 
     def compute(self, function: Callable[..., Any], args: Sequence[Any], kind: type) -> Any:
         """`function(*args)`, a number of that type, as a node; answers with its symbolic number."""
@@ -395,7 +354,7 @@ class Recorder(TorchDispatchMode):
                     part = self._node(operator.getitem, (node, index), {}, item)
                     self._adopt(self._viewed(func, args, item), item, None, part, func, args, kwargs, index)
                 elif isinstance(item, NUMBERS):
-                    self._numbers.setdefault(item.node.expr, self._node(operator.getitem, (node, index), {}, item))
+                    self.symbols.add(item, self._node(operator.getitem, (node, index), {}, item))
 
     def _viewed(self, func: Any, args: Any, result: torch.Tensor) -> torch.Tensor | None:
         """The argument whose memory the result shares; where nobody looks at the argument any more, it has its own."""
@@ -505,10 +464,6 @@ def _count_parts(func: OpOverload, places: Mapping[Any, Any]) -> None:
         for tensor in tree_leaves(list(places.values())):
             if tensor.device.type == "cpu" and not tensor.is_inference():
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (tensor._version + 1,))
-
-
-def _value(node: fx.Node) -> Any:
-    return node.meta["val"]
 
 
 def _plain(node: fx.Node) -> Any:
