@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._compile import _disable_dynamo
+from torch.autograd.graph import increment_version
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import Optimizer, _use_grad_for_differentiable
 
@@ -67,6 +68,25 @@ def _check_capture(tx: Translator, optimizer: Variable) -> Variable:
     return ConstantVariable(None)
 
 
+def _written(name: str) -> list[int]:
+    """The places of the arguments that an operation of ATen writes into."""
+    packet = getattr(torch.ops.aten, name)
+    aliases = [argument.alias_info for argument in getattr(packet, packet.overloads()[0])._schema.arguments]
+    return [place for place, alias in enumerate(aliases) if alias is not None and alias.is_write]
+
+
+def _counting(function: Callable[..., Any], written: list[int]) -> Callable[..., Variable]:
+    """An operation that writes into lists of tensors. With fakes it counts no writes of tensors in lists."""
+
+    def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
+        result = tx.graph.call(function, list(args), kwargs)
+        tensors = [item for place in written for item in tx.unpack(args[place])]
+        increment_version([item.fake for item in tensors if isinstance(item, TensorVariable)])
+        return result
+
+    return handler
+
+
 def _inner_code(code: CodeType, name: str) -> Iterator[CodeType]:
     """The code of functions of that name that are defined inside."""
     for constant in code.co_consts:
@@ -74,6 +94,9 @@ def _inner_code(code: CodeType, name: str) -> Iterator[CodeType]:
             yield from [constant] if constant.co_name == name else _inner_code(constant, name)
 
 
+for _name in dir(torch):
+    if _name.startswith(("_foreach_", "_fused_")) and _name.endswith("_"):
+        HANDLERS[getattr(torch, _name)] = _counting(getattr(torch, _name), _written(_name))
 for _name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
     if hasattr(Optimizer, _name):
         handles(getattr(Optimizer, _name))(_check_capture)
