@@ -77,6 +77,7 @@ class Update:
     tracked: bool = False  # autograd sees the write
     detached: bool = False  # it ends as a leaf without gradient
     versions: int = 0  # how often it counted a write
+    counter: Input | None = None  # the earlier input that counts its writes together with it
     inside: bool = False  # the graph itself writes the value
 
 
@@ -128,8 +129,9 @@ class Traced:
     """The joint graph with how it is called and what its results are for.
 
     Placeholders: inputs that are in no group and are numbers or tensors (`parameters`, by position), one base for each
-    group, then one tangent for each carrier, level by level. Results: `num_forward` of the forward (the last
-    `num_randoms` of them are its random numbers), then the gradients of each level.
+    group, then one tangent for each carrier, level by level. Members of flat groups that get gradients are parameters
+    as well, for the sake of these alone. Results: `num_forward` of the forward (the last `num_randoms` of them are its
+    random numbers), then the gradients of each level.
     """
 
     joint: fx.GraphModule

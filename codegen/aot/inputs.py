@@ -19,12 +19,14 @@ class Shared:
     """Inputs (by position) that share written memory: in the graph they are views of one base, which comes in instead.
 
     `base` is the position of an input that is the base of all others; None: it is their common `_base`, or, where
-    nobody needs gradients (`flat`), one flat tensor over the whole storage, of the first member's dtype.
+    autograd does not know that they share (`flat`), one flat tensor over the whole storage, of the first member's
+    dtype. Each member of a flat group has a history of its own; `related`: but some are views of one another.
     """
 
     members: tuple[int, ...]
     base: int | None = None
     flat: bool = False
+    related: bool = False
 
 
 #: Why a write is refused.
@@ -55,18 +57,30 @@ def born(tensor: torch.Tensor) -> torch.Tensor:
     return _Born.apply(torch.zeros((), requires_grad=True), [tensor])
 
 
-def stand_in(fake_mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
+class _Joined(torch.autograd.Function):
+    """Something with other memory: its gradients go on to where it comes from."""
+
+    @staticmethod
+    def forward(ctx: Any, source: torch.Tensor, held: list[torch.Tensor]) -> torch.Tensor:
+        return held[0]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        return grads[0], None
+
+
+def stand_in(fake_mode: FakeTensorMode, value: torch.Tensor, counter: torch.Tensor | None = None) -> torch.Tensor:
     """A fake tensor of the same geometry: leaf or not, and with or without gradient, as `value` is. With a gradient it
     is no view.
 
-    Stand-ins of tensors that share memory share it, too.
+    Stand-ins of tensors that share memory share it, too. It counts its writes together with the fake `counter`.
     """
     if type(value) not in (torch.Tensor, torch.nn.Parameter, FakeTensor):
         raise Untraceable(f"an input of class {type(value).__name__}")
     if value.layout is not torch.strided or value.is_conj() or value.is_neg() or value.is_quantized:
         raise Untraceable(f"an input that is {_exotic(value)}")
     known = value if isinstance(value, FakeTensor) else fake_mode.from_tensor(value.detach(), static_shapes=True)
-    fake = known.detach()
+    fake = known.detach() if counter is None or known is value else placed(counter, known)
     if not value.requires_grad:
         if value.is_inference() or not value._is_view():
             return fake
@@ -90,6 +104,7 @@ def _exotic(value: torch.Tensor) -> str:
 def shared(members: list[int], values: list[Any]) -> Shared:
     """How these inputs come in as views of one base. Raises Untraceable if there is none."""
     tensors = [values[i] for i in members]
+    related = _related(tensors)
     base = next((t._base for t in tensors if t._base is not None), None)
     at = next((i for i in members if values[i] is base), None)
     same_dtype = len({t.dtype for t in tensors}) == 1
@@ -97,11 +112,55 @@ def shared(members: list[int], values: list[Any]) -> Shared:
         if any(t.requires_grad and is_fragile(t) for t in tensors):
             raise Untraceable(FRAGILE)
         return Shared(tuple(members), at)
-    if any(t.requires_grad for t in tensors) or (base is not None and base.requires_grad):
-        raise Untraceable("written inputs that share memory, where autograd does not know that they do")
+    if related and any(t.requires_grad for t in tensors):
+        raise Untraceable("written inputs that share memory, of which autograd knows for some only")
     if not same_dtype and tensors[0].untyped_storage().nbytes() % max(t.element_size() for t in tensors):
         raise Untraceable("written inputs that share memory which some of them can't show as a whole")
-    return Shared(tuple(sorted(members, key=lambda i: values[i].element_size())), flat=True)
+    return Shared(tuple(sorted(members, key=lambda i: values[i].element_size())), flat=True, related=related)
+
+
+def _related(tensors: list[torch.Tensor]) -> bool:
+    """Whether some of them are views of one another, or of one base."""
+    bases = [t if t.is_inference() or t._base is None else t._base for t in tensors]
+    return len(set(map(id, bases))) < len(bases)
+
+
+def count_together(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have one version counter; inference tensors have none."""
+    if one.is_inference() or other.is_inference() or other._version != one._version:
+        return False
+    before = one._version
+    torch._C._autograd._unsafe_set_version_counter((one,), (before + 1,))
+    together = other._version != before
+    torch._C._autograd._unsafe_set_version_counter((one,), (before,))
+    return together
+
+
+def counters(groups: tuple[Shared, ...], values: list[Any]) -> dict[int, int]:
+    """Which members of flat groups count their writes together with an earlier one."""
+    found: dict[int, int] = {}
+    for group in groups:
+        first: list[int] = []
+        for i in group.members if group.flat else ():
+            at = next((at for at in first if count_together(values[at], values[i])), i)
+            found.update({i: at} if at != i else {})
+            first.append(at)
+    return found
+
+
+def placed(source: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A tensor at the place of `like` in the memory of `source`, that counts its writes together with this; autograd
+    knows of no relation. The memory is that of a tensor without gaps."""
+    with torch.no_grad():
+        whole = source.detach().as_strided((source.untyped_storage().nbytes() // source.element_size(),), (1,), 0)
+        whole = whole if source.dtype == like.dtype else whole.view(like.dtype)
+        return whole.as_strided(like.shape, like.stride(), like.storage_offset()).detach()
+
+
+def joined(source: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+    """`data` with the gradient of `source`."""
+    result: torch.Tensor = _Joined.apply(source, [data])
+    return result
 
 
 def base_of(group: Shared, values: list[Any]) -> torch.Tensor:

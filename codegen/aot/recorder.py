@@ -142,12 +142,17 @@ class Recorder(TorchDispatchMode):
         self._last_input: fx.Node | None = None
 
     # --- inputs -------------------------------------------------------------------------------------------------------
-    def add_input(self, name: str, value: Any) -> fx.Node:
-        """A placeholder for a fake tensor, a symbolic number, or a number that varies."""
+    def add_placeholder(self, name: str, value: Any) -> fx.Node:
+        """A placeholder that stands for nothing yet."""
         last = self._last_input
         with self.graph.inserting_after(last) if last is not None else self.graph.inserting_before():
             node = self._last_input = self.graph.placeholder(name)
         node.meta.update(val=value, phase=self.phase)
+        return node
+
+    def add_input(self, name: str, value: Any) -> fx.Node:
+        """A placeholder for a fake tensor, a symbolic number, or a number that varies."""
+        node = self.add_placeholder(name, value)
         if isinstance(value, Varying):
             self._bear(node, value.type)
         elif isinstance(value, torch.Tensor):

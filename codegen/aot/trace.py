@@ -31,7 +31,19 @@ from codegen.aot.facts import (
     Value,
     View,
 )
-from codegen.aot.inputs import FRAGILE, Shared, base_of, is_fragile, shared, stand_in, steps_to
+from codegen.aot.inputs import (
+    FRAGILE,
+    Shared,
+    base_of,
+    count_together,
+    counters,
+    is_fragile,
+    joined,
+    placed,
+    shared,
+    stand_in,
+    steps_to,
+)
 from codegen.aot.levels import Seen, differentiate, edge_of
 from codegen.aot.numbers import Varying
 from codegen.aot.recorder import NUMBERS, TRANSPARENT, Alias, Recorder, SharedInputs, Untraceable, refusal
@@ -45,7 +57,9 @@ Decompositions = Mapping[Any, Callable[..., Any]]
 class Call:
     """How a program is called: stand-ins or constants by position, and the groups of inputs that share written memory
     with a stand-in for each group's base, all as they are before the program runs. `again` says which positions have
-    the tensor of an earlier position; `fragile` are inputs that autograd lets nobody write."""
+    the tensor of an earlier position, and `counters` which members of flat groups count their writes together with an
+    earlier one; `differentiated` are those of them that get gradients of their own, `fragile` inputs that autograd lets
+    nobody write."""
 
     fake_mode: FakeTensorMode
     args: tuple[Any, ...]
@@ -53,10 +67,12 @@ class Call:
     bases: tuple[torch.Tensor, ...] = ()
     fragile: frozenset[int] = frozenset()
     again: Mapping[int, int] = field(default_factory=dict)
+    counters: Mapping[int, int] = field(default_factory=dict)
+    differentiated: frozenset[int] = frozenset()
 
     @property
     def parameters(self) -> tuple[int, ...]:
-        members = {*self.again, *(i for group in self.groups for i in group.members)}
+        members = {*self.again, *(i for group in self.groups for i in group.members)} - self.differentiated
         varying = (torch.Tensor, *NUMBERS, Varying)
         return tuple(i for i, a in enumerate(self.args) if isinstance(a, varying) and i not in members)
 
@@ -65,13 +81,17 @@ def describe(args: Sequence[Any], groups: tuple[Shared, ...] = ()) -> Call:
     """Stand-ins for real arguments (or for fakes, all of one mode). Raises Untraceable for unusual tensors."""
     mode = next((a.fake_mode for a in args if isinstance(a, FakeTensor)), None)
     mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
-    fakes = tuple(stand_in(mode, a) if isinstance(a, torch.Tensor) else a for a in args)
+    fakes = [stand_in(mode, a) if isinstance(a, torch.Tensor) else a for a in args]
+    counted = counters(groups, list(args))
+    for i, at in counted.items():
+        fakes[i] = stand_in(mode, args[i], fakes[at])
     bases = tuple(stand_in(mode, base_of(group, list(args))) for group in groups)
     fragile = frozenset(i for i, a in enumerate(args) if is_fragile(a))
     first: dict[int, int] = {}
     tensors = ((i, a) for i, a in enumerate(args) if isinstance(a, torch.Tensor))
     again = {i: at for i, a in tensors if (at := first.setdefault(id(a), i)) != i}
-    return Call(mode, fakes, groups, bases, fragile, again)
+    differentiated = frozenset(i for g in groups if g.flat for i in g.members if args[i].requires_grad)
+    return Call(mode, tuple(fakes), groups, bases, fragile, again, counted, differentiated)
 
 
 def _fresh(call: Call) -> Call:
@@ -137,29 +157,32 @@ def quiet() -> Iterator[None]:
         torch.set_rng_state(state)
 
 
-def flat_arguments(call: Call, parameters: Sequence[Any], bases: Sequence[torch.Tensor]) -> list[Any]:
-    """The program's arguments from what comes in: members of groups become views of their base."""
+def flat_arguments(
+    call: Call, parameters: Sequence[Any], bases: Sequence[torch.Tensor], members: Sequence[Any] | None = None
+) -> list[Any]:
+    """The program's arguments from what comes in: members of groups become views of their base, those of flat groups
+    only where they are not given as `members` (by position)."""
     flat = list(call.args)
     for i, value in zip(call.parameters, parameters, strict=True):
         flat[i] = value
-    for group, base in zip(call.groups, bases, strict=True):
+    for group, base, known in zip(call.groups, bases, call.bases, strict=True):
         for i in group.members:
-            if i != group.base:
-                with torch.enable_grad():
-                    flat[i] = _member(group, call.args[i], base)
-            else:
+            like = call.args[i]
+            if i == group.base:
                 flat[i] = base
+            elif not group.flat:
+                with torch.enable_grad():
+                    start = like.storage_offset() - known.storage_offset() + base.storage_offset()
+                    flat[i] = base.as_strided(like.shape, like.stride(), start)
+            elif members is not None:
+                flat[i] = members[i]
+            else:
+                made = placed(flat[call.counters[i]] if i in call.counters else base.data, like)
+                with torch.enable_grad():
+                    flat[i] = joined(flat[i], made) if i in call.differentiated else made
     for i, at in call.again.items():
         flat[i] = flat[at]
     return flat
-
-
-def _member(group: Shared, like: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
-    steps = steps_to(like, base)
-    start = steps[-1].args[-1] + (0 if group.flat else base.storage_offset())
-    member = base if base.dtype == like.dtype else base.view(like.dtype)
-    member = member.as_strided(like.shape, like.stride(), start)
-    return member.detach() if group.flat else member
 
 
 @dataclass(eq=False)
@@ -171,6 +194,10 @@ class _Before:
     requires_grad: bool
     grad_fn: Any
     edge: GradientEdge | None
+
+    @classmethod
+    def of(cls, fake: torch.Tensor) -> _Before:
+        return cls(fake, _version(fake), fake.requires_grad, fake.grad_fn, edge_of(fake))
 
 
 class _Tracer:
@@ -187,7 +214,7 @@ class _Tracer:
         self.known: dict[int, Input | Base] = {}  # id of a stand-in -> what it stands for
         self.placeholders: list[_Before | None] = []
         self.results: list[fx.Node] = []
-        self.versions: dict[int, int] = {}  # of inputs that share memory behind autograd's back
+        self.members: list[_Before] = []  # of flat groups
         self.data: dict[int, Data] = {}  # by id of the fake
         self.carriers: list[Seen] = []
 
@@ -203,22 +230,20 @@ class _Tracer:
             stack.enter_context(_refusing(self.recorder))
             stack.enter_context(quiet())
             stack.enter_context(call.fake_mode)
+            members = {i for group in call.groups if group.flat for i in group.members}
             for i in call.parameters:
-                node = self._placeholder(f"primals_{i + 1}", call.args[i], Input(i))
+                node = self._placeholder(f"primals_{i + 1}", call.args[i], Input(i), i in members)
                 self.by_node[node] = i
             for number, base in enumerate(call.bases):
                 self._placeholder(f"primals_base_{number + 1}", base, Base(number))
             stack.enter_context(self.recorder)
-            flat = flat_arguments(call, [node.meta["val"] for node in self.by_node], call.bases)
+            flat = flat_arguments(call, [node.meta["val"] for node in self.by_node], call.bases, call.args)
             for group, base in zip(call.groups, call.bases, strict=True):
                 for i in group.members:
-                    if group.flat:  # they already share memory, and have versions of their own
-                        flat[i] = call.args[i]
+                    if group.flat:  # they already share memory
                         self.recorder.share(base, flat[i], steps_to(flat[i], base))
-                        self.versions[i] = _version(flat[i])
+                        self.members.append(_Before.of(flat[i]))
                     self.known.setdefault(id(flat[i]), Input(i))
-            for i, at in call.again.items():
-                flat[i] = flat[at]
             results = list(self.program(*flat))
             outputs = self._outputs(results)
             updates = self._updates(flat)
@@ -240,11 +265,11 @@ class _Tracer:
             joint, call.parameters, call.groups, len(forward), len(randoms), outputs, updates, bumps, levels
         )
 
-    def _placeholder(self, name: str, value: Any, known: Input | Base) -> fx.Node:
-        node = self.recorder.add_input(name, value)
+    def _placeholder(self, name: str, value: Any, known: Input | Base, is_member: bool = False) -> fx.Node:
+        node = (self.recorder.add_placeholder if is_member else self.recorder.add_input)(name, value)
         before = None
         if isinstance(value, torch.Tensor):
-            before = _Before(value, _version(value), value.requires_grad, value.grad_fn, edge_of(value))
+            before = _Before.of(value)
             self.known[id(value)] = known
         self.placeholders.append(before)
         return node
@@ -269,7 +294,8 @@ class _Tracer:
 
     def _updates(self, flat: list[Any]) -> tuple[Update, ...]:
         found = []
-        known = [before for before in self.placeholders if before is not None]
+        members = {id(before.fake) for before in self.members}
+        known = [b for b in self.placeholders if b is not None and id(b.fake) not in members] + self.members
         fragile: set[int] = set()
         if torch.is_grad_enabled():
             inputs = (flat[i] for i in self.call.fragile)
@@ -279,12 +305,15 @@ class _Tracer:
             fake = before.fake
             target = self.known[id(fake)]
             alias = self.recorder.alias(fake)
+            steps = alias.steps[alias.made :]
+            at = self.call.counters.get(target.index) if isinstance(target, Input) else None
+            counter = None if at is None else Input(at)
             versions = _version(fake) - before.version - self._counted_by_members(target, flat)
             tracked = _tracked(before)
             detached = before.requires_grad and not fake.requires_grad
             if fake.requires_grad and not before.requires_grad and fake.grad_fn is None:
                 raise Untraceable("requires_grad_() of an input")
-            part = any(step.func is torch.ops.aten.as_strided.default for step in alias.steps)
+            part = any(step.func is torch.ops.aten.as_strided.default for step in steps)
             if part and tracked and (alias.memory.writes or len(alias.memory.inputs) > 1):
                 raise Untraceable("as_strided_() of a written or shared input that gets a gradient")
             if detached and (self.call.fragile or (before.grad_fn is None and self.carriers)):
@@ -293,24 +322,30 @@ class _Tracer:
                 raise Untraceable(FRAGILE)
             if tracked and not self.call.fragile.isdisjoint(self._inputs_of(target)):
                 raise Untraceable(FRAGILE)
-            if alias.memory.writes or alias.steps or tracked or detached or versions:
+            is_member = id(fake) in members
+            if is_member and tracked and self._is_related(target.index):
+                raise Untraceable("written inputs that share memory, of which autograd knows for some only")
+            written = alias.memory.writes > 0 and (tracked or not is_member)  # of a flat group the base is
+            if written or steps or tracked or detached or versions:
                 value = None
-                kept = inside and alias.memory.writes > 0 and isinstance(target, Input) and not alias.steps
+                kept = inside and written and isinstance(target, Input) and not steps
                 if kept:
                     self.last_writes.append((alias.memory.inputs[0], self.recorder.read(fake)))
-                elif alias.memory.writes:
+                elif written:
                     # What a geometry in the end doesn't show is written, too.
                     node = self.recorder.read(fake) if tracked else self.recorder.root(alias.memory)
                     value = self._result(node, fake if tracked else None, target)
-                found.append(Update(target, self._plain(alias.steps), value, tracked, detached, versions, kept))
+                found.append(Update(target, self._plain(steps), value, tracked, detached, versions, counter, kept))
         for group in self.call.groups:
             for i in group.members:
                 alias = self.recorder.alias(flat[i])
-                versions = _version(flat[i]) - self.versions[i] if group.flat else 0
                 steps = alias.steps[alias.made :]
-                if i != group.base and (steps or versions):
-                    found.append(Update(Input(i), self._plain(steps), versions=versions or len(steps)))
+                if steps and i != group.base and not group.flat:
+                    found.append(Update(Input(i), self._plain(steps), versions=len(steps)))
         return tuple(found)
+
+    def _is_related(self, member: int) -> bool:
+        return any(group.related for group in self.call.groups if member in group.members)
 
     def _counted_by_members(self, target: Input | Base, flat: list[Any]) -> int:
         """The changes of metadata by other members of a group: these count for its base, too."""
@@ -411,7 +446,7 @@ class _Tracer:
         """Whether a tensor has the version counter of one of those that it was taken from."""
         before = alias.taken
         while before is not None:
-            if _count_together(before, alias.tensor):
+            if before.is_inference() or count_together(before, alias.tensor):
                 return True
             before = self.recorder.alias(before).taken
         return False
@@ -444,14 +479,3 @@ def _tracked(before: _Before) -> bool:
 
 def _version(fake: torch.Tensor) -> int:
     return 0 if fake.is_inference() else fake._version
-
-
-def _count_together(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors have one version counter."""
-    before = _version(one)
-    if one.is_inference() or other._version != before:
-        return one.is_inference()
-    torch._C._autograd._unsafe_set_version_counter((one,), (before + 1,))
-    together = other._version != before
-    torch._C._autograd._unsafe_set_version_counter((one,), (before,))
-    return together

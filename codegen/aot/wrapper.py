@@ -170,8 +170,12 @@ class _Order:
         if self._begins(("write", update)):
             if update.value in self.level_of:
                 self.tie(self.level_of[update.value])
-            _write(update, self.traced.updates.index(update), self.source)
+            _write(update, self.source)
             self.finished.add(("write", update))
+            together = _together(update, self.traced)
+            later = sum(len(each.steps) for each in together if ("change", each) not in self.finished)
+            if update is together[0] or _counts_anew(together):
+                _count_writes(together, self.traced, later, self.source)
 
     def change(self, update: Update) -> None:
         if self._begins(("change", update)):
@@ -281,13 +285,30 @@ def _counts(update: Update) -> int:
     return len(update.steps) + (update.value is not None and (update.tracked or update.versions > 0))
 
 
+def _together(update: Update, traced: Traced) -> list[Update]:
+    """The updates of inputs that count their writes with this one, the first of them first."""
+    first = update.target if update.counter is None else update.counter
+    return [each for each in traced.updates if first in (each.target, each.counter)]
+
+
+def _missing(together: list[Update]) -> int:
+    """How many writes are still to be counted when all is written and changed."""
+    return together[0].versions - sum(map(_counts, together))
+
+
+def _counts_anew(together: list[Update]) -> bool:
+    """Whether the final count is set after each write: others hold a tensor with its version."""
+    return any(each.value is not None for each in together) and (len(together) > 1 or _missing(together) != 0)
+
+
 def _versions_before(traced: Traced, source: _Source) -> None:
     for number, update in enumerate(traced.updates):
-        if update.value is not None and update.versions != _counts(update):
+        together = _together(update, traced)
+        if update is together[0] and _counts_anew(together):
             source.add(f"v{number} = {source.name('version', _version)}({_place(update.target)})")
 
 
-def _write(update: Update, number: int, source: _Source) -> None:
+def _write(update: Update, source: _Source) -> None:
     place = _place(update.target)
     if update.detached:
         source.add(f"{place}.requires_grad_(False) if {place}.is_leaf else {place}.detach_()")
@@ -302,9 +323,13 @@ def _write(update: Update, number: int, source: _Source) -> None:
     else:
         source.add(f"with {source.name('no_grad', torch.no_grad)}():")
         source.add(f"{place}.copy_(results[{update.value}])", 2)
-    missing = update.versions - _counts(update)
-    if missing and update.value is not None:
-        source.add(f"{source.name('count_to', _count_to)}({place}, v{number} + {update.versions - len(update.steps)})")
+
+
+def _count_writes(together: list[Update], traced: Traced, later: int, source: _Source) -> None:
+    """`later`: how many are counted by what will be changed."""
+    place, missing, number = _place(together[0].target), _missing(together), traced.updates.index(together[0])
+    if _counts_anew(together):
+        source.add(f"{source.name('count_to', _count_to)}({place}, v{number} + {together[0].versions - later})")
     elif missing:
         source.add(f"{source.name('count', _count)}({place}, {missing})")
 

@@ -13,7 +13,7 @@ from tests.codegen.aot.programs import covering, drawn
 
 #: What may be refused. No other reason may come up: the list can only shrink.
 REFUSED = (
-    "written inputs that share memory, where autograd does not know that they do",
+    "written inputs that share memory, of which autograd knows for some only",
     "a write to an input that autograd lets nobody write",
     "a view made without grad: it says that it requires a gradient, and gets none",
     r"requires_grad_\(.*\) of an input",
