@@ -9,18 +9,7 @@ import pytest
 import torch
 
 import jit._C as C
-
-
-def plain(*slots):
-    pass
-
-
-def holds(guards, *slots):
-    """`check` and `explain` must agree, at the first look and at the second."""
-    for _ in range(2):
-        values = guards.check(plain, slots)
-        assert (values is not None) == (guards.explain(plain, slots) is None)
-    return values is not None
+from tests.native.guarding import holds, plain
 
 
 def leaf():
