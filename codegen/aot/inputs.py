@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from codegen import _C
 from codegen.aot.recorder import Untraceable
 from codegen.aot.views import Step
 
@@ -55,18 +56,6 @@ class _Born(torch.autograd.Function):
 def born(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor with a history, of which nobody needs to know more."""
     return _Born.apply(torch.zeros((), requires_grad=True), [tensor])
-
-
-class _Joined(torch.autograd.Function):
-    """Something with other memory: its gradients go on to where it comes from."""
-
-    @staticmethod
-    def forward(ctx: Any, source: torch.Tensor, held: list[torch.Tensor]) -> torch.Tensor:
-        return held[0]
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        return grads[0], None
 
 
 def stand_in(fake_mode: FakeTensorMode, value: torch.Tensor, counter: torch.Tensor | None = None) -> torch.Tensor:
@@ -158,9 +147,9 @@ def placed(source: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def joined(source: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
-    """`data` with the gradient of `source`."""
-    result: torch.Tensor = _Joined.apply(source, [data])
-    return result
+    """`data`, whose gradient goes where that of `source` goes."""
+    _C.graft((data,), (source,), (), ())
+    return data
 
 
 def base_of(group: Shared, values: list[Any]) -> torch.Tensor:
