@@ -85,17 +85,16 @@ def tie(
 def below(function: Callable[..., Any], /, *args: Any) -> Any:
     """`function(*args)` below autograd: no result gets a history, none is a view, and no write is counted."""
 
+#: A tensor, for where its gradient goes, or a `torch.autograd.graph.GradientEdge`.
+_Edge = torch.Tensor | tuple[Any, ...]
+
 def graft(
-    tensors: tuple[torch.Tensor, ...],
-    others: tuple[torch.Tensor, ...],
-    made: tuple[torch.Tensor, ...] = (),
-    ends: tuple[torch.Tensor, ...] = (),
-    /,
+    edges: tuple[_Edge, ...], others: tuple[_Edge, ...], made: tuple[_Edge, ...], ends: tuple[_Edge, ...], /
 ) -> None:
-    """Gives each of `tensors` the history of the other at its place: its gradient goes to the makers of that one.
+    """Lets gradients that went to `edges` go to the others at the same places, in all that `made` came of.
 
-    So it does for `made`, which were made of `tensors`: their history is searched down to `tensors` and `ends`, and
-    edges that lead to a tensor of the first lead to the other. Others have the shapes and dtypes of the tensors.
+    That graph is searched down to `edges` and the nodes of `ends`. A tensor among `edges` has that other history itself
+    from now on. Others have the shapes and dtypes of what they replace.
 
-    Raises TypeError for what is no tuple of tensors, ValueError for more or fewer `others` than `tensors`.
+    Raises TypeError for what is no tuple of edges, ValueError for more or fewer `others` than `edges`.
     """

@@ -43,7 +43,14 @@ class CapturedProgram(fx.Interpreter):
         return super().call_function(target, args, kwargs)
 
     def __call__(self, *args: Any) -> Sequence[Any]:
-        return self.run(*args, enable_io_processing=False)
+        before = TorchState()
+        try:
+            results = self.run(*args, enable_io_processing=False)
+            if vars(TorchState()) != vars(before):
+                raise Untraceable("torch's state of this thread is another one at the end of the graph")
+            return results
+        finally:  # here, and not under other dispatch modes than those that the graph switched it under
+            before.restore()
 
 
 def compile_graph(
@@ -52,17 +59,11 @@ def compile_graph(
     """A captured graph (its results are a flat tuple), compiled. What this stage can't say runs as it was captured."""
     placeholders = graph.graph.find_nodes(op="placeholder")
     examples = [_example(node, real) for node, real in zip(placeholders, example_inputs, strict=True)]
-    before = TorchState()
     try:
-        compiled = compile_program(CapturedProgram(graph), examples, settings or Settings(mutations_inside=True))
-        if vars(TorchState()) != vars(before):
-            raise Untraceable("torch's state of this thread is another one at the end of the graph")
+        return compile_program(CapturedProgram(graph), examples, settings or Settings(mutations_inside=True))
     except Untraceable as reason:
         log.info("a graph runs as it was captured: %s", reason)
         return graph.forward
-    finally:
-        before.restore()
-    return compiled
 
 
 def _example(placeholder: fx.Node, real: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import fx
 
 from codegen.aot.inputs import Shared
@@ -115,13 +116,44 @@ class Carrier:
 
 
 @dataclass(frozen=True)
+class Link:
+    """An output of a level's node that nobody sees: results of other levels were made of it, too."""
+
+    shape: tuple[Any, ...]  # of ints, and `Value`s where they vary
+    dtype: torch.dtype
+    device: torch.device
+    strides: tuple[Any, ...] = ()  # of its tangent
+
+
+@dataclass(frozen=True)
+class LinkOf:
+    level: int
+    number: int
+
+
+@dataclass(frozen=True)
 class Level:
-    """Carriers that share an autograd node. Its gradients go to `inputs` (positions of placeholders) as they came, then
-    to `cuts`: tensors that the caller sees, and that the carriers were made of."""
+    """Carriers that share an autograd node.
+
+    Its gradients go to `inputs` (positions of placeholders) as they came, to `cuts`, which are tensors that the caller
+    sees and the carriers were made of, and to `foreign` links. What these were made of that is seen is `beyond`.
+    """
 
     carriers: tuple[Carrier, ...]
+    links: tuple[Link, ...]
     inputs: tuple[int, ...]
     cuts: tuple[Place, ...]
+    foreign: tuple[LinkOf, ...]
+    beyond: tuple[Place, ...]
+
+    @property
+    def outputs(self) -> tuple[Carrier | Link, ...]:
+        """Of its node."""
+        return (*self.carriers, *self.links)
+
+    @property
+    def num_gradients(self) -> int:
+        return len(self.inputs) + len(self.cuts) + len(self.foreign)
 
 
 @dataclass(frozen=True)
@@ -129,9 +161,10 @@ class Traced:
     """The joint graph with how it is called and what its results are for.
 
     Placeholders: inputs that are in no group and are numbers or tensors (`parameters`, by position), one base for each
-    group, then one tangent for each carrier, level by level. Members of flat groups that get gradients are parameters
-    as well, for the sake of these alone. Results: `num_forward` of the forward (the last `num_randoms` of them are its
-    random numbers), then the gradients of each level.
+    group, then for each level, the last one first, the tangents of its carriers and its links. Members of flat groups
+    that get gradients are parameters as well, for the sake of these alone. Results: `num_forward` of the forward (the
+    last `num_randoms` of them are its random numbers), then the gradients of each level, the last one first. `seen`:
+    all tensors with a gradient that the caller sees, and whether they are carriers.
     """
 
     joint: fx.GraphModule
@@ -143,6 +176,8 @@ class Traced:
     updates: tuple[Update, ...]
     bumps: tuple[Bump, ...]
     levels: tuple[Level, ...]
+    seen: tuple[tuple[Place, bool], ...]
+    redrawn: bool
 
     @property
     def carriers(self) -> tuple[Carrier, ...]:

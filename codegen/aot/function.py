@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
+from torch.autograd.graph import GradientEdge
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from codegen import _C
 from codegen.aot import wrapper
+from codegen.aot.draws import Draws
 from codegen.aot.facts import Base, BaseOf, Input, Level, OutputOf, Place, Traced, memory_of, overwritten
-from codegen.aot.mutations import refill
+from codegen.aot.levels import Again, Seen, edge_of, survey
+from codegen.aot.mutations import count_drawn, refill
 from codegen.aot.numbers import Varying
 from codegen.aot.partition import default_partition
+from codegen.aot.quiet import unsaved
 from codegen.aot.recorder import Untraceable
 from codegen.aot.stages import Stages
 from codegen.aot.trace import Call, Decompositions, Program, flat_arguments, trace, trace_again
@@ -70,7 +75,7 @@ def compile_program(program: Program, args: Sequence[Any], settings: Settings) -
     )
     backwards = list(_backwards(fw, bw, program, call, traced, settings))
     kept = _keep_old_values(fw, traced)
-    ties = [backward.tie(fw, kept) for backward in backwards]
+    ties = [backward.tie(fw, kept) for backward in reversed(backwards)]
     compiled = wrapper.write(traced, settings.forward(fw, _examples(fw)), len(args), ties)
     return _staged(compiled, traced, fw, bw)
 
@@ -93,16 +98,16 @@ def _num_primals(traced: Traced) -> int:
 def _backwards(
     fw: fx.GraphModule, bw: fx.GraphModule, program: Program, call: Call, traced: Traced, settings: Settings
 ) -> Iterator[_Backward]:
-    """The backward of each level, cut out of that of all."""
+    """The backward of each level, cut out of that of all; the last one first."""
     given = bw.graph.find_nodes(op="placeholder")
-    saved, tangents = given[: len(given) - len(traced.carriers)], given[len(given) - len(traced.carriers) :]
+    first = len(given) - sum(len(level.outputs) for level in traced.levels)
+    saved, tangents = given[:first], given[first:]
     names = [node.name for node in results_of(fw)[traced.num_forward :]]
     results = results_of(bw)
     state = TorchState()  # a backward may run under another
-    for number, level in enumerate(traced.levels):
-        count = len(level.inputs) + len(level.cuts)
-        mine, results = results[:count], results[count:]
-        changes, tangents = tangents[: len(level.carriers)], tangents[len(level.carriers) :]
+    for number, level in reversed(list(enumerate(traced.levels))):
+        mine, results = results[: level.num_gradients], results[level.num_gradients :]
+        changes, tangents = tangents[: len(level.outputs)], tangents[len(level.outputs) :]
         read = needed_for(mine)
         used = tuple(at for at, node in enumerate(saved) if node in read or len(traced.levels) == 1)
         graph = bw if len(traced.levels) == 1 else extract(bw, [*(saved[at] for at in used), *changes], mine)
@@ -129,7 +134,7 @@ class _Backward:
         self.variants: dict[Any, Callable[..., Any]] = {}
 
     def tie(self, fw: fx.GraphModule, kept: Sequence[fx.Node]) -> wrapper.Tie:
-        backward = self._compiled(self.graph, [True] * len(self.level.carriers))
+        backward = self._compiled(self.graph, [True] * len(self.level.outputs))
         tensors = [at for at in self.used if isinstance(kept[at].meta["val"], torch.Tensor)]
         outside = _exist_outside(fw, self.traced, [kept[at] for at in tensors])
         plan = _C.Plan(self.settings.name, backward, self.partial, self.differentiable, outside)
@@ -140,8 +145,8 @@ class _Backward:
     def _compiled(self, graph: fx.GraphModule, defined: Sequence[bool]) -> Callable[..., Any]:
         """A backward of (saved, extra, the defined tangents), these brought to the strides of the trace."""
         run = self.settings.backward(graph, _examples(graph))
-        carriers = [carrier for carrier, wanted in zip(self.level.carriers, defined, strict=True) if wanted]
-        tangents = [(at - len(carriers), _fixed(carrier.strides)) for at, carrier in enumerate(carriers)]
+        outputs = [output for output, wanted in zip(self.level.outputs, defined, strict=True) if wanted]
+        tangents = [(at - len(outputs), _fixed(output.strides)) for at, output in enumerate(outputs)]
 
         def backward(*args: Any) -> tuple[Any, ...]:
             for at, strides in tangents:
@@ -165,10 +170,10 @@ class _Backward:
 
     def _variant(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> fx.GraphModule:
         with _under(self.state):
-            again = trace_again(self.program, self.call, self.settings.decompositions, self.number, defined)
+            level = Again(self.level, self.number, defined)
+            again = trace_again(self.program, self.call, self.settings.decompositions, level)
         nodes = {node.name: node for node in again.joint.graph.nodes}
-        first = _num_primals(self.traced) + sum(len(level.carriers) for level in self.traced.levels[: self.number])
-        placeholders = again.joint.graph.find_nodes(op="placeholder")[first : first + len(defined)]
+        placeholders = again.joint.graph.find_nodes(op="placeholder")[_num_primals(self.traced) :]
         tangents = [t for t, is_defined in zip(placeholders, defined, strict=True) if is_defined]
         given = [nodes[name] for name in self.names] + tangents
         results = results_of(again.joint)[again.num_forward :]
@@ -199,7 +204,7 @@ class _Backward:
 
     def _gradients(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> _Gradients:
         return _Gradients(
-            self.program, self.call, self.traced, self.level, self.state, defined, needed,
+            self.program, self.call, self.traced, self.number, self.state, defined, needed,
             self.settings.decompositions,
         )
 
@@ -235,46 +240,70 @@ class _Gradients:
     program: Program
     call: Call
     traced: Traced
-    level: Level
+    number: int  # of the level
     state: TorchState
     defined: tuple[bool, ...]
     needed: tuple[bool, ...]
     decompositions: Decompositions
 
     def __call__(self, *args: Any) -> list[Any]:
-        call, traced, level = self.call, self.traced, self.level
+        call, traced = self.call, self.traced
+        level = traced.levels[self.number]
         given = iter(args)
-        # Gradients end at these aliases: one of them may have been made of another.
-        with torch.enable_grad():
-            primals = [_alias(next(given)) for _ in range(_num_primals(traced))]
-            replay = _Replay([next(given) for _ in range(traced.num_randoms)], self.decompositions)
-            cuts = tuple(_alias(next(given)) for _ in level.cuts)
-            outputs = tuple(_alias(next(given)) for _ in level.carriers)
-        with _under(self.state), torch.enable_grad(), replay:
+
+        def aliases(count: int) -> tuple[Any, ...]:
+            """Gradients end at these: one of them may have been made of another."""
+            with torch.enable_grad():
+                return tuple(_alias(next(given)) for _ in range(count))
+
+        primals = aliases(_num_primals(traced))
+        replay = _Replay([next(given) for _ in range(traced.num_randoms)], self.decompositions)
+        cuts, beyond, foreign = map(aliases, (len(level.cuts), len(level.beyond), len(level.foreign)))
+        outputs = aliases(len(level.outputs))
+        with _under(self.state), torch.enable_grad(), replay.draws.counting(), replay:
             written = {type(update.target)(update.target.index) for update in traced.updates}
-            parameters, bases = primals[: len(call.parameters)], primals[len(call.parameters) :]
+            parameters, bases = list(primals[: len(call.parameters)]), primals[len(call.parameters) :]
             for number, i in enumerate(call.parameters):
                 if Input(i) in written:
                     parameters[number] = parameters[number].clone()
-            bases = [base.clone() for base in bases]
+            bases = tuple(base.clone() for base in bases)
             flat = flat_arguments(call, parameters, bases)
-            results = list(self.program(*flat))
-            carriers = tuple(_at(carrier.of, flat, bases, results) for carrier in level.carriers)
-            made_again = tuple(_at(cut, flat, bases, results) for cut in level.cuts)
-        ends = tuple(p for p in primals if isinstance(p, torch.Tensor) and p.requires_grad)
-        _C.graft(made_again, cuts, carriers, ends)
-        sources = [*(primals[at] for at in level.inputs), *cuts]
+            edges = list(map(_edge, (*(flat[i] for i in call.parameters), *bases)))
+            with unsaved() if traced.redrawn else nullcontext():  # else they would run again when `replay` is over
+                results = list(self.program(*flat))
+            seen = [
+                Seen(place, _at(place, flat, bases, results), at if is_carrier else None)
+                for at, (place, is_carrier) in enumerate(traced.seen)
+            ]
+        inputs = {at: edge for at, edge in enumerate(edges) if edge is not None}
+        with replay.draws.counting(), replay:  # parts of the program may run again
+            return self._taken(level, inputs, (*cuts, *beyond, *foreign), outputs, seen, tuple(given))
+
+    def _taken(
+        self, level: Level, inputs: dict[int, GradientEdge], below: tuple[torch.Tensor, ...],
+        outputs: tuple[torch.Tensor, ...], seen: list[Seen], tangents: tuple[torch.Tensor, ...],
+    ) -> list[Any]:
+        part = survey(seen, inputs).parts[self.number]
+        tensors = [each.tensor for each in (*part.cuts.values(), *part.beyond.values())]
+        made, ends = (*part.carriers, *part.links), tuple(inputs.values())
+        _C.graft((*tensors, *part.foreign), below, (*made, *part.foreign), ends)
+        sources: list[Any] = [*(inputs[at] for at in level.inputs), *below[: len(level.cuts)], *below[len(tensors) :]]
         gradients = torch.autograd.grad(
-            [carrier for carrier, is_defined in zip(carriers, self.defined, strict=True) if is_defined],
+            [GradientEdge(*edge) for edge, is_defined in zip(made, self.defined, strict=True) if is_defined],
             [source for source, is_needed in zip(sources, self.needed, strict=True) if is_needed],
-            tuple(given), create_graph=True, allow_unused=True,
+            tangents, create_graph=True, allow_unused=True,
         )
-        _C.graft(carriers, outputs, tuple(g for g in gradients if g is not None), (*ends, *cuts))
+        # What of them was made of the level's own results is made of those that the caller holds.
+        _C.graft(made, outputs, tuple(g for g in gradients if g is not None), (*ends, *below))
         found = iter(gradients)
         return [next(found) if is_needed else None for is_needed in self.needed]
 
 
-def _at(place: Place, flat: list[Any], bases: list[Any], results: list[Any]) -> torch.Tensor:
+def _edge(value: Any) -> GradientEdge | None:
+    return edge_of(value) if isinstance(value, torch.Tensor) else None
+
+
+def _at(place: Place, flat: Sequence[Any], bases: Sequence[Any], results: Sequence[Any]) -> torch.Tensor:
     match place:
         case Input(index):
             return flat[index]
@@ -289,7 +318,7 @@ def _at(place: Place, flat: list[Any], bases: list[Any], results: list[Any]) -> 
 
 
 class _Replay(TorchDispatchMode):
-    """Random operations give these numbers instead of new ones."""
+    """While `counting`, random operations give these numbers instead of new ones, as often as they are asked for."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -297,8 +326,9 @@ class _Replay(TorchDispatchMode):
 
     def __init__(self, numbers: Sequence[torch.Tensor], decompositions: Decompositions) -> None:
         super().__init__()
-        self.numbers = iter(numbers)
+        self.numbers = deque(numbers)
         self.decompositions = decompositions
+        self.draws = Draws()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -309,7 +339,14 @@ class _Replay(TorchDispatchMode):
                 result = self.decompositions[func](*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        return refill(func, args, kwargs, self.numbers)
+        numbers = self.draws.again(func, args, kwargs)
+        if numbers is None:
+            if not self.numbers:  # a backward draws some of its own
+                with self.draws.drawing():
+                    return func(*args, **kwargs)
+            numbers = [self.numbers.popleft() for _ in range(count_drawn(func, args, kwargs))]
+            self.draws.keep(func, numbers)
+        return refill(func, args, kwargs, iter(numbers))
 
 
 @contextmanager

@@ -4,13 +4,15 @@ Where a program answers with y and with z made of y, eager autograd leads z's gr
 holds: y's hooks see it, `retain_grad` shows it, `autograd.grad(z, y)` finds it. So each tensor that the caller can see
 afterwards cuts the graph of derivatives, and results with cuts between them get autograd nodes of their own: a level's
 results are made of the inputs, and of tensors that the levels below gave.
+
+Each operation is differentiated in one level, the lowest that needs it. Where a higher one needs it, too, a link leads
+there: an output of the lower node that nobody sees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from graphlib import TopologicalSorter
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,7 +22,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.utils._python_dispatch import _pop_mode_temporarily
 
 from codegen import _C
-from codegen.aot.facts import Carrier, Level, Place
+from codegen.aot.facts import Carrier, Level, Link, LinkOf, Place
 from codegen.aot.inputs import born
 from codegen.aot.recorder import Recorder, Untraceable, refusal
 
@@ -29,82 +31,220 @@ Key = tuple[Any, int]  # of an edge: its node, and the number there
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A stand-in with a gradient whose tensor the caller can see afterwards. `index` among the forward's results if its
-    gradient comes back to the graph by that one; else autograd leads it on."""
+    """A tensor with a gradient that the caller can see afterwards. `index` among the forward's results if its gradient
+    comes back to the graph by that one; else autograd leads it on."""
 
     of: Place
-    fake: torch.Tensor
+    tensor: torch.Tensor
     index: int | None = None
 
 
+@dataclass(eq=False)
+class Part:
+    """A level of autograd's graph, by edges: what it gives, and where it ends. `beyond`: what is seen there that leads
+    to it by links only."""
+
+    carriers: list[Key]
+    links: dict[Key, None] = field(default_factory=dict)  # what higher levels lead to
+    inputs: dict[Key, int] = field(default_factory=dict)
+    cuts: dict[Key, Seen] = field(default_factory=dict)
+    foreign: dict[Key, int] = field(default_factory=dict)  # links of lower levels, with these
+    beyond: dict[Key, Seen] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
-class _Cut:
-    seen: Seen
-    edge: GradientEdge  # to what it was made of
-    end: GradientEdge  # to it, where it was used
-    reached: frozenset[Key]  # the nearest inputs and ends
+class Graph:
+    """Autograd's graph of a program that ran, in levels."""
+
+    seen: Mapping[Key, Seen]
+    parts: tuple[Part, ...]
+    held: tuple[GradientEdge, ...]  # keeps its nodes alive
+
+    def link_of(self, key: Key) -> LinkOf:
+        level = next(at for at, part in enumerate(self.parts) if key in part.links)
+        return LinkOf(level, list(self.parts[level].links).index(key))
+
+
+# --- what is there ----------------------------------------------------------------------------------------------------
+def edge_of(tensor: torch.Tensor) -> GradientEdge | None:
+    """Where its gradient goes; None for a tensor without one."""
+    if not tensor.requires_grad or torch.is_inference_mode_enabled():
+        return None
+    with torch.enable_grad():  # a leaf's node is found through a view of it
+        node = tensor.grad_fn or tensor.view_as(tensor).grad_fn
+        if node is None or tensor.grad_fn is None and node.next_functions[0][0] is None:
+            return None  # a view made without grad: it says that it requires a gradient, and gets none
+        return get_gradient_edge(tensor)
+
+
+def _key(edge: GradientEdge) -> Key:
+    return edge.node, edge.output_nr
+
+
+def survey(seen: Sequence[Seen], inputs: Mapping[int, GradientEdge]) -> Graph:
+    """The graph between `inputs` (edges by position) and what is seen, in levels. It is the same one for a program
+    that ran again."""
+    ends = {_key(edge): at for at, edge in inputs.items()}
+    found: dict[Key, Seen] = {}
+    held = list(inputs.values())
+    for each in seen:
+        edge = edge_of(each.tensor)
+        if edge is not None and _key(edge) not in ends:
+            found.setdefault(_key(edge), each)
+            held.append(edge)
+    heights = _heights(found, ends)
+    carriers = [key for key, each in found.items() if each.index is not None]
+    levels = range(1 + max((heights[node] for node, _ in carriers), default=-1))
+    parts = tuple(Part([key for key in carriers if heights[key[0]] == number]) for number in levels)
+    owners: dict[Any, int] = {}
+    for number, part in enumerate(parts):
+        waiting = [node for node, _ in reversed(part.carriers)]
+        while waiting:
+            node = waiting.pop()
+            if node in owners:
+                continue
+            owners[node] = number
+            for key in node.next_functions:
+                if key[0] is None:
+                    continue
+                if key in ends:
+                    part.inputs[key] = ends[key]
+                elif key in found:
+                    part.cuts[key] = found[key]
+                elif owners.get(key[0], number) == number:
+                    waiting.append(key[0])
+                else:
+                    part.foreign[key] = owners[key[0]]
+                    parts[owners[key[0]]].links.setdefault(key)
+        part.beyond.update(_beyond(part, ends, found))
+    return Graph(found, parts, tuple(held))
+
+
+def _heights(seen: Mapping[Key, Seen], ends: Container[Key]) -> dict[Any, int]:
+    """Of each node: how many carriers follow one another below it at most."""
+    heights: dict[Any, int] = {}
+    for start, _ in seen:
+        path = [(start, iter(start.next_functions))] if start not in heights else []
+        while path:
+            node, edges = path[-1]
+            if (edge := next(edges, None)) is None:
+                below = [key for key in node.next_functions if key[0] is not None and key not in ends]
+                carriers = {key for key in below if key in seen and seen[key].index is not None}
+                heights[node] = max((heights[key[0]] + (key in carriers) for key in below), default=0)
+                path.pop()
+            elif edge[0] is not None and edge not in ends and edge[0] not in heights:
+                path.append((edge[0], iter(edge[0].next_functions)))
+    return heights
+
+
+def _beyond(part: Part, ends: Container[Key], seen: Mapping[Key, Seen]) -> dict[Key, Seen]:
+    found: dict[Key, Seen] = {}
+    passed: set[Any] = set()
+    waiting = [node for node, _ in part.foreign]
+    while waiting:
+        node = waiting.pop()
+        if node not in passed:
+            passed.add(node)
+            keys = [key for key in node.next_functions if key[0] is not None and key not in ends]
+            found.update((key, seen[key]) for key in keys if key in seen and key not in part.cuts)
+            waiting.extend(key[0] for key in keys if key not in seen)
+    return found
+
+
+# --- what is recorded -------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Again:
+    """Which gradients are recorded a second time: those of one level, where only the `defined` ones of its outputs have
+    tangents."""
+
+    level: Level
+    number: int
+    defined: tuple[bool, ...]
 
 
 def differentiate(
-    recorder: Recorder, seen: Sequence[Seen], inputs: Mapping[int, GradientEdge],
-    only: tuple[int, tuple[bool, ...]] | None = None,
+    recorder: Recorder, graph: Graph, inputs: Mapping[int, GradientEdge], links: Sequence[Sequence[Link]],
+    again: Again | None = None,
 ) -> tuple[tuple[Level, ...], list[fx.Node | None]]:
-    """Records the gradients of all levels, one after the other: for each first those of its inputs, then of its cuts.
-
-    `inputs`: the edges of placeholders, by position. `only`: a level, and which of its carriers have a gradient; there
-    are no others then. Stand-ins have another history afterwards. Raises Untraceable.
+    """Records the gradients of all levels, the last one first: for each those of its inputs, of its cuts, and of the
+    links it uses. `links`: what is known of those of each level. Raises Untraceable.
     """
-    cuts = _cuts(seen, inputs)
-    members = _levels(cuts)
-    tangents = _tangents(recorder, [cut.seen.fake for level in members for cut in level])
-    places = {_key(edge): at for at, edge in inputs.items()}
+    stops: dict[Key, torch.Tensor] = {}
+    strides: dict[Key, tuple[Any, ...]] = {}  # of the gradients of links
     levels: list[Level] = []
     gradients: list[fx.Node | None] = []
-    for number, level in enumerate(members):
-        reached = frozenset[Key]().union(*(cut.reached for cut in level))
-        used = tuple(sorted(places[key] for key in reached if key in places))
-        below = [cut for cut in cuts.values() if _key(cut.end) in reached]
-        given = [next(tangents) for _ in level]
-        carriers = tuple(
-            Carrier(cut.seen.index, cut.seen.of, tuple(tangent.stride()))
-            for cut, tangent in zip(level, given, strict=True) if cut.seen.index is not None
-        )
-        levels.append(Level(carriers, used, tuple(cut.seen.of for cut in below)))
-        if only is None or only[0] == number:
-            defined = (True,) * len(level) if only is None else only[1]
-            chosen = [(cut.edge, tangent) for cut, tangent, wanted in zip(level, given, defined, strict=True) if wanted]
-            gradients += _gradients(recorder, chosen, [*(inputs[at] for at in used), *(cut.end for cut in below)])
-    return tuple(levels), gradients
+    count = 0
+    for number in reversed(range(len(graph.parts)) if again is None else [again.number]):
+        part = graph.parts[number]
+        below = [*part.cuts, *part.foreign]
+        outputs = [*part.carriers, *part.links]
+        with _pop_mode_temporarily():
+            for key in part.links:
+                if key not in strides:
+                    strides[key] = plain_strides(_like(key))
+            level = again.level if again else _level(graph, part, links[number], strides)
+            for key in below:
+                if key not in stops:
+                    stops[key] = _stop(key)
+            ends = [get_gradient_edge(stops[key]) for key in below]
+            tangents = [_like(key, each.strides) for key, each in zip(outputs, level.outputs, strict=True)]
+        _C.graft(tuple(below), tuple(ends), tuple(outputs), ())
+        for tangent in tangents:
+            count += 1
+            recorder.add_input(f"tangents_{count}", tangent)
+        levels.append(level)
+        defined = again.defined if again else (True,) * len(outputs)
+        chosen = [(key, t) for key, t, wanted in zip(outputs, tangents, defined, strict=True) if wanted]
+        found = _gradients(recorder, chosen, [*(inputs[at] for at in level.inputs), *ends])
+        for key, gradient in zip(part.foreign, found[len(found) - len(part.foreign) :], strict=True):
+            if gradient is not None:
+                strides.setdefault(key, plain_strides(gradient))
+        gradients += [None if gradient is None else recorder.read(gradient) for gradient in found]
+    return tuple(reversed(levels)), gradients
+
+
+def _level(graph: Graph, part: Part, links: Sequence[Link], strides: Mapping[Key, tuple[Any, ...]]) -> Level:
+    seen = [graph.seen[key] for key in part.carriers]
+    return Level(
+        tuple(Carrier(each.index, each.of, plain_strides(each.tensor)) for each in seen if each.index is not None),
+        tuple(replace(link, strides=strides[key]) for key, link in zip(part.links, links, strict=True)),
+        tuple(sorted(part.inputs.values())),
+        tuple(each.of for each in part.cuts.values()),
+        tuple(map(graph.link_of, part.foreign)),
+        tuple(each.of for each in part.beyond.values()),
+    )
 
 
 def _gradients(
-    recorder: Recorder, chosen: Sequence[tuple[GradientEdge, torch.Tensor]], edges: Sequence[GradientEdge]
-) -> list[fx.Node | None]:
+    recorder: Recorder, chosen: Sequence[tuple[Key, torch.Tensor]], edges: Sequence[GradientEdge]
+) -> Sequence[torch.Tensor | None]:
     if not edges:
         return []
     try:
         with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-            found = torch.autograd.grad(
-                [edge for edge, _ in chosen], edges, [tangent for _, tangent in chosen],
+            return torch.autograd.grad(
+                [GradientEdge(*key) for key, _ in chosen], edges, [tangent for _, tangent in chosen],
                 allow_unused=True, retain_graph=True,
             )
     except Exception as error:  # parts of it may still be fine: autograd finds out which gradients are asked for
         raise refusal(error) or Untraceable(f"a backward that raises: {error}") from error
-    return [None if gradient is None else recorder.read(gradient) for gradient in found]
 
 
-def _tangents(recorder: Recorder, fakes: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
-    made = []
-    for number, fake in enumerate(fakes):
-        with _pop_mode_temporarily():
-            tangent = torch.empty_strided(fake.shape, tangent_strides(fake), dtype=fake.dtype, device=fake.device)
-        recorder.add_input(f"tangents_{number + 1}", tangent)
-        made.append(tangent)
-    return iter(made)
+def _like(key: Key, strides: tuple[Any, ...] | None = None) -> torch.Tensor:
+    """A tensor as one that has this edge."""
+    metadata = key[0]._input_metadata[key[1]]
+    if strides is None:
+        return torch.empty(tuple(metadata.shape), dtype=metadata.dtype, device=metadata.device)
+    return torch.empty_strided(tuple(metadata.shape), strides, dtype=metadata.dtype, device=metadata.device)
 
 
-def tangent_strides(fake: torch.Tensor) -> tuple[Any, ...]:
-    """Strides that a tangent is brought to: those of the result itself where they are known and leave no gaps."""
+def _stop(key: Key) -> torch.Tensor:
+    with torch.enable_grad():
+        return born(_like(key))
+
+
+def plain_strides(fake: torch.Tensor) -> tuple[Any, ...]:
+    """Strides that a tangent is brought to: those of the tensor itself where they are known and leave no gaps."""
     strides = tuple(fake.stride())
     static = all(isinstance(n, int) for n in (*fake.shape, *strides))
     if static and is_non_overlapping_and_dense_or_false(fake):
@@ -113,73 +253,3 @@ def tangent_strides(fake: torch.Tensor) -> tuple[Any, ...]:
     for size in reversed(fake.shape[1:]):
         made.append(made[-1] * (size if not isinstance(size, int) else max(size, 1)))
     return tuple(reversed(made)) if fake.dim() else ()
-
-
-# --- cuts -------------------------------------------------------------------------------------------------------------
-def edge_of(fake: torch.Tensor) -> GradientEdge | None:
-    """Where its gradient goes; None for a tensor without one."""
-    if not fake.requires_grad or torch.is_inference_mode_enabled():
-        return None
-    with torch.enable_grad():  # a leaf's node is found through a view of it
-        node = fake.grad_fn or fake.view_as(fake).grad_fn
-        if node is None or fake.grad_fn is None and node.next_functions[0][0] is None:
-            return None  # a view made without grad: it says that it requires a gradient, and gets none
-        return get_gradient_edge(fake)
-
-
-def _key(edge: GradientEdge) -> Key:
-    return edge.node, edge.output_nr
-
-
-def _cuts(seen: Sequence[Seen], inputs: Mapping[int, GradientEdge]) -> dict[Key, _Cut]:
-    """By the edges of what is seen, inputs as they came left out; whatever was made of a cut now ends there."""
-    untouched = {_key(edge) for edge in inputs.values()}
-    found: dict[Key, tuple[Seen, GradientEdge]] = {}
-    for each in seen:
-        edge = edge_of(each.fake)
-        if edge is not None and _key(edge) not in untouched:
-            found.setdefault(_key(edge), (each, edge))
-    fakes = tuple(each.fake for each, _ in found.values())
-    with _pop_mode_temporarily():
-        stops = tuple(map(_stop, fakes))
-        ends = list(map(get_gradient_edge, stops))
-    _C.graft(fakes, stops, fakes, ())
-    targets = untouched.union(map(_key, ends))
-    return {
-        key: _Cut(each, edge, end, _reached(edge, targets))
-        for (key, (each, edge)), end in zip(found.items(), ends, strict=True)
-    }
-
-
-def _stop(fake: torch.Tensor) -> torch.Tensor:
-    with torch.enable_grad():
-        return born(torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device))
-
-
-def _levels(cuts: Mapping[Key, _Cut]) -> list[list[_Cut]]:
-    """The cuts that are carriers, by level."""
-    keys = {_key(cut.end): key for key, cut in cuts.items()}
-    below = {key: [keys[end] for end in cut.reached if end in keys] for key, cut in cuts.items()}
-    there: dict[Key, int] = {}  # after which level a cut is there; inputs are there before all
-    for key in TopologicalSorter(below).static_order():
-        there[key] = max((there[each] for each in below[key]), default=-1) + (cuts[key].seen.index is not None)
-    levels: list[list[_Cut]] = [[] for _ in range(1 + max(there.values()))]
-    for key, cut in cuts.items():
-        if cut.seen.index is not None:
-            levels[there[key]].append(cut)
-    return levels
-
-
-def _reached(start: GradientEdge, targets: set[Key]) -> frozenset[Key]:
-    """The targets that a backward from this edge comes to."""
-    found: set[Key] = set()
-    expanded: set[Any] = set()
-    waiting: list[Key] = [_key(start)]
-    while waiting:
-        place = waiting.pop()
-        if place in targets:
-            found.add(place)
-        if place[0] not in expanded:
-            expanded.add(place[0])
-            waiting.extend((node, number) for node, number in place[0].next_functions if node is not None)
-    return frozenset(found)

@@ -94,6 +94,11 @@ def drawn(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], resu
     return [*(each for each in results if isinstance(each, torch.Tensor) and id(each) not in written), *filled]
 
 
+def count_drawn(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    """How many tensors a random call fills."""
+    return sum(each.alias_info is None for each in func._schema.returns) + len(writes(func, args, kwargs))
+
+
 def refill(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], numbers: Iterator[torch.Tensor]) -> Any:
     """A random call with what it has `drawn` before in the place of new numbers."""
     # Copies, for the program may write into what it was given.

@@ -31,6 +31,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import tree_leaves, tree_map
 
 from codegen.aot import mutations, views
+from codegen.aot.draws import Draws, Reseeded
 from codegen.aot.numbers import NUMBERS, Number, Unknown, Varying, number_of, stand_ins
 from codegen.aot.symbols import Symbols
 from codegen.aot.views import Step, Unwritable, step_of
@@ -62,7 +63,7 @@ _NO_DATA = "its data is not allocated yet"
 
 def refusal(error: Exception) -> Untraceable | None:
     """What to raise in the place of an error that only a trace meets; None if the program itself raised it."""
-    if isinstance(error, (Unwritable, Unknown)):
+    if isinstance(error, (Unwritable, Unknown, Reseeded)):
         return Untraceable(str(error))
     if isinstance(error, _DEPENDS_ON_VALUES):
         return Untraceable(f"something depends on values: {error}")
@@ -136,6 +137,8 @@ class Recorder(TorchDispatchMode):
         self.aliases: dict[int, Alias] = {}
         self.memories: dict[int, Memory] = {}
         self.randoms: list[fx.Node] = []
+        self.draws = Draws()
+        self.redrawn = False  # a random operation ran again in the backward
         self.has_numbers = False  # that are known only when the graph runs
         self.symbols = Symbols(self.graph, self._mark)
         self._constants: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -310,6 +313,12 @@ class Recorder(TorchDispatchMode):
             return self._item(args[0])
         if torch.Tag.inplace_view in func.tags:
             return self._change_metadata(func, args, kwargs)
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            known = self.draws.again(func, args, kwargs)
+            if known is not None:
+                self.redrawn = self.redrawn or self.phase == "backward"
+                with self:
+                    return mutations.refill(func, args, kwargs, map(self._bearing, known))
         if func._schema.is_mutable or mutations.written(func):
             return self._mutate(func, args, kwargs)
         nodes, named = self._nodes(args), self._nodes(kwargs)
@@ -321,8 +330,21 @@ class Recorder(TorchDispatchMode):
             return result
         node = self._node(func, nodes, named, result)
         self._bind(func, args, kwargs, node, result)
-        self.randoms += map(self.read, mutations.drawn(func, args, kwargs, result))
+        self._drew(func, mutations.drawn(func, args, kwargs, result))
         return result
+
+    def _drew(self, func: Any, numbers: list[torch.Tensor]) -> None:
+        if numbers:
+            nodes = [self.read(tensor) for tensor in numbers]
+            self.randoms += nodes
+            self.draws.keep(func, nodes)
+
+    def _bearing(self, node: fx.Node) -> torch.Tensor:
+        """A tensor of its own with the value of a node."""
+        with self._apart():
+            fake = torch.empty_like(_plain(node))
+        self._adopt(None, fake, None, node)
+        return fake
 
     def _constant(self, value: Any) -> Any:
         """A tensor of the program that is no input becomes an attribute of the graph's module."""
@@ -413,7 +435,7 @@ class Recorder(TorchDispatchMode):
             for tensor, node in zip(target, new, strict=True) if isinstance(target, (tuple, list)) else [(target, new)]:
                 self.write(tensor, views.settle(self, self.alias(tensor).node, node))
         self._bind_new(result, outcome.result)
-        self.randoms += map(self.read, mutations.drawn(func, args, kwargs, result))
+        self._drew(func, mutations.drawn(func, args, kwargs, result))
         return result
 
     def _keep_apart(self, places: Mapping[Any, Any], given: Any) -> None:

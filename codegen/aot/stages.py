@@ -17,6 +17,7 @@ from codegen.aot.facts import (
     Data,
     Input,
     Level,
+    LinkOf,
     OutputOf,
     Place,
     Traced,
@@ -65,6 +66,10 @@ def facts(stages: Stages) -> str:
         "carriers of gradients": [
             (f"result {carrier.index}", _carrier(carrier, level, traced))
             for level in traced.levels for carrier in level.carriers
+        ],
+        "links between levels": [
+            (_link(LinkOf(number, at)), f"{list(link.shape)} {link.dtype}; tangent strides {list(link.strides)}")
+            for number, level in enumerate(traced.levels) for at, link in enumerate(level.links)
         ],
     }
     lines: list[str] = []
@@ -120,8 +125,13 @@ def _update(update: Update) -> str:
 
 def _carrier(carrier: Carrier, level: Level, traced: Traced) -> str:
     placeholders = traced.joint.graph.find_nodes(op="placeholder")
-    sources = _listed([*(placeholders[at].name for at in level.inputs), *map(_where, level.cuts)])
+    inputs = [placeholders[at].name for at in level.inputs]
+    sources = _listed([*inputs, *map(_where, level.cuts), *map(_link, level.foreign)])
     return f"{_where(carrier.of)}; tangent strides {list(carrier.strides)}; gradients for {sources}"
+
+
+def _link(of: LinkOf) -> str:
+    return f"link {of.number} of level {of.level}"
 
 
 def _where(place: Place) -> str:

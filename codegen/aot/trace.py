@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
 from torch.utils._pytree import tree_map
+from torch.utils.hooks import RemovableHandle
 
 from codegen.aot.facts import (
     Base,
@@ -23,6 +24,7 @@ from codegen.aot.facts import (
     Data,
     Input,
     Level,
+    Link,
     OutputOf,
     Place,
     Recipe,
@@ -44,8 +46,9 @@ from codegen.aot.inputs import (
     stand_in,
     steps_to,
 )
-from codegen.aot.levels import Seen, differentiate, edge_of
+from codegen.aot.levels import Again, Seen, differentiate, edge_of, survey
 from codegen.aot.numbers import Varying
+from codegen.aot.quiet import quiet
 from codegen.aot.recorder import NUMBERS, TRANSPARENT, Alias, Recorder, SharedInputs, Untraceable, refusal
 from codegen.aot.views import Step
 
@@ -123,11 +126,10 @@ def trace(
 
 
 def trace_again(
-    program: Program, call: Call, decompositions: Decompositions, level: int, defined: tuple[bool, ...]
+    program: Program, call: Call, decompositions: Decompositions, again: Again
 ) -> Traced:
-    """The joint graph again, with the gradients of one level, where only the `defined` carriers have tangents; its
-    forward part is the same."""
-    return _Tracer(program, call, decompositions).run(True, (level, defined))
+    """The joint graph again, with the gradients of one level; its forward part is the same."""
+    return _Tracer(program, call, decompositions).run(True, again)
 
 
 @contextmanager
@@ -142,19 +144,6 @@ def _refusing(recorder: Recorder) -> Iterator[None]:
         if reason is None:
             raise
         raise reason from error
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Random numbers stay, and the autograd engine works in this thread."""
-    state = torch.get_rng_state()
-    multithreaded = torch._C._is_multithreading_enabled()
-    torch._C._set_multithreading_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_multithreading_enabled(multithreaded)
-        torch.set_rng_state(state)
 
 
 def flat_arguments(
@@ -224,11 +213,12 @@ class _Tracer:
             raise Untraceable("inputs that share memory in two ways")
         return [self.by_node[node] for node in nodes]
 
-    def run(self, training: bool, only: tuple[int, tuple[bool, ...]] | None = None) -> Traced:
+    def run(self, training: bool, again: Again | None = None) -> Traced:
         call = self.call
         with ExitStack() as stack:
             stack.enter_context(_refusing(self.recorder))
             stack.enter_context(quiet())
+            stack.enter_context(self.recorder.draws.counting())
             stack.enter_context(call.fake_mode)
             members = {i for group in call.groups if group.flat for i in group.members}
             for i in call.parameters:
@@ -245,25 +235,39 @@ class _Tracer:
                         self.members.append(_Before.of(flat[i]))
                     self.known.setdefault(id(flat[i]), Input(i))
             results = list(self.program(*flat))
+            self._check_leaves(results, training)
+            self.recorder.draws.check()
+            _check_notes([*flat, *results])
             outputs = self._outputs(results)
             updates = self._updates(flat)
             bumps = tuple(self._bumps(results, outputs))
-            randoms = self.recorder.randoms if training else []
-            forward = [*self.results, *randoms]
+            randoms = list(self.recorder.randoms) if training else []
             gradients: list[fx.Node | None] = []
             levels: tuple[Level, ...] = ()
+            seen = self._seen(flat, results)
             inputs = {at: p.edge for at, p in enumerate(self.placeholders) if p is not None and p.edge is not None}
             if training and inputs and self.carriers:
-                with self.recorder.during("backward"):
-                    levels, gradients = differentiate(self.recorder, self._seen(flat, results), inputs, only)
+                graph = survey(seen, inputs)
+                links = [[self._link(node._input_metadata[n]) for node, n in part.links] for part in graph.parts]
+                with self.recorder.during("backward"), self._left_alone():
+                    levels, gradients = differentiate(self.recorder, graph, inputs, links, again)
+            forward = [*self.results, *randoms]
         for placeholder, node in self.last_writes:
             written = self.recorder.graph.call_function(torch.ops.aten.copy_.default, (placeholder, node))
             written.meta.update(placeholder.meta)
         self.recorder.graph.output((*forward, *gradients))
         joint = fx.GraphModule(self.recorder.attributes, self.recorder.graph, "Joint")
         return Traced(
-            joint, call.parameters, call.groups, len(forward), len(randoms), outputs, updates, bumps, levels
+            joint, call.parameters, call.groups, len(forward), len(randoms), outputs, updates, bumps, levels,
+            tuple((each.of, each.index is not None) for each in seen), self.recorder.redrawn,
         )
+
+    def _check_leaves(self, results: list[Any], training: bool) -> None:
+        """Refuses results that need gradients though no input does, and leaves: autograd is told of inputs only."""
+        for result in results:
+            if isinstance(result, FakeTensor) and result.requires_grad and id(result) not in self.known:
+                if (result.is_leaf or not training) and edge_of(result) is not None:
+                    raise Untraceable("a result that needs gradients for itself")
 
     def _placeholder(self, name: str, value: Any, known: Input | Base, is_member: bool = False) -> fx.Node:
         node = (self.recorder.add_placeholder if is_member else self.recorder.add_input)(name, value)
@@ -291,6 +295,17 @@ class _Tracer:
         outputs = ((OutputOf(at), result) for at, result in enumerate(results) if isinstance(result, FakeTensor))
         others: list[tuple[Place, torch.Tensor]] = [*inputs, *members, *outputs]
         return self.carriers + [Seen(place, fake) for place, fake in others if fake.requires_grad]
+
+    @contextmanager
+    def _left_alone(self) -> Iterator[None]:
+        """Raises Untraceable for a backward that writes what was there before it, or the gradients that it is given:
+        each run of it would find what the last one left."""
+        memories = self.recorder.memories
+        before = {id(memory): memory.writes for memory in memories.values()}
+        yield
+        for memory in memories.values():
+            if memory.writes != before.get(id(memory), 0) and (memory.inputs or id(memory) in before):
+                raise Untraceable("a backward that writes what it was given or what it has kept")
 
     def _updates(self, flat: list[Any]) -> tuple[Update, ...]:
         found = []
@@ -453,12 +468,15 @@ class _Tracer:
 
     def _plain(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         """Numbers that vary become results of the graph."""
-
-        def plain(value: Any) -> Any:
-            number = self.recorder.number(value) if isinstance(value, NUMBERS) else value
-            return Value(self._result(number)) if isinstance(number, fx.Node) else number
-
+        plain = self._number
         return tuple(replace(s, args=tree_map(plain, s.args), kwargs=tree_map(plain, s.kwargs)) for s in steps)
+
+    def _number(self, value: Any) -> Any:
+        number = self.recorder.number(value) if isinstance(value, NUMBERS) else value
+        return Value(self._result(number)) if isinstance(number, fx.Node) else number
+
+    def _link(self, metadata: Any) -> Link:
+        return Link(tuple(map(self._number, metadata.shape)), metadata.dtype, metadata.device)
 
     @staticmethod
     def _bumps(results: list[Any], outputs: tuple[Recipe, ...]) -> Iterator[Bump]:
@@ -469,6 +487,18 @@ class _Tracer:
                 seen.add(counter)
                 if _version(result):
                     yield Bump(counter, _version(result))
+
+
+def _check_notes(values: list[Any]) -> None:
+    """Refuses programs that leave a note for autograd on what the caller has: it would be on a stand-in."""
+    for value in values:
+        if isinstance(value, RemovableHandle):
+            raise Untraceable("the handle of a hook is returned")
+        if isinstance(value, FakeTensor) and value.requires_grad and not torch.is_inference_mode_enabled():
+            if value._backward_hooks or value._post_accumulate_grad_hooks:
+                raise Untraceable("a hook on an input or a result")
+            if value.retains_grad or (value.is_leaf and value.grad is not None):
+                raise Untraceable("a gradient kept by an input or a result")
 
 
 def _tracked(before: _Before) -> bool:

@@ -19,6 +19,7 @@ from codegen.aot.facts import (
     Constant,
     Data,
     Input,
+    Link,
     OutputOf,
     Place,
     Recipe,
@@ -141,11 +142,23 @@ class _Order:
                     if update.value is None or self.level_of.get(update.value, -1) < number:
                         self.change(update)
             cuts = [self.cut(place) for place in level.cuts]
-            inputs = _row([*(self.inputs[at] for at in level.inputs), *cuts])
-            outputs = _row([f"results[{carrier.index}]" for carrier in level.carriers])
-            values = ", ".join([inputs, outputs, _picked(tie.saved), _picked(tie.extra), _row([*self.history, *cuts])])
+            foreign = [_link(of.level, of.number) for of in level.foreign]
+            inputs = _row([*(self.inputs[at] for at in level.inputs), *cuts, *foreign])
+            carriers = [f"results[{carrier.index}]" for carrier in level.carriers]
+            links = [self.link(number, at, link) for at, link in enumerate(level.links)]
+            seen = [*cuts, *map(self.cut, level.beyond), *foreign]
+            rows = [inputs, _row([*carriers, *links]), _picked(tie.saved), _picked(tie.extra)]
+            values = ", ".join([*rows, _row([*self.history, *seen])])
             self.source.add(f"{name('tie', _C.tie)}({name('plan', tie.plan)}, {values})")
             self.finished.add(number)
+
+    def link(self, level: int, number: int, link: Link) -> str:
+        """Makes a tensor of which only the history is of use."""
+        made, shape = self.source.name("empty_strided", torch.empty_strided), _text(link.shape, self.source)
+        kind = f"dtype={link.dtype}, device={self.source.name('device', link.device)}"
+        self.source.names["torch"] = torch
+        self.source.add(f"{_link(level, number)} = {made}({shape}, {(0,) * len(link.shape)}, {kind})")
+        return _link(level, number)
 
     def cut(self, place: Place) -> str:
         """The text of a tensor that the caller sees, as it ends."""
@@ -255,6 +268,10 @@ def _place(target: Value | Input | Base) -> str:
 
 
 # --- gradients --------------------------------------------------------------------------------------------------------
+def _link(level: int, number: int) -> str:
+    return f"link{level}_{number}"
+
+
 def _row(items: Sequence[str]) -> str:
     return f"({''.join(item + ', ' for item in items)})"
 
@@ -271,7 +288,7 @@ def _picked(indices: Sequence[int]) -> str:
 def _before(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor whose gradient goes where that of this one goes now."""
     made = torch.empty(0)
-    _C.graft((made,), (tensor,))
+    _C.graft((made,), (tensor,), (), ())
     return made
 
 

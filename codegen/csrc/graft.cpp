@@ -1,8 +1,10 @@
 // Autograd's graph is made of edges from nodes to (node, number of its output); a graft lets some of them lead elsewhere.
 #include "graft.h"
 
+#include "compat.h"
+
 #include <torch/csrc/Exceptions.h>
-#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/python_cpp_function.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -26,19 +28,31 @@ struct Numbered : Node {
     }
 };
 
-std::vector<at::Tensor> tensors_of(PyObject* tuple, const char* what) {
-    if (!PyTuple_Check(tuple)) raise(PyExc_TypeError, "graft(): %s must be a tuple, not %s", what, Py_TYPE(tuple)->tp_name);
-    std::vector<at::Tensor> tensors;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
-        PyObject* item = PyTuple_GET_ITEM(tuple, i);
-        if (!THPVariable_Check(item))
-            raise(PyExc_TypeError, "graft(): %s[%zd] is a %s, not a tensor", what, i, Py_TYPE(item)->tp_name);
-        tensors.push_back(THPVariable_Unpack(item));
+Edge edge_of(const at::Tensor& tensor) { return torch::autograd::impl::gradient_edge(tensor); }
+
+// The gradient edge of a tensor, or what (node, number, ...) says.
+Edge edge_of(PyObject* item, const char* what) {
+    if (THPVariable_Check(item)) return edge_of(THPVariable_Unpack(item));
+    if (PyTuple_Check(item) && PyTuple_GET_SIZE(item) >= 2) {
+        PyObject* node = PyTuple_GET_ITEM(item, 0);
+        const long number = PyLong_AsLong(PyTuple_GET_ITEM(item, 1));
+        if (number < 0 && PyErr_Occurred()) throw PythonError();
+        if (THPFunction_Check(node)) return Edge(node_of((THPFunction*)node), number);
+        if (torch::autograd::THPCppFunction_Check(node)) return Edge(((torch::autograd::THPCppFunction*)node)->cdata, number);
     }
-    return tensors;
+    raise(PyExc_TypeError, "graft(): one of %s is a %s, no tensor and no edge", what, Py_TYPE(item)->tp_name);
 }
 
-Edge edge_of(const at::Tensor& tensor) { return torch::autograd::impl::gradient_edge(tensor); }
+void check_tuple(PyObject* tuple, const char* what) {
+    if (!PyTuple_Check(tuple)) raise(PyExc_TypeError, "graft(): %s must be a tuple, not %s", what, Py_TYPE(tuple)->tp_name);
+}
+
+std::vector<Edge> edges_of(PyObject* tuple, const char* what) {
+    check_tuple(tuple, what);
+    std::vector<Edge> edges;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) edges.push_back(edge_of(PyTuple_GET_ITEM(tuple, i), what));
+    return edges;
+}
 
 // Changes the edges in `grafts` wherever they are found from `node`, children before parents.
 void replace_edges(Node* start, const std::unordered_map<Edge, Edge>& grafts, std::unordered_set<Node*>& seen) {
@@ -64,23 +78,21 @@ void replace_edges(Node* start, const std::unordered_map<Edge, Edge>& grafts, st
 
 PyObject* graft(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     try {
-        if (count != 2 && count != 4) raise(PyExc_TypeError, "graft() takes 2 or 4 arguments, got %zd", count);
-        std::vector<at::Tensor> tensors = tensors_of(arguments[0], "tensors"), others = tensors_of(arguments[1], "others");
-        std::vector<at::Tensor> made, ends;
-        if (count == 4) made = tensors_of(arguments[2], "made"), ends = tensors_of(arguments[3], "ends");
-        if (tensors.size() != others.size())
-            raise(PyExc_ValueError, "graft() of %zu tensors onto %zu", tensors.size(), others.size());
+        if (count != 4) raise(PyExc_TypeError, "graft() takes 4 arguments, got %zd", count);
+        const std::vector<Edge> edges = edges_of(arguments[0], "edges"), others = edges_of(arguments[1], "others");
+        const std::vector<Edge> made = edges_of(arguments[2], "made"), ends = edges_of(arguments[3], "ends");
+        if (edges.size() != others.size()) raise(PyExc_ValueError, "graft() of %zu edges onto %zu", edges.size(), others.size());
 
         std::unordered_map<Edge, Edge> grafts;
-        for (size_t i = 0; i < tensors.size(); ++i)
-            if (Edge edge = edge_of(tensors[i]); edge.is_valid()) grafts.emplace(edge, edge_of(others[i]));
-        // The new edges' nodes need no visit; what they replace may be gone after it.
+        for (size_t i = 0; i < edges.size(); ++i)
+            if (edges[i].is_valid()) grafts.emplace(edges[i], others[i]);
         std::unordered_set<Node*> seen;
-        for (const at::Tensor& end : ends) seen.insert(edge_of(end).function.get());
-        std::vector<Edge> starts;
-        for (const at::Tensor& tensor : made) starts.push_back(edge_of(tensor));
-        for (const Edge& edge : starts) replace_edges(edge.function.get(), grafts, seen);
-        for (size_t i = 0; i < tensors.size(); ++i) torch::autograd::impl::set_gradient_edge(tensors[i], edge_of(others[i]));
+        for (const Edge& end : ends) seen.insert(end.function.get());
+        for (const Edge& edge : made) replace_edges(edge.function.get(), grafts, seen);
+        for (size_t i = 0; i < edges.size(); ++i) {
+            PyObject* item = PyTuple_GET_ITEM(arguments[0], i);
+            if (THPVariable_Check(item)) torch::autograd::impl::set_gradient_edge(THPVariable_Unpack(item), others[i]);
+        }
         Py_RETURN_NONE;
     } catch (const PythonError&) {
     } catch (...) {

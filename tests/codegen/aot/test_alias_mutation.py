@@ -16,6 +16,7 @@ REFUSED = (
     "written inputs that share memory, of which autograd knows for some only",
     "a write to an input that autograd lets nobody write",
     "a view made without grad: it says that it requires a gradient, and gets none",
+    "a result that needs gradients for itself",
     r"requires_grad_\(.*\) of an input",
     r"as_strided_\(\) of a written or shared input that gets a gradient",
     "a tensor whose data became another's",
