@@ -3,6 +3,8 @@
 #include "hook.h"
 #include "types.h"
 
+#include <ATen/SavedTensorHooks.h>
+
 namespace jit {
 namespace {
 
@@ -68,6 +70,8 @@ jit_verdict_t jit_decide(PyFunctionObject* function, PyCodeObject* code, PyObjec
                          jit_replacement_t* replacement) {
     using namespace jit;
     auto* active = static_cast<Region*>(jit_thread.region);
+    // A checkpoint compares what this frame saves with what it saves when it runs again, in no region.
+    if (!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) return JIT_RUN_ORIGINAL;
     PyObject* known = active->caches->find((PyObject*)code);
     if (known == Py_None) return JIT_RUN_ORIGINAL;
     return guarded(JIT_RAISE, [&] {
