@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import fx
 from torch.autograd.graph import GradientEdge
-from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from codegen import _C
@@ -27,6 +26,7 @@ from codegen.aot.quiet import unsaved
 from codegen.aot.recorder import Untraceable
 from codegen.aot.stages import Stages
 from codegen.aot.trace import Call, Decompositions, Program, flat_arguments, trace, trace_again
+from codegen.direct import direct
 from symbolic.torch_state import TorchState, is_watched
 
 log = logging.getLogger(__name__)
@@ -36,9 +36,7 @@ GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
 def as_it_is(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """A compiler that leaves the graph to ATen."""
-    if isinstance(graph, _LazyGraphModule):
-        graph.real_recompile()  # else each call asks whether that is still to be done
-    return graph.forward
+    return direct(graph)
 
 
 @dataclass(frozen=True)
