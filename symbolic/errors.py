@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 #: The reason of a break at a call that goes on recursively for too long: what it calls runs eagerly.
@@ -48,3 +50,25 @@ class SkipFrame(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+@contextmanager
+def letting_go() -> Iterator[None]:
+    """An error that passes lets go of what lives in the frames that it went through, the innermost first.
+
+    Guards of torch's state may be among it, which act when they die: with a stored error they would do so at any time.
+    """
+    try:
+        yield
+    except Exception as error:
+        found: BaseException | None = error
+        while found is not None:
+            frames, entry = [], found.__traceback__
+            while entry is not None:
+                frames.append(entry.tb_frame)
+                entry = entry.tb_next
+            for frame in reversed(frames):
+                with suppress(RuntimeError):  # it still runs
+                    frame.clear()
+            found = found.__cause__ or found.__context__
+        raise

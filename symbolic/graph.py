@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,8 +20,9 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from symbolic.errors import GraphBreak, Restart
+from symbolic.errors import GraphBreak, Restart, letting_go
 from symbolic.guards import Guard
+from symbolic.inner import InnerGraph
 from symbolic.shapes import Shapes
 from symbolic.sources import Source
 from symbolic.torch_state import enter_inference, leave_inference
@@ -33,7 +35,7 @@ from symbolic.variables.functions import FunctionVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.symbols import SymbolVariable
-from symbolic.variables.tensors import NumberOutput, TensorVariable
+from symbolic.variables.tensors import GraphFunction, GraphValue, NumberOutput, TensorVariable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -66,7 +68,11 @@ class GraphBuilder:
         self.tx = tx
         self.fake_mode = fake_mode
         self.shapes = shapes  # None: all sizes are plain numbers
-        self.graph = fx.Graph()
+        self.root = fx.Graph()
+        self.graph = self.root  # the one that is written now
+        self.modules = torch.nn.Module()  # the graphs inside the root
+        self.inner: list[InnerGraph] = []  # inside the root, the innermost last
+        self._left: dict[fx.Graph, int] = {}  # a finished inner graph -> where it was born
         self.inputs: list[TensorVariable | FloatInput] = []
         self.by_fake: dict[int, TensorVariable] = {}
         self._symbols: dict[tuple[type, Any], SymbolVariable] = {}  # by their expressions: equal ones are one number
@@ -118,10 +124,10 @@ class GraphBuilder:
 
     def _placeholder(self, source: Source, example: Any) -> fx.Node:
         """The node of an input, after those of the inputs before it."""
-        first = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
-        graph = self.graph
+        graph = self.root
+        first = next((n for n in graph.nodes if n.op != "placeholder"), None)
         with graph.inserting_before(first) if first is not None else graph.inserting_after(self._input_point):
-            node = self.graph.placeholder(self._names.get(source) or input_name(source))
+            node = graph.placeholder(self._names.get(source) or input_name(source))
         self._input_point = node
         node.meta["example_value"] = example
         node.meta["source"] = source.text
@@ -224,6 +230,55 @@ class GraphBuilder:
         if self._inference:
             raise Restart(self._inference[0], GraphBreak("inference mode outlives the frame"))
 
+    # --- graphs inside ----------------------------------------------------------------------------------------------
+    @contextmanager
+    def inside(self, operation: Callable[..., Any]) -> Iterator[InnerGraph]:
+        """What is recorded goes into a graph of its own, for `operation`."""
+        around, symbols = self.graph, self._symbols
+        inner = InnerGraph(operation, self.tx.anchor())
+        self.inner.append(inner)
+        self.graph, self._symbols = inner.graph, dict(symbols)
+        try:
+            yield inner
+        finally:
+            self.inner.pop()
+            self.graph, self._symbols = around, symbols
+            self._left[inner.graph] = inner.born_at
+
+    def add_inner_input(self, inner: InnerGraph, name: str, fake: torch.Tensor) -> TensorVariable:
+        """A tensor that an inner graph is called with."""
+        self._marks.append((fake, _mark(fake)))
+        variable = self.by_fake[id(fake)] = TensorVariable(inner.add_input(name, fake), fake)
+        return variable
+
+    def end_inner(self, inner: InnerGraph, result: Variable) -> None:
+        """Inside of it: the inner graph answers with `result`."""
+        inner.graph.output(self._argument(result)[0])
+        self._drop_unread(inner.graph)
+
+    def add_inner(self, inner: InnerGraph) -> Variable:
+        """A finished inner graph as an argument of a node: the function, and what it holds."""
+        modules = self.inner[-1].modules if self.inner else self.modules
+        name = f"inner_{len(modules._modules)}"
+        module = fx.GraphModule(inner.modules, inner.graph, "Inner")
+        setattr(modules, name, module)
+        node = self.graph.create_node("get_attr", name)
+        node.meta["example_value"] = module
+        held: list[Variable] = [GraphValue(node, node.meta["example_value"]) for node in inner.held]
+        return self.tx.new_tuple([GraphValue(node, module), self.tx.new_tuple(held)])
+
+    def here(self, node: fx.Node) -> fx.Node:
+        """The node in the graph that is written now. Raises `Restart` for one of an inner graph that is finished."""
+        if node.graph is self.graph:
+            return node
+        graphs = [self.root, *(inner.graph for inner in self.inner)]
+        if node.graph in self._left:
+            cause = GraphBreak("value of a transformed function outside of it", node.name)
+            raise Restart(self._left[node.graph], cause)
+        for inner in self.inner[graphs.index(node.graph) :]:
+            node = inner.take(node)
+        return node
+
     # --- operations -------------------------------------------------------------------------------------------------
     def call(
         self, target: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable] | None = None
@@ -247,7 +302,7 @@ class GraphBuilder:
         by_value = holds_float((*args, *kwargs.values()))
         if by_value and target in SIZED_BY_VALUES:
             raise GraphBreak("output shape depends on values", target.__name__)
-        result = self._fake_run(target, run, [fake for _, fake in pairs], {k: fake for k, (_, fake) in named.items()})
+        result = self.fake_run(target, run, [fake for _, fake in pairs], {k: fake for k, (_, fake) in named.items()})
         has_tensor = result is None or _holds(result, torch.Tensor)
         if not has_tensor and by_value:
             raise GraphBreak("tensor value needed", str(target))
@@ -301,7 +356,7 @@ class GraphBuilder:
                 continue
             known = self._known_number(size)
             if known is None:
-                node = self._node("call_method", "size", (tensor.node, dim), {}, size)
+                node = self._node("call_method", "size", (self.here(tensor.node), dim), {}, size)
                 known = self._symbol(node, size, size.node.hint)
             found.append(known)
         return found
@@ -319,13 +374,11 @@ class GraphBuilder:
         return self._symbols.setdefault((type(value), value.node.expr), made)
 
     # --- running ----------------------------------------------------------------------------------------------------
-    def _fake_run(self, target: Any, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def fake_run(self, target: Any, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        asking = self.shapes.asking() if self.shapes is not None else nullcontext()
         try:
-            if self.shapes is not None:
-                with self.shapes.asking(), self.fake_mode:
-                    return run(*args, **kwargs)
-            with self.fake_mode:
+            with torch._C._PreserveDispatchKeyGuard(), asking, self.fake_mode, letting_go():
                 return run(*args, **kwargs)
         except (DataDependentOutputException, GuardOnDataDependentSymNode) as error:
             raise GraphBreak("tensor value needed while tracing", f"{name}: {error}") from error
@@ -351,30 +404,38 @@ class GraphBuilder:
         is_plain = isinstance(result, torch.Size) and not _holds(result, SYMBOLIC)
         if result is None or is_plain or is_constant_value(result):
             return self.tx.from_constant(result)
+        if isinstance(result, dict):
+            pairs = [(key, self._result(self._part(node, key, item), item)) for key, item in result.items()]
+            return self.tx.new_dict([(self.tx.from_constant(key), item) for key, item in pairs])
         if isinstance(result, (tuple, list)):
-            items = []
-            for index, item in enumerate(result):
-                part = self.graph.call_function(_getitem, (node, index))
-                part.meta["stack_trace"] = node.meta["stack_trace"]
-                part.meta["example_value"] = item
-                items.append(self._result(part, item))
-            if isinstance(result, list):
-                return self.tx.new_list(items)
-            return self.tx.new_tuple(items, type(result))
+            items = [self._result(self._part(node, index, item), item) for index, item in enumerate(result)]
+            return self.tx.new_list(items) if isinstance(result, list) else self.tx.new_tuple(items, type(result))
+        if type(result) is FunctionType:
+            return GraphFunction(node, result, self.tx.anchor())
         raise GraphBreak("result of an operation not supported", type(result).__name__)
+
+    def _part(self, node: fx.Node, key: Any, item: Any) -> fx.Node:
+        part = self.graph.call_function(_getitem, (node, key))
+        part.meta["stack_trace"] = node.meta["stack_trace"]
+        part.meta["example_value"] = item
+        return part
 
     def _argument(self, variable: Variable) -> tuple[Any, Any]:
         """(what stands in the graph, what the fake run gets)"""
         if isinstance(variable, TensorVariable):
-            return variable.node, variable.fake
+            return self.here(variable.node), variable.fake
+        if isinstance(variable, GraphValue):
+            return self.here(variable.node), variable.value
         if isinstance(variable, (ConstantVariable, ClassVariable)):
             value = variable.constant()
             return value, value
         if isinstance(variable, FloatVariable):
-            return variable.node, STAND_IN
+            return self.here(variable.node), STAND_IN
         if isinstance(variable, SymbolVariable):
             known = self._known_number(variable.value)
-            return (known.value,) * 2 if isinstance(known, ConstantVariable) else (variable.node, variable.value)
+            if isinstance(known, ConstantVariable):
+                return known.value, known.value
+            return self.here(variable.node), variable.value
         if isinstance(variable, (TupleVariable, ListVariable)):
             pairs = [self._argument(item) for item in variable.unpack(self.tx)]
             nodes, fakes = [n for n, _ in pairs], [f for _, f in pairs]
@@ -398,16 +459,20 @@ class GraphBuilder:
     # --- end --------------------------------------------------------------------------------------------------------
     def finish(self, outputs: list[TensorVariable]) -> fx.GraphModule:
         """Ends the graph with a tuple of `outputs`, drops unread unpacked results and inputs, makes a module."""
-        self.graph.output(tuple(variable.node for variable in outputs))
-        for node in reversed(list(self.graph.nodes)):
-            is_unpacked = node.op == "call_function" and node.target is _getitem
-            if (is_unpacked or node in self._numbers) and not node.users:
-                self.graph.erase_node(node)
+        self.graph.output(tuple(self.here(variable.node) for variable in outputs))
+        self._drop_unread(self.graph)
         for variable in list(self.inputs):
             if not variable.node.users:
                 self.graph.erase_node(variable.node)
                 self.inputs.remove(variable)
-        return fx.GraphModule(torch.nn.Module(), self.graph, "Captured")
+        return fx.GraphModule(self.modules, self.graph, "Captured")
+
+    def _drop_unread(self, graph: fx.Graph) -> None:
+        """Erases numbers and parts of results that nobody reads."""
+        for node in reversed(list(graph.nodes)):
+            is_unpacked = node.op == "call_function" and node.target is _getitem
+            if (is_unpacked or node in self._numbers) and not node.users:
+                graph.erase_node(node)
 
 
 class BeginsAt:
@@ -438,7 +503,8 @@ def _mark(fake: torch.Tensor) -> tuple[int, bool] | None:
 def _holds(value: Any, kinds: Any) -> bool:
     if isinstance(value, kinds):
         return True
-    return isinstance(value, (tuple, list)) and any(_holds(item, kinds) for item in value)
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
+    return any(_holds(item, kinds) for item in items)
 
 
 def _may_vary(value: torch.Tensor, source: Source) -> bool:

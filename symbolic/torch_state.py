@@ -13,7 +13,6 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
-
 #: Dispatch keys that every thread adds to its operations. Dispatch modes, function transforms and tracers add others.
 _USUAL_KEYS = 0
 for _key in ("BackendSelect", "ADInplaceOrView"):

@@ -62,6 +62,7 @@ class Translator(Protocols):
         self.handled: Variable | None = None  # the exception that an except block is handling
         self.globals: dict[str, Any] = {}  # of the root frame
         self.step = 0
+        self.started = 0  # the step of the instruction under way, without those of nested runs
         self.anchors: list[int] = []  # steps of instructions that wait for a nested run
         self.result: Variable = ConstantVariable(None)
         self._spaces: dict[int, NamespaceVariable] = {}
@@ -191,7 +192,7 @@ class Translator(Protocols):
         frame.entered = self.anchor()
         depth = len(self.frames)
         self.frames.append(frame)
-        self.anchors.append(self.step)
+        self.anchors.append(self.anchor())
         try:
             self._loop(depth)
         finally:
@@ -204,7 +205,7 @@ class Translator(Protocols):
         frame.entered = frame.entered or self.anchor()
         depth = len(self.frames)
         self.frames.append(frame)
-        self.anchors.append(self.step)
+        self.anchors.append(self.anchor())
         handled, self._yielded = self.handled, False
         try:
             if error is not None:
@@ -248,7 +249,7 @@ class Translator(Protocols):
 
     def anchor(self) -> int:
         """The step at which a break would take back the instruction being executed."""
-        return self.anchors[0] if self.anchors else self.step
+        return self.anchors[0] if self.anchors else self.started
 
     def apart(self, *variables: Variable) -> None:
         """Guards that these are different objects, so far as they exist outside the frame and may come in as one."""
@@ -276,6 +277,8 @@ class Translator(Protocols):
             inst = frame.code.insts[frame.index]
             frame.current = frame.index
             self.step += 1
+            if not self.anchors:
+                self.started = self.step
             if self.step in self.break_at:
                 raise _Stop(inst, self.break_at[self.step])
             if self._split_next and not self.anchors:

@@ -24,13 +24,15 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables import (  # noqa: F401  (four fill the tables)
+from symbolic.variables import (  # noqa: F401  (six fill the tables)
+    autograd_functions,
     builtins,
     gradients,
     optimizers,
     stdlib,
     tables,
     torch_functions,
+    transforms,
 )
 from symbolic.variables.base import OpaqueVariable, Variable
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable

@@ -289,3 +289,53 @@ def test_super_that_is_replaced_later():
     assert compiled(X)[0] == module.forward(X)[0] != before
     del scope["super"]
     assert compiled(X)[0] == before
+
+
+class Loud:
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        if self.value == 2:
+            jit.graph_break()
+        return self.value == other.value
+
+
+def sorted_by_a_key_that_breaks(x):
+    items = [3, 1, 2]
+
+    def key(value):
+        if value == 1:
+            jit.graph_break()
+        return value
+
+    y = x * 2
+    items.sort(key=key)
+    return y + items[0]
+
+
+def searched_by_what_breaks(x):
+    y = x * 2
+    return y + [Loud(1), Loud(2)].index(Loud(2))
+
+
+@pytest.mark.parametrize("program", [sorted_by_a_key_that_breaks, searched_by_what_breaks])
+def test_a_break_in_a_later_call_of_one_instruction(program):
+    """It takes place before the instruction, not in the middle of the calls that went well."""
+    check(program, X)
+    report = jit.explain(program)(X)
+    assert report.graph_break_count and not any(record.skipped for record in report.records)
+
+
+def breaks_inside_inference_mode(x):
+    with torch.inference_mode():
+        y = x * 2
+        jit.graph_break()
+        return y.sin() + 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_break_inside_inference_mode_leaves_torchs_state(backend):
+    keys = torch._C._dispatch_tls_local_include_set().raw_repr()
+    check(breaks_inside_inference_mode, X, backend=backend)
+    assert torch._C._dispatch_tls_local_include_set().raw_repr() == keys

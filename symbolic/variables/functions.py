@@ -302,7 +302,12 @@ class ClosureFunction(PythonFunction):
             return tx.wrap(self.code, tx.sources.const(self.code, f"{self.qualname}.__code__"))
         if name == "__globals__":
             return self.globals
-        if name in ("__closure__", "__dict__", "__annotations__", "__type_params__"):
+        if name == "__annotations__":
+            items = tx.unpack(self.annotations) if self.annotations is not None else []
+            pairs = list(zip(items[::2], items[1::2], strict=True))
+            tx.ledger.store(self, name, made := tx.new_dict(pairs))
+            return made
+        if name in ("__closure__", "__dict__", "__type_params__"):
             raise GraphBreak("attribute of a function born in the frame", name)
         return tx.raise_(AttributeError, f"'function' object has no attribute {name!r}")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FALSE = ConstantVariable(False)
 #: Modules that go other ways for compilers, with other numbers: their code is told that nobody compiles.
-_EAGER_WAYS = ("torch.optim", "torch.utils._foreach_utils", "torch.nn.utils.clip_grad")
+_EAGER_WAYS = ("torch.optim", "torch.utils._foreach_utils", "torch.nn.utils.clip_grad", "torch._functorch")
 
 
 def _is_compiling(tx: Translator) -> Variable:

@@ -107,7 +107,7 @@ SKIPPED_MODULES: dict[str, str] = {
         "inspection of the running program": """inspect traceback linecache pdb bdb cmd code dis faulthandler ast
             tokenize importlib _frozen_importlib imp pkgutil platform sysconfig unittest doctest profile cProfile""",
         "text processing": "re _sre sre_compile string textwrap pprint reprlib difflib",
-        "function transform": "torch._functorch torch.autograd.forward_ad torch.autograd.functional",
+        "function transform": "torch.autograd.forward_ad",
         "saved tensors": "torch.utils.checkpoint torch.autograd.graph",
         "optimizer": "torch.optim.lr_scheduler torch.optim.swa_utils",
         "backward hook": "torch.utils.hooks",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
-from types import BuiltinMethodType
+from types import BuiltinMethodType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -191,6 +192,36 @@ def _operand(variable: Variable) -> bool:
 
 class NumberOutput(TensorVariable):
     """What stands for a number among the results of the graph."""
+
+
+class GraphValue(Variable):
+    """What the frame can't look into, but the graph can hand on."""
+
+    def __init__(self, node: fx.Node, value: Any) -> None:
+        self.node = node
+        self.value = value
+
+
+class GraphFunction(GraphValue):
+    """A Python function that an operation made. It can't leave the graph: then a break moves to where it was made."""
+
+    def __init__(self, node: fx.Node, value: FunctionType, born_at: int) -> None:
+        super().__init__(node, value)
+        self.born_at = born_at
+
+    def python_type(self) -> type:
+        return FunctionType
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name not in (*functools.WRAPPER_ASSIGNMENTS, *functools.WRAPPER_UPDATES):
+            return super().getattr(tx, name)
+        value = tx.attempt(getattr, self.value, name)
+        if isinstance(value, dict):
+            return tx.new_dict([(tx.from_constant(key), tx.from_constant(item)) for key, item in value.items()])
+        return tx.from_constant(value)
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        return tx.graph.call(operator.call, [self, *args], kwargs)
 
 
 class TensorMethod(Variable):
