@@ -27,8 +27,9 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode_temporarily
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from codegen.aot import mutations, views
 from codegen.aot.draws import Draws, Reseeded
@@ -253,7 +254,7 @@ class Recorder(TorchDispatchMode):
         return node
 
     def _symbolic(self, args: Any) -> Any:
-        return tree_map(lambda a: self.number(a) if isinstance(a, NUMBERS) else a, args)
+        return map_aggregate(args, lambda a: self.number(a) if isinstance(a, NUMBERS) else a)
 
     def _nodes(self, args: Any) -> Any:
         """Arguments of an operation as the graph sees them."""
@@ -263,7 +264,7 @@ class Recorder(TorchDispatchMode):
                 return self.read(value)
             return self.number(value) if isinstance(value, NUMBERS) else value
 
-        return tree_map(node, args)
+        return map_aggregate(args, node)
 
     def number(self, value: Any) -> Any:
         """The node of a symbolic number: computed from the sizes of inputs, or known when the graph runs."""
@@ -306,7 +307,7 @@ class Recorder(TorchDispatchMode):
         if _is_composite(func):
             with self:
                 return func.decompose(*args, **kwargs)
-        args, kwargs = tree_map(self._constant, (args, kwargs))
+        args, kwargs = map_aggregate((args, kwargs), self._constant)
         if func is aten.lift_fresh.default:  # of a literal: every call gets a tensor of its own
             return self._fresh(args[0])
         if func is aten._local_scalar_dense.default and args[0].constant is None:
