@@ -50,14 +50,13 @@ class Varying:
     type: type
 
 
+@dataclass(frozen=True, eq=False)
 class Number:
     """What torch calls a SymNode, as far as a number can answer that is a node of a graph (or a plain one, `value`
     then, which torch wraps to compute with it). Raises `Unknown` if it is asked what it is."""
 
-    def __init__(self, writer: Writer, value: Any, type: type) -> None:
-        self.writer = writer
-        self.value = value
-        self.type = type
+    value: Any
+    type: type
 
     def symbol(self) -> Any:
         return _SYMBOLS[self.type](self)
@@ -84,13 +83,13 @@ class Number:
         return self.value if type(self.value) is int else None
 
     def wrap_int(self, value: int) -> Number:
-        return Number(self.writer, value, int)
+        return Number(value, int)
 
     def wrap_float(self, value: float) -> Number:
-        return Number(self.writer, value, float)
+        return Number(value, float)
 
     def wrap_bool(self, value: bool) -> Number:
-        return Number(self.writer, value, bool)
+        return Number(value, bool)
 
     def clone(self) -> Number:
         return self
@@ -103,7 +102,7 @@ class Number:
 
     def _graph_repr(self) -> str:
         """For whoever prints the graph. To the program it would be the text of no number."""
-        if self.writer in _get_current_dispatch_mode_stack():
+        if _writer() is not None:
             raise Unknown(f"something depends on values: on the text of {_said(self)}")
         return str(self)
 
@@ -116,8 +115,7 @@ def _operation(function: Callable[..., Any], kind: type | None) -> Callable[...,
         args += [other.value if isinstance(other, Number) else _SYMBOLS[_type(other)](other) for other in others]
         if kind is bool and any(isinstance(arg, fx.Node) and arg.target is float for arg in args):
             raise Unknown(f"a float is compared with an int that is known when the graph runs: {_said(self)}")
-        found: Number = self.writer.compute(function, args, kind or self.type).node
-        return found
+        return _record(function, args, kind or self.type).node
 
     return method
 
@@ -186,12 +184,24 @@ def compute(function: Callable[..., Any], args: Sequence[Any], kind: type) -> An
     """`function(*args)` of numbers, recorded as one operation if one of them is symbolic."""
     if not any(isinstance(leaf, NUMBERS) for leaf in tree_leaves(args)):
         return function(*args)
-    writer = next(mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, Writer))
+    return _record(function, args, kind)
+
+
+def _record(function: Callable[..., Any], args: Sequence[Any], kind: type) -> Any:
+    writer = _writer()
+    if writer is None:
+        raise Unknown("something is computed of a number that is known when the graph runs, after the trace")
     return writer.compute(function, args, kind)
+
+
+def _writer() -> Writer | None:
+    return next((mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, Writer)), None)
 
 
 def stand_ins(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
     """The arguments with plain numbers for a fake run. Raises `Unknown` where the fake would depend on them."""
+    if all(number_of(leaf) is None for leaf in tree_leaves((args, kwargs))):
+        return args, kwargs
     if isinstance(func, OpOverload):
         types = {argument.name: str(argument.type) for argument in func._schema.arguments}
         for name, value in bind(func, args, kwargs).items():

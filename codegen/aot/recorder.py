@@ -278,7 +278,7 @@ class Recorder(TorchDispatchMode):
     def _bear(self, node: fx.Node, kind: type) -> Any:
         """The symbolic number of a node that gives a number of that type."""
         self.has_numbers = True
-        node.meta["val"] = made = Number(self, node, kind).symbol()
+        node.meta["val"] = made = Number(node, kind).symbol()
         return made
 
     def _item(self, tensor: torch.Tensor) -> Any:
