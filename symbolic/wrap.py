@@ -24,7 +24,8 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables import (  # noqa: F401  (five fill the tables)
+from symbolic.variables import (  # noqa: F401  (six fill the tables)
+    autograd_functions,
     builtins,
     gradients,
     optimizers,
