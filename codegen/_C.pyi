@@ -11,13 +11,13 @@ _Flags = tuple[bool, ...]
 #: (defined, needed, saved, extra, tangents): which outputs have a gradient (the others' tangents are None), which
 #: inputs want one, and what `tie` was given.
 _General = Callable[
-    [_Flags, _Flags, tuple[torch.Tensor, ...], tuple[Any, ...], tuple[torch.Tensor | None, ...]], _Gradients
+    [_Flags, _Flags, list[torch.Tensor], tuple[Any, ...], list[torch.Tensor | None]], _Gradients
 ]
 
 #: The same with the `history` that `tie` was given and the histories of the outputs, for gradients that have one.
 _WithHistory = Callable[
     [
-        _Flags, _Flags, tuple[torch.Tensor, ...], tuple[Any, ...], tuple[torch.Tensor | None, ...], tuple[Any, ...],
+        _Flags, _Flags, list[torch.Tensor], tuple[Any, ...], list[torch.Tensor | None], tuple[Any, ...],
         tuple[torch.Tensor, ...],
     ],
     _Gradients,
@@ -29,10 +29,11 @@ torch_version: str
 class Plan:
     """What all calls of one compiled function share of its backward; immutable.
 
-    `backward(*saved, *extra, *tangents)` is called where every output has a gradient, every input wants one and the
+    `backward([*saved, *extra, *tangents])` is called where every output has a gradient, every input wants one and the
     gradients get no history; `partial` in all other cases without a history; `differentiable` where they get one
     (`create_graph=True`): its last argument are tensors that have the shapes and the histories of the outputs, but no
-    numbers of theirs. `inputs_saved` says of each saved tensor whether it exists outside the compiled function.
+    numbers of theirs. Nobody else looks at the lists: a function that empties them frees each tensor when it is done
+    with it. `inputs_saved` says of each saved tensor whether it exists outside the compiled function.
 
     A plan is visible to the garbage collector, the nodes that it made are not (as with torch's own C++ nodes): its
     functions must not hold a tensor that was tied with it.
@@ -41,7 +42,7 @@ class Plan:
     def __new__(
         cls,
         name: str,
-        backward: Callable[..., _Gradients],
+        backward: Callable[[list[Any]], _Gradients],
         partial: _General,
         differentiable: _WithHistory,
         inputs_saved: _Flags,

@@ -149,7 +149,7 @@ def _settings(
 
     return Settings(
         forward=compilers.plain(forward),
-        backward=compilers.plain(backward or forward),
+        backward=compilers.of_lists(backward or forward),
         inference=compilers.plain(inference or forward),
         partition=partition,
         decompositions=decompositions or {},

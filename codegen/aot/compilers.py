@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import fx
 
+from codegen.aot.boxed import boxed
 from codegen.aot.function import GraphCompiler, as_it_is
 
 
@@ -34,10 +35,10 @@ def make_boxed_func(function: Callable[..., Any]) -> Callable[[list[Any]], Any]:
 def make_boxed_compiler(compiler: GraphCompiler) -> GraphCompiler:
     """A compiler that answers with boxed functions."""
 
-    def boxed(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    def compiled(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         return make_boxed_func(compiler(graph, example_inputs))
 
-    return boxed
+    return compiled
 
 
 def plain(compiler: GraphCompiler) -> GraphCompiler:
@@ -50,5 +51,19 @@ def plain(compiler: GraphCompiler) -> GraphCompiler:
         if getattr(run, "_boxed_call", False):
             return lambda *args: tuple(run(list(args)))
         return lambda *args: tuple(run(*args))
+
+    return compiled
+
+
+def of_lists(compiler: GraphCompiler) -> GraphCompiler:
+    """A compiler whose functions take one list of their arguments, which they may empty, and give tuples."""
+
+    def compiled(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], tuple[Any, ...]]:
+        run = compiler(graph, example_inputs)
+        if run is graph:
+            return boxed(graph)
+        if getattr(run, "_boxed_call", False):
+            return lambda given: tuple(run(given))
+        return lambda given: tuple(run(*given))
 
     return compiled

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from codegen import _C
 from codegen.aot import wrapper
+from codegen.aot.boxed import boxed
 from codegen.aot.draws import Draws
 from codegen.aot.facts import Base, BaseOf, Input, Level, OutputOf, Place, Traced, memory_of, overwritten
 from codegen.aot.levels import Again, Seen, edge_of, survey
@@ -42,11 +43,12 @@ def as_it_is(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[.
 @dataclass(frozen=True)
 class Settings:
     """How programs are compiled. The compilers take (graph, example inputs) and answer with a function of the same
-    inputs; `partition` cuts a joint graph (see `default_partition`); `decompositions`: OpOverload -> function.
-    `mutations_inside`: without gradients, graphs write into inputs themselves, at their end, where that is safe."""
+    inputs, `backward` with one of a list of them, which it may empty; `partition` cuts a joint graph (see
+    `default_partition`); `decompositions`: OpOverload -> function. `mutations_inside`: without gradients, graphs write
+    into inputs themselves, at their end, where that is safe."""
 
     forward: GraphCompiler = as_it_is
-    backward: GraphCompiler = as_it_is
+    backward: GraphCompiler = boxed
     inference: GraphCompiler = as_it_is
     partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]] = default_partition
     decompositions: Decompositions = field(default_factory=dict)
@@ -141,30 +143,33 @@ class _Backward:
         return wrapper.Tie(plan, tuple(places[: len(tensors)]), tuple(places[len(tensors) :]))
 
     def _compiled(self, graph: fx.GraphModule, defined: Sequence[bool]) -> Callable[..., Any]:
-        """A backward of (saved, extra, the defined tangents), these brought to the strides of the trace."""
+        """A backward of a list of what is saved, extra and the defined tangents, these brought to the strides of the
+        trace. It may empty the list."""
         run = self.settings.backward(graph, _examples(graph))
         outputs = [output for output, wanted in zip(self.level.outputs, defined, strict=True) if wanted]
         tangents = [(at - len(outputs), _fixed(output.strides)) for at, output in enumerate(outputs)]
 
-        def backward(*args: Any) -> tuple[Any, ...]:
+        def backward(given: list[Any]) -> tuple[Any, ...]:
             for at, strides in tangents:
-                if args[at].stride() != strides or args[at].is_conj() or args[at].is_neg():
-                    args = (*args[:at], _restrided(args[at], strides), *args[len(args) + at + 1 :])
-            return tuple(run(*args))
+                if given[at].stride() != strides or given[at].is_conj() or given[at].is_neg():
+                    given[at] = _restrided(given[at], strides)
+            return tuple(run(given))
 
         return backward
 
     # --- gradients that are missing or not wanted ---------------------------------------------------------------------
     def partial(
-        self, defined: tuple[bool, ...], needed: tuple[bool, ...], saved: tuple[Any, ...], extra: tuple[Any, ...],
-        tangents: tuple[Any, ...],
+        self, defined: tuple[bool, ...], needed: tuple[bool, ...], saved: list[Any], extra: tuple[Any, ...],
+        tangents: list[Any],
     ) -> tuple[Any, ...]:
         """A backward of a graph of its own, with nothing in it that these gradients do not need."""
         key = (defined, needed)
         if key not in self.variants:
             self.variants[key] = self._compiled(self._variant(defined, needed), defined)
-        given = [t for t in tangents if t is not None]
-        return self.variants[key](*saved, *extra, *given)
+        given = [*saved, *extra, *(t for t in tangents if t is not None)]
+        saved.clear()
+        tangents.clear()
+        return self.variants[key](given)
 
     def _variant(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> fx.GraphModule:
         with _under(self.state):
@@ -179,8 +184,8 @@ class _Backward:
 
     # --- gradients that are differentiated again ----------------------------------------------------------------------
     def differentiable(
-        self, defined: tuple[bool, ...], needed: tuple[bool, ...], saved: tuple[Any, ...], extra: tuple[Any, ...],
-        tangents: tuple[Any, ...], history: tuple[Any, ...], outputs: tuple[torch.Tensor, ...],
+        self, defined: tuple[bool, ...], needed: tuple[bool, ...], saved: list[Any], extra: tuple[Any, ...],
+        tangents: list[Any], history: tuple[Any, ...], outputs: tuple[torch.Tensor, ...],
     ) -> tuple[Any, ...]:
         """The backward as a program of inputs, random numbers, cuts, outputs and tangents, compiled like any other.
 

@@ -50,33 +50,17 @@ Ref tuple_of(const Flags& flags) {
     return tuple;
 }
 
-// The arguments of a call; owned.
-class Arguments {
+// A Python list of as many objects, filled in order. Who empties it holds them alone.
+class List {
 public:
-    explicit Arguments(size_t count) {
-        objects_.reserve(count + 1);
-        objects_.push_back(nullptr);  // room for the callee's own first argument
-    }
-    ~Arguments() {
-        for (PyObject* object : objects_) take(object);
-    }
-    Arguments(const Arguments&) = delete;
-    Arguments& operator=(const Arguments&) = delete;
+    explicit List(size_t count) : list_(checked(PyList_New(count))) {}
 
-    void add(Ref object) { objects_.push_back(object.release()); }
-    Ref call(PyObject* function) {
-        size_t count = (objects_.size() - 1) | PY_VECTORCALL_ARGUMENTS_OFFSET;
-        return checked(PyObject_Vectorcall(function, objects_.data() + 1, count, nullptr));
-    }
-    Ref tuple() {
-        Ref tuple = checked(PyTuple_New(objects_.size() - 1));
-        for (size_t i = 1; i < objects_.size(); ++i)
-            PyTuple_SET_ITEM(tuple.get(), i - 1, std::exchange(objects_[i], nullptr));
-        return tuple;
-    }
+    void add(Ref object) { PyList_SET_ITEM(list_.get(), filled_++, object.release()); }
+    const Ref& get() const { return list_; }
 
 private:
-    c10::SmallVector<PyObject*, 16> objects_;
+    Ref list_;
+    Py_ssize_t filled_ = 0;
 };
 
 // The tensors that a forward leaves for its backward.
@@ -93,13 +77,13 @@ public:
         }
     }
 
-    // Adds the tensors, in their order, to `arguments`; may run the user's hooks.
+    // Adds the tensors, in their order, to `list`; may run the user's hooks.
     template <class NodePointer>
-    void unpack(const PlanState& plan, const NodePointer& node, Arguments& arguments) const {
+    void unpack(const PlanState& plan, const NodePointer& node, List& list) const {
         auto tracked = tracked_.begin();
         auto raw = raw_.begin();
         for (bool is_outside : plan.inputs_saved)
-            arguments.add(wrapped(all_tracked_ || is_outside ? (tracked++)->unpack(node) : *raw++));
+            list.add(wrapped(all_tracked_ || is_outside ? (tracked++)->unpack(node) : *raw++));
     }
 
 private:
@@ -183,7 +167,7 @@ protected:
         try {
             Ref history = at::GradMode::is_enabled() ? checked_history() : Ref();
             auto saved = is_last ? consume(defined) : present(defined);
-            return to_list(gradients(saved.get(), std::move(history), defined, std::move(tangents)));
+            return to_list(gradients(std::move(saved), std::move(history), defined, std::move(tangents)));
         } catch (const PythonError&) {
             python_error error;
             error.persist();
@@ -209,32 +193,30 @@ private:
         return saved;
     }
 
-    // With a `history` the gradients get one.
-    Ref gradients(const Saved* saved, Ref history, const Flags& defined, variable_list&& tangents) {
+    // With a `history` the gradients get one. The functions are given the last references to what was saved and comes
+    // back for the last time, so that they can let go of each tensor when they have read it.
+    Ref gradients(std::shared_ptr<const Saved> saved, Ref history, const Flags& defined, variable_list&& tangents) {
         Flags needed;
         for (size_t i = 0; i < num_outputs(); ++i) needed.push_back(task_should_compute_output(i));
         const bool has_history = bool(history);
-        if (!has_history && all(defined) && all(needed)) {
-            Arguments arguments(plan_->inputs_saved.size() + PyTuple_GET_SIZE(extra_.get()) + tangents.size());
-            if (saved) saved->unpack(*plan_.get(), getptr(), arguments);
-            for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(extra_.get()); ++i)
-                arguments.add(share(PyTuple_GET_ITEM(extra_.get(), i)));
-            for (at::Tensor& tangent : tangents) arguments.add(wrapped(std::move(tangent)));
-            return arguments.call(plan_->backward.get());
+        const bool is_common = !has_history && all(defined) && all(needed);
+        const Py_ssize_t num_extra = PyTuple_GET_SIZE(extra_.get());
+        List list(plan_->inputs_saved.size() + (is_common ? num_extra + tangents.size() : 0));
+        if (saved) saved->unpack(*plan_.get(), getptr(), list);
+        saved.reset();
+        if (is_common) {
+            for (Py_ssize_t i = 0; i < num_extra; ++i) list.add(share(PyTuple_GET_ITEM(extra_.get(), i)));
+            for (at::Tensor& tangent : tangents) list.add(wrapped(std::move(tangent)));
+            return checked(PyObject_CallOneArg(plan_->backward.get(), list.get().get()));
         }
-        Arguments tensors(plan_->inputs_saved.size()), changes(tangents.size()), arguments(7);
-        if (saved) saved->unpack(*plan_.get(), getptr(), tensors);
+        List changes(tangents.size());
         for (at::Tensor& tangent : tangents) changes.add(wrapped(std::move(tangent)));  // undefined: None
-        arguments.add(tuple_of(defined));
-        arguments.add(tuple_of(needed));
-        arguments.add(tensors.tuple());
-        arguments.add(extra_);
-        arguments.add(changes.tuple());
-        if (has_history) {
-            arguments.add(std::move(history));
-            arguments.add(outputs());
-        }
-        return arguments.call((has_history ? plan_->differentiable : plan_->partial).get());
+        const Ref defined_tuple = tuple_of(defined), needed_tuple = tuple_of(needed), results = has_history ? outputs() : Ref();
+        PyObject* arguments[] = {nullptr, defined_tuple.get(), needed_tuple.get(), list.get().get(), extra_.get(),
+                                 changes.get().get(), history.get(), results.get()};
+        PyObject* function = (has_history ? plan_->differentiable : plan_->partial).get();
+        const size_t count = has_history ? 7 : 5;
+        return checked(PyObject_Vectorcall(function, arguments + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
     }
 
     // Tensors with the histories of this node's outputs and nothing else of them: the outputs themselves would hold the

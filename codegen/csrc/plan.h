@@ -12,7 +12,7 @@ namespace codegen {
 // collector can clear: like a tuple, a plan needs no tp_clear, and nobody ever meets one without its functions.
 struct PlanState {
     std::string name;
-    Ref backward;        // the common case: (*saved, *extra, *tangents)
+    Ref backward;        // the common case: ([*saved, *extra, *tangents])
     Ref partial;         // some gradients are missing or not wanted: (defined, needed, saved, extra, tangents)
     Ref differentiable;  // where the gradients get a history of their own: (the same, history, outputs)
     std::vector<bool> inputs_saved;  // per saved tensor: does it exist outside the compiled function?

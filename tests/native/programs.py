@@ -86,7 +86,7 @@ def as_function(program):
 
 
 def plan_of(program, log, name):
-    def backward(*arguments):
+    def backward(arguments):
         assert not torch.is_grad_enabled()
         log.append(("backward",))
         first, last = len(program.outside), len(arguments) - OUTPUTS[program.name]

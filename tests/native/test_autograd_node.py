@@ -197,13 +197,13 @@ def test_extra_comes_back_as_it_is():
     extra = (4, "size", [1], None)
     seen = []
 
-    def keep(*arguments):
+    def keep(arguments):
         seen.append(arguments)
         return (arguments[-1],)
 
     for tangent_count in (1, 2):
         outputs = tuple(torch.ones(4) for _ in range(tangent_count))
-        _C.tie(_C.Plan("Extra", keep, lambda *general: keep(*general[3], general[4][0]), max, ()), (x,), outputs, (), extra)
+        _C.tie(_C.Plan("Extra", keep, lambda *general: keep([*general[3], general[4][0]]), max, ()), (x,), outputs, (), extra)
         outputs[0].sum().backward()
     assert len(seen) == 2
     for arguments in seen:
@@ -255,7 +255,7 @@ def test_anomaly_mode_names_the_node_and_the_forward(child):  # a child: here to
 
         def the_forward():
             x, y = torch.ones(4, requires_grad=True), torch.ones(4)
-            _C.tie(_C.Plan("Strange", lambda t: (t * float("nan"),), max, max, ()), (x,), (y,), (), ())
+            _C.tie(_C.Plan("Strange", lambda tangents: (tangents[0] * float("nan"),), max, max, ()), (x,), (y,), (), ())
             return y
 
         with warnings.catch_warnings(record=True) as seen, torch.autograd.detect_anomaly():

@@ -74,7 +74,7 @@ def kept():
 
     x = torch.ones(4, requires_grad=True)
     outputs, private = (torch.ones(4), torch.ones(4)), torch.full((4,), 3.0)
-    plan = _C.Plan("Kept", lambda saved, *tangents: general(None, None, (saved,), (), tangents), general, general, (False,))
+    plan = _C.Plan("Kept", lambda given: general(None, None, given[:1], (), given[1:]), general, general, (False,))
     _C.tie(plan, (x,), outputs, (private,), ())
     return Kept(x, outputs, weakref.ref(private))
 
@@ -98,6 +98,33 @@ def test_saved_tensors_live_until_each_output_had_its_last_backward(steps):
             assert (k.alive() is not None) == alive
 
 
+@pytest.mark.parametrize("wanted, options, alive", [
+    ([0, 1], {}, False),
+    ([0, 1], {"retain_graph": True}, True),
+    ([0], {}, False),
+], ids=["last", "retained", "partial"])
+def test_a_backward_may_let_go_of_what_it_read(wanted, options, alive):
+    """It holds the last references: a large tensor need not live to the end of the backward that reads it first."""
+    seen = []
+
+    def backward(given):
+        tangent = given[-1]
+        given.clear()
+        seen.append(private() is not None)
+        return (tangent, tangent)
+
+    def partial(defined, needed, saved, extra, tangents):
+        saved.clear()
+        return backward(tangents)
+
+    inputs, y, saved = tuple(make_inputs(MUL)), torch.ones(4), torch.ones(4)
+    private = weakref.ref(saved)
+    _C.tie(_C.Plan("Hasty", backward, partial, max, (False,)), inputs, (y,), (saved,), ())
+    del saved
+    torch.autograd.grad(y.sum(), [inputs[i] for i in wanted], **options)
+    assert seen == [alive]
+
+
 def test_saved_tensors_die_with_the_node():
     k = kept()
     assert k.alive() is not None
@@ -118,8 +145,8 @@ def test_a_gradient_is_handed_over_without_a_copy():
     x, places = torch.ones(4, requires_grad=True), []
     y = torch.ones(4)
 
-    def backward(tangent):
-        gradient = tangent * 2
+    def backward(tangents):
+        gradient = tangents[0] * 2
         places.append(gradient.data_ptr())
         return (gradient,)
 
@@ -233,7 +260,7 @@ def test_gradients_of_the_wrong_kind_are_refused(result, expected):
 def test_a_gradient_of_the_wrong_shape_is_torchs_error():
     x, w = make_inputs(MUL)
     y = torch.ones(4)
-    _C.tie(_C.Plan("Shape", lambda t: (torch.ones(3), None), max, max, ()), (x, w), (y,), (), ())
+    _C.tie(_C.Plan("Shape", lambda _: (torch.ones(3), None), max, max, ()), (x, w), (y,), (), ())
     with pytest.raises(RuntimeError, match="Function Shape returned an invalid gradient at index 0 - got .3. but expected shape compatible with .4."):
         y.sum().backward()
 
@@ -296,7 +323,7 @@ def test_cycles_through_a_plan_are_found():
 
     def cycle():
         mark = Mark()
-        mark.plan = _C.Plan("Cyclic", lambda: mark, max, max, ())
+        mark.plan = _C.Plan("Cyclic", lambda _: mark, max, max, ())
         return weakref.ref(mark)
 
     alive = cycle()
@@ -354,7 +381,7 @@ def test_a_backward_in_another_thread_raises_its_own_error():
 def test_a_long_chain_dies_without_recursion(child):
     child("""
         from codegen import _C
-        plan = _C.Plan("Link", lambda t: (t,), max, max, ())
+        plan = _C.Plan("Link", tuple, max, max, ())
         y = x = torch.ones(1, requires_grad=True)
         for _ in range(200_000):
             z = torch.ones(1)
@@ -370,7 +397,7 @@ def test_a_node_may_outlive_the_interpreter(child):
     child("""
         from codegen import _C
         x, y = torch.ones(2, requires_grad=True), torch.ones(2)
-        _C.tie(_C.Plan("Last", lambda saved, extra, t: (t,), max, max, (False,)), (x,), (y,), (torch.ones(2),), ([],))
+        _C.tie(_C.Plan("Last", lambda given: (given[2],), max, max, (False,)), (x,), (y,), (torch.ones(2),), ([],))
         y.sum().backward(retain_graph=True)
         torch.leaked = y
     """)
@@ -390,7 +417,7 @@ def history_plan(seen):
         seen.append(history)
         return (tangents[0] * history[0],)
 
-    return _C.Plan("Historic", lambda t: (t,), max, differentiable, ())
+    return _C.Plan("Historic", tuple, max, differentiable, ())
 
 
 def test_a_history_comes_back_to_the_gradients_that_have_one():
@@ -409,7 +436,7 @@ def test_gradients_may_depend_on_the_outputs():
         return (tangents[0][:, 0] * output[:, 0],)
 
     x, y = torch.tensor([2.0, 3.0], requires_grad=True), torch.ones(2, 1)
-    _C.tie(_C.Plan("Own", lambda t: (t[:, 0],), max, differentiable, ()), (x,), (y,), (), ())
+    _C.tie(_C.Plan("Own", lambda tangents: (tangents[0][:, 0],), max, differentiable, ()), (x,), (y,), (), ())
     (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     assert [g.tolist() for g in torch.autograd.grad(gradient.sum(), (x, y))] == [[1, 1], [[1], [1]]]
 

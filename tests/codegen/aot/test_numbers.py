@@ -10,6 +10,7 @@ import jit
 from codegen import aot
 from codegen.aot import stages
 from codegen.aot.backend import compile_graph
+from codegen.aot.compilers import of_lists
 from codegen.aot.function import Settings, compile_program
 from codegen.aot.numbers import Varying
 from codegen.aot.partition import default_partition, min_cut_partition
@@ -299,7 +300,7 @@ def test_higher_derivatives_are_compiled_once_for_all_floats():
         made.append(graph)
         return graph.forward
 
-    compiled = compile_program(scaled, (X(), Varying(float)), Settings(compiler, compiler, compiler))
+    compiled = compile_program(scaled, (X(), Varying(float)), Settings(compiler, of_lists(compiler), compiler))
     counts = []
     for value in (0.5, 0.25, 2.0):
         x = X()
