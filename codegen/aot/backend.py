@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import fx
 
 from codegen.aot.function import Settings, compile_program
 from codegen.aot.numbers import Varying, compute
+from codegen.aot.partition import min_cut_partition
 from codegen.aot.recorder import Untraceable
 from symbolic.torch_state import TorchState
 
@@ -19,6 +21,10 @@ log = logging.getLogger(__name__)
 #: What is recorded as one operation of Python's, by its result: torch would take `sum` apart, and has an algebra for
 #: floats that come of sizes.
 _NUMBERS = {int: int, float: float, bool: bool, torch.SymFloat: float}
+
+
+#: ATen runs the graphs operation by operation.
+ATEN = Settings(partition=partial(min_cut_partition, fused=False), mutations_inside=True)
 
 
 class CapturedProgram(fx.Interpreter):
@@ -60,7 +66,7 @@ def compile_graph(
     placeholders = graph.graph.find_nodes(op="placeholder")
     examples = [_example(node, real) for node, real in zip(placeholders, example_inputs, strict=True)]
     try:
-        return compile_program(CapturedProgram(graph), examples, settings or Settings(mutations_inside=True))
+        return compile_program(CapturedProgram(graph), examples, settings or ATEN)
     except Untraceable as reason:
         log.info("a graph runs as it was captured: %s", reason)
         return graph.forward

@@ -12,6 +12,10 @@ running an operation again is a part of the bytes that this moves (`Kind.rate`, 
 Two rules follow and need no words of their own. Distance: a chain costs the sum of its links, so one of more than about
 sixteen pointwise operations as large as the result is not run again. And a value is never computed again where
 keeping it costs less.
+
+Where no compiler fuses operations, each that runs again takes time of its own (`alone`), and what a byte of memory is
+worth in time nobody can say. There the rule is that memory is won where it costs next to no time: what runs again
+takes at most `SPARE` of the time of all.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from codegen.aot.numbers import may_raise
 SMALL = 1 << 18  # bytes; less fits into any cache, and to launch one more operation costs more than to move it
 UNHINTED = 4096  # the length taken for a size that nobody knows before the program runs
 FLOPS_PER_BYTE = 128  # arithmetic that fits into the time of moving a byte: ~20 on a CPU, ~300 on an H100 in bfloat16
+SPARE = 1 / 24  # nobody notices that: timings of whole steps differ by as much from run to run
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Kind:
     rate: int | None  # sixteenths of a kept byte for each byte moved; None: never run again
     reads: bool = False  # whether what it reads counts among the bytes moved
     why: str = "keeping it costs less than computing it again"  # said of a result that is kept
+    slowness: int = 1  # how many bytes a plain operation moves in the time in which this one, alone, moves one
 
 
 VIEW = Kind("view", 0)
@@ -47,8 +53,10 @@ ITEM = Kind("item", 0)
 CONSTANT = Kind("constant", 0)
 SIZE = Kind("size", None, why="it is a number")
 POINTWISE = Kind("pointwise", 1)
-GATHER = Kind("gather", 2)
+MATH = Kind("math", 1, slowness=3)
+GATHER = Kind("gather", 2, slowness=2)
 REDUCTION = Kind("reduction", 4, reads=True)
+NORMAL = Kind("normalisation", 4, reads=True, slowness=2)
 COMPUTE = Kind("compute", None, why="computing it again takes long")
 RANDOM = Kind("random", None, why="drawn again, it would be another")
 EFFECT = Kind("effect", None, why="its operation does more than compute it")
@@ -62,8 +70,11 @@ _NAMES = {
     GATHER: """cat stack index index_select embedding gather take constant_pad_nd repeat flip roll expand_copy
         select_scatter slice_scatter diagonal_scatter as_strided_scatter select_backward slice_backward unfold_copy
         pixel_shuffle pixel_unshuffle _unsafe_index _unsafe_masked_index""",
-    REDUCTION: """_softmax _log_softmax native_layer_norm native_group_norm _fused_rms_norm softmax log_softmax
-        logsumexp linalg_vector_norm norm xor_sum""",
+    MATH: """acos acosh asin asinh atan atan2 atanh cos cosh digamma erf erfc erfinv exp exp2 expm1 gelu i0 lgamma log
+        log10 log1p log2 logit mish polygamma sigmoid silu sin sinc sinh softplus tan tanh xlogy""",
+    REDUCTION: "linalg_vector_norm norm xor_sum",
+    NORMAL: """_softmax _log_softmax softmax log_softmax logsumexp native_layer_norm native_group_norm
+        _fused_rms_norm""",
     COMPUTE: """mm addmm bmm baddbmm mv addmv dot vdot addr convolution _convolution cdist _cdist_forward sort topk
         _scaled_mm _grouped_mm _int_mm _embedding_bag cumsum cumprod logcumsumexp kthvalue median mode
         _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention _fft_r2c _fft_c2r _fft_c2c
@@ -77,6 +88,10 @@ _BY_TAG = {torch.Tag.pointwise: POINTWISE, torch.Tag.reduction: REDUCTION}
 
 # Of which argument, from which dimension on, the sizes are summed over.
 _CONTRACTED = {"mm": (0, 1), "addmm": (1, 1), "bmm": (0, 2), "baddbmm": (1, 2), "convolution": (1, 1)}
+
+#: What a machine does in the time of moving a byte (CPU: one core), and the bytes it moves in that of a launch.
+_MACHINES = {"cpu": (4, 1 << 15)}
+_ACCELERATOR = (FLOPS_PER_BYTE, 1 << 22)
 
 _NUMBER = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)  # bool is an int
 _kinds: dict[Any, Kind] = {operator.getitem: ITEM, "get_attr": CONSTANT}
@@ -163,6 +178,23 @@ def kept(node: fx.Node) -> int:
     return bytes_of(node.meta.get("val"))
 
 
+def alone(node: fx.Node) -> int:
+    """The time that a node's operation takes as a kernel of its own: the bytes that are moved in it."""
+    what = kind(node)
+    if what in (VIEW, ITEM, CONSTANT, SIZE) or node.op != "call_function":
+        return 0
+    flops, launch = _MACHINES.get(_device(node.meta.get("val")), _ACCELERATOR)
+    moved = (kept(node) + sum(map(kept, node.all_input_nodes))) * what.slowness
+    arithmetic = _arithmetic(node) if what is COMPUTE else None
+    return max(launch, moved, (arithmetic or 0) // flops)
+
+
+def _device(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return value.device.type
+    return next(map(_device, value), "cpu") if isinstance(value, tuple | list) else "cpu"
+
+
 def again(node: fx.Node, compute: bool = False) -> int | None:
     """The price of running a node again when its operands are there; None if it must not run twice.
 
@@ -170,13 +202,14 @@ def again(node: fx.Node, compute: bool = False) -> int | None:
     """
     what = kind(node)
     if what.rate is None:
-        return _arithmetic(node) if compute and what is COMPUTE else None
+        arithmetic = _arithmetic(node) if compute and what is COMPUTE else None
+        return None if arithmetic is None else arithmetic // FLOPS_PER_BYTE
     moved = kept(node) + (sum(map(kept, node.all_input_nodes)) if what.reads else 0)
     return moved * what.rate // 16
 
 
 def _arithmetic(node: fx.Node) -> int | None:
-    """The price of the multiplications and additions of a product; None of other operations."""
+    """How many multiplications and additions a product takes; None of other operations."""
     assert isinstance(node.target, torch._ops.OpOverload)
     where = _CONTRACTED.get(node.target._schema.name.removeprefix("aten::"))
     if where is None:
@@ -185,4 +218,4 @@ def _arithmetic(node: fx.Node) -> int | None:
     operand = node.args[argument]
     assert isinstance(operand, fx.Node)
     summed = elements(operand.meta["val"].shape[dim:])
-    return 2 * elements(node.meta["val"].shape) * summed // FLOPS_PER_BYTE
+    return 2 * elements(node.meta["val"].shape) * summed

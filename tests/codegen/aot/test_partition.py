@@ -3,6 +3,7 @@ import functools
 import itertools
 import operator
 import random
+from collections import Counter
 
 import networkx
 import pytest
@@ -20,6 +21,7 @@ aten = torch.ops.aten
 RULES = {
     "default": partition.default_partition,
     "min-cut": partition.min_cut_partition,
+    "not fused": functools.partial(partition.min_cut_partition, fused=False),
     "half": lambda *args, **named: partition.min_cut_partition(*args, **named, budget=0.5),
     "nothing": lambda *args, **named: partition.min_cut_partition(*args, **named, budget=0.0),
 }
@@ -485,6 +487,39 @@ def test_budgets_are_kept_where_they_can_be():
     assert sorted(held, key=lambda found: -found.bytes) == held
 
 
+def layers(count, width):
+    """GELUs between linear layers: as wide as the layers are, their products take the longer."""
+    def fn(x, *weights):
+        for w in weights:
+            x = F.gelu(x @ w)
+        return x
+    graph = trace(fn, (rand(512, width), *(rand(width, width) for _ in range(count))), [torch.ones(512, width)], phased=True)
+    return graph, cut("not fused", graph, 1, 1 + count)[0].meta["partition"]
+
+
+@pytest.mark.parametrize("width, part", [(16, (0, 0.2)), (128, (0.1, 0.9)), (1024, (1, 1))])
+def test_alone_operations_are_run_again_where_that_takes_no_time(width, part):
+    graph, found = layers(12, width)
+    time = {node.name: cost.alone(node) for node in graph.graph.nodes}
+    assert sum(time[name] for name in found.recomputed) <= cost.SPARE * sum(time.values())
+    assert part[0] <= len(found.recomputed) / 11 <= part[1]  # nobody reads the last one's result in the backward
+    size = 512 * width * 4
+    assert found.default_bytes - found.bytes == len(found.recomputed) * size
+
+
+def test_what_wins_most_for_its_time_is_run_again_first():
+    def fn(x, *weights):
+        for w in weights:
+            x = x @ w
+            x = x.sin() * (x * 2)
+        return x
+    graph = trace(fn, (rand(512, 256), *(rand(256, 256) for _ in range(12))), [torch.ones(512, 256)], phased=True)
+    found = cut("not fused", graph, 1, 13)[0].meta["partition"]
+    names = {node.name: str(node.target) for node in graph.graph.nodes}
+    kinds = Counter(names[name] for name in found.recomputed)
+    assert kinds["aten.mul.Tensor"] >= 12 and 0 < kinds["aten.sin.default"] < 12
+
+
 def test_small_graphs_get_the_default(monkeypatch):
     monkeypatch.setattr(cost, "SMALL", 1 << 18)
     assert names(residual, "min-cut", phased=True)[0].rule == "default"
@@ -745,14 +780,15 @@ def calls(fn, *args):
 
 
 @pytest.mark.parametrize("op, args, kind", [
-    (aten.sin.default, (torch.ones(2),), cost.POINTWISE),
+    (aten.sin.default, (torch.ones(2),), cost.MATH),
+    (aten.mul.Tensor, (torch.ones(2), torch.ones(2)), cost.POINTWISE),
     (aten._to_copy.default, (torch.ones(2),), cost.POINTWISE),
     (aten.clone.default, (torch.ones(2),), cost.POINTWISE),
     (aten.view.default, (torch.ones(2), [2, 1]), cost.VIEW),
     (aten._unsafe_view.default, (torch.ones(2), [2, 1]), cost.VIEW),
     (aten.split.Tensor, (torch.ones(2), 1), cost.VIEW),
     (aten.sum.default, (torch.ones(2),), cost.REDUCTION),
-    (aten._softmax.default, (torch.ones(2), 0, False), cost.REDUCTION),
+    (aten._softmax.default, (torch.ones(2), 0, False), cost.NORMAL),
     (aten.mm.default, (torch.ones(2, 2), torch.ones(2, 2)), cost.COMPUTE),
     (aten.sort.default, (torch.ones(2),), cost.COMPUTE),
     (aten.bernoulli.default, (torch.ones(2),), cost.RANDOM),
@@ -773,6 +809,15 @@ def test_prices():
         size // 16, (size + 4) // 4, size // 2, None]
     assert cost.again(nodes[aten.mm.default], compute=True) == 2 * 32**3 // 128
     assert cost.again(nodes[aten.sum.default]) > cost.kept(nodes[aten.sum.default])  # small results are kept
+
+
+def test_prices_of_operations_alone():
+    nodes = calls(lambda x: (x * 2, x.sin(), x.softmax(0), x @ x, x.t()), torch.ones(256, 256))
+    moved = 2 * 256 * 256 * 4
+    ops = [aten.mul.Tensor, aten.sin.default, aten._softmax.default, aten.mm.default, aten.t.default]
+    assert [cost.alone(nodes[op]) for op in ops] == [moved, 3 * moved, 2 * moved, 2 * 256**3 // 4, 0]
+    small = calls(torch.sin, torch.ones(2))[aten.sin.default]
+    assert cost.alone(small) == 1 << 15  # to call it
 
 
 def test_sizes_nobody_knows_have_a_price():
