@@ -20,11 +20,13 @@ class Ledger:
         self._renewed: set[tuple[Any, str]] = set()
         self._order: dict[tuple[str, Any], Any] = {}
         self._calls = 0
+        self.written: list[Any] = []  # every target, as often as it was written; None for a call
 
     # attributes, cells (name "cell_contents") and globals (the namespace is the target)
     def store(self, target: Any, name: str, value: Any) -> None:
         """Pending `target.name = value`; `DELETED` as value is a deletion. A name keeps its place among the others
         until it is deleted."""
+        self.written.append(target)
         stores = self._attrs.setdefault(target, {})
         if stores.get(name) is DELETED and value is not DELETED:
             del stores[name]
@@ -48,6 +50,7 @@ class Ledger:
     # containers: the tracker holds the new contents itself
     def touch(self, target: Any) -> None:
         """The contents of an existing container changed."""
+        self.written.append(target)
         self._order.setdefault(("contents", target), target)
 
     def touched(self, target: Any) -> bool:
@@ -62,6 +65,7 @@ class Ledger:
         self, place: tuple[str, str, int] | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """The same, seen by the function as a call from `place`: (file, function, line)."""
+        self.written.append(None)
         self._calls += 1
         self._order[("call", self._calls)] = Call(function, args, kwargs, place)
 

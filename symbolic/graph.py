@@ -267,6 +267,13 @@ class GraphBuilder:
         held: list[Variable] = [GraphValue(node, node.meta["example_value"]) for node in inner.held]
         return self.tx.new_tuple([GraphValue(node, module), self.tx.new_tuple(held)])
 
+    def add_region(self, operation: Callable[..., Any], args: list[Variable], made: list[TensorVariable]) -> None:
+        """Records an operation on a finished inner graph that gives these tensors of it: they go on as its results."""
+        fakes = tuple(variable.fake for variable in made)
+        node = self._node("call_function", operation, tuple(self._argument(arg)[0] for arg in args), {}, fakes)
+        for at, variable in enumerate(made):
+            variable.node = self._part(node, at, variable.fake)
+
     def here(self, node: fx.Node) -> fx.Node:
         """The node in the graph that is written now. Raises `Restart` for one of an inner graph that is finished."""
         if node.graph is self.graph:
