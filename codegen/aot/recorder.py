@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -304,7 +305,7 @@ class Recorder(TorchDispatchMode):
                 result = self.decompositions[func](*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if _is_composite(func):
+        if _is_composite(func, args):
             with self:
                 return func.decompose(*args, **kwargs)
         args, kwargs = map_aggregate((args, kwargs), self._constant)
@@ -500,5 +501,9 @@ def _plain(node: fx.Node) -> Any:
     return value.detach() if isinstance(value, torch.Tensor) and value.requires_grad else value
 
 
-def _is_composite(func: OpOverload) -> bool:
-    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+def _is_composite(func: OpOverload, args: Any) -> bool:
+    """Whether it is made of other operations; not where the device has a kernel of its own for it."""
+    has = partial(torch._C._dispatch_has_kernel_for_dispatch_key, func.name())
+    return has("CompositeImplicitAutograd") and not any(
+        has(tensor.device.type.upper()) for tensor in tree_leaves(args) if isinstance(tensor, torch.Tensor)
+    )
