@@ -54,13 +54,16 @@ def bytecode(code: CodeType) -> str:
 
 
 def graph(module: Any) -> str:
-    """The graph as Python, each input with its shape; nothing for a frame without a graph."""
+    """The graph as Python, each input with its shape, then the graphs inside; nothing for a frame without a graph."""
     if module is None:
         return "# no tensor operations\n"
-    lines = []
-    for node in module.graph.nodes:
-        if node.op == "placeholder":
+    texts = []
+    for path, inner in module.named_modules():
+        lines = [f"# {path}"] if path else []
+        for node in inner.graph.find_nodes(op="placeholder"):
             value = node.meta["example_value"]
             kind = f"{value.dtype} {list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
-            lines.append(f"# {node.name}: {kind} from {node.meta.get('source', '?')}")
-    return "\n".join(lines) + "\n" + module.code
+            source = f" from {node.meta.get('source', '?')}" if not path else ""
+            lines.append(f"# {node.name}: {kind}{source}")
+        texts.append("\n".join(lines) + "\n" + inner.code)
+    return "\n".join(texts)

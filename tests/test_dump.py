@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
+
+import jit
+
 ROOT = Path(__file__).parent.parent
 SCRIPT = """
 import torch
@@ -132,3 +136,13 @@ f(torch.ones(3)); f(torch.ones(4))
         assert text in done.stderr, text
     wrong = run("import torch, jit; jit.compile(lambda x: x)", JIT_LOGS="recompile")
     assert "no channel 'recompile'" in wrong.stderr
+
+
+def test_graphs_inside_the_graph_are_shown(tmp_path):
+    def per_row(rows, w):
+        return torch.vmap(torch.func.grad(lambda row: (row.sin() * w).sum()))(rows)
+
+    jit.compile(per_row, backend="aot_eager", options={"dump": str(tmp_path)})(torch.randn(3, 4), torch.randn(4))
+    text = next(tmp_path.glob("*/graph.py")).read_text()
+    assert text.index("transforms_vmap") < text.index("# inner_0\n") < text.index("transforms_grad")
+    assert text.index("# inner_0.inner_0\n") < text.index("l_rows_.sin()")
