@@ -24,7 +24,7 @@ def aot_eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., An
 
 
 #: name -> backend
-BACKENDS: dict[str, Backend] = {"eager": eager, "aot_eager": aot_eager, "default": eager}
+BACKENDS: dict[str, Backend] = {"eager": eager, "aot_eager": aot_eager, "default": aot_eager}
 
 
 def resolve(backend: str | Backend) -> Backend:

@@ -165,7 +165,7 @@ def over_storage(tensor: torch.Tensor) -> torch.Tensor:
     """A flat tensor over the whole storage of `tensor`, with a version counter of its own."""
     storage = tensor.untyped_storage()
     length = storage.nbytes() // tensor.element_size()
-    return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage, 0, (length,), (1,))
+    return tensor.data.as_strided((length,), (1,), 0)
 
 
 def steps_to(member: torch.Tensor, base: torch.Tensor) -> tuple[Step, ...]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from keyword import iskeyword
 from typing import Any
 
 import torch
@@ -120,6 +121,11 @@ class Alias:
     taken: torch.Tensor | None = None
 
 
+def _ambient() -> tuple[Any, ...]:
+    """What every operation depends on, and no graph can say."""
+    return torch.is_inference_mode_enabled(), torch.get_default_dtype()
+
+
 class Recorder(TorchDispatchMode):
     """Enter it over a FakeTensorMode. `decompositions`: OpOverload -> function of the same arguments."""
 
@@ -131,6 +137,7 @@ class Recorder(TorchDispatchMode):
     def __init__(self, fake_mode: FakeTensorMode, decompositions: Mapping[Any, Callable[..., Any]]) -> None:
         super().__init__()
         self.fake_mode = fake_mode
+        self.ambient = _ambient()
         self.decompositions = decompositions
         self.graph = fx.Graph()
         self.attributes = torch.nn.Module()  # constants of the program
@@ -245,6 +252,8 @@ class Recorder(TorchDispatchMode):
         return node.meta["val"]
 
     def _node(self, func: Callable[..., Any], args: Any, kwargs: Any, value: Any) -> fx.Node:
+        if iskeyword(getattr(func, "_overloadname", "")):
+            raise Untraceable(f"{func} has a name that Python's grammar does not allow")
         return self._mark(self.graph.call_function(func, args, kwargs), value)
 
     def _mark(self, node: fx.Node, value: Any) -> fx.Node:
@@ -298,6 +307,8 @@ class Recorder(TorchDispatchMode):
     # --- operations ---------------------------------------------------------------------------------------------------
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if _ambient() != self.ambient:
+            raise Untraceable("inference mode or the default dtype changes inside")
         if func in QUERIES:
             return func(*args, **kwargs)
         if func in self.decompositions:

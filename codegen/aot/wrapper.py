@@ -402,7 +402,7 @@ def _output(recipe: Recipe, source: _Source) -> str:
     if isinstance(recipe, Constant):
         return source.name("constant", recipe.value)
     if isinstance(recipe, View):
-        return _view(recipe.base, recipe.steps, recipe.tracked, source)
+        return _view(recipe.base, recipe.steps, recipe.tracked, source, is_result=True)
     return _from(recipe, source)
 
 
@@ -418,13 +418,14 @@ def _from(base: Value | Input | Base | Changed | Data, source: _Source) -> str:
 
 
 def _view(
-    base: Value | Input | Base | Changed | Data, steps: tuple[Step, ...], tracked: bool, source: _Source
+    base: Value | Input | Base | Changed | Data, steps: tuple[Step, ...], tracked: bool, source: _Source,
+    is_result: bool = False,
 ) -> str:
-    """The text of the view; views on the way are taken once."""
+    """The text of the view; views on the way are taken once, and are no results."""
     if not steps:
         return _from(base, source)
     key = (base, steps, tracked)
-    if source.views.get(key) in (None, *source.returned):
+    if is_result or source.views.get(key) in (None, *source.returned):
         before = _view(base, steps[:-1], tracked, source)
         step = steps[-1]
         called = f"{source.name('view', step.func)}({before}{_arguments(before, step, source)})"

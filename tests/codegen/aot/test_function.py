@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from codegen.aot.function import Settings, compile_program
+from codegen.aot.recorder import Untraceable
 
 
 def leaf(*shape):
@@ -116,3 +117,40 @@ def test_operations_with_a_kernel_of_their_own_stay_whole(fn, operation):
     compiled(y)[0].backward()
     assert torch.equal(x.grad, y.grad)
     assert [node.target for node in compiled.stages.backward.graph.find_nodes(op="call_function", target=operation)]
+
+
+def in_inference_mode(x):
+    with torch.inference_mode():
+        return [x * 2]
+
+
+def of_another_default_dtype(x):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        return [torch.zeros(2), x + 1]
+    finally:
+        torch.set_default_dtype(before)
+
+
+def with_a_keyword_for_a_name(x):
+    return [x.clone().random_(0, 5)]
+
+
+@pytest.mark.parametrize("program", [in_inference_mode, of_another_default_dtype, with_a_keyword_for_a_name])
+def test_what_no_graph_can_say(program):
+    with pytest.raises(Untraceable):
+        compile_program(program, (torch.ones(2),), Settings())
+    assert torch.get_default_dtype() is torch.float32 and not torch.is_inference_mode_enabled()
+
+
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["first", "last"])
+def test_a_result_is_on_nobody_elses_way(order):
+    """A view's base is a tensor of its own, also where it looks like a result."""
+    def program(x):
+        return [x.detach(), x.detach().view(-1)][order]
+
+    compiled = compile_program(program, (torch.ones(2, 2),), Settings())
+    for run in (program, compiled):
+        detached, view = run(torch.ones(2, 2))[order]
+        assert view._base is not detached and view._base is not None
