@@ -28,22 +28,31 @@ ATEN = Settings(partition=partial(min_cut_partition, fused=False), mutations_ins
 
 
 class CapturedProgram(fx.Interpreter):
-    """A captured graph as a program that knows at each operation which of the user's lines it stands for."""
+    """A captured graph as a program that knows at each operation which of the user's lines it stands for. A graph in
+    it is part of the program `around` it."""
 
-    def __init__(self, graph: fx.GraphModule) -> None:
+    def __init__(self, graph: fx.GraphModule, around: CapturedProgram | None = None) -> None:
         super().__init__(graph)
+        self.whole: CapturedProgram = self if around is None else around.whole
         self.current: fx.Node | None = None
 
     def run_node(self, n: fx.Node) -> Any:
-        self.current = n
+        self.whole.current = n
         return super().run_node(n)
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        found = super().get_attr(target, args, kwargs)
+        if not isinstance(found, fx.GraphModule):
+            return found
+        return partial(CapturedProgram(found, self).run, enable_io_processing=False)
 
     def stack_trace(self) -> str | None:
         """Where in the user's code the operation under way comes from."""
         return self.current.meta.get("stack_trace") if self.current is not None else None
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        kind = _NUMBERS.get(type(self.current.meta.get("example_value"))) if self.current is not None else None
+        node = self.whole.current
+        kind = _NUMBERS.get(type(node.meta.get("example_value"))) if node is not None else None
         if kind is not None and not kwargs:
             return compute(target, args, kind)
         return super().call_function(target, args, kwargs)

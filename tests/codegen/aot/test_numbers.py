@@ -5,6 +5,7 @@ import struct
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import jit
 from codegen import aot
@@ -131,7 +132,7 @@ class Scaled(torch.autograd.Function):
 
 
 def checkpointed(x):
-    return (torch.utils.checkpoint.checkpoint(lambda x: (x * x.detach().sum().item()).exp(), x, use_reentrant=False),)
+    return (checkpoint(lambda x: (x * x.detach().sum().item()).exp(), x, use_reentrant=False),)
 
 
 def without_grad(x):
@@ -330,7 +331,13 @@ class Strict(Counting):
         return compiled
 
 
+def inside(x):
+    values = [v.item() for v in x.detach()]
+    return x * sum([*values, 1e16, 0.1, -1e16], 0.5) * (1 - 0.9 ** (values[0] * 0.1 * 3))
+
+
 CAPTURED = {
+    "in a checkpoint": lambda x: checkpoint(inside, x.double(), use_reentrant=False),
     "power": lambda x: (x * x.sum().item() ** 2, x.abs().max().item() ** 0.5),
     "power of a constant": lambda x: x * (1 - 0.9 ** x[0].item()),
     "sum": lambda x: (sum([v.item() for v in x] + [0.1, 1e16, -1e16]), x * sum([v.item() for v in x], 0.5)),
