@@ -516,5 +516,7 @@ def _is_composite(func: OpOverload, args: Any) -> bool:
     """Whether it is made of other operations; not where the device has a kernel of its own for it."""
     has = partial(torch._C._dispatch_has_kernel_for_dispatch_key, func.name())
     return has("CompositeImplicitAutograd") and not any(
-        has(tensor.device.type.upper()) for tensor in tree_leaves(args) if isinstance(tensor, torch.Tensor)
+        has(torch._C._dispatch_key_for_device(tensor.device.type))
+        for tensor in tree_leaves(args)
+        if isinstance(tensor, torch.Tensor)
     )
