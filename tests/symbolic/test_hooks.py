@@ -259,6 +259,92 @@ def test_functions_that_look_around_break_the_graph(function, backend, capsys):
     torch.testing.assert_close(found[0][3:], found[1][3:])
 
 
+class WritesGiven(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.mul_(2)
+
+
+class WritesInput(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, other):
+        ctx.other = other
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        with torch.no_grad():
+            ctx.other.mul_(2)
+        return grad * ctx.other, None
+
+
+class WritesSaved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.kept = x.exp()
+        ctx.save_for_backward(ctx.kept)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        (kept,) = ctx.saved_tensors
+        kept.mul_(2)
+        return grad * kept
+
+
+def writes_given(x, w):
+    return [(WritesGiven.apply(x @ w) * x).sum()]
+
+
+def writes_given_last(x, w):
+    return [WritesGiven.apply((x @ w).sum())]
+
+
+def writes_an_input(x, w):
+    return [(WritesInput.apply(x @ w, w.detach()) * x).sum()]
+
+
+def writes_a_result(x, w):
+    y = (x * w).detach()
+    return [(WritesInput.apply(x @ w, y) * x).sum(), y]
+
+
+def writes_saved(x, w):
+    return [(WritesSaved.apply(x @ w) * x).sum()]
+
+
+@pytest.mark.parametrize("create", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [
+    writes_given, writes_given_last, writes_an_input, writes_a_result, writes_saved,
+], ids=lambda program: program.__name__)  # fmt: skip
+def test_writes_in_the_backward(program, backend, create):
+    """Inputs, results, what is saved and the incoming gradient are changed, or it is an error, as in eager code."""
+    found = []
+    for call in (program, jit.compile(program, backend=backend)):
+        inputs = make()
+        results = call(*inputs)
+        tangent = torch.tensor(1.5)
+        seen = []
+        for _ in range(2):
+            try:
+                gradients = torch.autograd.grad(results[0], inputs, tangent, create_graph=create, retain_graph=True)
+                seen += [g.detach().clone() for g in gradients]
+                if create:
+                    total = sum((g * g).sum() for g in gradients)
+                    seen += torch.autograd.grad(total, inputs, allow_unused=True, retain_graph=True)
+            except RuntimeError as error:
+                assert "inplace operation" in str(error) or "does not require grad" in str(error)
+                seen.append(None)
+            seen += [tangent.clone(), *(t.detach().clone() for t in (*results, *inputs))]
+        found.append(seen)
+    torch.testing.assert_close(found[1], found[0])
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_functions_read_is_guarded(backend):
     global FACTOR
