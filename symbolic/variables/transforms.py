@@ -37,7 +37,7 @@ def _nested(tx: Translator, variable: Variable) -> Any:
         return [_nested(tx, item) for item in tx.unpack(variable)]
     if kind is dict:
         return {key.constant(): _nested(tx, variable.getitem(tx, key)) for key in tx.unpack(variable)}
-    if kind in SUPPORTED_NODES:
+    if kind in SUPPORTED_NODES or issubclass(kind, (tuple, list, dict)):
         raise GraphBreak("container in a function transform", kind.__qualname__)
     return variable
 

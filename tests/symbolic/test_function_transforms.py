@@ -372,6 +372,11 @@ def named_tuples(x, w, rows):
     return grad(lambda p: (p.a * p.b).sum())(Pair(x, w))
 
 
+def named_results(x, w, rows):
+    made = vmap(lambda a: Pair(a * 2, a.max(dim=0)))(rows)
+    return made, grad(lambda a: (a.sum(), Pair(a, w)), has_aux=True)(x)[1]
+
+
 def ordered_dicts(x, w, rows):
     return grad(lambda p: (p["a"] * p["b"]).sum())(OrderedDict(a=x, b=w))["a"] * 2
 
@@ -433,8 +438,8 @@ def custom_function(x, w, rows):
 
 
 BROKEN = [
-    printed, branch_on_values, kept_in_a_list, kept_outside, pull_back_over_a_break, named_tuples, ordered_dicts,
-    in_chunks, functionalized, batched_derivatives, forward_mode, inference, custom_function, linearized,
+    printed, branch_on_values, kept_in_a_list, kept_outside, pull_back_over_a_break, named_tuples, named_results,
+    ordered_dicts, in_chunks, functionalized, batched_derivatives, forward_mode, inference, custom_function, linearized,
 ]
 
 
