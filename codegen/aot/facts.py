@@ -70,9 +70,16 @@ Recipe = Value | Input | Base | Changed | View | Data | Constant
 @dataclass(frozen=True)
 class Update:
     """What happened to an input in place. `value` is copied into it (where autograd sees that, into what `steps` show
-    of it); when the outputs are made its metadata change by `steps`."""
+    of it); when the outputs are made its metadata change by `steps`.
+
+    `data`: when the outputs are made, and before all else happens to it, it comes to lie where that tensor lies; where
+    it lay, `left` is written.
+    """
 
     target: Input | Base
+    data: Recipe | None = None
+    left: int | None = None
+    by_set: bool = False  # `set_` lets it lie there, which counts as a write, not an assignment of `.data`
     steps: tuple[Step, ...] = ()
     value: int | None = None
     tracked: bool = False  # autograd sees the write
@@ -80,6 +87,15 @@ class Update:
     versions: int = 0  # how often it counted a write
     counter: Input | None = None  # the earlier input that counts its writes together with it
     inside: bool = False  # the graph itself writes the value
+
+
+@dataclass(frozen=True)
+class Resized:
+    """The storage of an input has another `size` at the end, in bytes."""
+
+    target: Input | Base
+    size: int
+    grows: bool
 
 
 @dataclass(frozen=True)
@@ -174,6 +190,7 @@ class Traced:
     num_randoms: int
     outputs: tuple[Recipe, ...]
     updates: tuple[Update, ...]
+    resized: tuple[Resized, ...]
     bumps: tuple[Bump, ...]
     levels: tuple[Level, ...]
     seen: tuple[tuple[Place, bool], ...]
@@ -192,6 +209,9 @@ def memory_of(node: fx.Node) -> int:
 def overwritten(traced: Traced) -> frozenset[int]:
     """The memories of inputs that are written, counted as written or detached when the forward graph has run."""
     nodes = {node.name: node for node in traced.joint.graph.find_nodes(op="placeholder")}
-    changed = (u.target for u in traced.updates if u.value is not None or u.steps or u.detached)
-    names = (f"primals_{'base_' if isinstance(each, Base) else ''}{each.index + 1}" for each in changed)
+    updates = (u for u in traced.updates if u.value is not None or u.steps or u.detached or u.data is not None)
+    changed = [*(update.target for update in updates), *(resized.target for resized in traced.resized)]
+    groups = {i: Base(number) for number, group in enumerate(traced.groups) for i in group.members}
+    places = [groups.get(each.index, each) if isinstance(each, Input) else each for each in changed]
+    names = (f"primals_{'base_' if isinstance(each, Base) else ''}{each.index + 1}" for each in places)
     return frozenset(memory_of(nodes[name]) for name in names if name in nodes)

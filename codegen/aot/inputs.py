@@ -9,10 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from codegen import _C
-from codegen.aot.recorder import Untraceable
-from codegen.aot.views import Step
-
-aten = torch.ops.aten
+from codegen.aot.memory import Untraceable
 
 
 @dataclass(frozen=True)
@@ -68,8 +65,10 @@ def stand_in(fake_mode: FakeTensorMode, value: torch.Tensor, counter: torch.Tens
         raise Untraceable(f"an input of class {type(value).__name__}")
     if value.layout is not torch.strided or value.is_conj() or value.is_neg() or value.is_quantized:
         raise Untraceable(f"an input that is {_exotic(value)}")
+    if not isinstance(value, FakeTensor) and value.numel() and value.untyped_storage().nbytes() == 0:
+        raise Untraceable("an input whose storage is empty")  # that of a fake has room for what it shows
     known = value if isinstance(value, FakeTensor) else fake_mode.from_tensor(value.detach(), static_shapes=True)
-    fake = known.detach() if counter is None or known is value else placed(counter, known)
+    fake = _detached(known) if counter is None or known is value else placed(counter, known)
     if not value.requires_grad:
         if value.is_inference() or not value._is_view():
             return fake
@@ -90,14 +89,14 @@ def _exotic(value: torch.Tensor) -> str:
     return "quantized" if value.is_quantized else "a lazy conjugate or negation"
 
 
-def shared(members: list[int], values: list[Any]) -> Shared:
-    """How these inputs come in as views of one base. Raises Untraceable if there is none."""
+def shared(members: list[int], values: list[Any], flat: bool = False) -> Shared:
+    """How these inputs come in as views of one base, which is to be `flat`. Raises Untraceable if there is none."""
     tensors = [values[i] for i in members]
     related = _related(tensors)
     base = next((t._base for t in tensors if t._base is not None), None)
     at = next((i for i in members if values[i] is base), None)
     same_dtype = len({t.dtype for t in tensors}) == 1
-    if base is not None and same_dtype and all(t is base or t._base is base for t in tensors):
+    if not flat and base is not None and same_dtype and all(t is base or t._base is base for t in tensors):
         if any(t.requires_grad and is_fragile(t) for t in tensors):
             raise Untraceable(FRAGILE)
         return Shared(tuple(members), at)
@@ -137,10 +136,16 @@ def counters(groups: tuple[Shared, ...], values: list[Any]) -> dict[int, int]:
     return found
 
 
+def _detached(tensor: torch.Tensor) -> torch.Tensor:
+    """Views made in inference mode would not count their writes together."""
+    with torch.inference_mode(tensor.is_inference()):
+        return tensor.detach()
+
+
 def placed(source: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """A tensor at the place of `like` in the memory of `source`, that counts its writes together with this; autograd
     knows of no relation. The memory is that of a tensor without gaps."""
-    with torch.no_grad():
+    with torch.inference_mode(source.is_inference()), torch.no_grad():
         whole = source.detach().as_strided((source.untyped_storage().nbytes() // source.element_size(),), (1,), 0)
         whole = whole if source.dtype == like.dtype else whole.view(like.dtype)
         return whole.as_strided(like.shape, like.stride(), like.storage_offset()).detach()
@@ -166,12 +171,3 @@ def over_storage(tensor: torch.Tensor) -> torch.Tensor:
     storage = tensor.untyped_storage()
     length = storage.nbytes() // tensor.element_size()
     return tensor.data.as_strided((length,), (1,), 0)
-
-
-def steps_to(member: torch.Tensor, base: torch.Tensor) -> tuple[Step, ...]:
-    """The views that lead to a member of a group from its base."""
-    start = member.storage_offset()
-    if member.dtype == base.dtype:
-        start -= base.storage_offset()
-    place = Step(aten.as_strided.default, (tuple(member.shape), member.stride(), start))
-    return (place,) if member.dtype == base.dtype else (Step(aten.view.dtype, (member.dtype,)), place)

@@ -2,9 +2,7 @@
 
 The fakes are mutated, viewed and differentiated for real (by torch's own autograd, below which the recorder listens),
 so who is a view of whom, which versions count and what autograd saves is what eager code would see. Only the record is
-functional: for each storage there is a current root node, for each tensor the views that lead from the root to it. A
-write makes a new value of the tensor and puts it back into a new root; whoever else looks at that storage replays its
-views on the new root when it is read next.
+functional: what tensors show of which memory is kept apart from the operations on them (`memory`).
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from keyword import iskeyword
 from typing import Any
@@ -35,14 +32,13 @@ from torch.utils._pytree import tree_leaves
 
 from codegen.aot import mutations, views
 from codegen.aot.draws import Draws, Reseeded
+from codegen.aot.memory import TRANSPARENT, Alias, Memories, Untraceable, storage_of
 from codegen.aot.numbers import NUMBERS, Number, Unknown, Varying, number_of, stand_ins
 from codegen.aot.symbols import Symbols
 from codegen.aot.views import Step, Unwritable, step_of
 
 aten = torch.ops.aten
 
-#: Views that show everything as it is: no node stands for them.
-TRANSPARENT = frozenset({aten.detach.default, aten.alias.default})
 #: Questions that leave no trace.
 QUERIES = frozenset({
     torch.ops.prim.device.default,
@@ -54,11 +50,6 @@ QUERIES = frozenset({
 #: The vectors they give, where complex, are known up to a phase. Of a derivative by them only the whole is defined, but
 #: a derivative of derivatives comes in parts here: by the results, and by what the backward computes again.
 UP_TO_A_PHASE = frozenset({aten.linalg_eig.default, aten._linalg_eigh.default, aten._linalg_svd.default})
-
-
-class Untraceable(Exception):
-    """The program does something that the AOT stage has no functional form for; nothing was touched."""
-
 
 _DEPENDS_ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 _NO_DATA = "its data is not allocated yet"
@@ -79,54 +70,12 @@ def refusal(error: Exception) -> Untraceable | None:
     return None
 
 
-class SharedInputs(Exception):
-    """A storage that several inputs share is written: they must become views of one base. `.inputs` are their nodes."""
-
-    def __init__(self, inputs: list[fx.Node]) -> None:
-        super().__init__("inputs that share memory are written")
-        self.inputs = inputs
-
-
-@dataclass(eq=False)
-class Memory:
-    """A storage: the node of its root tensor as it is now, and the inputs that came with it."""
-
-    root: fx.Node
-    inputs: list[fx.Node] = field(default_factory=list)
-    writes: int = 0
-    outside: bool = False  # it is of a tensor that exists outside of the program and is no input
-    replayed: dict[tuple[Step, ...], fx.Node] = field(default_factory=dict)  # since the last write
-
-    @property
-    def is_own(self) -> bool:
-        """Whether the program made it."""
-        return not self.inputs and not self.outside
-
-
-@dataclass(eq=False)
-class Alias:
-    """A tensor: the views that lead to it from its memory's root, and the tensor that it was `taken` from.
-
-    `origin` is the root, or an input that shares the memory with the root; `made` counts the steps of the tensor when
-    it was new, before any change of its metadata. `node` was its value after so many `writes` to the memory.
-    """
-
-    tensor: torch.Tensor
-    origin: torch.Tensor
-    memory: Memory
-    steps: tuple[Step, ...]
-    node: fx.Node
-    writes: int = 0
-    made: int = 0
-    taken: torch.Tensor | None = None
-
-
 def _ambient() -> tuple[Any, ...]:
     """What every operation depends on, and no graph can say."""
     return torch.is_inference_mode_enabled(), torch.get_default_dtype()
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(Memories, TorchDispatchMode):
     """Enter it over a FakeTensorMode. `decompositions`: OpOverload -> function of the same arguments."""
 
     @classmethod
@@ -143,8 +92,6 @@ class Recorder(TorchDispatchMode):
         self.attributes = torch.nn.Module()  # constants of the program
         self.phase = "forward"
         self.stack_trace: Callable[[], str | None] = lambda: None
-        self.aliases: dict[int, Alias] = {}
-        self.memories: dict[int, Memory] = {}
         self.randoms: list[fx.Node] = []
         self.draws = Draws()
         self.redrawn = False  # a random operation ran again in the backward
@@ -168,71 +115,20 @@ class Recorder(TorchDispatchMode):
         if isinstance(value, Varying):
             self._bear(node, value.type)
         elif isinstance(value, torch.Tensor):
-            memory = self.memories.setdefault(self._storage(value), Memory(node))
-            memory.inputs.append(node)
-            self.aliases[id(value)] = Alias(value, value, memory, (), node)
+            self.came(value, node)
             self.symbols.add_sizes(value, node)
         elif isinstance(value, NUMBERS):
             self.symbols.add(value, node)
         return node
 
-    def share(self, root: torch.Tensor, tensor: torch.Tensor, steps: tuple[Step, ...]) -> None:
-        """`tensor` is an input, too, in the memory of the input `root`; autograd does not know that."""
-        known = self.alias(root)
-        # It has no node yet: it is replayed when it is first read.
-        self.aliases[id(tensor)] = Alias(tensor, tensor, known.memory, steps, known.node, -1, len(steps))
+    def kept(self, tensor: torch.Tensor) -> torch.Tensor:
+        with self._apart():
+            return tensor.detach()
 
-    # --- what a tensor is ---------------------------------------------------------------------------------------------
-    @staticmethod
-    def _storage(tensor: torch.Tensor) -> int:
-        if tensor.layout is not torch.strided:
-            raise Untraceable(f"a tensor that is {str(tensor.layout).removeprefix('torch.')}")
-        return tensor.untyped_storage()._cdata
-
-    def alias(self, tensor: torch.Tensor) -> Alias:
-        found = self.aliases[id(tensor)]
-        if self.memories.get(self._storage(tensor)) is not found.memory:
-            raise Untraceable("a tensor whose data became another's (`.data = `)")
-        return found
-
-    def read(self, tensor: torch.Tensor) -> fx.Node:
-        """The node of the tensor's value as it is now."""
-        alias = self.alias(tensor)
-        memory = alias.memory
-        if alias.writes != memory.writes:
-            if len(memory.inputs) > 1:
-                raise SharedInputs(memory.inputs)
-            alias.node, alias.writes = self._replay(memory, alias.steps), memory.writes
-        return alias.node
-
-    def root(self, memory: Memory) -> fx.Node:
-        """The node of the whole of a memory as it is now."""
-        return memory.root
-
-    def _replay(self, memory: Memory, steps: tuple[Step, ...]) -> fx.Node:
-        if not steps:
-            return memory.root
-        found = memory.replayed.get(steps)
-        if found is None:
-            base = self._replay(memory, steps[:-1])
-            found = base if steps[-1].func in TRANSPARENT else views.replay(self, base, steps[-1])
-            memory.replayed[steps] = found
-        return found
-
-    def write(self, tensor: torch.Tensor, value: fx.Node) -> None:
-        """`value`, with the tensor's very dtype, sizes and strides, becomes what the tensor holds."""
-        alias = self.alias(tensor)
-        memory = alias.memory
-        if len(memory.inputs) > 1:
-            raise SharedInputs(memory.inputs)
-        if memory.outside:
-            raise Untraceable("a tensor that is no input is written")
-        chain = tuple(step for step in alias.steps if step.func not in TRANSPARENT)
-        root = views.put_back_chain(self, memory.root, chain, value) if chain else value
-        memory.root = root
-        memory.writes += 1
-        memory.replayed.clear()
-        alias.node, alias.writes = value, memory.writes
+    def forget(self, tensor: torch.Tensor, instead: torch.Tensor) -> None:
+        for known in self.graph.nodes:
+            if known.meta.get("val") is tensor:
+                known.meta["val"] = instead
 
     # --- recording ----------------------------------------------------------------------------------------------------
     def emit(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> fx.Node:
@@ -246,10 +142,6 @@ class Recorder(TorchDispatchMode):
         """Nothing inside is recorded: between operations the recorder listens, in the middle of one it does not."""
         with _pop_mode_temporarily() if _get_current_dispatch_mode() is self else nullcontext():
             yield
-
-    def meta(self, node: fx.Node) -> Any:
-        """The fake tensor of a node."""
-        return node.meta["val"]
 
     def _node(self, func: Callable[..., Any], args: Any, kwargs: Any, value: Any) -> fx.Node:
         if iskeyword(getattr(func, "_overloadname", "")):
@@ -374,7 +266,8 @@ class Recorder(TorchDispatchMode):
             self.attributes.register_buffer(name, value, persistent=False)
             node = self.graph.get_attr(name)
             node.meta.update(val=fake, phase=self.phase)
-            memory = self.memories.setdefault(self._storage(fake), Memory(node, outside=True))
+            memory = self.memory(fake, node)
+            memory.outside = True
             self.aliases[id(fake)] = Alias(fake, fake, memory, (), node)
             found = self._constants[id(value)] = (value, fake)
         return found[1]
@@ -399,7 +292,7 @@ class Recorder(TorchDispatchMode):
     def _viewed(self, func: Any, args: Any, result: torch.Tensor) -> torch.Tensor | None:
         """The argument whose memory the result shares; where nobody looks at the argument any more, it has its own."""
         base = args[0] if args else None
-        if not isinstance(base, torch.Tensor) or self._storage(base) != self._storage(result):
+        if not isinstance(base, torch.Tensor) or storage_of(base)._cdata != storage_of(result)._cdata:
             return None
         return None if func in views.UNDECLARED and self.alias(base).memory.is_own else base
 
@@ -411,8 +304,8 @@ class Recorder(TorchDispatchMode):
             return
         if base is None:
             if func in views.UNDECLARED:
-                self.memories[self._storage(result)] = Memory(node)
-            memory = self.memories.setdefault(self._storage(result), Memory(node))
+                self.memories.pop(storage_of(result)._cdata, None)
+            memory = self.memory(result, node)
             if memory.root is not node:
                 raise Untraceable(f"{func} gives a view that its schema does not tell of")
             self.aliases[id(result)] = Alias(result, result, memory, (), node, memory.writes)
@@ -427,15 +320,17 @@ class Recorder(TorchDispatchMode):
         if func is aten.detach_.default:  # autograd's affair; it only comes here where there is no autograd
             return func(*args, **kwargs)
         step = mutations.metadata_step(func, args)
-        if step is None:
-            raise Untraceable(f"{func} changes the storage of a tensor")
-        node = views.replay(self, self.read(tensor), step)
         alias = self.alias(tensor)
-        for known in self.graph.nodes:
-            if known.meta.get("val") is tensor:
-                known.meta["val"] = tensor.detach()
-        alias.node, alias.steps = node, (*alias.steps, step)
-        return func(*args, **kwargs)
+        if step is None and torch.is_grad_enabled() and any(_needs_gradient(each) for each in args):
+            raise Untraceable(f"{func} of a tensor that gets a gradient")
+        node = None if step is None else views.replay(self, self.read(tensor), step)
+        self.forget(tensor, tensor.detach())
+        result = func(*args, **kwargs)
+        if step is not None and node is not None:
+            self.change(alias, node, step)
+        elif not self.is_there(alias):
+            self.moved(alias, by_set=True)
+        return result
 
     def _mutate(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
         places = mutations.writes(func, args, kwargs)
@@ -504,6 +399,10 @@ def _count_parts(func: OpOverload, places: Mapping[Any, Any]) -> None:
         for tensor in tree_leaves(list(places.values())):
             if tensor.device.type == "cpu" and not tensor.is_inference():
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (tensor._version + 1,))
+
+
+def _needs_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _plain(node: fx.Node) -> Any:

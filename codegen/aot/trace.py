@@ -28,6 +28,7 @@ from codegen.aot.facts import (
     OutputOf,
     Place,
     Recipe,
+    Resized,
     Traced,
     Update,
     Value,
@@ -44,13 +45,13 @@ from codegen.aot.inputs import (
     placed,
     shared,
     stand_in,
-    steps_to,
 )
 from codegen.aot.levels import Again, Seen, differentiate, edge_of, survey
+from codegen.aot.memory import TRANSPARENT, Alias, Memory, SharedInputs, Untraceable
 from codegen.aot.numbers import Varying
 from codegen.aot.quiet import quiet
-from codegen.aot.recorder import NUMBERS, TRANSPARENT, Alias, Recorder, SharedInputs, Untraceable, refusal
-from codegen.aot.views import Step
+from codegen.aot.recorder import NUMBERS, Recorder, refusal
+from codegen.aot.views import Step, place
 
 Program = Callable[..., Sequence[Any]]
 Decompositions = Mapping[Any, Callable[..., Any]]
@@ -122,7 +123,7 @@ def trace(
             return call, tracer.run(training)
         except SharedInputs as found:
             members = tracer.positions(found.inputs)
-            groups = (*groups, shared(members, list(args)))
+            groups = (*groups, shared(members, list(args), found.flat))
 
 
 def trace_again(
@@ -205,6 +206,10 @@ class _Tracer:
         self.results: list[fx.Node] = []
         self.members: list[_Before] = []  # of flat groups
         self.data: dict[int, Data] = {}  # by id of the fake
+        self.bases: dict[int, Value] = {}  # the results that are whole memories, by id of these
+        self.turned: set[int] = set()  # memories that these show in another geometry
+        self.targets: dict[fx.Node, Input | Base] = {}  # what the placeholders stand for
+        self.resized: list[Resized] = []
         self.carriers: list[Seen] = []
 
     def positions(self, nodes: list[fx.Node]) -> list[int]:
@@ -231,7 +236,7 @@ class _Tracer:
             for group, base in zip(call.groups, call.bases, strict=True):
                 for i in group.members:
                     if group.flat:  # they already share memory
-                        self.recorder.share(base, flat[i], steps_to(flat[i], base))
+                        self.recorder.share(base, flat[i], place(flat[i], base))
                         self.members.append(_Before.of(flat[i]))
                     self.known.setdefault(id(flat[i]), Input(i))
             results = list(self.program(*flat))
@@ -258,8 +263,8 @@ class _Tracer:
         self.recorder.graph.output((*forward, *gradients))
         joint = fx.GraphModule(self.recorder.attributes, self.recorder.graph, "Joint")
         return Traced(
-            joint, call.parameters, call.groups, len(forward), len(randoms), outputs, updates, bumps, levels,
-            tuple((each.of, each.index is not None) for each in seen), self.recorder.redrawn,
+            joint, call.parameters, call.groups, len(forward), len(randoms), outputs, updates, tuple(self.resized),
+            bumps, levels, tuple((each.of, each.index is not None) for each in seen), self.recorder.redrawn,
         )
 
     def _check_leaves(self, results: list[Any], training: bool) -> None:
@@ -275,6 +280,7 @@ class _Tracer:
         if isinstance(value, torch.Tensor):
             before = _Before.of(value)
             self.known[id(value)] = known
+            self.targets[node] = known
         self.placeholders.append(before)
         return node
 
@@ -308,13 +314,13 @@ class _Tracer:
                 raise Untraceable("a backward that writes what it was given or what it has kept")
 
     def _updates(self, flat: list[Any]) -> tuple[Update, ...]:
-        found = []
+        found: list[Update] = []
         members = {id(before.fake) for before in self.members}
         known = [b for b in self.placeholders if b is not None and id(b.fake) not in members] + self.members
         fragile: set[int] = set()
         if torch.is_grad_enabled():
             inputs = (flat[i] for i in self.call.fragile)
-            fragile = {id(self.recorder.alias(fake).memory) for fake in inputs if fake.requires_grad}
+            fragile = {id(self.recorder.alias(fake).first.memory) for fake in inputs if fake.requires_grad}
         inside = self.inside and not self.carriers and not any(map(_tracked, known))
         for before in known:
             fake = before.fake
@@ -329,35 +335,79 @@ class _Tracer:
             if fake.requires_grad and not before.requires_grad and fake.grad_fn is None:
                 raise Untraceable("requires_grad_() of an input")
             part = any(step.func is torch.ops.aten.as_strided.default for step in steps)
+            memory = alias.first.memory
             if part and tracked and (alias.memory.writes or len(alias.memory.inputs) > 1):
                 raise Untraceable("as_strided_() of a written or shared input that gets a gradient")
             if detached and (self.call.fragile or (before.grad_fn is None and self.carriers)):
                 raise Untraceable("requires_grad_(False) of an input")
-            if versions and id(alias.memory) in fragile:
+            if versions and id(memory) in fragile:
                 raise Untraceable(FRAGILE)
             if tracked and not self.call.fragile.isdisjoint(self._inputs_of(target)):
                 raise Untraceable(FRAGILE)
             is_member = id(fake) in members
             if is_member and tracked and self._is_related(target.index):
                 raise Untraceable("written inputs that share memory, of which autograd knows for some only")
-            written = alias.memory.writes > 0 and (tracked or not is_member)  # of a flat group the base is
-            if written or steps or tracked or detached or versions:
+            if not is_member:
+                self._resize(target, memory)
+            data, left = None, None
+            if alias.former is not None:
+                if torch.is_inference_mode_enabled() and not alias.by_set:
+                    raise Untraceable("`.data = ` in inference mode")
+                data = self._lies_at(alias)
+                if memory.writes and not is_member:
+                    left = self._result(self._whole(memory))
+            written = alias.memory.writes > 0 and (tracked or not (is_member or data))  # of a flat group the base is
+            if written or steps or tracked or detached or versions or data:
                 value = None
-                kept = inside and written and isinstance(target, Input) and not steps
+                kept = inside and written and isinstance(target, Input) and not steps and memory.born == memory.size
                 if kept:
                     self.last_writes.append((alias.memory.inputs[0], self.recorder.read(fake)))
                 elif written:
                     # What a geometry in the end doesn't show is written, too.
-                    node = self.recorder.read(fake) if tracked else self.recorder.root(alias.memory)
+                    node = self.recorder.read(fake) if tracked else self._whole(alias.memory)
                     value = self._result(node, fake if tracked else None, target)
-                found.append(Update(target, self._plain(steps), value, tracked, detached, versions, counter, kept))
+                where = (data, left, alias.by_set)
+                found.append(
+                    Update(target, *where, self._plain(steps), value, tracked, detached, versions, counter, kept)
+                )
         for group in self.call.groups:
             for i in group.members:
                 alias = self.recorder.alias(flat[i])
                 steps = alias.steps[alias.made :]
+                if i != group.base and not group.flat and alias.former is not None:
+                    raise Untraceable("one of several views of a base comes to lie elsewhere")
                 if steps and i != group.base and not group.flat:
-                    found.append(Update(Input(i), self._plain(steps), versions=len(steps)))
+                    found.append(Update(Input(i), steps=self._plain(steps), versions=len(steps)))
         return tuple(found)
+
+    def _whole(self, memory: Memory) -> fx.Node:
+        """The value of a memory, as much of it as there was before or is at the end."""
+        root, final = self.recorder.root(memory), memory.storage.nbytes()
+        if not isinstance(memory.size, int) or memory.size == max(memory.born, final):
+            return root
+        length = max(memory.born, final) // root.meta["val"].element_size()
+        return self.recorder.emit(torch.ops.aten.slice.Tensor, root, 0, 0, length)
+
+    def _resize(self, target: Input | Base, memory: Memory) -> None:
+        """What became of the size of an input's storage."""
+        size = memory.storage.nbytes()
+        if isinstance(size, int) and size != memory.born:
+            if size > memory.born and isinstance(target, Input):
+                raise SharedInputs(memory.inputs, flat=True)
+            self.resized.append(Resized(target, size, size > memory.born))
+
+    def _lies_at(self, alias: Alias) -> Recipe:
+        """Where a tensor has come to lie."""
+        memory, steps = alias.memory, self._plain(alias.steps[: alias.made])
+        if memory.outside:
+            raise Untraceable("a tensor whose data became that of a tensor from elsewhere")
+        if id(memory) in self.turned:
+            raise Untraceable("a tensor whose data became that of a result with changed metadata")
+        if memory.inputs:
+            return View(self.targets[memory.inputs[0]], steps, False)
+        if id(memory) not in self.bases:
+            self.bases[id(memory)] = Value(self._result(self.recorder.root(memory)))
+        return View(self.bases[id(memory)], steps, False)
 
     def _is_related(self, member: int) -> bool:
         return any(group.related for group in self.call.groups if member in group.members)
@@ -381,7 +431,7 @@ class _Tracer:
         for alias in aliases.values():
             users[id(alias.memory)] = users.get(id(alias.memory), 0) + 1
         made: dict[int, Recipe] = {}  # by id of the result
-        bases: dict[int, Value] = {}  # by id of the memory
+        bases = self.bases
 
         def recipe(at: int, result: Any) -> Recipe:
             if isinstance(result, NUMBERS):
@@ -396,8 +446,14 @@ class _Tracer:
             if base is not None:
                 return self._view(base, alias, result)
             memory = alias.memory
+            origin = self.recorder.alias(alias.origin)
+            if origin.former is not None:
+                raise Untraceable("a result that came to lie elsewhere")
+            if origin.steps:
+                self.turned.add(id(memory))
             if users[id(memory)] == 1 and not result._is_view():
-                return Value(self._result(self.recorder.read(result), result, OutputOf(at)))
+                bases[id(memory)] = Value(self._result(self.recorder.read(result), result, OutputOf(at)))
+                return bases[id(memory)]
             if id(memory) not in bases:
                 of = self._carrying(results, alias.origin)
                 if of is None and any(a.memory is memory and a.tensor.requires_grad for a in aliases.values()):
@@ -425,7 +481,7 @@ class _Tracer:
     def _view(self, base: Value | Input | Base, alias: Alias, result: torch.Tensor) -> View | Data:
         if isinstance(result.grad_fn, BackwardCFunction):
             raise Untraceable("a view that a custom autograd function returns")
-        start, first = self._start(base, alias, alias.steps)
+        start, first = self._start(base, alias, alias.steps, alias.memory)
         cut = any(step.func in TRANSPARENT for step in alias.steps)
         if result.grad_fn is not None and (cut or not alias.origin.requires_grad):
             raise Untraceable("a view that gets its gradient elsewhere than its base")
@@ -434,28 +490,40 @@ class _Tracer:
         return start if isinstance(start, Data) and not steps else View(start, self._plain(steps), tracked)
 
     def _start(
-        self, base: Value | Input | Base, alias: Alias, steps: tuple[Step, ...]
+        self, base: Value | Input | Base, alias: Alias, steps: tuple[Step, ...], memory: Memory
     ) -> tuple[Value | Input | Base | Changed | Data, int]:
-        """From where a view of these `steps` is taken, and how many of them lead there: an input (where it was taken
-        after the metadata of this changed, the changed one), another origin, or the last `.data` on the way."""
-        change = alias.steps[alias.made :]
-        changed = steps[alias.made : len(alias.steps)] == change
+        """From where a view of these `steps` in a memory is taken, and how many of them lead there: an input (where it
+        was taken after the metadata of this changed, the changed one), another origin, or the last `.data` on the way.
+        """
         known = self.known.get(id(alias.tensor))
         if known is not None:
-            return (Changed(known), len(alias.steps)) if change and changed else (known, alias.made)
+            return self._which(known, alias, steps, memory)
         if alias.taken is None:
             if isinstance(base, Value):  # has its last geometry
-                if not changed:
+                if steps[alias.made : len(alias.steps)] != alias.steps[alias.made :]:
                     raise Untraceable("a view of a tensor that changes its geometry later")
                 return base, len(alias.steps)
             return base, alias.made
         if alias.steps[alias.made - 1].func not in TRANSPARENT or self._counts_with_a_base(alias):
-            return self._start(base, self.recorder.alias(alias.taken), steps)
+            return self._start(base, self.recorder.alias(alias.taken), steps, memory)
         if id(alias.tensor) not in self.data:
-            start, first = self._start(base, self.recorder.alias(alias.taken), alias.steps[: alias.made - 1])
+            taken = self.recorder.alias(alias.taken)
+            start, first = self._start(base, taken, alias.steps[: alias.made - 1], alias.memory)
             before = View(start, self._plain(alias.steps[first : alias.made - 1]), False)
             self.data[id(alias.tensor)] = Data(before if before.steps else start, len(self.data))
         return self.data[id(alias.tensor)], alias.made
+
+    @staticmethod
+    def _which(
+        known: Input | Base, alias: Alias, steps: tuple[Step, ...], memory: Memory
+    ) -> tuple[Input | Base | Changed, int]:
+        """Whether a view was taken from an input as it came or as it is in the end."""
+        is_other = alias.former is not None or len(alias.steps) > alias.made
+        if is_other and alias.memory is memory and steps[: len(alias.steps)] == alias.steps:
+            return Changed(known), len(alias.steps)
+        if alias.first.memory is not memory:
+            raise Untraceable("a view of a tensor in a place where it was for a while")
+        return known, alias.first.made
 
     def _counts_with_a_base(self, alias: Alias) -> bool:
         """Whether a tensor has the version counter of one of those that it was taken from."""

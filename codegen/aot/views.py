@@ -151,7 +151,7 @@ def _overlaps(size: Sequence[Any], stride: Sequence[Any]) -> bool:
     return False
 
 
-def _within(size: Sequence[Any], stride: Sequence[Any], start: Any, base: torch.Tensor) -> bool:
+def within(size: Sequence[Any], stride: Sequence[Any], start: Any, base: torch.Tensor) -> bool:
     """Whether all places of this geometry surely belong to elements of `base`."""
     if any(length == 0 for length in size):
         return True
@@ -161,6 +161,33 @@ def _within(size: Sequence[Any], stride: Sequence[Any], start: Any, base: torch.
     strides = zip(base.size(), base.stride(), _packed(base.size(), _order(base)), strict=True)
     dense = all(length == 1 or have == packed for length, have, packed in strides)
     return dense and start >= 0 and last < base.numel()
+
+
+def place(tensor: torch.Tensor, base: torch.Tensor) -> tuple[Step, ...]:
+    """Views that lead to a tensor from one in the same memory; one of another dtype shows all of that."""
+    start = tensor.storage_offset()
+    if tensor.dtype == base.dtype:
+        start -= base.storage_offset()
+    step = Step(aten.as_strided.default, (tuple(tensor.shape), tensor.stride(), start))
+    return (step,) if tensor.dtype == base.dtype else (Step(aten.view.dtype, (tensor.dtype,)), step)
+
+
+def shows_whole(tensor: torch.Tensor, size: int) -> bool:
+    """Whether it is a flat tensor over the whole of a storage of so many bytes."""
+    flat = tensor.dim() == 1 and tensor.stride() == (1,) and tensor.storage_offset() == 0
+    return flat and tensor.numel() * tensor.element_size() == size
+
+
+def end_of(tensor: torch.Tensor) -> Any:
+    """How many bytes a storage must have for this tensor."""
+    last = sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return (tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.numel() else 0
+
+
+def stays_within(step: Step, base: torch.Tensor) -> bool:
+    """Whether all that an `as_strided` shows surely belongs to `base`."""
+    size, stride, start = step.args
+    return within(size, stride, start, base)
 
 
 def _viewable(size: Sequence[Any], stride: Sequence[Any], wanted: Sequence[Any]) -> bool:
@@ -286,7 +313,7 @@ def _by_geometry(writer: Writer, base: Any, chain: Sequence[Step], value: Any) -
     if old.untyped_storage()._cdata != view.untyped_storage()._cdata:
         raise Unwritable(f"{name} gave a copy")
     start = view.storage_offset() - old.storage_offset()
-    if not _within(view.size(), view.stride(), start, old) and any(s.func is aten.as_strided.default for s in chain):
+    if not within(view.size(), view.stride(), start, old) and any(s.func is aten.as_strided.default for s in chain):
         raise Unwritable(f"{name} may reach outside of its base")
     return _scatter(writer, base, value, view.size(), view.stride(), start)
 
@@ -356,7 +383,7 @@ def _dtype_back(writer: Writer, base: Any, step: Step, value: Any) -> Any:
 
 def _strided_back(writer: Writer, base: Any, step: Step, value: Any) -> Any:
     size, stride, start = step.args
-    if not _within(size, stride, start, writer.meta(base)):
+    if not within(size, stride, start, writer.meta(base)):
         raise Unwritable(f"{step} may reach outside of its base")
     return _scatter(writer, base, value, size, stride, start)
 
@@ -440,8 +467,9 @@ def _leaves_its_base(writer: Writer, bases: Sequence[Any], chain: Sequence[Step]
 
     An `as_strided` of a view reaches what only the root holds; what a repeating view shows twice changes twice.
     """
-    if any(step.func is aten.as_strided.default for step in chain[1:]):
-        return True
+    for step, base in zip(chain[1:], bases[1:], strict=True):
+        if step.func is aten.as_strided.default and not stays_within(step, writer.meta(base)):
+            return True
     shown = zip(chain, bases[1:], strict=False)
     return any(
         step.func in _REPEATING and _overlaps(writer.meta(base).size(), writer.meta(base).stride())

@@ -23,6 +23,7 @@ from codegen.aot.facts import (
     OutputOf,
     Place,
     Recipe,
+    Resized,
     Traced,
     Update,
     Value,
@@ -75,6 +76,7 @@ def write(traced: Traced, forward: Callable[..., Any], arity: int, ties: Sequenc
     source = _Source()
     placeholders = _placeholders(traced, source)
     _versions_before(traced, source)
+    _storages_before(traced, source)
     if traced.num_forward or ties or any(update.inside for update in traced.updates):
         called = ", ".join([source.name("forward", forward), *placeholders])
         source.add(f"results = {source.name('below', _C.below)}({called})")
@@ -108,12 +110,15 @@ class _Order:
         self.begun: set[Any] = set()
         self.finished: set[Any] = set()
         self.level_of = {c.index: number for number, level in enumerate(traced.levels) for c in level.carriers}
-        self.changed = {update.target for update in traced.updates if update.steps}
+        self.changed = {update.target for update in traced.updates if update.steps or update.data is not None}
         self.group_of = {i: Base(number) for number, group in enumerate(traced.groups) for i in group.members}
         self.inputs = self._inputs(placeholders)
         self.history = self._history(placeholders)
 
     def everything(self) -> None:
+        for number, resized in enumerate(self.traced.resized):
+            if resized.grows:
+                _grow(resized, number, self.source)
         for number in range(len(self.ties)):
             self.tie(number)
         for update in self.traced.updates:
@@ -125,6 +130,9 @@ class _Order:
             self.change(update)
         for recipe in self.traced.outputs:
             self.output(recipe)
+        for number, resized in enumerate(self.traced.resized):
+            if not resized.grows:
+                self.source.add(f"s{number}.resize_({resized.size})")
 
     def _begins(self, thing: Any) -> bool:
         if thing in self.begun and thing not in self.finished:
@@ -181,12 +189,12 @@ class _Order:
 
     def write(self, update: Update) -> None:
         if self._begins(("write", update)):
-            if update.value in self.level_of:
+            if update.value in self.level_of and update.data is None:
                 self.tie(self.level_of[update.value])
             _write(update, self.source)
             self.finished.add(("write", update))
             together = _together(update, self.traced)
-            later = sum(len(each.steps) for each in together if ("change", each) not in self.finished)
+            later = sum(_counts_later(each) for each in together if ("change", each) not in self.finished)
             if update is together[0] or _counts_anew(together):
                 _count_writes(together, self.traced, later, self.source)
 
@@ -196,8 +204,24 @@ class _Order:
             for recipe in self.traced.outputs:
                 if _early(recipe, {update.target} & self.changed):
                     self.output(recipe)
+            for other in self.traced.updates:
+                if other is update or (other.data is not None and _early(other.data, {update.target} & self.changed)):
+                    self.lie(other)
+            if update.data is not None:
+                _move(update, self.traced.updates.index(update), self.source)
+                if update.value in self.level_of:
+                    self.tie(self.level_of[update.value])
+                _copy(update, self.source)
             _change(update, self.source)
             self.finished.add(("change", update))
+
+    def lie(self, update: Update) -> None:
+        """Something that lies where an input is to come to lie."""
+        if update.data is not None and self._begins(("lie", update)):
+            self.made(update.data)
+            text = _output(update.data, self.source)
+            self.source.add(f"w{self.traced.updates.index(update)} = {text}.data")
+            self.finished.add(("lie", update))
 
     def output(self, recipe: Recipe) -> None:
         if id(recipe) not in self.texts and self._begins(id(recipe)):
@@ -299,7 +323,13 @@ def _is_tensor(node: fx.Node) -> bool:
 # --- mutations --------------------------------------------------------------------------------------------------------
 def _counts(update: Update) -> int:
     """How many writes the input counts by what is done to it here."""
-    return len(update.steps) + (update.value is not None and (update.tracked or update.versions > 0))
+    written = update.value is not None and (update.tracked or update.versions > 0)
+    return len(update.steps) + written + update.by_set
+
+
+def _counts_later(update: Update) -> int:
+    """How many of these come after outputs were made."""
+    return len(update.steps) if update.data is None else _counts(update)
 
 
 def _together(update: Update, traced: Traced) -> list[Update]:
@@ -325,10 +355,39 @@ def _versions_before(traced: Traced, source: _Source) -> None:
             source.add(f"v{number} = {source.name('version', _version)}({_place(update.target)})")
 
 
+def _storages_before(traced: Traced, source: _Source) -> None:
+    for number, resized in enumerate(traced.resized):
+        source.add(f"s{number} = {_place(resized.target)}.untyped_storage()")
+
+
+def _grow(resized: Resized, number: int, source: _Source) -> None:
+    """A larger storage has a larger base."""
+    place = _place(resized.target)
+    source.add(f"s{number}.resize_({resized.size})")
+    source.add(f"{place} = {source.name('over_storage', over_storage)}({place})")
+
+
 def _write(update: Update, source: _Source) -> None:
     place = _place(update.target)
     if update.detached:
         source.add(f"{place}.requires_grad_(False) if {place}.is_leaf else {place}.detach_()")
+    if update.left is not None:
+        source.add(f"{place}.data.copy_(results[{update.left}])")
+    if update.data is None:
+        _copy(update, source)
+
+
+def _move(update: Update, number: int, source: _Source) -> None:
+    place = _place(update.target)
+    if update.by_set:
+        source.add(f"with {source.name('no_grad', torch.no_grad)}():")
+        source.add(f"{place}.set_(w{number})", 2)
+    else:
+        source.add(f"{place}.data = w{number}")
+
+
+def _copy(update: Update, source: _Source) -> None:
+    place = _place(update.target)
     if update.value is None:
         pass
     elif update.tracked:

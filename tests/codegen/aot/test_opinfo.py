@@ -24,12 +24,12 @@ REFUSED = {
     "nonzero": "depends on values",
     "index_put": "depends on values",
     "tensor_split": "values",
-    "resize_": "changes the storage",
+    "resize_": "came to lie elsewhere",
     "to_sparse": "sparse_coo",
     "linalg.eig": "up to a phase",
 }
 #: What may be refused at all.
-REASONS = [*REFUSED.values(), "sparse_csr", "as_strided_() of an input", "a backward that raises"]
+REASONS = [*REFUSED.values(), "sparse_csr", "the program made grows", "as_strided_() of an input", "a backward that raises"]
 
 
 def verdicts(*arguments):

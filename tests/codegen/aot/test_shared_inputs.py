@@ -1,9 +1,10 @@
-"""Inputs that share memory: what a compiled frame asks of them, and gradients where autograd doesn't know of each other's
-writes."""
+"""Inputs that share memory: what a compiled frame asks of them; and inputs that come to lie in other memory."""
 import pytest
 import torch
 
 import jit
+from codegen.aot.function import Settings, compile_program
+from codegen.aot.memory import Untraceable
 
 
 def written_and_read(x, y):
@@ -34,3 +35,98 @@ def test_where_inputs_lie_is_guarded(backend):
                 (gradient,) = torch.autograd.grad((base * base).sum() + result.sum(), leaf)
                 seen.append((result.tolist(), base.tolist(), base._version, result.requires_grad, gradient.tolist()))
             assert seen[0] == seen[1], (first, second, name)
+
+
+# --- storages that change ---------------------------------------------------------------------------------------------
+def larger_for_a_while(x, y):
+    storage = x.untyped_storage()
+    storage.resize_(96)
+    torch.empty(0, dtype=x.dtype).set_(storage)[6:] = y.view(-1)
+    total = x * torch.empty(0, dtype=x.dtype).set_(storage)[6:].view(2, 3)
+    storage.resize_(48)
+    return (total,)
+
+
+def given_back(x, y):
+    total = (x * y).sum()
+    x.untyped_storage().resize_(0)
+    return (total,)
+
+
+def exchanged(x, y):
+    x.data, y.data = y.data, x.data
+    return x * 2, y[0]
+
+
+def replaced_twice(x, y):
+    before = x[0]
+    x.mul_(2)
+    x.data = y * 3
+    x.data = y[:1]
+    x.add_(1)
+    return before, x[0], x
+
+
+def grown(x, y):
+    view = x[1]
+    x.resize_(4, 3)
+    x[2:].fill_(7)
+    return view + 1, x[0]
+
+
+def flat_bytes(x, y):
+    torch.empty(0, dtype=torch.uint8).set_(x.untyped_storage()).fill_(0)
+    return (x + y,)
+
+
+def also_a_result(x, y):
+    made = y * 2
+    x.data = made[1:]
+    x.add_(1)
+    return made, x
+
+
+PROGRAMS = [larger_for_a_while, given_back, exchanged, replaced_twice, grown, flat_bytes, also_a_result]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_where_tensors_lie_is_as_in_eager(program):
+    def run(call):
+        x, y = torch.arange(6.0, dtype=torch.float64).view(2, 3).clone(), torch.ones(2, 3, dtype=torch.float64)
+        call = call(x, y)
+        seen = []
+        for _ in range(2):
+            results = call(x, y)
+            tensors = [x, y, *results]
+            for at, tensor in enumerate(tensors):
+                place = tensor.untyped_storage()
+                values = tensor.tolist() if place.nbytes() else None
+                shared = [other.untyped_storage()._cdata == place._cdata for other in tensors[:at]]
+                looks = tensor.shape, tensor.stride(), tensor.storage_offset(), tensor._version, place.nbytes()
+                seen.append((values, looks, shared, tensor._is_view()))
+            if program in (given_back, grown, replaced_twice, also_a_result):
+                break  # the second call would get others
+        return seen
+
+    assert run(lambda x, y: compile_program(program, (x, y), Settings())) == run(lambda x, y: program)
+
+
+def test_an_input_without_data_is_refused():
+    x = torch.ones(2, 3)
+    x.untyped_storage().resize_(0)
+    with pytest.raises(Untraceable, match="empty"):
+        compile_program(lambda x: (x.untyped_storage().resize_(24), x.fill_(1) + 1)[1:], (x,), Settings())
+
+
+def three(leaf):
+    """Two that autograd knows to share, and one that it does not know of."""
+    middle = leaf * 1
+    return middle, middle[0], middle.detach()
+
+
+def test_relatives_beside_strangers_are_refused_untouched():
+    leaf = torch.ones(2, 3, requires_grad=True)
+    given = three(leaf)
+    with pytest.raises(Untraceable, match="knows for some only"):
+        compile_program(lambda x, y, z: (z.mul_(2), x + 1, y + 1)[1:], given, Settings())
+    assert given[0]._version == 0 and given[0].tolist() == leaf.tolist()

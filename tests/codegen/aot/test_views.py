@@ -236,7 +236,7 @@ REFUSALS = [
     ("outside of its base", lambda: numbers(4, 12)[:, ::2], [(aten.as_strided.default, ((3,), (12,)), None)]),
     ("reads the elements as others", lambda: torch.complex(numbers(4), numbers(4)), [(aten.real.default, (), None)]),
     ("reads the elements as others", lambda: torch.complex(numbers(4), numbers(4)), [(prims.conj.default, (), None)]),
-    ("reads the elements as others", lambda: numbers(1, 6), [(aten.view.dtype, (torch.int32,), None), (aten.as_strided.default, ((2,), (1,)), None)]),
+    ("reads the elements as others", lambda: numbers(6), [(aten.view.dtype, (torch.int32,), None), (aten.slice.Tensor, (0, 0, 2), None), (aten.as_strided.default, ((4,), (1,)), None)]),
     ("gave a copy", lambda: numbers(6, 4).t(), [(aten.reshape.default, ((24,),), None)]),
     ("isn't strided", lambda: numbers(3, 3).to_sparse(), [(aten._values.default, (), None)]),
 ]
@@ -278,6 +278,7 @@ CHAINS = [
     (lambda: numbers(4, 6), [(aten.select.int, (0, 1), None), (aten.as_strided.default, ((3,), (7,), 2), None)]),
     (lambda: numbers(4, 6), [(aten.slice.Tensor, (0, 2), None), (aten.as_strided.default, ((6,), (1,), 0), None), (aten.slice.Tensor, (0, 1, None, 2), None)]),
     # other dtypes on the way
+    (lambda: numbers(6), [(aten.view.dtype, (torch.int16,), None), (aten.as_strided.default, ((2, 3), (3, 1), 4), None)]),
     (lambda: torch.complex(numbers(4, 6), numbers(4, 6)), [(aten.view_as_real.default, (), None), (aten.select.int, (-1, 1), None), (aten.slice.Tensor, (1, 1), None)]),
     (lambda: torch.complex(numbers(6, 4), numbers(6, 4)).t(), [(aten._conj.default, (), None), (aten.view_as_real.default, (), None)][:1] + [(aten.select.int, (0, 1), None)]),
     (lambda: numbers(4, 6), [(aten.view.dtype, (torch.int16,), None), (aten.slice.Tensor, (1, 3, 9, 2), None)]),
