@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from torch import fx
 
-from codegen.aot.backend import compile_graph
+from codegen.aot.backend import ATEN, compile_graph
+from jit import _C
 from jit.errors import BackendCompilerFailed
 
 Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
+
+
+AOT = replace(ATEN, suspended=_C.call_suspended)
 
 
 def eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
@@ -20,7 +25,7 @@ def eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
 
 def aot_eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """Forward and backward as functional ATen graphs, ahead of time; ATen runs them as they are."""
-    return compile_graph(gm, example_inputs)
+    return compile_graph(gm, example_inputs, AOT)
 
 
 #: name -> backend

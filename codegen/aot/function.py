@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -45,7 +46,8 @@ class Settings:
     """How programs are compiled. The compilers take (graph, example inputs) and answer with a function of the same
     inputs, `backward` with one of a list of them, which it may empty; `partition` cuts a joint graph (see
     `default_partition`); `decompositions`: OpOverload -> function. `mutations_inside`: without gradients, graphs write
-    into inputs themselves, at their end, where that is safe."""
+    into inputs themselves, at their end, where that is safe. `suspended(function, *args)` calls what compiles while
+    somebody's backward runs: away from the frame hook that may be active there."""
 
     forward: GraphCompiler = as_it_is
     backward: GraphCompiler = boxed
@@ -54,6 +56,7 @@ class Settings:
     decompositions: Decompositions = field(default_factory=dict)
     mutations_inside: bool = False
     name: str = "CompiledBackward"
+    suspended: Callable[..., Any] = operator.call
 
 
 def compile_program(program: Program, args: Sequence[Any], settings: Settings) -> Callable[..., Any]:
@@ -165,11 +168,14 @@ class _Backward:
         """A backward of a graph of its own, with nothing in it that these gradients do not need."""
         key = (defined, needed)
         if key not in self.variants:
-            self.variants[key] = self._compiled(self._variant(defined, needed), defined)
+            self.variants[key] = self.settings.suspended(self._partial, defined, needed)
         given = [*saved, *extra, *(t for t in tangents if t is not None)]
         saved.clear()
         tangents.clear()
         return self.variants[key](given)
+
+    def _partial(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> Callable[..., Any]:
+        return self._compiled(self._variant(defined, needed), defined)
 
     def _variant(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> fx.GraphModule:
         with _under(self.state):
@@ -197,9 +203,9 @@ class _Backward:
             return tuple(self._gradients(defined, needed)(*args))
         key = (defined, needed, tuple(map(_looks, args)))
         if key not in self.variants:
-            program = self._gradients(defined, needed)
+            program, examples = self._gradients(defined, needed), [_example(value) for value in args]
             try:
-                self.variants[key] = compile_program(program, [_example(value) for value in args], self.settings)
+                self.variants[key] = self.settings.suspended(compile_program, program, examples, self.settings)
             except Untraceable as reason:
                 log.info("a backward with a history runs as it is: %s", reason)
                 self.variants[key] = program
