@@ -14,8 +14,8 @@ from torch._functorch import eager_transforms
 from torch._functorch.vmap import vmap_impl
 from torch.utils._pytree import tree_leaves
 
-#: A graph of the tensors in its arguments, one by one, then of what it holds; and this.
-Inner = tuple[fx.GraphModule, tuple[Any, ...]]
+#: A graph (or what stands for one) of the tensors in its arguments, one by one, then of what it holds; and this.
+Inner = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def grad(inner: Inner, argnums: Any, has_aux: bool, args: tuple[Any, ...]) -> Any:
@@ -42,9 +42,11 @@ def jvp(
 
 
 def _function(inner: Inner) -> Callable[..., Any]:
-    module, held = inner
+    graph, held = inner
+    # Called itself, a module of fx prints where it raises.
+    run = graph.forward if isinstance(graph, fx.GraphModule) else graph
 
     def function(*args: Any) -> Any:
-        return module(*(leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)), *held)
+        return run(*(leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)), *held)
 
     return function

@@ -474,7 +474,7 @@ RAISING = {
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("case", RAISING)
-def test_raises_like_eager(case, backend):
+def test_raises_like_eager(case, backend, capsys):
     def message(fn):
         given = inputs(False)
         with pytest.raises(Exception) as caught:
@@ -483,6 +483,7 @@ def test_raises_like_eager(case, backend):
 
     compiled = jit.compile(RAISING[case], backend=backend)
     assert message(compiled) == message(compiled) == message(RAISING[case])
+    assert capsys.readouterr() == ("", "")
 
 
 # --- transforms compiled as they are ----------------------------------------------------------------------------------
