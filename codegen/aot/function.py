@@ -20,6 +20,7 @@ from codegen.aot import wrapper
 from codegen.aot.boxed import boxed
 from codegen.aot.draws import Draws
 from codegen.aot.facts import Base, BaseOf, Input, Level, OutputOf, Place, Traced, memory_of, overwritten
+from codegen.aot.inputs import counters
 from codegen.aot.levels import Again, Seen, edge_of, survey
 from codegen.aot.mutations import count_drawn, refill
 from codegen.aot.numbers import Varying
@@ -72,7 +73,8 @@ def compile_program(program: Program, args: Sequence[Any], settings: Settings) -
     if not traced.carriers:
         joint = traced.joint
         forward = settings.inference(joint, _examples(joint))
-        return _staged(wrapper.write(traced, forward, len(args), ()), traced, joint, None)
+        compiled = wrapper.write(traced, forward, len(args), ())
+        return _staged(_counting_alike(compiled, program, call), traced, joint, None)
     fw, bw = settings.partition(
         traced.joint, _examples(traced.joint), num_fwd_outputs=traced.num_forward, num_primals=_num_primals(traced)
     )
@@ -80,7 +82,20 @@ def compile_program(program: Program, args: Sequence[Any], settings: Settings) -
     kept = _keep_old_values(fw, traced)
     ties = [backward.tie(fw, kept) for backward in reversed(backwards)]
     compiled = wrapper.write(traced, settings.forward(fw, _examples(fw)), len(args), ties)
-    return _staged(compiled, traced, fw, bw)
+    return _staged(_counting_alike(compiled, program, call), traced, fw, bw)
+
+
+def _counting_alike(compiled: Any, program: Program, call: Call) -> Any:
+    """The program runs as it is for inputs that share memory and count their writes together where these did not, or
+    the other way round: what autograd refuses depends on it, and no other property tells."""
+    if not any(group.flat and len(group.members) > 1 for group in call.groups):
+        return compiled
+
+    def checked(*args: Any) -> tuple[Any, ...]:
+        return tuple((compiled if counters(call.groups, list(args)) == call.counters else program)(*args))
+
+    checked.source = compiled.source  # type: ignore[attr-defined]
+    return checked
 
 
 def _staged(

@@ -130,3 +130,28 @@ def test_relatives_beside_strangers_are_refused_untouched():
     with pytest.raises(Untraceable, match="knows for some only"):
         compile_program(lambda x, y, z: (z.mul_(2), x + 1, y + 1)[1:], given, Settings())
     assert given[0]._version == 0 and given[0].tolist() == leaf.tolist()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("first, second", [("data", "detached"), ("detached", "data")])
+def test_who_counts_writes_together_matters(backend, first, second):
+    """All else is equal: autograd knows of a write to `x.detach()`, and not of one to `x.data`."""
+    strangers = {"data": lambda x: x.data, "detached": lambda x: x.detach()}
+
+    def program(x, y):
+        used = x * x
+        y.mul_(2)
+        return used
+
+    compiled = jit.compile(program, backend=backend)
+    for kind in (first, second):
+        seen = []
+        for call in (compiled, program):
+            x = torch.ones(3, requires_grad=True) * 3
+            used = call(x, strangers[kind](x))
+            try:
+                found = torch.autograd.grad(used.sum(), x)[0].tolist()
+            except RuntimeError as error:
+                found = "modified by an inplace operation" in str(error)
+            seen.append((found, x._version, x.tolist()))
+        assert seen[0] == seen[1], kind
