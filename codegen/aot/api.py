@@ -58,7 +58,10 @@ def aot_function(
     `fn` runs on stand-ins, maybe several times, once for all calls that are alike: in the structure of the arguments,
     the properties of tensors, which of them share memory, torch's state of the thread, and constants (numbers, text
     and the like by value, other objects by identity). Its other effects happen then. Tensors that it closes over are
-    constants. Under a dispatch mode, a transform of torch.func or forward-mode differentiation it runs as it is.
+    constants. Hooks on intermediates, custom functions of autograd and checkpoints become part of the backward graph:
+    their Python runs when they are traced, so hooks that are seen to do more than change the gradient are refused, and
+    to remove one later changes nothing. Under a dispatch mode, a transform of torch.func or forward-mode
+    differentiation it runs as it is.
     Raises Untraceable, before anything was touched, for what can't be compiled.
     """
     settings = _settings(

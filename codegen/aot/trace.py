@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
 from torch.utils._pytree import tree_map
-from torch.utils.hooks import RemovableHandle
 
+from codegen.aot import hooks
 from codegen.aot.facts import (
     Base,
     BaseOf,
@@ -242,7 +242,7 @@ class _Tracer:
             results = list(self.program(*flat))
             self._check_leaves(results, training)
             self.recorder.draws.check()
-            _check_notes([*flat, *results])
+            hooks.check([*flat, *results], [alias.tensor for alias in self.recorder.aliases.values()])
             outputs = self._outputs(results)
             updates = self._updates(flat)
             bumps = tuple(self._bumps(results, outputs))
@@ -555,18 +555,6 @@ class _Tracer:
                 seen.add(counter)
                 if _version(result):
                     yield Bump(counter, _version(result))
-
-
-def _check_notes(values: list[Any]) -> None:
-    """Refuses programs that leave a note for autograd on what the caller has: it would be on a stand-in."""
-    for value in values:
-        if isinstance(value, RemovableHandle):
-            raise Untraceable("the handle of a hook is returned")
-        if isinstance(value, FakeTensor) and value.requires_grad and not torch.is_inference_mode_enabled():
-            if value._backward_hooks or value._post_accumulate_grad_hooks:
-                raise Untraceable("a hook on an input or a result")
-            if value.retains_grad or (value.is_leaf and value.grad is not None):
-                raise Untraceable("a gradient kept by an input or a result")
 
 
 def _tracked(before: _Before) -> bool:

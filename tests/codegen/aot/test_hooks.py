@@ -28,6 +28,21 @@ def hook(x, w):
     return [(y * y).sum()]
 
 
+TABLE = {"factor": 2.0}
+
+
+def hook_with_a_table(x, w):
+    y = x @ w
+
+    def scale(g):
+        parts = [g, TABLE["factor"]]
+        parts.append(3)
+        return parts[0] * parts[1] * parts[2]
+
+    y.register_hook(scale)
+    return [(y * y).sum()]
+
+
 def hook_that_only_looks(x, w):
     y = x @ w
     y.register_hook(lambda g: None)
@@ -54,12 +69,6 @@ def hook_of_a_node(x, w):
     y.grad_fn.register_hook(lambda gradients, outputs: tuple(g * 2 for g in gradients))
     y.grad_fn.register_prehook(lambda outputs: tuple(g + 1 for g in outputs))
     return [(y * y).sum()]
-
-
-def hooks_of_several(x, w):
-    y, z = x @ w, x * w
-    register_multi_grad_hook([y, z], lambda gradients: None)
-    return [(y * z).sum()]
 
 
 def gradient_inside(x, w):
@@ -296,7 +305,7 @@ def checkpoint_without_random_state(x, w):
     return [again(lambda y: (y @ w).sin(), x, preserve_rng_state=False).sum()]
 
 
-SIMPLE = [hook, hook_that_only_looks, hooks_in_order, hook_removed, hook_of_a_node, hooks_of_several, gradient_inside,
+SIMPLE = [hook, hook_with_a_table, hook_that_only_looks, hooks_in_order, hook_removed, hook_of_a_node, gradient_inside,
           retained_inside, packs, packs_away, packs_twice, on_cpu]
 FUNCTIONS = [scaled, in_two_parts, needs_one, once, dirty, loose, as_it_is, keeps, writes_an_incoming_gradient]
 CHECKPOINTS = [checkpointed, checkpointed_dropout, checkpoints_in_one_another, checkpoint_twice, checkpoint_of_a_hook,
@@ -396,6 +405,56 @@ def hook_of_a_result(x, w):
     return [y, y.sum()]
 
 
+SEEN = []
+
+
+def hooks_of_several(x, w):
+    y, z = x @ w, x * w
+    register_multi_grad_hook([y, z], lambda gradients: None)
+    return [(y * z).sum()]
+
+
+def hook_that_appends(x, w):
+    y = x @ w
+    y.register_hook(lambda g: SEEN.append(g))
+    return [y.sum()]
+
+
+def hook_that_is_append(x, w):
+    y = x @ w
+    y.register_hook(SEEN.append)
+    return [y.sum()]
+
+
+def hook_that_prints(x, w):
+    y = x @ w
+    y.register_hook(lambda g: print("backward"))
+    return [y.sum()]
+
+
+def hook_that_stores(x, w):
+    table = {}
+    y = x @ w
+
+    def hook(g):
+        table["gradient"] = g
+
+    y.register_hook(hook)
+    return [y.sum()]
+
+
+def hook_that_counts(x, w):
+    count = 0
+    y = x @ w
+
+    def hook(g):
+        nonlocal count
+        count += 1
+
+    y.register_hook(hook)
+    return [y.sum()]
+
+
 def handle_returned(x, w):
     y = x @ w
     return [y.sum(), y.register_hook(lambda g: g * 2)]
@@ -463,6 +522,8 @@ def checkpoint_that_writes(x, w):
 
 @pytest.mark.parametrize(("program", "why"), [
     (hook_of_an_input, "a hook"), (hook_after_accumulation, "a hook"), (hook_of_a_result, "a hook"),
+    (hook_that_appends, "does more"), (hook_that_is_append, "does more"), (hook_that_prints, "does more"),
+    (hook_that_stores, "does more"), (hooks_of_several, "does more"), (hook_that_counts, "does more"),
     (handle_returned, "handle"), (retained_result, "gradient kept"), (several_inputs, "a hook"),
     (gradient_of_an_input, "gradient kept"), (backward_writes_an_input, "backward that writes"),
     (backward_writes_a_result, "backward that writes"), (backward_writes_its_tangent, "backward that writes"),
@@ -478,6 +539,7 @@ def test_refused(program, why):
     assert torch.equal(torch.get_rng_state(), before)
     for given, fresh in zip(inputs, make()):
         assert torch.equal(given, fresh) and given.grad is None and not given._backward_hooks
+    assert not SEEN
 
 
 # --- checkpoints save less --------------------------------------------------------------------------------------------
