@@ -31,7 +31,7 @@ class Saved:
 
     name: str
     bytes: int  # of the memory it holds on to
-    origin: str  # "an input", "an output", "shares an output's memory" or "made by the forward"
+    origin: str  # "an input", "an output", "shares an output's memory", "made by the forward", or drawn by it
     reason: str
 
 
@@ -110,7 +110,7 @@ class Joint:
     gradients: tuple[Any, ...]
     place: dict[fx.Node, int]  # in the joint graph
     ahead: frozenset[fx.Node]  # primals and what the forward may compute
-    given: frozenset[fx.Node]  # those of them that are there at no cost: primals and numbers
+    given: frozenset[fx.Node]  # those of them that are there at no cost: primals, numbers, and draws that are outputs
     lasting: tuple[fx.Node, ...]  # those of them that must run though nobody reads them
     backward: tuple[fx.Node, ...]  # what the backward computes that is read or must run
     reads: frozenset[fx.Node]  # what of `ahead` these and the gradients read
@@ -150,10 +150,11 @@ def _read(module: fx.GraphModule, num_fwd_outputs: int, num_primals: int | None)
     backward = [node for node in calls if node in live and node not in ahead]
     reads = live & ahead
     base, root = _views(node for node in calls if node in ahead)
+    drawn = {value for value in outputs if isinstance(value, fx.Node) and cost.kind(value) is cost.RANDOM}
     joint = Joint(
         module, tuple(primals), tuple(tangents), tuple(outputs), tuple(gradients),
         {node: at for at, node in enumerate(nodes)}, frozenset(ahead),
-        frozenset(node for node in ahead if node.op == "placeholder" or cost.is_number(node)),
+        frozenset(node for node in ahead if node.op == "placeholder" or cost.is_number(node) or node in drawn),
         tuple(node for node in lasting if node in ahead), tuple(backward), frozenset(reads), base, root,
     )
     whole = sorted(root.name for root in joint.everything() if cost.is_several(root))
@@ -440,7 +441,8 @@ def _explained(joint: Joint, tensors: list[fx.Node], chosen: bool) -> tuple[Save
             maker = root.all_input_nodes[0] if cost.kind(root) is cost.ITEM else root
             reason += f"; {cost.kind(maker).why}"
         origin = (
-            "an input" if node in joint.given
+            "an input" if node in joint.primals
+            else "drawn for derivatives of derivatives, too" if node in joint.given
             else "an output" if node in joint.outputs
             else "shares an output's memory" if root in shared
             else "made by the forward"
