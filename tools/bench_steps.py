@@ -1,9 +1,11 @@
 """`tools/bench steps`: how long forward and backward of whole models take, captured and differentiated ahead of time.
 
 All sides run ATen's own kernels: eager code, our `backend="aot_eager"` and torch.compile's. What differs is how many
-operations there are and what calls them.
+operations there are and what calls them. Times are those of the processor, on one thread: what the neighbours on a
+shared machine do does not count.
 """
 import argparse
+import time
 import timeit
 from collections.abc import Callable
 from functools import partial
@@ -53,7 +55,7 @@ def timer(name: str, options: argparse.Namespace, compile: Callable[[Any], Any],
     if not expected:
         expected.extend(gradients)
     torch.testing.assert_close(gradients, expected, rtol=1e-3, atol=1e-5)
-    return timeit.Timer(step)
+    return timeit.Timer(step, timer=time.process_time)
 
 
 def row(name: str, options: argparse.Namespace) -> list[str]:
@@ -73,18 +75,17 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--models", nargs="+", choices=[*MODELS, DEMO], default=[*MODELS, DEMO], metavar="NAME")
     parser.add_argument("--markdown", action="store_true", help="print Markdown on a terminal too")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(1)
     jit.config.on_error = "raise"  # a fallback to eager would be no slower than eager
 
     rows = [row(name, options) for name in options.models]
     columns = ["forward and backward", *SIDES, *(f"{side} / eager" for side in SIDES if side != "eager")]
     show('Training steps, backend="aot_eager"', columns, rows, options.markdown)
     print(f"\n{options.layers} layers, width {options.width}, batch {options.batch}, length {options.length}. Medians "
-          f"of {options.rounds} rounds taken in turn, {options.threads} thread(s). {machine()}.")
+          f"of {options.rounds} rounds taken in turn, 1 thread. {machine()}.")
 
 
 if __name__ == "__main__":
