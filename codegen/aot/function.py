@@ -20,6 +20,7 @@ from codegen.aot import wrapper
 from codegen.aot.boxed import boxed
 from codegen.aot.draws import Draws
 from codegen.aot.facts import Base, BaseOf, Input, Level, OutputOf, Place, Traced, memory_of, overwritten
+from codegen.aot.inplace import write_in_place
 from codegen.aot.inputs import counters
 from codegen.aot.levels import Again, Seen, edge_of, survey
 from codegen.aot.mutations import count_drawn, refill
@@ -42,6 +43,12 @@ def as_it_is(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[.
     return direct(graph)
 
 
+def in_place(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """The same for a graph without gradients, which writes where the program did as far as nobody can tell."""
+    write_in_place(graph)
+    return direct(graph)
+
+
 @dataclass(frozen=True)
 class Settings:
     """How programs are compiled. The compilers take (graph, example inputs) and answer with a function of the same
@@ -52,7 +59,7 @@ class Settings:
 
     forward: GraphCompiler = as_it_is
     backward: GraphCompiler = boxed
-    inference: GraphCompiler = as_it_is
+    inference: GraphCompiler = in_place
     partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]] = default_partition
     decompositions: Decompositions = field(default_factory=dict)
     mutations_inside: bool = False

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import fx
 from torch._C import Argument
 from torch._ops import OpOverload, OpOverloadPacket
 
@@ -45,6 +46,15 @@ class Counterpart:
     made_like: bool
     new: tuple[int, ...]
     returns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Written:
+    """What the node of a functional form stands for: `func`, which writes the new of these `values` (old, new) over the
+    old, in tensors of the same sizes and strides."""
+
+    func: OpOverload
+    values: tuple[tuple[fx.Node, fx.Node], ...]
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
@@ -285,6 +295,20 @@ def _on_clones(
     args = [new.get(position, value) for position, value in enumerate(args)]
     value = writer.emit(func, *args, **{name: new.get(name, value) for name, value in kwargs.items()})
     return Outcome(_one(_parts(writer, func, value)), new)
+
+
+def note(func: OpOverload, values: Sequence[tuple[fx.Node, fx.Node]]) -> None:
+    """Leaves a note (`Written`) with the functional form that made the new of these `values` (old, new), unless they
+    were made some other way: on clones, or cast and laid out like the old ones afterwards."""
+    form = counterpart(func)
+    made = {_maker(new) for _, new in values}
+    node = made.pop() if len(made) == 1 else None
+    if node is not None and form is not None and not form.dropped and node.target is form.target:
+        node.meta["written"] = Written(func, tuple(values))
+
+
+def _maker(value: fx.Node) -> fx.Node:
+    return _maker(value.args[0]) if value.target is operator.getitem else value  # type: ignore[arg-type]
 
 
 # --- changes of geometry alone ----------------------------------------------------------------------------------------

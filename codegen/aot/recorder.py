@@ -338,10 +338,14 @@ class Recorder(Memories, TorchDispatchMode):
         outcome = mutations.apply(self, func, self._nodes(args), self._nodes(kwargs))
         result = self._run(func, args, kwargs)
         _count_parts(func, places)
+        values = []
         for place, target in places.items():
             new = outcome.new[place]
             for tensor, node in zip(target, new, strict=True) if isinstance(target, (tuple, list)) else [(target, new)]:
-                self.write(tensor, views.settle(self, self.alias(tensor).node, node))
+                old = self.alias(tensor).node
+                values.append((old, views.settle(self, old, node)))
+                self.write(tensor, values[-1][1])
+        mutations.note(func, values)
         self._bind_new(result, outcome.result)
         self._drew(func, mutations.drawn(func, args, kwargs, result))
         return result

@@ -75,18 +75,18 @@ def write(traced: Traced, forward: Callable[..., Any], arity: int, ties: Sequenc
     One of `ties` for each level. Raises Untraceable where results need one another."""
     source = _Source()
     placeholders = _placeholders(traced, source)
-    _versions_before(traced, source)
+    counters = _counters(traced)
+    _versions_before(counters, source)
     _storages_before(traced, source)
     if traced.num_forward or ties or any(update.inside for update in traced.updates):
         called = ", ".join([source.name("forward", forward), *placeholders])
         source.add(f"results = {source.name('below', _C.below)}({called})")
     # Writes are counted before anything saves the tensors or takes views of them, which would be out of date.
-    for bump in traced.bumps:
-        if isinstance(bump.of, Value):
-            source.add(f"{source.name('count', _count)}({_place(bump.of)}, {bump.versions})")
-        else:
-            source.counted[bump.of] = bump.versions
-    order = _Order(traced, ties, placeholders, source)
+    source.counted = {bump.of: bump.versions for bump in traced.bumps if isinstance(bump.of, Data)}
+    written = [(_place(bump.of), bump.versions) for bump in traced.bumps if isinstance(bump.of, Value)]
+    written += [(_place(update.target), update.versions) for update in traced.updates if update.inside]
+    _count_each(written, source)
+    order = _Order(traced, counters, ties, placeholders, source)
     order.everything()
     source.add(f"return ({''.join(order.texts[id(recipe)] + ', ' for recipe in traced.outputs)})")
     arguments = ", ".join(f"a{i}" for i in range(arity))
@@ -102,8 +102,11 @@ def write(traced: Traced, forward: Callable[..., Any], arity: int, ties: Sequenc
 class _Order:
     """Writes what happens after the forward graph, each thing after those that it needs."""
 
-    def __init__(self, traced: Traced, ties: Sequence[Tie], placeholders: list[str], source: _Source) -> None:
+    def __init__(
+        self, traced: Traced, counters: _Counters, ties: Sequence[Tie], placeholders: list[str], source: _Source
+    ) -> None:
         self.traced = traced
+        self.counters = counters
         self.ties = ties
         self.source = source
         self.texts: dict[int, str] = {}  # by id: one recipe is one tensor, equal recipes are several
@@ -193,20 +196,16 @@ class _Order:
                 self.tie(self.level_of[update.value])
             _write(update, self.source)
             self.finished.add(("write", update))
-            together = _together(update, self.traced)
+            together = self.counters[_counter(update)]
             later = sum(_counts_later(each) for each in together if ("change", each) not in self.finished)
-            if update is together[0] or _counts_anew(together):
-                _count_writes(together, self.traced, later, self.source)
+            if not update.inside and (update is together[0] or _counts_anew(together)):
+                _count_writes(together, later, self.source)
 
     def change(self, update: Update) -> None:
         if self._begins(("change", update)):
             self.write(update)
-            for recipe in self.traced.outputs:
-                if _early(recipe, {update.target} & self.changed):
-                    self.output(recipe)
-            for other in self.traced.updates:
-                if other is update or (other.data is not None and _early(other.data, {update.target} & self.changed)):
-                    self.lie(other)
+            if update.target in self.changed:
+                self.before(update)
             if update.data is not None:
                 _move(update, self.traced.updates.index(update), self.source)
                 if update.value in self.level_of:
@@ -214,6 +213,15 @@ class _Order:
                 _copy(update, self.source)
             _change(update, self.source)
             self.finished.add(("change", update))
+
+    def before(self, update: Update) -> None:
+        """What is taken from an input as it came."""
+        for recipe in self.traced.outputs:
+            if _early(recipe, {update.target}):
+                self.output(recipe)
+        for other in self.traced.updates:
+            if other is update or (other.data is not None and _early(other.data, {update.target})):
+                self.lie(other)
 
     def lie(self, update: Update) -> None:
         """Something that lies where an input is to come to lie."""
@@ -332,10 +340,19 @@ def _counts_later(update: Update) -> int:
     return len(update.steps) if update.data is None else _counts(update)
 
 
-def _together(update: Update, traced: Traced) -> list[Update]:
-    """The updates of inputs that count their writes with this one, the first of them first."""
-    first = update.target if update.counter is None else update.counter
-    return [each for each in traced.updates if first in (each.target, each.counter)]
+#: The updates of inputs that count their writes together, by the first of these inputs, whose update is the first.
+_Counters = dict[Value | Input | Base, list[Update]]
+
+
+def _counter(update: Update) -> Input | Base:
+    return update.target if update.counter is None else update.counter
+
+
+def _counters(traced: Traced) -> _Counters:
+    found: _Counters = {}
+    for update in traced.updates:
+        found.setdefault(_counter(update), []).append(update)
+    return found
 
 
 def _missing(together: list[Update]) -> int:
@@ -348,11 +365,11 @@ def _counts_anew(together: list[Update]) -> bool:
     return any(each.value is not None for each in together) and (len(together) > 1 or _missing(together) != 0)
 
 
-def _versions_before(traced: Traced, source: _Source) -> None:
-    for number, update in enumerate(traced.updates):
-        together = _together(update, traced)
-        if update is together[0] and _counts_anew(together):
-            source.add(f"v{number} = {source.name('version', _version)}({_place(update.target)})")
+def _versions_before(counters: _Counters, source: _Source) -> None:
+    for together in counters.values():
+        if _counts_anew(together):
+            place = _place(together[0].target)
+            source.add(f"v{place} = {source.name('version', _version)}({place})")
 
 
 def _storages_before(traced: Traced, source: _Source) -> None:
@@ -401,13 +418,21 @@ def _copy(update: Update, source: _Source) -> None:
         source.add(f"{place}.copy_(results[{update.value}])", 2)
 
 
-def _count_writes(together: list[Update], traced: Traced, later: int, source: _Source) -> None:
+def _count_writes(together: list[Update], later: int, source: _Source) -> None:
     """`later`: how many are counted by what will be changed."""
-    place, missing, number = _place(together[0].target), _missing(together), traced.updates.index(together[0])
+    place, missing = _place(together[0].target), _missing(together)
     if _counts_anew(together):
-        source.add(f"{source.name('count_to', _count_to)}({place}, v{number} + {together[0].versions - later})")
+        source.add(f"{source.name('count_to', _count_to)}({place}, v{place} + {together[0].versions - later})")
     elif missing:
-        source.add(f"{source.name('count', _count)}({place}, {missing})")
+        _count_each([(place, missing)], source)
+
+
+def _count_each(written: Sequence[tuple[str, int]], source: _Source) -> None:
+    """Lets tensors count so many writes more."""
+    written = [each for each in written if each[1]]
+    if written:
+        places, versions = ([str(each) for each in column] for column in zip(*written, strict=True))
+        source.add(f"{source.name('count', _count)}({_row(places)}, {_row(versions)})")
 
 
 def _change(update: Update, source: _Source) -> None:
@@ -420,9 +445,14 @@ def _version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def _count(tensor: torch.Tensor, versions: int) -> None:
-    """Lets a tensor count so many writes more."""
-    _count_to(tensor, _version(tensor) + versions)
+def _count(tensors: tuple[torch.Tensor, ...], versions: tuple[int, ...]) -> None:
+    """Lets tensors count so many writes more, each of which has a counter of its own."""
+    if any(map(torch.Tensor.is_inference, tensors)):
+        for tensor, more in zip(tensors, versions, strict=True):
+            _count_to(tensor, _version(tensor) + more)
+    else:
+        now = [tensor._version + more for tensor, more in zip(tensors, versions, strict=True)]
+        torch._C._autograd._unsafe_set_version_counter(tensors, tuple(now))
 
 
 def _count_to(tensor: torch.Tensor, version: int) -> None:
@@ -472,7 +502,7 @@ def _from(base: Value | Input | Base | Changed | Data, source: _Source) -> str:
     if base not in source.views:
         source.views[base] = name = _assigned(f"{_output(base.of, source)}.data", True, source)
         if base in source.counted:
-            source.add(f"{source.name('count', _count)}({name}, {source.counted[base]})")
+            _count_each([(name, source.counted[base])], source)
     return source.views[base]
 
 
