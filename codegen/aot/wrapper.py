@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from codegen import _C
+from codegen.aot import versions
 from codegen.aot.facts import (
     Base,
     BaseOf,
@@ -34,6 +35,7 @@ from codegen.aot.facts import (
 from codegen.aot.inputs import over_storage
 from codegen.aot.mutations import in_place
 from codegen.aot.recorder import Untraceable
+from codegen.aot.versions import Counters
 from codegen.aot.views import Step
 
 _numbers = count()
@@ -75,7 +77,7 @@ def write(traced: Traced, forward: Callable[..., Any], arity: int, ties: Sequenc
     One of `ties` for each level. Raises Untraceable where results need one another."""
     source = _Source()
     placeholders = _placeholders(traced, source)
-    counters = _counters(traced)
+    counters = versions.by_counter(traced)
     _versions_before(counters, source)
     _storages_before(traced, source)
     if traced.num_forward or ties or any(update.inside for update in traced.updates):
@@ -103,7 +105,7 @@ class _Order:
     """Writes what happens after the forward graph, each thing after those that it needs."""
 
     def __init__(
-        self, traced: Traced, counters: _Counters, ties: Sequence[Tie], placeholders: list[str], source: _Source
+        self, traced: Traced, counters: Counters, ties: Sequence[Tie], placeholders: list[str], source: _Source
     ) -> None:
         self.traced = traced
         self.counters = counters
@@ -196,9 +198,9 @@ class _Order:
                 self.tie(self.level_of[update.value])
             _write(update, self.source)
             self.finished.add(("write", update))
-            together = self.counters[_counter(update)]
-            later = sum(_counts_later(each) for each in together if ("change", each) not in self.finished)
-            if not update.inside and (update is together[0] or _counts_anew(together)):
+            together = self.counters[versions.counter(update)]
+            later = sum(versions.counts_later(each) for each in together if ("change", each) not in self.finished)
+            if not update.inside and (update is together[0] or versions.counts_anew(together)):
                 _count_writes(together, later, self.source)
 
     def change(self, update: Update) -> None:
@@ -329,47 +331,11 @@ def _is_tensor(node: fx.Node) -> bool:
 
 
 # --- mutations --------------------------------------------------------------------------------------------------------
-def _counts(update: Update) -> int:
-    """How many writes the input counts by what is done to it here."""
-    written = update.value is not None and (update.tracked or update.versions > 0)
-    return len(update.steps) + written + update.by_set
-
-
-def _counts_later(update: Update) -> int:
-    """How many of these come after outputs were made."""
-    return len(update.steps) if update.data is None else _counts(update)
-
-
-#: The updates of inputs that count their writes together, by the first of these inputs, whose update is the first.
-_Counters = dict[Value | Input | Base, list[Update]]
-
-
-def _counter(update: Update) -> Input | Base:
-    return update.target if update.counter is None else update.counter
-
-
-def _counters(traced: Traced) -> _Counters:
-    found: _Counters = {}
-    for update in traced.updates:
-        found.setdefault(_counter(update), []).append(update)
-    return found
-
-
-def _missing(together: list[Update]) -> int:
-    """How many writes are still to be counted when all is written and changed."""
-    return together[0].versions - sum(map(_counts, together))
-
-
-def _counts_anew(together: list[Update]) -> bool:
-    """Whether the final count is set after each write: others hold a tensor with its version."""
-    return any(each.value is not None for each in together) and (len(together) > 1 or _missing(together) != 0)
-
-
-def _versions_before(counters: _Counters, source: _Source) -> None:
+def _versions_before(counters: Counters, source: _Source) -> None:
     for together in counters.values():
-        if _counts_anew(together):
+        if versions.counts_anew(together):
             place = _place(together[0].target)
-            source.add(f"v{place} = {source.name('version', _version)}({place})")
+            source.add(f"v{place} = {source.name('version', versions.version)}({place})")
 
 
 def _storages_before(traced: Traced, source: _Source) -> None:
@@ -420,9 +386,10 @@ def _copy(update: Update, source: _Source) -> None:
 
 def _count_writes(together: list[Update], later: int, source: _Source) -> None:
     """`later`: how many are counted by what will be changed."""
-    place, missing = _place(together[0].target), _missing(together)
-    if _counts_anew(together):
-        source.add(f"{source.name('count_to', _count_to)}({place}, v{place} + {together[0].versions - later})")
+    place, missing = _place(together[0].target), versions.missing(together)
+    if versions.counts_anew(together):
+        final = together[0].versions - later
+        source.add(f"{source.name('count_to', versions.count_to)}({place}, v{place} + {final})")
     elif missing:
         _count_each([(place, missing)], source)
 
@@ -431,33 +398,14 @@ def _count_each(written: Sequence[tuple[str, int]], source: _Source) -> None:
     """Lets tensors count so many writes more."""
     written = [each for each in written if each[1]]
     if written:
-        places, versions = ([str(each) for each in column] for column in zip(*written, strict=True))
-        source.add(f"{source.name('count', _count)}({_row(places)}, {_row(versions)})")
+        places, numbers = ([str(each) for each in column] for column in zip(*written, strict=True))
+        source.add(f"{source.name('count', versions.count)}({_row(places)}, {_row(numbers)})")
 
 
 def _change(update: Update, source: _Source) -> None:
     place = _place(update.target)
     for step in update.steps:
         source.add(f"{source.name('change', in_place(step.func))}({place}{_arguments(place, step, source)})")
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
-
-
-def _count(tensors: tuple[torch.Tensor, ...], versions: tuple[int, ...]) -> None:
-    """Lets tensors count so many writes more, each of which has a counter of its own."""
-    if any(map(torch.Tensor.is_inference, tensors)):
-        for tensor, more in zip(tensors, versions, strict=True):
-            _count_to(tensor, _version(tensor) + more)
-    else:
-        now = [tensor._version + more for tensor, more in zip(tensors, versions, strict=True)]
-        torch._C._autograd._unsafe_set_version_counter(tensors, tuple(now))
-
-
-def _count_to(tensor: torch.Tensor, version: int) -> None:
-    if not tensor.is_inference():
-        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
 # --- outputs ----------------------------------------------------------------------------------------------------------
