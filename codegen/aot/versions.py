@@ -50,14 +50,10 @@ def version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def count(tensors: tuple[torch.Tensor, ...], versions: tuple[int, ...]) -> None:
-    """Lets tensors count so many writes more, each of which has a counter of its own."""
-    if any(map(torch.Tensor.is_inference, tensors)):
-        for tensor, more in zip(tensors, versions, strict=True):
-            count_to(tensor, version(tensor) + more)
-    else:
-        now = [tensor._version + more for tensor, more in zip(tensors, versions, strict=True)]
-        torch._C._autograd._unsafe_set_version_counter(tensors, tuple(now))
+def count(tensors: tuple[torch.Tensor, ...], times: int) -> None:
+    """Lets tensors, each of which has a counter of its own, count so many writes more."""
+    for _ in range(times):
+        torch._C._increment_version(tensors)
 
 
 def count_to(tensor: torch.Tensor, version: int) -> None:

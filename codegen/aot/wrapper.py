@@ -396,10 +396,9 @@ def _count_writes(together: list[Update], later: int, source: _Source) -> None:
 
 def _count_each(written: Sequence[tuple[str, int]], source: _Source) -> None:
     """Lets tensors count so many writes more."""
-    written = [each for each in written if each[1]]
-    if written:
-        places, numbers = ([str(each) for each in column] for column in zip(*written, strict=True))
-        source.add(f"{source.name('count', versions.count)}({_row(places)}, {_row(numbers)})")
+    for times in sorted({times for _, times in written if times}):
+        places = _row([place for place, number in written if number == times])
+        source.add(f"{source.name('count', versions.count)}({places}, {times})")
 
 
 def _change(update: Update, source: _Source) -> None:
