@@ -288,8 +288,11 @@ def inputs(requires_grad):
 @pytest.mark.parametrize("requires_grad", [False, True], ids=["numbers", "leaves"])
 @pytest.mark.parametrize("program", WHOLE, ids=lambda program: program.__name__)
 def test_one_graph(program, requires_grad, backend):
-    graphs = None if backend == "aot_eager" else 1
-    check(program, make=lambda: inputs(requires_grad), graphs=graphs, breaks=0, backend=backend, tolerance=CLOSE)
+    # Before 2.13 torch's own jacrev of several arguments reads an index from a tensor.
+    breaks = program is jacobians_of_several and torch.__version__ < "2.13"
+    graphs = None if backend == "aot_eager" or breaks else 1
+    check(program, make=lambda: inputs(requires_grad), graphs=graphs, breaks=None if breaks else 0, backend=backend,
+          tolerance=CLOSE)
 
 
 @pytest.mark.parametrize("program", WHOLE, ids=lambda program: program.__name__)
