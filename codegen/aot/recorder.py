@@ -357,6 +357,12 @@ class Recorder(Memories, TorchDispatchMode):
         writes = {id(tensor) for tensor in leaves}
         if len(writes) < len(leaves):
             raise Untraceable("an operation writes a tensor twice")
+        lists = (target for target in places.values() if isinstance(target, (tuple, list)))
+        turn = {id(tensor): at for target in lists for at, tensor in enumerate(target)}
+        for value in (*given[0], *given[1].values()) if turn else ():
+            for at, tensor in enumerate(value) if isinstance(value, (tuple, list)) else [(None, value)]:
+                if turn.get(id(tensor), at) != at:  # a device may go through the lists one by one
+                    raise Untraceable("an operation reads in one turn what it writes in another")
         together: dict[int, list[torch.Tensor]] = {}
         for tensor in tree_leaves(given):
             if isinstance(tensor, torch.Tensor):

@@ -137,11 +137,37 @@ def with_a_keyword_for_a_name(x):
     return [x.clone().random_(0, 5)]
 
 
-@pytest.mark.parametrize("program", [in_inference_mode, of_another_default_dtype, with_a_keyword_for_a_name])
+def lists_that_cross(x):
+    a, b = x + 1, x + 2
+    torch._foreach_add_([a, b], [b, a])
+    return [a, b]
+
+
+def lists_and_one_of_them(x):
+    a, b = x + 1, x + 2
+    torch._foreach_mul_([a, b], a.sum())
+    torch._foreach_mul_([a, b], a)
+    return [a, b]
+
+
+@pytest.mark.parametrize("program", [
+    in_inference_mode, of_another_default_dtype, with_a_keyword_for_a_name, lists_that_cross, lists_and_one_of_them,
+])
 def test_what_no_graph_can_say(program):
     with pytest.raises(Untraceable):
         compile_program(program, (torch.ones(2),), Settings())
     assert torch.get_default_dtype() is torch.float32 and not torch.is_inference_mode_enabled()
+
+
+def test_lists_whose_turns_are_apart():
+    def program(x):
+        a, b = x + 1, x + 2
+        torch._foreach_add_([a, b], [a, x])
+        torch._foreach_addcmul_([a, b], [a, b], [x, b])
+        return [a, b]
+
+    for ours, theirs in zip(compile_program(program, (torch.ones(2),), Settings())(torch.ones(2)), program(torch.ones(2))):
+        assert torch.equal(ours, theirs)
 
 
 @pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["first", "last"])
