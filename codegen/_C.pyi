@@ -84,7 +84,8 @@ def tie(
     """
 
 def below(function: Callable[..., Any], /, *args: Any) -> Any:
-    """`function(*args)` below autograd: no result gets a history, none is a view, and no write is counted."""
+    """`function(*args)` below autograd and autocast: no result gets a history, none is a view, no write is counted, and
+    operations run in the dtypes that they are given."""
 
 #: A tensor, for where its gradient goes, or a `torch.autograd.graph.GradientEdge`.
 _Edge = torch.Tensor | tuple[Any, ...]

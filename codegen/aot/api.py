@@ -6,6 +6,7 @@ What is compiled runs for arguments with the properties that it was compiled for
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +21,14 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from codegen.aot import compilers, properties
 from codegen.aot.function import GraphCompiler, Settings, compile_program
 from codegen.aot.partition import default_partition
-from codegen.aot.recorder import NUMBERS
+from codegen.aot.recorder import NUMBERS, Untraceable
 from codegen.aot.stages import Stages
 from symbolic import terms
 from symbolic.shapes import Shapes
 from symbolic.sources import Sources
 from symbolic.torch_state import is_watched
+
+log = logging.getLogger(__name__)
 
 Partitioner = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
 _aten = torch.ops.aten
@@ -252,10 +255,10 @@ class _Compiled:
 
     def _compile(self, flat: list[Any], spec: TreeSpec, varying: frozenset[int]) -> _Entry:
         program = _Flat(self.fn, spec)
-        if varying:
-            run, conditions = _for_all_sizes(program, flat, varying, self.settings)
-        else:
-            run, conditions = compile_program(program, flat, self.settings), []
+        made = _for_all_sizes(program, flat, varying, self.settings) if varying else None
+        if made is None:
+            made = compile_program(program, flat, self.settings), _these_sizes(flat, varying)
+        run, conditions = made
         stages: Stages = run.stages  # type: ignore[attr-defined]
         conditions += _offsets(stages, flat)
         memory = properties.of_memory(flat) if stages.traced.updates else None
@@ -266,8 +269,8 @@ class _Compiled:
 
 def _for_all_sizes(
     program: _Flat, flat: Sequence[Any], varying: frozenset[int], settings: Settings
-) -> tuple[Callable[..., Any], list[str]]:
-    """The compiled program, and what must hold of `leaves`, as Python."""
+) -> tuple[Callable[..., Any], list[str]] | None:
+    """The compiled program, and what must hold of `leaves`, as Python. None if it can't be compiled for all sizes."""
     sources = Sources()
     shapes = Shapes(lambda: ("", 0))
     mode = FakeTensorMode(shape_env=shapes.env, allow_non_fake_inputs=True)
@@ -280,14 +283,24 @@ def _for_all_sizes(
             shapes.add_input(value, stand_ins[at], sources.arg(at, f"leaves[{at}]"), facts[at])
         elif isinstance(value, torch.Tensor):
             stand_ins[at] = mode.from_tensor(value, static_shapes=True)
-    with shapes.asking():
-        run = compile_program(program, stand_ins, settings)
+    try:
+        with shapes.asking():
+            run = compile_program(program, stand_ins, settings)
+    except Untraceable as reason:
+        log.info("a program is compiled for each size: %s", reason)
+        return None
     conditions = [f"({terms.text(condition.term)})" for condition in shapes.conditions()]
     for at, known in facts.items():
         for numbers, method in (("sizes", "size"), ("strides", "stride")):
             fixed = ((dim, number) for dim, number in enumerate(known[numbers]) if number is not None)
             conditions += [f"leaves[{at}].{method}({dim}) == {number}" for dim, number in fixed]
     return run, conditions
+
+
+def _these_sizes(flat: Sequence[Any], varying: frozenset[int]) -> list[str]:
+    """That the sizes and strides which the key leaves out are those of now."""
+    found = ((at, flat[at]) for at in sorted(varying))
+    return [f"(leaves[{at}].shape, leaves[{at}].stride()) == ({tuple(v.shape)}, {v.stride()})" for at, v in found]
 
 
 def _without_grad(value: torch.Tensor) -> torch.Tensor:

@@ -75,6 +75,14 @@ def _ambient() -> tuple[Any, ...]:
     return torch.is_inference_mode_enabled(), torch.get_default_dtype()
 
 
+def _is_kept_by_autocast(tensor: torch.Tensor) -> bool:
+    if not (tensor.is_leaf and tensor.requires_grad and torch.is_autocast_cache_enabled()):
+        return False
+    nesting = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    return nesting > 0
+
+
 class Recorder(Memories, TorchDispatchMode):
     """Enter it over a FakeTensorMode. `decompositions`: OpOverload -> function of the same arguments."""
 
@@ -96,6 +104,8 @@ class Recorder(Memories, TorchDispatchMode):
         self.draws = Draws()
         self.redrawn = False  # a random operation ran again in the backward
         self.has_numbers = False  # that are known only when the graph runs
+        # By id of a cast that autocast may keep: the cast, the leaf, and what was in this.
+        self.casts: dict[int, tuple[torch.Tensor, torch.Tensor, Any]] = {}
         self.symbols = Symbols(self.graph, self._mark)
         self._constants: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._last_input: fx.Node | None = None
@@ -226,8 +236,12 @@ class Recorder(Memories, TorchDispatchMode):
                     return mutations.refill(func, args, kwargs, map(self._bearing, known))
         if func._schema.is_mutable or mutations.written(func):
             return self._mutate(func, args, kwargs)
+        if self.casts and self.phase == "forward":
+            self._check_casts(args)
         nodes, named = self._nodes(args), self._nodes(kwargs)
         result = self._run(func, args, kwargs)
+        if func is aten._to_copy.default and _is_kept_by_autocast(args[0]):
+            self.casts[id(result)] = (result, args[0], self._contents(args[0]))
         if func in UP_TO_A_PHASE and args[0].requires_grad and result[-1].is_complex():
             raise Untraceable(f"{func} of a tensor that needs gradients: its results are known up to a phase")
         if func in TRANSPARENT:
@@ -237,6 +251,19 @@ class Recorder(Memories, TorchDispatchMode):
         self._bind(func, args, kwargs, node, result)
         self._drew(func, mutations.drawn(func, args, kwargs, result))
         return result
+
+    def _contents(self, tensor: torch.Tensor) -> Any:
+        """Another one whenever the tensor is written or comes to lie elsewhere."""
+        memory = self.alias(tensor).memory
+        return id(memory), memory.writes
+
+    def _check_casts(self, args: Any) -> None:
+        """Autocast takes the cast of a leaf again whatever was written since; where a gradient is differentiated again,
+        the program has no leaves."""
+        for arg in args:
+            _, source, contents = self.casts.get(id(arg), (None, None, None))
+            if source is not None and self._contents(source) != contents:
+                raise Untraceable("autocast takes a cast again of what was written since")
 
     def _drew(self, func: Any, numbers: list[torch.Tensor]) -> None:
         if numbers:

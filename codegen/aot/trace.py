@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
@@ -117,7 +118,10 @@ def trace(
     """
     groups: tuple[Shared, ...] = ()
     while True:
-        call = describe(args, groups)
+        try:
+            call = describe(args, groups)
+        except RuntimeError as error:
+            raise Untraceable(f"an input of which autograd answers no question: {error}") from error
         tracer = _Tracer(program, call, decompositions, inside)
         try:
             return call, tracer.run(training)
@@ -135,12 +139,14 @@ def trace_again(
 
 @contextmanager
 def _refusing(recorder: Recorder) -> Iterator[None]:
-    """Errors that only a trace meets become Untraceable: any may be one where numbers have no value yet."""
+    """Errors that only a trace meets become Untraceable: any may be one where numbers have no value yet or sizes
+    vary."""
     try:
         yield
     except Exception as error:
         reason = refusal(error)
-        if reason is None and recorder.has_numbers and not isinstance(error, (Untraceable, SharedInputs)):
+        varies = recorder.has_numbers or recorder.fake_mode.shape_env is not None
+        if reason is None and varies and not isinstance(error, (Untraceable, SharedInputs)):
             reason = Untraceable(f"something depends on values: {error}")
         if reason is None:
             raise
@@ -340,6 +346,8 @@ class _Tracer:
                 raise Untraceable("as_strided_() of a written or shared input that gets a gradient")
             if detached and (self.call.fragile or (before.grad_fn is None and self.carriers)):
                 raise Untraceable("requires_grad_(False) of an input")
+            if steps and torch.is_grad_enabled() and not is_non_overlapping_and_dense_or_false(fake):
+                raise Untraceable("an input with gaps or overlaps gets another geometry")  # a clone of it has none
             if versions and id(memory) in fragile:
                 raise Untraceable(FRAGILE)
             if tracked and not self.call.fragile.isdisjoint(self._inputs_of(target)):
@@ -353,6 +361,8 @@ class _Tracer:
             if alias.former is not None:
                 if torch.is_inference_mode_enabled() and not alias.by_set:
                     raise Untraceable("`.data = ` in inference mode")
+                if versions and before.grad_fn is not None:  # a view takes its gradient from there, by its new geometry
+                    raise Untraceable("a tensor with a gradient that is written where it came to lie")
                 data = self._lies_at(alias)
                 if memory.writes and not is_member:
                     left = self._result(self._whole(memory))

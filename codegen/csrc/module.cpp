@@ -12,8 +12,8 @@ PyMethodDef functions[] = {
      "tie(plan, inputs, outputs, saved, extra, history) -> None\n\nMakes `outputs` results of one autograd node, whose backward is "
      "the plan's and whose gradients go to `inputs`."},
     {"below", (PyCFunction)(void (*)())below, METH_FASTCALL,
-     "below(function, *args) -> its result\n\nCalls `function` below autograd: nothing gets a history, nothing is a view, no "
-     "write is counted."},
+     "below(function, *args) -> its result\n\nCalls `function` below autograd and autocast: nothing gets a history, nothing "
+     "is a view, no write is counted, nothing is cast."},
     {"graft", (PyCFunction)(void (*)())graft, METH_FASTCALL,
      "graft(tensors, others, made, ends) -> None\n\nGives `tensors` the histories of `others`, also where `made` were made of "
      "them."},

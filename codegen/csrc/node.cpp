@@ -329,6 +329,7 @@ PyObject* below(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
         return nullptr;
     }
     at::AutoDispatchBelowADInplaceOrView guard;
+    c10::impl::ExcludeDispatchKeyGuard as_cast(c10::autocast_dispatch_keyset);
     return PyObject_Vectorcall(arguments[0], arguments + 1, count - 1, nullptr);
 }
 

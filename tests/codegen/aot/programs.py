@@ -1,12 +1,14 @@
 """Small programs by tables: how an input is written x which inputs share memory x who requires gradients x what comes
-back x the grad mode. Numbers are small integers in float64, so that equal means equal."""
+back x the mode of torch. Numbers are small integers, so that equal means equal: in float64, which autocast leaves alone,
+and in float32 where it is on."""
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -131,72 +133,78 @@ def drop(value: Any) -> None:
 
 # --- which inputs share memory ----------------------------------------------------------------------------------------
 Make = Callable[..., torch.Tensor]
+Alias = Callable[[Make, int, int], Any]  # (make, rows, columns) -> x, y
 
 
-def siblings(make: Make) -> Any:
-    base = make(3, 3)
-    return base[:2], base[1:]
+def siblings(make: Make, rows: int, columns: int) -> Any:
+    base = make(rows + 1, columns)
+    return base[:rows], base[1:]
 
 
-def halves(make: Make) -> Any:
-    base = make(4, 3)
-    return base[:2], base[2:]
+def halves(make: Make, rows: int, columns: int) -> Any:
+    base = make(2 * rows, columns)
+    return base[:rows], base[rows:]
 
 
-def base_first(make: Make) -> Any:
-    base = make(2, 3)
+def base_first(make: Make, rows: int, columns: int) -> Any:
+    base = make(rows, columns)
     return base, base[1:]
 
 
-def view_first(make: Make) -> Any:
-    return tuple(reversed(base_first(make)))
+def view_first(make: Make, rows: int, columns: int) -> Any:
+    return tuple(reversed(base_first(make, rows, columns)))
 
 
-def transposed(make: Make) -> Any:
-    base = make(2, 3)
+def transposed(make: Make, rows: int, columns: int) -> Any:
+    base = make(rows, columns)
     return base, base.t()
 
 
-def overlapping(make: Make) -> Any:
-    base = make(12)
-    return base.as_strided((2, 3), (3, 1), 0), base.as_strided((2, 3), (3, 1), 2)
+def overlapping(make: Make, rows: int, columns: int) -> Any:
+    base = make(2 * rows * columns)
+    return tuple(base.as_strided((rows, columns), (columns, 1), at) for at in (0, 2))
 
 
-def one_storage(make: Make) -> Any:
+def one_storage(make: Make, rows: int, columns: int) -> Any:
     """Memory that is shared behind autograd's back."""
-    base = make(12)
+    base = make(2 * rows * columns)
     storage = base.detach().untyped_storage()
-    parts = [torch.empty(0, dtype=base.dtype).set_(storage, at, (2, 3), (3, 1)) for at in (0, 6)]
+    places = (0, rows * columns)
+    parts = [torch.empty(0, dtype=base.dtype).set_(storage, at, (rows, columns), (columns, 1)) for at in places]
     return tuple(part.requires_grad_(base.requires_grad) for part in parts)
 
 
-def same(make: Make) -> Any:
-    base = make(2, 3)
+def same(make: Make, rows: int, columns: int) -> Any:
+    base = make(rows, columns)
     return base, base
 
 
-def detached(make: Make) -> Any:
-    base = make(2, 3)
+def detached(make: Make, rows: int, columns: int) -> Any:
+    base = make(rows, columns)
     return base, base.detach()
 
 
-def its_data(make: Make) -> Any:
-    base = make(2, 3)
+def its_data(make: Make, rows: int, columns: int) -> Any:
+    base = make(rows, columns)
     return base.data, base
 
 
-def other_dtype(make: Make) -> Any:
-    base = make(2, 3)
-    return base, base.view(torch.int64)
+def other_dtype(make: Make, rows: int, columns: int) -> Any:
+    base = make(rows, columns)
+    return base, as_whole_numbers(base)
 
 
-def other_width(make: Make) -> Any:
-    base = make(2, 4)
-    return base, torch.view_as_complex(base.view(2, 2, 2))
+def as_whole_numbers(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()])
 
 
-ALIASES: dict[str, Callable[[Make], Any]] = {
-    "none": lambda make: (make(2, 3), make(2, 3)),
+def other_width(make: Make, rows: int, columns: int) -> Any:
+    base = make(rows, 4)
+    return base, torch.view_as_complex(base.view(rows, 2, 2))
+
+
+ALIASES: dict[str, Alias] = {
+    "none": lambda make, rows, columns: (make(rows, columns), make(rows, columns)),
     "same": same,
     "siblings": siblings,
     "halves": halves,
@@ -209,15 +217,30 @@ ALIASES: dict[str, Callable[[Make], Any]] = {
     "its_data": its_data,
     "other_dtype": other_dtype,
     "other_width": other_width,
-    "unbound": lambda make: make(2, 2, 3).unbind(0),
-    "view_alone": lambda make: (make(4, 3)[1:3], make(2, 3)),
-    "view_of_view": lambda make: (make(4, 3)[1:].t()[:, :2], make(2, 3)),
-    "strided": lambda make: (make(3, 2).t(), make(2, 6)[:, ::2]),
-    "expanded": lambda make: (make(1, 3).expand(2, 3), make(2, 3)),
+    "unbound": lambda make, rows, columns: make(2, rows, columns).unbind(0),
+    "view_alone": lambda make, rows, columns: (make(rows + 2, columns)[1:-1], make(rows, columns)),
+    "view_of_view": lambda make, rows, columns: (make(rows + 2, columns)[1:].t()[:, :rows], make(rows, columns)),
+    "strided": lambda make, rows, columns: (make(columns, rows).t(), make(rows, 2 * columns)[:, ::2]),
+    "expanded": lambda make, rows, columns: (make(1, columns).expand(rows, columns), make(rows, columns)),
 }
 
 
 # --- who requires gradients -------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Kind:
+    """The tensors to make: of two sizes, from which those of all inputs come."""
+
+    alias: str
+    dtype: torch.dtype = torch.float64
+    sizes: tuple[int, int] = (2, 3)
+
+    def numbers(self, *shape: int) -> torch.Tensor:
+        return (torch.arange(math.prod(shape), dtype=self.dtype) % 5 + 1).reshape(shape).clone()
+
+    def inputs(self, make: Make) -> tuple[torch.Tensor, ...]:
+        return tuple(ALIASES[self.alias](make, *self.sizes))
+
+
 @dataclass(frozen=True)
 class Inputs:
     """Leaves to differentiate by, and the program's arguments."""
@@ -226,56 +249,49 @@ class Inputs:
     values: tuple[torch.Tensor, ...]
 
 
-def numbers(*shape: int) -> torch.Tensor:
-    count = 1
-    for size in shape:
-        count *= size
-    return (torch.arange(count, dtype=torch.float64) % 5 + 1).reshape(shape).clone()
-
-
-def made(alias: str, leaf: bool, middle: bool) -> Inputs:
+def made(kind: Kind, leaf: bool, middle: bool) -> Inputs:
     leaves: list[torch.Tensor] = []
 
     def make(*shape: int) -> torch.Tensor:
-        value = numbers(*shape)
+        value = kind.numbers(*shape)
         if leaf:
             leaves.append(value.requires_grad_())
         return value * 2 if middle else value
 
-    values = tuple(ALIASES[alias](make))
+    values = kind.inputs(make)
     return Inputs(tuple(leaves), values)
 
 
-def without(position: int) -> Callable[[str], Inputs]:
-    def make(alias: str) -> Inputs:
-        inputs = made(alias, True, True)
+def without(position: int) -> Callable[[Kind], Inputs]:
+    def make(kind: Kind) -> Inputs:
+        inputs = made(kind, True, True)
         values = [v.detach() if at == position else v for at, v in enumerate(inputs.values)]
         return Inputs(inputs.leaves, tuple(values))
 
     return make
 
 
-def leaf_mixed(alias: str) -> Inputs:
-    inputs = made(alias, True, False)
+def leaf_mixed(kind: Kind) -> Inputs:
+    inputs = made(kind, True, False)
     return Inputs(inputs.leaves, (inputs.values[0], inputs.values[1].detach()))
 
 
-def views_without_grad(alias: str) -> Inputs:
+def views_without_grad(kind: Kind) -> Inputs:
     leaves: list[torch.Tensor] = []
 
     def make(*shape: int) -> torch.Tensor:
-        leaves.append(numbers(*shape).requires_grad_())
+        leaves.append(kind.numbers(*shape).requires_grad_())
         return leaves[-1]
 
     with torch.no_grad():
-        values = tuple(ALIASES[alias](make))
+        values = kind.inputs(make)
     return Inputs(tuple(leaves), values)
 
 
-GRADS: dict[str, Callable[[str], Inputs]] = {
-    "plain": lambda alias: made(alias, False, False),
-    "leaf": lambda alias: made(alias, True, False),
-    "middle": lambda alias: made(alias, True, True),
+GRADS: dict[str, Callable[[Kind], Inputs]] = {
+    "plain": lambda kind: made(kind, False, False),
+    "leaf": lambda kind: made(kind, True, False),
+    "middle": lambda kind: made(kind, True, True),
     "first_alone": without(1),
     "second_alone": without(0),
     "leaf_first": leaf_mixed,
@@ -325,6 +341,41 @@ def saved_and_returned(x, y):
     return out, out * x
 
 
+def product_with_itself(x, y):
+    product = x @ x.mT
+    return product, product[0], x
+
+
+def product_written(x, y):
+    product = torch.nn.functional.linear(x, x)
+    used = product * 2
+    product.mul_(3)
+    return used, product.mT
+
+
+def products_of_two_values(x, y):
+    """Casts of leaves are kept by autocast as long as it is on."""
+    before = x @ x.mT
+    with torch.no_grad():
+        x.add_(1)
+    return before, x @ x.mT
+
+
+def product_without_autocast(x, y):
+    with torch.autocast("cpu", enabled=False):
+        exact = x @ x.mT
+    return exact, exact + x @ x.mT
+
+
+#: (x, y) -> results, of other dtypes under autocast
+CAST: dict[str, Callable[..., Any]] = {
+    "product": product_with_itself,
+    "product_written": product_written,
+    "products_of_two_values": products_of_two_values,
+    "product_without_autocast": product_without_autocast,
+    "product_of_middle": with_middle(lambda z: (z @ z.mT, z)),
+}
+
 #: (x, y) -> results
 OUTPUTS: dict[str, Callable[..., Any]] = {
     "nothing": lambda x, y: (),
@@ -359,7 +410,7 @@ OUTPUTS: dict[str, Callable[..., Any]] = {
     "complex_parts": with_middle(complex_parts),
     "conjugate": with_middle(lambda z: (complexes(z).conj(),)),
     "complex_of_input": lambda x, y: (torch.view_as_complex(x[:, :2]),),
-    "other_dtype": with_middle(lambda z: (z.view(torch.int64), z)),
+    "other_dtype": with_middle(lambda z: (as_whole_numbers(z), z)),
     "view_of_view": with_middle(lambda z: (z[1:].t()[0], z[:1])),
     "expanded": with_middle(lambda z: (z[:1].expand(4, -1),)),
     "strided": with_middle(lambda z: (z.as_strided((2, 2), (1, 1), 1), z)),
@@ -369,12 +420,14 @@ OUTPUTS: dict[str, Callable[..., Any]] = {
     "custom_view": lambda x, y: (Viewed.apply(x * 2),),
     "custom_view_of_input": lambda x, y: (Viewed.apply(x),),
     "saved_and_returned": saved_and_returned,
+    **CAST,
 }
 
 MODES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "grad": nullcontext,
     "no_grad": torch.no_grad,
     "inference": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
 }
 
 
@@ -387,6 +440,7 @@ class Cell:
     output: str
     mode: str = "grad"
     inference_inputs: bool = False
+    sizes: tuple[int, int] = (2, 3)
 
     def __str__(self) -> str:
         parts = [self.mutation, self.alias, self.grad, self.output, self.mode]
@@ -394,7 +448,11 @@ class Cell:
 
     def inputs(self) -> Inputs:
         with torch.inference_mode(self.inference_inputs):
-            return GRADS[self.grad](self.alias)
+            dtype = torch.float32 if self.mode == "autocast" else torch.float64
+            return GRADS[self.grad](Kind(self.alias, dtype, self.sizes))
+
+    def larger(self) -> Cell:
+        return replace(self, sizes=(4, 5))
 
     def under(self) -> AbstractContextManager[Any]:
         return MODES[self.mode]()
@@ -418,9 +476,11 @@ def drawn(count: int, seed: int) -> list[Cell]:
 
 def covering() -> Iterator[Cell]:
     """Every pair of a mutation with an alias under every kind of gradients, and every pair of an output with an alias
-    and with a mutation: the tables that are no part of the pair are gone through in turn."""
+    and with a mutation: the tables that are no part of the pair are gone through in turn. So also what autocast casts
+    with an alias under every kind of gradients."""
     outputs, mutations, grads = itertools.cycle(OUTPUTS), itertools.cycle(MUTATIONS), itertools.cycle(GRADS)
-    aliases, modes = itertools.cycle(ALIASES), itertools.cycle(("grad", "no_grad", "grad", "inference", "grad"))
+    aliases = itertools.cycle(ALIASES)
+    modes = itertools.cycle(("grad", "no_grad", "grad", "autocast", "grad", "inference", "autocast"))
     for mutation, alias, grad in itertools.product(MUTATIONS, ALIASES, GRADS):
         yield Cell(mutation, alias, grad, next(outputs))
     for output, alias in itertools.product(OUTPUTS, ALIASES):
@@ -428,3 +488,5 @@ def covering() -> Iterator[Cell]:
     for output, mutation in itertools.product(OUTPUTS, MUTATIONS):
         mode = next(modes)
         yield Cell(mutation, next(aliases), next(grads), output, mode, mode == "inference")
+    for output, alias, grad in itertools.product(CAST, ALIASES, GRADS):
+        yield Cell(next(mutations), alias, grad, output, "autocast")

@@ -7,7 +7,7 @@ import torch
 
 from codegen.aot.function import Settings, compile_program
 from tests.codegen.aot.aliases import differences
-from tests.codegen.aot.programs import covering, drawn
+from tests.codegen.aot.programs import Cell, covering, drawn
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +24,25 @@ def quiet():
 @pytest.mark.parametrize("seed", range(10))
 def test_programs_drawn(seed):
     assert differences(drawn(120, seed)) == []
+
+
+@pytest.mark.parametrize("way", ["symbolic sizes", "captured", "captured, symbolic sizes"])
+def test_programs_drawn_other_ways(way):
+    assert differences(drawn(50, 0), way) == []
+
+
+def test_operations_run_in_the_dtypes_that_were_recorded():
+    """Autocast has cast where it was on; it does not cast again when the graph runs."""
+    assert differences([Cell("none", "none", "leaf", "product_without_autocast", "autocast")]) == []
+
+
+#: What capture does to its stand-ins
+CHANGED = ["slice_then_t_-view_alone-leaf-fresh-no_grad", "detach_-detached-leaf-middle_twice-grad"]
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_inputs_of_symbolic_sizes_that_become_other_tensors(name):
+    assert differences([Cell(*name.split("-"))], "captured, symbolic sizes") == []
 
 
 def test_gradients_of_inputs_that_depend_on_one_another():
