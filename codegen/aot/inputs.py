@@ -76,7 +76,7 @@ def stand_in(fake_mode: FakeTensorMode, value: torch.Tensor, counter: torch.Tens
             return fake.as_strided(fake.shape, fake.stride(), fake.storage_offset())
     if value.is_leaf:
         base = None if value.is_inference() else value._base
-        if torch.is_grad_enabled() and base is not None and base.requires_grad:
+        if base is not None and base.requires_grad:
             raise Untraceable("a view made without grad: it says that it requires a gradient, and gets none")
         return fake.requires_grad_()
     with torch.enable_grad(), fake_mode:

@@ -158,16 +158,10 @@ def _judged_beside(cell: Cell, make: Callable[[Cell], Call]) -> Verdict:
     return verdict("raises" if "error" in eager else "equal")
 
 
-def is_known(cell: Cell) -> bool:
-    """Wrong, and known to be: without grad, a view that says that it requires a gradient becomes a leaf that does, by
-    `requires_grad_()`; what it says does not change."""
-    return (cell.mutation, cell.grad) == ("requires_grad_", "views_without_grad") and cell.mode in ("no_grad", "inference")
-
-
 def differences(cells: Iterable[Cell], way: str = "sizes as they come") -> list[str]:
     """What is wrong, in words."""
     verdicts = ((cell, judge(cell, WAYS[way])) for cell in cells)
-    return [f"{cell}: {found.why}" for cell, found in verdicts if found.outcome == "wrong" and not is_known(cell)]
+    return [f"{cell}: {found.why}" for cell, found in verdicts if found.outcome == "wrong"]
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------

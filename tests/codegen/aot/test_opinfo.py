@@ -29,7 +29,8 @@ REFUSED = {
     "linalg.eig": "up to a phase",
 }
 #: What may be refused at all.
-REASONS = [*REFUSED.values(), "sparse_csr", "the program made grows", "as_strided_() of an input", "a backward that raises"]
+REASONS = [*REFUSED.values(), "sparse_csr", "the program made grows", "as_strided_() of an input", "a backward that raises",
+           "an input with gaps or overlaps gets another geometry"]
 
 
 def verdicts(*arguments):
