@@ -250,8 +250,11 @@ class _Compiled:
         if not self.dynamic:
             return frozenset()
         fixed = {at for group in properties.sharers(flat) for at in group}
-        tensors = (at for at, value in enumerate(flat) if isinstance(value, torch.Tensor))
-        return frozenset(at for at in tensors if at >= self.num_static and at not in fixed)
+        tensors = [(at, value) for at, value in enumerate(flat) if isinstance(value, torch.Tensor) and at not in fixed]
+        return frozenset(
+            at for at, value in tensors
+            if at >= self.num_static and not (_is_differentiable_leaf(value) and value._is_view())
+        )
 
     def _compile(self, flat: list[Any], spec: TreeSpec, varying: frozenset[int]) -> _Entry:
         program = _Flat(self.fn, spec)
@@ -305,7 +308,11 @@ def _these_sizes(flat: Sequence[Any], varying: frozenset[int]) -> list[str]:
 
 def _without_grad(value: torch.Tensor) -> torch.Tensor:
     """A leaf's `.grad` would get symbols of its own."""
-    return value.detach().requires_grad_(value.requires_grad) if value.is_leaf else value
+    return value.detach().requires_grad_() if _is_differentiable_leaf(value) else value
+
+
+def _is_differentiable_leaf(value: torch.Tensor) -> bool:
+    return value.is_leaf and value.requires_grad
 
 
 def _offsets(stages: Stages, flat: Sequence[Any]) -> list[str]:
