@@ -32,7 +32,7 @@ def main() -> int:
     options, arguments = parser.parse_known_args()
 
     workers = "2" if options.ci else str(min(4, os.cpu_count() or 1))
-    pytest = ["pytest", "-n", workers]
+    pytest = ["pytest", "-n", workers, "--dist", "worksteal"]  # slow tests come in rows
     # The workers share the cores: threads of their own would only get into each other's way.
     environment = {"OMP_NUM_THREADS": "1", **os.environ, "JIT_ON_ERROR": "raise"}
     broken = {**environment, "JIT_BREAK_EVERYWHERE": "1"}
