@@ -48,7 +48,7 @@ class Part:
     links: dict[Key, None] = field(default_factory=dict)  # what higher levels lead to
     inputs: dict[Key, int] = field(default_factory=dict)
     cuts: dict[Key, Seen] = field(default_factory=dict)
-    foreign: dict[Key, int] = field(default_factory=dict)  # links of lower levels, with these
+    foreign: dict[Key, int] = field(default_factory=dict)  # links of lower levels -> which level
     beyond: dict[Key, Seen] = field(default_factory=dict)
 
 
@@ -59,10 +59,6 @@ class Graph:
     seen: Mapping[Key, Seen]
     parts: tuple[Part, ...]
     held: tuple[GradientEdge, ...]  # keeps its nodes alive
-
-    def link_of(self, key: Key) -> LinkOf:
-        level = next(at for at, part in enumerate(self.parts) if key in part.links)
-        return LinkOf(level, list(self.parts[level].links).index(key))
 
 
 # --- what is there ----------------------------------------------------------------------------------------------------
@@ -210,7 +206,7 @@ def _level(graph: Graph, part: Part, links: Sequence[Link], strides: Mapping[Key
         tuple(replace(link, strides=strides[key]) for key, link in zip(part.links, links, strict=True)),
         tuple(sorted(part.inputs.values())),
         tuple(each.of for each in part.cuts.values()),
-        tuple(map(graph.link_of, part.foreign)),
+        tuple(LinkOf(level, list(graph.parts[level].links).index(key)) for key, level in part.foreign.items()),
         tuple(each.of for each in part.beyond.values()),
     )
 

@@ -11,6 +11,7 @@ from torch.autograd.graph import register_multi_grad_hook, save_on_cpu, saved_te
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 import jit
+from tests.checkpoints import again, checkpointed, checkpointed_dropout, in_one_another
 from tests.differential import COUNTING, Counting
 
 BACKENDS = ["eager", "aot_eager"]
@@ -397,30 +398,6 @@ def test_what_the_frame_has_changed_is_seen():
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------
-def again(function, *args, **kwargs):
-    return checkpoint(function, *args, use_reentrant=False, **kwargs)
-
-
-def checkpointed(x, w):
-    return [again(lambda x: (x @ w).sin().exp(), x).sum()]
-
-
-def checkpointed_dropout(x, w):
-    y = F.dropout(x, 0.3)
-    z = again(lambda y: F.dropout((F.dropout(y, 0.5) @ w).sin(), 0.5).exp(), y)
-    return [(F.dropout(z, 0.2) * z).sum()]
-
-
-def in_one_another(x, w):
-    def inner(y):
-        return F.dropout((y @ w).sin(), 0.5).cos()
-
-    def outer(y):
-        return again(inner, F.dropout(y, 0.5)) * again(inner, y)
-
-    return [again(outer, x).sum()]
-
-
 def structures(x, w):
     def block(pair, scale=2, *, name):
         y = pair["x"] @ pair["w"]

@@ -14,6 +14,7 @@ from codegen.aot.compilers import nop
 from codegen.aot.function import Settings, compile_program
 from codegen.aot.partition import default_partition, min_cut_partition
 from codegen.aot.recorder import Untraceable
+from tests.checkpoints import again, checkpointed, checkpointed_dropout, in_one_another
 
 
 def make():
@@ -261,30 +262,6 @@ def writes_an_incoming_gradient(x, w):
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------
-def again(function, *args, **kwargs):
-    return checkpoint(function, *args, use_reentrant=False, **kwargs)
-
-
-def checkpointed(x, w):
-    return [again(lambda x: (x @ w).sin().exp(), x).sum()]
-
-
-def checkpointed_dropout(x, w):
-    y = F.dropout(x, 0.3)
-    z = again(lambda y: F.dropout((F.dropout(y, 0.5) @ w).sin(), 0.5).exp(), y)
-    return [(F.dropout(z, 0.2) * z).sum()]
-
-
-def checkpoints_in_one_another(x, w):
-    def inner(y):
-        return F.dropout((y @ w).sin(), 0.5).cos()
-
-    def outer(y):
-        return again(inner, F.dropout(y, 0.5)) * again(inner, y)
-
-    return [again(outer, x).sum()]
-
-
 def checkpoint_twice(x, w):
     def block(y, scale=2):
         return torch.rand_like(y) * (y @ w).tanh() * scale
@@ -308,7 +285,7 @@ def checkpoint_without_random_state(x, w):
 SIMPLE = [hook, hook_with_a_table, hook_that_only_looks, hooks_in_order, hook_removed, hook_of_a_node, gradient_inside,
           retained_inside, packs, packs_away, packs_twice, on_cpu]
 FUNCTIONS = [scaled, in_two_parts, needs_one, once, dirty, loose, as_it_is, keeps, writes_an_incoming_gradient]
-CHECKPOINTS = [checkpointed, checkpointed_dropout, checkpoints_in_one_another, checkpoint_twice, checkpoint_of_a_hook,
+CHECKPOINTS = [checkpointed, checkpointed_dropout, in_one_another, checkpoint_twice, checkpoint_of_a_hook,
                checkpoint_without_random_state]
 
 
