@@ -20,6 +20,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from codegen.aot import compilers, properties
 from codegen.aot.function import GraphCompiler, Settings, compile_program
+from codegen.aot.memory import Fails
 from codegen.aot.partition import default_partition
 from codegen.aot.recorder import NUMBERS, Untraceable
 from codegen.aot.stages import Stages
@@ -64,7 +65,7 @@ def aot_function(
     constants. Hooks on intermediates, custom functions of autograd and checkpoints become part of the backward graph:
     their Python runs when they are traced, so hooks that are seen to do more than change the gradient are refused, and
     to remove one later changes nothing. Under a dispatch mode, a transform of torch.func or forward-mode
-    differentiation it runs as it is.
+    differentiation it runs as it is, and so it does where it raises on stand-ins.
     Raises Untraceable, before anything was touched, for what can't be compiled.
     """
     settings = _settings(
@@ -232,12 +233,21 @@ class _Compiled:
         )  # fmt: skip
         entry = self._find(key, flat)
         if entry is None:
-            with self.lock:
-                entry = self._find(key, flat)
-                if entry is None:
-                    entry = self._compile(flat, spec, varying)
-                    self.entries.setdefault(key, []).insert(0, entry)
+            try:
+                entry = self._made(key, flat, spec, varying)
+            except Fails as reason:
+                log.info("a program runs as it is: %s", reason)
+                return self.fn(*args, **kwargs)
         return tree_unflatten(entry.run(*flat), entry.results)
+
+    def _made(self, key: Any, flat: list[Any], spec: TreeSpec, varying: frozenset[int]) -> _Entry:
+        """A new entry, if no other thread was faster."""
+        with self.lock:
+            entry = self._find(key, flat)
+            if entry is None:
+                entry = self._compile(flat, spec, varying)
+                self.entries.setdefault(key, []).insert(0, entry)
+            return entry
 
     def _find(self, key: Any, flat: Sequence[Any]) -> _Entry | None:
         for entry in self.entries.get(key, ()):

@@ -31,6 +31,10 @@ class Untraceable(Exception):
     """The program does something that the AOT stage has no functional form for; nothing was touched."""
 
 
+class Fails(Untraceable):
+    """The program raised `__cause__` on stand-ins: run as it is, it raises what eager code does."""
+
+
 class SharedInputs(Exception):
     """Inputs must become views of one base: a storage that they share is written; or (`flat`) somebody looks at more of
     it than they show. `.inputs` are their nodes."""

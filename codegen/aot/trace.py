@@ -48,7 +48,7 @@ from codegen.aot.inputs import (
     stand_in,
 )
 from codegen.aot.levels import Again, Seen, differentiate, edge_of, survey
-from codegen.aot.memory import TRANSPARENT, Alias, Memory, SharedInputs, Untraceable
+from codegen.aot.memory import TRANSPARENT, Alias, Fails, Memory, SharedInputs, Untraceable
 from codegen.aot.numbers import Varying
 from codegen.aot.quiet import quiet
 from codegen.aot.recorder import NUMBERS, Recorder, refusal
@@ -113,8 +113,7 @@ def trace(
     `inside`: where there are no gradients, the graph itself ends by writing into inputs, as far as that is all that
     happens to them.
 
-    `args` are real tensors or fakes of one mode, numbers and constants; they are not touched. Raises Untraceable, and
-    whatever the program raises.
+    `args` are real tensors or fakes of one mode, numbers and constants; they are not touched. Raises Untraceable.
     """
     groups: tuple[Shared, ...] = ()
     while True:
@@ -139,18 +138,16 @@ def trace_again(
 
 @contextmanager
 def _refusing(recorder: Recorder) -> Iterator[None]:
-    """Errors that only a trace meets become Untraceable: any may be one where numbers have no value yet or sizes
-    vary."""
+    """Errors become Untraceable: `Fails` where the program itself may have raised them. Where numbers have no value yet
+    or sizes vary, only a trace may meet them."""
     try:
         yield
+    except (Untraceable, SharedInputs):
+        raise
     except Exception as error:
-        reason = refusal(error)
         varies = recorder.has_numbers or recorder.fake_mode.shape_env is not None
-        if reason is None and varies and not isinstance(error, (Untraceable, SharedInputs)):
-            reason = Untraceable(f"something depends on values: {error}")
-        if reason is None:
-            raise
-        raise reason from error
+        said = Untraceable(f"something depends on values: {error}") if varies else Fails(f"it raises {error!r}")
+        raise refusal(error) or said from error
 
 
 def flat_arguments(

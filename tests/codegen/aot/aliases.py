@@ -17,7 +17,7 @@ import jit
 from codegen.aot.api import aot_function
 from codegen.aot.compilers import nop
 from codegen.aot.function import Settings, compile_program
-from codegen.aot.memory import Untraceable
+from codegen.aot.memory import Fails, Untraceable
 from tests.codegen.aot.observe import look, observations, same
 from tests.codegen.aot.programs import MODES, Cell, covering, drawn
 
@@ -145,6 +145,8 @@ def _judged_beside(cell: Cell, make: Callable[[Cell], Call]) -> Verdict:
 
     try:
         compiled = make(cell)
+    except Fails as error:  # then the program runs as it is
+        return verdict("raises" if "error" in eager else "wrong", str(error))
     except Untraceable as error:
         reason = next((reason for reason in REFUSED if re.match(reason, str(error))), None)
         return verdict("wrong", f"refused: {error}") if reason is None else verdict("refused", reason)

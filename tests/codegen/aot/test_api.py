@@ -515,6 +515,24 @@ def test_what_the_function_raises_is_raised():
         aot.aot_function(lambda d: d["y"], aot.nop)({"x": base()})
 
 
+def changed_behind_autograds_back(x):
+    x.unsqueeze_(1)
+    return (x * 2).split(1, dim=1)[1]
+
+
+def test_an_error_is_the_one_that_eager_code_raises():
+    """Stand-ins may raise another one, or one where eager code goes through."""
+    def inputs():
+        return torch.ones(2, 2, 3, requires_grad=True).unbind(0)
+
+    errors = []
+    for call in (changed_behind_autograds_back, aot.aot_function(changed_behind_autograds_back, aot.nop)):
+        with pytest.raises(Exception) as caught:  # noqa: B017
+            call(inputs()[0])
+        errors.append((type(caught.value), str(caught.value)))
+    assert errors[0] == errors[1]
+
+
 def test_a_parameter_that_is_no_argument_is_refused():
     mod = torch.nn.Linear(3, 3)
     with pytest.raises(aot.Untraceable, match="no input needs gradients"):
