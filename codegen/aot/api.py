@@ -297,8 +297,7 @@ def _for_all_sizes(
         elif isinstance(value, torch.Tensor):
             stand_ins[at] = mode.from_tensor(value, static_shapes=True)
     try:
-        with shapes.asking():
-            run = compile_program(program, stand_ins, settings)
+        run = compile_program(program, stand_ins, settings)
     except Untraceable as reason:
         log.info("a program is compiled for each size: %s", reason)
         return None

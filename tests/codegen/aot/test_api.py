@@ -271,6 +271,30 @@ def test_one_graph_for_all_sizes_as_far_as_it_goes(name):
     assert counts == expected
 
 
+#: Torch has other forms of these in Python, which give views, or copies.
+COMPOSITE = {
+    "matmul": lambda x: x @ x.mT,
+    "matmul by a vector": lambda x: x[0, 0] @ x.mT,
+    "linear": lambda x: torch.nn.functional.linear(x, x[0]),
+    "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x),
+    "power": lambda x: torch.linalg.matrix_power(x @ x.mT, 3),
+    "dropout": lambda x: torch.nn.functional.dropout(x, 0.5, False),
+    "interpolate": lambda x: torch.nn.functional.interpolate(x, scale_factor=2),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSITE)
+def test_who_is_a_view_of_whom_for_all_sizes(name):
+    program = COMPOSITE[name]
+    compiled = aot.aot_function(program, aot.nop, dynamic=True)
+    for rows in (2, 5):
+        x = torch.randn(2, rows, 3, requires_grad=True)
+        got, expected = compiled(x), program(x)
+        assert torch.equal(got, expected)
+        seen = [(y is x, y._is_view(), y.is_leaf, y.stride()) for y in (got, expected)]
+        assert seen[0] == seen[1]
+
+
 def test_gradients_for_all_sizes_and_parameters_as_they_are():
     compiler = Counting()
     compiled = aot.aot_function(lambda w, x: (x @ w).tanh(), compiler, num_params_buffers=1, dynamic=True)
