@@ -1,0 +1,319 @@
+"""The loop IR. What it means is what `evaluate.py` does with it; `check.py` says what is well formed.
+
+    Kernel ::= for axes (in parallel, row-major): Loop*                       loops run one after the other
+    Loop   ::= for axes (in order, row-major): Statement*                     no axes: the statements run once
+    Statement ::= Store(buffer, index, value)
+               | Reduce(name, kind, value)      name := value combined over all rounds of this loop
+
+    Expr ::= Literal(value)                     a constant
+           | Scalar(name)                       a number that each call gives
+           | Position(index)                    an index expression as int64
+           | Load(buffer, index, mask)          an element; 0 where the mask is false, and nothing is read
+           | Op(name, args)                     a row of `ops.OPS`, its args converted already: `to` converts
+           | Result(name)                       what an earlier loop has reduced
+           | Running(name)                      what this loop has reduced up to this round: a scan
+
+Each Expr has a dtype. A value of float16 or bfloat16 is rounded to it by every Op, as eager does. `index` counts
+elements from the first one of the buffer (`codegen.kernels.index`). Integers that the kernel computes can be part of an index
+(`index.Value(expr)`). The axes of the kernel are those of all its loops and their results; an index of a Store names
+each element once over all rounds.
+
+Expressions are shared: equal ones are one object (`==` is `is`), so a memo by object finds what is computed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+
+from codegen.kernels import index as ix
+from codegen.kernels.index import Index, Symbol
+
+
+class Expr:
+    """One of the kinds below. `dtype`: of its value; `args`: the expressions that it reads."""
+
+    __slots__ = ("__weakref__", "dtype")
+    dtype: torch.dtype
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        return ()
+
+
+#: The one object for each key.
+_SHARED: WeakValueDictionary[Any, Any] = WeakValueDictionary()
+
+
+class Literal(Expr):
+    __slots__ = ("value",)
+    value: bool | int | float | complex
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Scalar(Expr):
+    __slots__ = ("name",)
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Position(Expr):
+    __slots__ = ("index",)
+    index: Index
+
+    def __str__(self) -> str:
+        return f"<{self.index}>"
+
+
+class Load(Expr):
+    __slots__ = ("buffer", "index", "mask")
+    buffer: str
+    index: Index
+    mask: Expr | None
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        return (*values_in(self.index), *([] if self.mask is None else [self.mask]))
+
+    def __str__(self) -> str:
+        return f"{self.buffer}[{self.index}]" if self.mask is None else f"{self.buffer}[{self.index} if {self.mask}]"
+
+
+class Op(Expr):
+    __slots__ = ("name", "operands")
+    name: str
+    operands: tuple[Expr, ...]
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        return self.operands
+
+    def __str__(self) -> str:
+        name = f"to_{str(self.dtype).removeprefix('torch.')}" if self.name == "to" else self.name
+        return f"{name}({', '.join(map(str, self.operands))})"
+
+
+class Result(Expr):
+    __slots__ = ("name",)
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Running(Expr):
+    __slots__ = ("name",)
+    name: str
+
+    def __str__(self) -> str:
+        return f"running {self.name}"
+
+
+def _shared(kind: type[Any], dtype: torch.dtype, *fields: Any) -> Any:
+    # 1, 1.0 and True are equal, 0.0 and -0.0 too, nan is not: the type and the text tell them apart
+    key = (kind, dtype, *fields) if kind is not Literal else (kind, dtype, repr(fields[0]))
+    found = _SHARED.get(key)
+    if found is None:
+        found = object.__new__(kind)
+        found.dtype = dtype
+        for slot, value in zip(kind.__slots__, fields, strict=True):
+            setattr(found, slot, value)
+        _SHARED[key] = found
+    return found
+
+
+def literal(value: bool | int | float | complex, dtype: torch.dtype) -> Literal:
+    """The value as that dtype has it."""
+    return _shared(Literal, dtype, _as(value, dtype))
+
+
+def _as(value: Any, dtype: torch.dtype) -> Any:
+    if dtype is torch.bool:
+        return bool(value)
+    if dtype.is_complex:
+        return complex(value)
+    if dtype.is_floating_point:
+        return float(value) if dtype is torch.float64 else torch.tensor(value, dtype=dtype).item()
+    return int(value)
+
+
+def scalar(name: str, dtype: torch.dtype) -> Scalar:
+    return _shared(Scalar, dtype, name)
+
+
+def position(at: ix.Integer) -> Position:
+    return _shared(Position, torch.int64, ix.index(at))
+
+
+def load(buffer: str, at: ix.Integer, dtype: torch.dtype, mask: Expr | None = None) -> Load:
+    return _shared(Load, dtype, buffer, ix.index(at), mask)
+
+
+def op(name: str, dtype: torch.dtype, *operands: Expr) -> Op:
+    return _shared(Op, dtype, name, operands)
+
+
+def result(name: str, dtype: torch.dtype) -> Result:
+    return _shared(Result, dtype, name)
+
+
+def running(name: str, dtype: torch.dtype) -> Running:
+    return _shared(Running, dtype, name)
+
+
+# --- statements -------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Store:
+    buffer: str
+    index: Index
+    value: Expr
+
+    def __str__(self) -> str:
+        return f"{self.buffer}[{self.index}] = {self.value}"
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """`name` := `value` over all rounds of the loop, by `ops.REDUCTIONS[kind]`. The result has the value's dtype;
+    int64 for `argmax` and `argmin`: the row-major position over the loop's axes of the first extreme value or NaN."""
+
+    name: str
+    kind: str
+    value: Expr
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.int64 if self.kind in ("argmax", "argmin") else self.value.dtype
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.kind} of {self.value}"
+
+
+Statement = Store | Reduce
+
+
+@dataclass(frozen=True)
+class Loop:
+    axes: tuple[Symbol, ...]
+    body: tuple[Statement, ...]
+
+    def __str__(self) -> str:
+        return _nest(self.axes, map(str, self.body))
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory that a kernel is given: `size` elements. `role`: "in" is only read, "out" only written, "inout" is both: an
+    element is read before it is written, by the same round or an earlier one of the same element of `axes`."""
+
+    name: str
+    dtype: torch.dtype
+    size: Index
+    role: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.role} {str(self.dtype).removeprefix('torch.')}[{self.size}]"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """`sizes`: the symbols of sizes in it, `scalars`: the numbers; both come with each call, in that order.
+    `sources`: the user's lines that it computes."""
+
+    name: str
+    axes: tuple[Symbol, ...]
+    loops: tuple[Loop, ...]
+    buffers: tuple[Buffer, ...]
+    sizes: tuple[Symbol, ...] = ()
+    scalars: tuple[Scalar, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        given = ", ".join(map(str, (*self.buffers, *self.sizes, *self.scalars)))
+        return f"{self.name}({given})\n{_nest(self.axes, map(str, self.loops), 'parallel ')}"
+
+
+def _nest(axes: tuple[Symbol, ...], body: Iterator[str], kind: str = "") -> str:
+    lines = [line for text in body for line in text.splitlines()]
+    if not axes:
+        return "\n".join(lines)
+    ranges = ", ".join(f"{axis} < {axis.size}" for axis in axes)
+    return "\n".join([f"{kind}for {ranges}:", *(f"    {line}" for line in lines)])
+
+
+# --- walks ------------------------------------------------------------------------------------------------------------
+def values_in(at: Index) -> Iterator[Expr]:
+    """The expressions that are part of an index."""
+    for atom in ix.atoms(at):
+        if isinstance(atom, ix.Value):
+            yield atom.payload
+
+
+def reads(statement: Statement) -> tuple[Expr, ...]:
+    """The expressions that a statement computes."""
+    if isinstance(statement, Store):
+        return (*values_in(statement.index), statement.value)
+    return (statement.value,)
+
+
+def walk(*roots: Expr) -> Iterator[Expr]:
+    """Every expression below, each once, operands first."""
+    seen: set[Expr] = set()
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        expr, ready = stack.pop()
+        if ready:
+            yield expr
+        elif expr not in seen:
+            seen.add(expr)
+            stack.append((expr, True))
+            stack.extend((arg, False) for arg in reversed(expr.args) if arg not in seen)
+
+
+def indices_in(expr: Expr) -> Index | None:
+    """The index expression of a leaf that has one."""
+    return expr.index if isinstance(expr, Load | Position) else None
+
+
+Rule = Callable[[Expr], Expr | None]
+
+
+def rewrite(root: Expr, rule: Rule, axes: Mapping[Symbol, Index] | None = None) -> Expr:
+    """`root` with other symbols in all its indices (`axes`), and each leaf as `rule` has it (None: as it is).
+
+    `rule` sees a leaf (no Op) after its symbols were replaced."""
+    known: Mapping[Symbol, Index] = axes or {}
+    made: dict[Expr, Expr] = {}
+
+    def index_again(at: Index) -> Index:
+        return ix.substitute(at, known, lambda value: ix.index(_value_again(value)))
+
+    def _value_again(value: ix.Value) -> ix.Value:
+        upper = None if value.upper is None else ix.substitute(value.upper, known)
+        return ix.Value(made[value.payload], upper)  # type: ignore[index]
+
+    for expr in walk(root):
+        again: Expr
+        match expr:
+            case Op():
+                again = op(expr.name, expr.dtype, *(made[arg] for arg in expr.operands))
+            case Load():
+                mask = None if expr.mask is None else made[expr.mask]
+                again = load(expr.buffer, index_again(expr.index), expr.dtype, mask)
+            case Position():
+                again = position(index_again(expr.index))
+            case _:
+                again = expr
+        if not isinstance(expr, Op):
+            found = rule(again)
+            again = again if found is None else found
+        made[expr] = again
+    return made[root]
