@@ -348,7 +348,7 @@ def _upper(atom: Atom) -> Index | None:
             return atom.divisor - 1
         case Quotient():
             highest = maximum_of(atom.dividend)
-            return None if highest in (None, atom.dividend) else floor_divide(highest, atom.divisor)  # type: ignore[arg-type]
+            return None if highest in (None, atom.dividend) else floor_divide(highest, atom.divisor)
     return None
 
 
@@ -450,7 +450,7 @@ def extremum(kind: str, a: Index, b: Index) -> Index:
 
 
 def evaluate(a: Index, number: Callable[[Any], Any]) -> Any:
-    """The value: an int, or whatever `number` gives for the Symbols and Values (a tensor of integers for one axis, say)."""
+    """The value: an int, or whatever `number` gives for the Symbols and Values (integers, tensors of them)."""
     total: Any = 0
     for monomial, c in a.terms:
         product: Any = c

@@ -13,10 +13,12 @@
            | Result(name)                       what an earlier loop has reduced
            | Running(name)                      what this loop has reduced up to this round: a scan
 
+Before kernels are made there is one more: Read(tensor, indices, mask), an element of a definition (`definitions.py`).
+
 Each Expr has a dtype. A value of float16 or bfloat16 is rounded to it by every Op, as eager does. `index` counts
-elements from the first one of the buffer (`codegen.kernels.index`). Integers that the kernel computes can be part of an index
-(`index.Value(expr)`). The axes of the kernel are those of all its loops and their results; an index of a Store names
-each element once over all rounds.
+elements from the first one of the buffer (`codegen.kernels.index`). Integers that the kernel computes can be part of an
+index (`index.Value(expr)`). The axes of the kernel are those of all its loops and their results; an index of a
+Store names each element once over all rounds.
 
 Expressions are shared: equal ones are one object (`==` is `is`), so a memo by object finds what is computed twice.
 """
@@ -85,6 +87,22 @@ class Load(Expr):
 
     def __str__(self) -> str:
         return f"{self.buffer}[{self.index}]" if self.mask is None else f"{self.buffer}[{self.index} if {self.mask}]"
+
+
+class Read(Expr):
+    __slots__ = ("tensor", "indices", "mask")
+    tensor: str
+    indices: tuple[Index, ...]
+    mask: Expr | None
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        inside = (value for at in self.indices for value in values_in(at))
+        return (*inside, *([] if self.mask is None else [self.mask]))
+
+    def __str__(self) -> str:
+        at = ", ".join(map(str, self.indices))
+        return f"{self.tensor}[{at}]" if self.mask is None else f"{self.tensor}[{at} if {self.mask}]"
 
 
 class Op(Expr):
@@ -157,6 +175,12 @@ def load(buffer: str, at: ix.Integer, dtype: torch.dtype, mask: Expr | None = No
     return _shared(Load, dtype, buffer, ix.index(at), mask)
 
 
+def read(
+    tensor: str, indices: tuple[Index, ...], dtype: torch.dtype, mask: Expr | None = None
+) -> Read:
+    return _shared(Read, dtype, tensor, indices, mask)
+
+
 def op(name: str, dtype: torch.dtype, *operands: Expr) -> Op:
     return _shared(Op, dtype, name, operands)
 
@@ -211,7 +235,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory that a kernel is given: `size` elements. `role`: "in" is only read, "out" only written, "inout" is both: an
+    """Memory that a kernel is given: `size` elements. `role`: "in" is only read, "out" only written, "inout" both: an
     element is read before it is written, by the same round or an earlier one of the same element of `axes`."""
 
     name: str
@@ -254,6 +278,7 @@ def values_in(at: Index) -> Iterator[Expr]:
     """The expressions that are part of an index."""
     for atom in ix.atoms(at):
         if isinstance(atom, ix.Value):
+            assert isinstance(atom.payload, Expr)
             yield atom.payload
 
 
@@ -308,6 +333,9 @@ def rewrite(root: Expr, rule: Rule, axes: Mapping[Symbol, Index] | None = None) 
             case Load():
                 mask = None if expr.mask is None else made[expr.mask]
                 again = load(expr.buffer, index_again(expr.index), expr.dtype, mask)
+            case Read():
+                mask = None if expr.mask is None else made[expr.mask]
+                again = read(expr.tensor, tuple(map(index_again, expr.indices)), expr.dtype, mask)
             case Position():
                 again = position(index_again(expr.index))
             case _:

@@ -40,7 +40,7 @@ def _to(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return value.to(dtype)
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, tuple[Callable[..., Any], str, int]] = {
     # name: (function, kinds, cost)
     "abs": (torch.abs, "fi", 1), "neg": (torch.neg, "fi", 1), "sign": (torch.sign, "fib", 2),
     "reciprocal": (torch.reciprocal, "f", 4), "sqrt": (torch.sqrt, "f", 4), "rsqrt": (torch.rsqrt, "f", 6),
@@ -55,7 +55,7 @@ _FUNCTIONS = {
     "floor": (torch.floor, "f", 1), "ceil": (torch.ceil, "f", 1), "round": (torch.round, "f", 1),
     "trunc": (torch.trunc, "f", 1), "not": (torch.bitwise_not, "ib", 1),
 }  # fmt: skip
-_BINARY = {
+_BINARY: dict[str, tuple[Callable[..., Any], str, int]] = {
     "add": (torch.add, "fi", 1), "sub": (torch.sub, "fi", 1), "mul": (torch.mul, "fi", 1),
     "div": (torch.div, "f", 4), "pow": (torch.pow, "fi", 30), "atan2": (torch.atan2, "f", 25),
     "hypot": (torch.hypot, "f", 8), "fmod": (torch.fmod, "fi", 10), "remainder": (torch.remainder, "fi", 12),
@@ -67,7 +67,7 @@ _BINARY = {
     "and": (torch.bitwise_and, "ib", 1), "or": (torch.bitwise_or, "ib", 1), "xor": (torch.bitwise_xor, "ib", 1),
     "shl": (torch.bitwise_left_shift, "i", 1), "shr": (torch.bitwise_right_shift, "i", 1),
 }  # fmt: skip
-_COMPARISONS = {
+_COMPARISONS: dict[str, Callable[..., Any]] = {
     "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge,
 }  # fmt: skip
 

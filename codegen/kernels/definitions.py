@@ -1,0 +1,107 @@
+"""A graph before its kernels are made: what each tensor's elements are, one definition a tensor.
+
+    Program    ::= Tensor*, in an order in which each is defined before it is read
+    Tensor     ::= Given(shape, strides)                     an input of the graph
+                 | Made(node)                                what an ATen operation gives: it is called
+                 | Definition(axes, value)                   t[axes] = value
+                 | Definition(axes, value, kind, over)       t[axes] = value combined over the axes `over`; where `over`
+                                                             is one of `axes`: over the elements up to this one (a scan)
+
+`value` reads other tensors by Read(tensor, indices), so a view is a definition like any other, and costs nothing where
+it is read: it is put in the place of the Read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from codegen.kernels import index as ix
+from codegen.kernels import ir
+from codegen.kernels.index import Index, Symbol
+from codegen.kernels.ir import Expr
+
+Shape = tuple[Index, ...]
+
+
+@dataclass(frozen=True)
+class Given:
+    name: str
+    shape: Shape
+    dtype: torch.dtype
+    strides: Shape
+
+
+@dataclass(frozen=True)
+class Made:
+    """The tensor that `node` gives; `item` of a node that gives several."""
+
+    name: str
+    shape: Shape
+    dtype: torch.dtype
+    strides: Shape
+    node: fx.Node
+    item: int | None = None
+
+
+@dataclass(frozen=True)
+class Definition:
+    """`strides`: of the tensor if it comes to lie in memory, in elements. `is_view`: it is the
+    memory of the tensor that it reads, if that can be; never a copy where torch has none. `source`: the user's line."""
+
+    name: str
+    shape: Shape
+    dtype: torch.dtype
+    strides: Shape
+    axes: tuple[Symbol, ...]
+    value: Expr
+    kind: str | None = None
+    over: tuple[Symbol, ...] = ()
+    source: str = ""
+    is_view: bool = False
+
+    def __str__(self) -> str:
+        left = f"{self.name}[{', '.join(f'{axis} < {axis.size}' for axis in self.axes)}]"
+        if self.kind is None:
+            return f"{left} = {self.value}"
+        over = ", ".join(f"{axis} < {axis.size}" for axis in self.over)
+        return f"{left} = {self.kind} over {over} of {self.value}"
+
+    @property
+    def is_scan(self) -> bool:
+        return bool(self.over) and self.over[0] in self.axes
+
+
+Tensor = Given | Made | Definition
+
+
+@dataclass
+class Program:
+    """`results`: names of tensors, or what else the graph gives (numbers, None). `writes`: (input, what is written into
+    it at the end). `sizes`: of which symbol each is (input, dim); `scalars`: inputs that are numbers."""
+
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    results: list[Any] = field(default_factory=list)
+    writes: list[tuple[str, str]] = field(default_factory=list)
+    sizes: dict[Symbol, tuple[str, int]] = field(default_factory=dict)
+    scalars: dict[str, ir.Scalar] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.tensors.values()))
+
+
+def contiguous(shape: Sequence[Index]) -> Shape:
+    strides: list[Index] = []
+    step = ix.index(1)
+    for size in reversed(shape):
+        strides.append(step)
+        step = step * ix.extremum("max", size, ix.index(1))
+    return tuple(reversed(strides))
+
+
+def axes_of(shape: Sequence[Index], prefix: str = "i") -> tuple[Symbol, ...]:
+    return tuple(Symbol(f"{prefix}{number}", size) for number, size in enumerate(shape))
