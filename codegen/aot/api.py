@@ -32,9 +32,6 @@ from symbolic.torch_state import is_watched
 log = logging.getLogger(__name__)
 
 Partitioner = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
-_aten = torch.ops.aten
-#: Where a tensor begins in its memory matters to these alone.
-_ABSOLUTE = frozenset({_aten.as_strided.default, _aten.as_strided_scatter.default, _aten.as_strided_copy.default})
 
 
 def aot_function(
@@ -326,7 +323,7 @@ def _is_differentiable_leaf(value: torch.Tensor) -> bool:
 
 def _offsets(stages: Stages, flat: Sequence[Any]) -> list[str]:
     """Where tensors begin in their memory, if the program looks at the memory itself."""
-    if not any(node.target in _ABSOLUTE for node in stages.traced.joint.graph.nodes):
+    if not stages.traced.by_place:
         return []
     tensors = [(at, value) for at, value in enumerate(flat) if isinstance(value, torch.Tensor)]
     return [f"leaves[{at}].storage_offset() == {value.storage_offset()}" for at, value in tensors]

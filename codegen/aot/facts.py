@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from codegen.aot.inputs import Shared
-from codegen.aot.views import Step
+from codegen.aot.views import BY_PLACE, Step
 
 
 @dataclass(frozen=True)
@@ -195,6 +195,11 @@ class Traced:
     levels: tuple[Level, ...]
     seen: tuple[tuple[Place, bool], ...]
     redrawn: bool
+
+    @property
+    def by_place(self) -> bool:
+        """Whether the program looks at the memory itself."""
+        return any(node.target in BY_PLACE for node in self.joint.graph.nodes)
 
     @property
     def carriers(self) -> tuple[Carrier, ...]:

@@ -21,7 +21,7 @@ from codegen.aot.boxed import boxed
 from codegen.aot.draws import Draws
 from codegen.aot.facts import Base, BaseOf, Input, Level, OutputOf, Place, Traced, memory_of, overwritten
 from codegen.aot.inplace import write_in_place
-from codegen.aot.inputs import counters
+from codegen.aot.inputs import copied, counters
 from codegen.aot.levels import Again, Seen, edge_of, survey
 from codegen.aot.mutations import count_drawn, refill
 from codegen.aot.numbers import Varying
@@ -296,8 +296,8 @@ class _Gradients:
             parameters, bases = list(primals[: len(call.parameters)]), primals[len(call.parameters) :]
             for number, i in enumerate(call.parameters):
                 if Input(i) in written:
-                    parameters[number] = parameters[number].clone()
-            bases = tuple(base.clone() for base in bases)
+                    parameters[number] = copied(parameters[number], traced.by_place)
+            bases = tuple(copied(base, traced.by_place) for base in bases)
             flat = flat_arguments(call, parameters, bases)
             edges = list(map(_edge, (*(flat[i] for i in call.parameters), *bases)))
             with unsaved() if traced.redrawn else nullcontext():  # else they would run again when `replay` is over

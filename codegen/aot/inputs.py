@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from codegen import _C
@@ -155,6 +156,16 @@ def joined(source: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
     """`data`, whose gradient goes where that of `source` goes."""
     _C.graft((data,), (source,), (), ())
     return data
+
+
+def copied(tensor: torch.Tensor, whole: bool) -> torch.Tensor:
+    """A copy that has the same views, also by places in memory if it is `whole`; its gradient goes where that of
+    `tensor` goes."""
+    if not whole and is_non_overlapping_and_dense_or_false(tensor):
+        return tensor.clone()
+    with torch.no_grad():
+        made = placed(over_storage(tensor).clone(), tensor)
+    return joined(tensor, made)
 
 
 def base_of(group: Shared, values: list[Any]) -> torch.Tensor:

@@ -10,12 +10,14 @@ everybody. Both are noticed when a tensor is looked up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from codegen.aot import views
@@ -71,12 +73,15 @@ class Memory:
     storage: torch.UntypedStorage
     inputs: list[fx.Node] = field(default_factory=list)
     writes: int = 0
+    reached: bool = False  # somebody looked there by place, maybe at more than its input shows
     outside: bool = False  # it is of a tensor that exists outside of the program and is no input
     replayed: dict[tuple[Step, ...], fx.Node] = field(default_factory=dict)  # since the last write
+    start: Any = 0  # where the root began
     born: Any = 0
     size: Any = 0
 
     def __post_init__(self) -> None:
+        self.start = self.root.meta["val"].storage_offset()
         self.born = self.size = self.storage.nbytes()
 
     @property
@@ -237,6 +242,27 @@ class Memories:
             alias.node, alias.writes = self._replay(memory, alias.steps), memory.writes
         return alias.node
 
+    def by_place(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The arguments of a call of one of `views.BY_PLACE`, for the record: its tensor as the node of one that begins
+        at a place that is known. Kernels hand over their results at places of their own."""
+        tensor, bound = args[0], views.bind(func, args, kwargs)
+        size, stride, start = bound["size"], bound["stride"], bound["storage_offset"]
+        base, first = self.read(tensor), tensor.storage_offset()
+        start = first if start is None else start
+        memory = self.alias(tensor).memory
+        if memory.inputs:
+            shown = self.meta(memory.inputs[0])
+            is_apart = shown.storage_offset() == 0 and views.within(size, stride, start, shown)
+            memory.reached = memory.reached or not is_apart
+        if memory.reached and memory.writes:
+            raise SharedInputs(memory.inputs, flat=True)
+        is_look = func is not aten.as_strided_scatter.default
+        if memory.writes and is_look and views.read_alike(self.meta(base), self.meta(memory.root)):
+            base, first = memory.root, memory.start
+        elif memory.writes and not is_non_overlapping_and_dense_or_false(tensor):
+            raise Untraceable("places in memory that was written through gaps")
+        return base, *list(bound.values())[1:-1], views.absolute(self, base, start - first)
+
     def root(self, memory: Memory) -> fx.Node:
         """The node of the whole of a memory as it is now."""
         return memory.root
@@ -259,6 +285,8 @@ class Memories:
             raise SharedInputs(memory.inputs)
         if memory.outside:
             raise Untraceable("a tensor that is no input is written")
+        if memory.reached:
+            raise SharedInputs(memory.inputs, flat=True)
         _check_data(alias)
         chain = tuple(step for step in alias.steps if step.func not in TRANSPARENT)
         root = views.put_back_chain(self, memory.root, chain, value) if chain else value

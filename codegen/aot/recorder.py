@@ -238,7 +238,10 @@ class Recorder(Memories, TorchDispatchMode):
             return self._mutate(func, args, kwargs)
         if self.casts and self.phase == "forward":
             self._check_casts(args)
-        nodes, named = self._nodes(args), self._nodes(kwargs)
+        if func in views.BY_PLACE:
+            nodes, named = self._nodes(self.by_place(func, args, kwargs)), {}
+        else:
+            nodes, named = self._nodes(args), self._nodes(kwargs)
         result = self._run(func, args, kwargs)
         if func is aten._to_copy.default and _is_kept_by_autocast(args[0]):
             self.casts[id(result)] = (result, args[0], self._contents(args[0]))
@@ -350,7 +353,11 @@ class Recorder(Memories, TorchDispatchMode):
         alias = self.alias(tensor)
         if step is None and torch.is_grad_enabled() and any(_needs_gradient(each) for each in args):
             raise Untraceable(f"{func} of a tensor that gets a gradient")
-        node = None if step is None else views.replay(self, self.read(tensor), step)
+        node: fx.Node | None = None
+        if func is aten.as_strided_.default:
+            node = self.emit(aten.as_strided.default, *self.by_place(func, args, kwargs))
+        elif step is not None:
+            node = views.replay(self, self.read(tensor), step)
         self.forget(tensor, tensor.detach())
         result = func(*args, **kwargs)
         if step is not None and node is not None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
@@ -343,8 +342,6 @@ class _Tracer:
                 raise Untraceable("as_strided_() of a written or shared input that gets a gradient")
             if detached and (self.call.fragile or (before.grad_fn is None and self.carriers)):
                 raise Untraceable("requires_grad_(False) of an input")
-            if steps and torch.is_grad_enabled() and not is_non_overlapping_and_dense_or_false(fake):
-                raise Untraceable("an input with gaps or overlaps gets another geometry")  # a clone of it has none
             if versions and id(memory) in fragile:
                 raise Untraceable(FRAGILE)
             if tracked and not self.call.fragile.isdisjoint(self._inputs_of(target)):

@@ -44,6 +44,9 @@ UNDECLARED = frozenset({
     aten.unsafe_split_with_sizes.default,
 })
 
+#: Where a tensor begins in its memory matters to these alone.
+BY_PLACE = frozenset({aten.as_strided.default, aten.as_strided_scatter.default, aten.as_strided_copy.default})
+
 
 def is_view(func: OpOverload) -> bool:
     """Whether a result of `func` shares storage with an argument that `func` leaves unwritten."""
@@ -259,7 +262,7 @@ def replay(writer: Writer, base: Any, step: Step, seen: dict[tuple[Any, Step], A
     """The view again, of another base. `seen` keeps what operations with several results gave, for the next of them."""
     if step.func is aten.as_strided.default:
         size, stride, start = step.args
-        return writer.emit(step.func, base, size, stride, _absolute(writer, base, start))
+        return writer.emit(step.func, base, size, stride, absolute(writer, base, start))
     if step.index is None:
         return writer.emit(step.func, base, *step.args, **dict(step.kwargs))
     seen = {} if seen is None else seen
@@ -278,7 +281,7 @@ def replay_chain(
     return root
 
 
-def _absolute(writer: Writer, base: Any, start: Any) -> Any:
+def absolute(writer: Writer, base: Any, start: Any) -> Any:
     """None where possible: a kernel may hand over its result at another storage offset than the fake tensor had."""
     return None if statically_known_true(start == 0) else writer.meta(base).storage_offset() + start
 
@@ -292,7 +295,7 @@ Row = Callable[[Writer, Any, Step, Any], Any]
 def _scatter(writer: Writer, base: Any, value: Any, size: Sequence[Any], stride: Sequence[Any], start: Any) -> Any:
     if _overlaps(size, stride):
         raise Unwritable(f"elements of sizes {list(size)}, strides {list(stride)} share memory")
-    start = _absolute(writer, base, start)
+    start = absolute(writer, base, start)
     if not writer.meta(base).is_contiguous():  # the kernel takes no such tensor that requires gradients
         base = writer.emit(aten.detach.default, base)
     return writer.emit(aten.as_strided_scatter.default, base, value, tuple(size), tuple(stride), start)
@@ -302,13 +305,17 @@ def _scatter(writer: Writer, base: Any, value: Any, size: Sequence[Any], stride:
 _READINGS: tuple[Callable[[torch.Tensor], Any], ...] = (lambda t: t.dtype, torch.Tensor.is_conj, torch.Tensor.is_neg)
 
 
+def read_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return all(read(one) == read(other) for read in _READINGS)
+
+
 def _by_geometry(writer: Writer, base: Any, chain: Sequence[Step], value: Any) -> Any:
     """The way of all strided views of the same elements: by the view's place in the base's memory."""
     old, view = writer.meta(base), writer.meta(replay_chain(writer, base, chain))
     name = " -> ".join(map(str, chain))
     if old.layout is not torch.strided or view.layout is not torch.strided:
         raise Unwritable(f"{name} of a tensor that isn't strided")
-    if any(read(old) != read(view) for read in _READINGS):
+    if not read_alike(old, view):
         raise Unwritable(f"{name} reads the elements as others")
     if old.untyped_storage()._cdata != view.untyped_storage()._cdata:
         raise Unwritable(f"{name} gave a copy")

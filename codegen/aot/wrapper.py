@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -32,7 +33,7 @@ from codegen.aot.facts import (
     memory_of,
     overwritten,
 )
-from codegen.aot.inputs import over_storage
+from codegen.aot.inputs import copied, over_storage
 from codegen.aot.mutations import in_place
 from codegen.aot.recorder import Untraceable
 from codegen.aot.versions import Counters
@@ -274,7 +275,8 @@ class _Order:
             return []
         written = overwritten(traced)
         nodes = zip(placeholders, traced.joint.graph.find_nodes(op="placeholder"), strict=False)
-        texts = [f"{p}.clone()" if _is_tensor(n) and memory_of(n) in written else p for p, n in nodes]
+        copy = self.source.name("copied", partial(copied, whole=traced.by_place))
+        texts = [f"{copy}({p})" if _is_tensor(n) and memory_of(n) in written else p for p, n in nodes]
         texts += [f"results[{at}]" for at in range(traced.num_forward - traced.num_randoms, traced.num_forward)]
         if len(self.ties) == 1 and not traced.levels[0].cuts:
             return texts

@@ -29,8 +29,7 @@ REFUSED = {
     "linalg.eig": "up to a phase",
 }
 #: What may be refused at all.
-REASONS = [*REFUSED.values(), "sparse_csr", "the program made grows", "as_strided_() of an input", "a backward that raises",
-           "an input with gaps or overlaps gets another geometry"]
+REASONS = [*REFUSED.values(), "sparse_csr", "the program made grows", "as_strided_() of an input", "a backward that raises"]
 
 
 def verdicts(*arguments):
