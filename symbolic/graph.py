@@ -68,6 +68,7 @@ class GraphBuilder:
         self.tx = tx
         self.fake_mode = fake_mode
         self.shapes = shapes  # None: all sizes are plain numbers
+        self._came = None if shapes is None else FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes.env)
         self.root = fx.Graph()
         self.graph = self.root  # the one that is written now
         self.modules = torch.nn.Module()  # the graphs inside the root
@@ -101,6 +102,7 @@ class GraphBuilder:
                 raise GraphBreak("tensor without a fake", f"{source.text}: {error}") from error
         self._marks.append((fake, _mark(fake)))
         node = self._placeholder(source, fake)
+        node.meta["came"] = self._untouched(fake)
         if fake.grad_fn is not None:
             self.foreign.add(fake.grad_fn)
         variable = TensorVariable(node, fake, type(value), value, source)
@@ -132,6 +134,11 @@ class GraphBuilder:
         node.meta["example_value"] = example
         node.meta["source"] = source.text
         return node
+
+    def _untouched(self, fake: torch.Tensor) -> torch.Tensor | None:
+        """The fake of an input as it came, with the same symbols, in a mode of its own: the frame changes that which
+        it runs on. None where no sizes vary."""
+        return None if self._came is None else self._came.from_tensor(fake)
 
     def _tensors(self) -> list[TensorVariable]:
         return [variable for variable in self.inputs if isinstance(variable, TensorVariable)]

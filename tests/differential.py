@@ -37,6 +37,7 @@ import numpy
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from codegen.aot.backend import compile_graph
 from tests.snapshot import Fields, Items, Snapshot, difference
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -71,6 +72,13 @@ class Counting:
         if COUNTING:
             assert self.count == count, f"{self.count} graphs compiled, {count} expected {why}\n" + "\n".join(
                 str(getattr(gm, "code", gm)) for gm in self.graphs)
+
+
+def differentiated_ahead(gm, example_inputs):
+    """`backend="aot_eager"`, which must not fall back on the graph as it was captured."""
+    compiled = compile_graph(gm, example_inputs)
+    assert not COUNTING or hasattr(compiled, "stages"), gm.code
+    return compiled
 
 
 # --- the program and what surrounds it ---------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
 
 from codegen.aot.function import Settings, compile_program
 from codegen.aot.numbers import Varying, compute
@@ -74,45 +73,21 @@ def compile_graph(
 ) -> Callable[..., Any]:
     """A captured graph (its results are a flat tuple), compiled. What this stage can't say runs as it was captured."""
     placeholders = graph.graph.find_nodes(op="placeholder")
-    examples = [_example(node, real) for node, real in zip(placeholders, example_inputs, strict=True)]
     try:
-        _check(examples, example_inputs)
+        examples = _examples(placeholders, example_inputs)
         return compile_program(CapturedProgram(graph), examples, settings or ATEN)
     except Untraceable as reason:
         log.info("a graph runs as it was captured: %s", reason)
         return graph.forward
 
 
-def _check(examples: Sequence[Any], real: Sequence[Any]) -> None:
-    """Refuses fakes that capture has left as other tensors than they were: it runs what changes inputs on them."""
-    if any(isinstance(example, FakeTensor) for example in examples):
-        try:
-            differ = list(map(_looks, examples)) != list(map(_looks, real)) or _memories(examples) != _memories(real)
-        except RuntimeError as error:  # of a view that may not be used any more
-            raise Untraceable(f"an input of which autograd answers no question: {error}") from error
-        if differ:
-            raise Untraceable("an input of symbolic sizes becomes another tensor")
-
-
-def _looks(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return None
-    numbers = (*value.shape, *value.stride(), value.storage_offset())
-    known = tuple(n.node.hint if isinstance(n, torch.SymInt) else n for n in numbers)
-    return value.dtype, known, value.requires_grad, value.is_leaf
-
-
-def _memories(values: Sequence[Any]) -> list[int]:
-    """For each tensor the first that shares its memory."""
-    first: dict[int, int] = {}
-    tensors = ((at, value) for at, value in enumerate(values) if isinstance(value, torch.Tensor))
-    return [first.setdefault(value.untyped_storage()._cdata, at) for at, value in tensors]
-
-
-def _example(placeholder: fx.Node, real: Any) -> Any:
-    """What the program is compiled for: a number that comes in as such is another one at every call."""
-    if type(real) in (int, float, bool):
-        return Varying(type(real))
-    fake = placeholder.meta.get("example_value")
-    symbolic = isinstance(fake, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in fake.shape)
-    return fake if symbolic else real
+def _examples(placeholders: Sequence[fx.Node], real: Sequence[Any]) -> list[Any]:
+    """What the program is compiled for: where sizes vary, the fakes of its inputs as they came; a number that comes in
+    as such is another one at every call."""
+    fakes = [node.meta.get("came") for node in placeholders]
+    varies = any(isinstance(size, torch.SymInt) for fake in fakes if fake is not None for size in fake.shape)
+    tensors = fakes if varies else real
+    return [
+        Varying(type(value)) if type(value) in (int, float, bool) else tensor
+        for value, tensor in zip(real, tensors, strict=True)
+    ]

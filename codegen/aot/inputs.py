@@ -60,7 +60,8 @@ def stand_in(fake_mode: FakeTensorMode, value: torch.Tensor, counter: torch.Tens
     """A fake tensor of the same geometry: leaf or not, and with or without gradient, as `value` is. With a gradient it
     is no view.
 
-    Stand-ins of tensors that share memory share it, too. It counts its writes together with the fake `counter`.
+    Stand-ins of tensors that share memory share it, too. It counts its writes together with the fake `counter`, or on
+    its own.
     """
     if type(value) not in (torch.Tensor, torch.nn.Parameter, FakeTensor):
         raise Untraceable(f"an input of class {type(value).__name__}")
@@ -69,7 +70,20 @@ def stand_in(fake_mode: FakeTensorMode, value: torch.Tensor, counter: torch.Tens
     if not isinstance(value, FakeTensor) and value.numel() and value.untyped_storage().nbytes() == 0:
         raise Untraceable("an input whose storage is empty")  # that of a fake has room for what it shows
     known = value if isinstance(value, FakeTensor) else fake_mode.from_tensor(value.detach(), static_shapes=True)
-    fake = _detached(known) if counter is None or known is value else placed(counter, known)
+    with torch.inference_mode(value.is_inference()):
+        fake = known.data if counter is None else placed(counter, known)
+    return _as_it_came(fake_mode, fake, value)
+
+
+def stand_in_again(fake_mode: FakeTensorMode, fake: torch.Tensor) -> torch.Tensor:
+    """A stand-in once more. It counts its writes together with the first."""
+    with torch.inference_mode(fake.is_inference()):  # views made in that mode would not
+        again = fake.detach()
+    return _as_it_came(fake_mode, again, fake)
+
+
+def _as_it_came(fake_mode: FakeTensorMode, fake: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """`fake` as a leaf or not, and with or without gradient, as `value` is."""
     if not value.requires_grad:
         if value.is_inference() or not value._is_view():
             return fake
@@ -135,12 +149,6 @@ def counters(groups: tuple[Shared, ...], values: list[Any]) -> dict[int, int]:
             found.update({i: at} if at != i else {})
             first.append(at)
     return found
-
-
-def _detached(tensor: torch.Tensor) -> torch.Tensor:
-    """Views made in inference mode would not count their writes together."""
-    with torch.inference_mode(tensor.is_inference()):
-        return tensor.detach()
 
 
 def placed(source: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

@@ -45,6 +45,7 @@ from codegen.aot.inputs import (
     placed,
     shared,
     stand_in,
+    stand_in_again,
 )
 from codegen.aot.levels import Again, Seen, differentiate, edge_of, survey
 from codegen.aot.memory import TRANSPARENT, Alias, Fails, Memory, SharedInputs, Untraceable
@@ -100,8 +101,8 @@ def describe(args: Sequence[Any], groups: tuple[Shared, ...] = ()) -> Call:
 
 def _fresh(call: Call) -> Call:
     """The call with stand-ins that a program may change."""
-    args = tuple(stand_in(call.fake_mode, a) if isinstance(a, torch.Tensor) else a for a in call.args)
-    return replace(call, args=args, bases=tuple(stand_in(call.fake_mode, base) for base in call.bases))
+    args = tuple(stand_in_again(call.fake_mode, a) if isinstance(a, torch.Tensor) else a for a in call.args)
+    return replace(call, args=args, bases=tuple(stand_in_again(call.fake_mode, base) for base in call.bases))
 
 
 def trace(

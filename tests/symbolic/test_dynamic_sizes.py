@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import jit
-from tests.differential import COUNTING, Counting, check
+from tests.differential import COUNTING, Counting, check, differentiated_ahead
 
 
 def X(*shape, seed=0, requires_grad=False):
@@ -520,3 +520,29 @@ def test_identity_of_a_size_and_a_constant():
 
     for n in (5, 6):
         check(program, torch.ones(n, 5), dynamic=True)
+
+
+def doubled_in_place_and_turned(x):
+    x.mul_(2)
+    return x.t_()
+
+
+#: Capture does these to its own stand-ins.
+CHANGED = {
+    "t_": lambda x: x.t_() * 2,
+    "t_ of two": lambda x, y: (x.t_(), y.t_(), x @ y.t()),
+    "unsqueeze_": lambda x: x.unsqueeze_(1).sum(0),
+    "transpose_ and back": lambda x: x.transpose_(0, 1).transpose_(0, 1).exp_(),
+    "squeeze_": lambda x: x.unsqueeze_(0).squeeze_(0) + 1,
+    "resize_": lambda x: x.resize_(2, 2) + 1,
+    "detach_": lambda x: x.detach_() * 2,
+    "as_strided_": lambda x: x.as_strided_((2, 2), (2, 1)) + 1,
+    "values and sizes": doubled_in_place_and_turned,
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_inputs_that_the_frame_makes_other_tensors(name):
+    program = CHANGED[name]
+    first, *others = ([X(n, 3) for _ in range(program.__code__.co_argcount)] for n in (4, 5, 7))
+    check(program, *first, changed=[tuple(args) for args in others], dynamic=True, backend=differentiated_ahead)

@@ -8,8 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import jit
-from codegen.aot.backend import compile_graph
-from tests.differential import COUNTING, Counting, check
+from tests.differential import COUNTING, Counting, check, differentiated_ahead
 
 X, Y = torch.randn(5, 4, generator=torch.Generator().manual_seed(3)), torch.tensor([0, 1, 2, 0, 1])
 
@@ -86,13 +85,6 @@ def matrices(model):
 def make(cls, kwargs):
     model = network()
     return model, cls(matrices(model) if cls.__name__ == "Muon" else model.parameters(), **kwargs)
-
-
-def differentiated_ahead(gm, example_inputs):
-    """`backend="aot_eager"`, which must not fall back on the graph as it was captured."""
-    compiled = compile_graph(gm, example_inputs)
-    assert not COUNTING or hasattr(compiled, "stages"), gm.code
-    return compiled
 
 
 BACKENDS = {"eager": None, "aot_eager": differentiated_ahead}

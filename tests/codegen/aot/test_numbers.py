@@ -16,7 +16,7 @@ from codegen.aot.function import Settings, compile_program
 from codegen.aot.numbers import Varying
 from codegen.aot.partition import default_partition, min_cut_partition
 from codegen.aot.recorder import Untraceable
-from tests.differential import COUNTING, Counting, check
+from tests.differential import Counting, check, differentiated_ahead
 
 RULES = pytest.mark.parametrize("rule", [default_partition, min_cut_partition])
 
@@ -318,19 +318,6 @@ def test_a_number_that_varies_decides_nothing():
 
 
 # --- captured programs ------------------------------------------------------------------------------------------------
-class Strict(Counting):
-    """`backend="aot_eager"` that must not fall back."""
-
-    def __init__(self):
-        super().__init__(self.compile)
-
-    @staticmethod
-    def compile(graph, example_inputs):
-        compiled = compile_graph(graph, example_inputs)
-        assert not COUNTING or hasattr(compiled, "stages"), graph.code
-        return compiled
-
-
 def inside(x):
     values = [v.item() for v in x.detach()]
     return x * sum([*values, 1e16, 0.1, -1e16], 0.5) * (1 - 0.9 ** (values[0] * 0.1 * 3))
@@ -351,7 +338,7 @@ CAPTURED = {
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("name", CAPTURED)
 def test_captured_programs_are_compiled(name, dynamic):
-    check(CAPTURED[name], PLAIN(), graphs=1, changed=[(-PLAIN(),), (PLAIN() * 1e-3,)], backend=Strict(), dynamic=dynamic)
+    check(CAPTURED[name], PLAIN(), graphs=1, changed=[(-PLAIN(),), (PLAIN() * 1e-3,)], backend=Counting(differentiated_ahead), dynamic=dynamic)
 
 
 OF_SIZES = {
@@ -365,7 +352,7 @@ OF_SIZES = {
 
 @pytest.mark.parametrize("name", OF_SIZES)
 def test_floats_of_sizes_are_computed_in_order(name):
-    program, backend = OF_SIZES[name], Strict()
+    program, backend = OF_SIZES[name], Counting(differentiated_ahead)
     compiled = jit.compile(program, backend=backend, dynamic=True)
     for size in (7, 9, 11, 13):
         x = torch.linspace(-1, 2, size)
@@ -394,7 +381,7 @@ def test_the_library_takes_numbers():
 
 @pytest.mark.parametrize("training", [False, True])
 def test_a_float_argument_that_varies_is_compiled_once(training):
-    backend = Strict()
+    backend = Counting(differentiated_ahead)
     compiled = jit.compile(lambda x, a: (x * a + 0.1 * a, a * 0.1 + 0.2), backend=backend)
     for value in (0.1, 0.2, 0.3, 0.4, 0.5):
         ours, theirs = (PLAIN().requires_grad_(training) for _ in range(2))
