@@ -49,12 +49,21 @@ class Data:
 
 
 @dataclass(frozen=True)
+class Custom:
+    """The history that a custom autograd function gave a view: that of a result. `made`: what autograd knows of how."""
+
+    of: Value
+    made: torch._C._autograd.CreationMeta
+
+
+@dataclass(frozen=True)
 class View:
-    """`steps` replayed on `base`, which autograd sees where it is `tracked`."""
+    """`steps` replayed on `base`, which autograd sees where it is `tracked`; it may have another history than that."""
 
     base: Value | Input | Base | Changed | Data
     steps: tuple[Step, ...]
     tracked: bool
+    history: Custom | None = None
 
 
 @dataclass(frozen=True)
@@ -178,15 +187,16 @@ class Traced:
 
     Placeholders: inputs that are in no group and are numbers or tensors (`parameters`, by position), one base for each
     group, then for each level, the last one first, the tangents of its carriers and its links. Members of flat groups
-    that get gradients are parameters as well, for the sake of these alone. Results: `num_forward` of the forward (the
-    last `num_randoms` of them are its random numbers), then the gradients of each level, the last one first. `seen`:
-    all tensors with a gradient that the caller sees, and whether they are carriers.
+    that get gradients are parameters as well, for the sake of these alone. Results: `num_forward` of the forward (at
+    its end `num_sizes` sizes that vary and `num_randoms` random numbers), then the gradients of each level, the last
+    one first. `seen`: all tensors with a gradient that the caller sees, and whether they are carriers.
     """
 
     joint: fx.GraphModule
     parameters: tuple[int, ...]
     groups: tuple[Shared, ...]
     num_forward: int
+    num_sizes: int
     num_randoms: int
     outputs: tuple[Recipe, ...]
     updates: tuple[Update, ...]

@@ -85,6 +85,7 @@ def compile_program(program: Program, args: Sequence[Any], settings: Settings) -
     fw, bw = settings.partition(
         traced.joint, _examples(traced.joint), num_fwd_outputs=traced.num_forward, num_primals=_num_primals(traced)
     )
+    _keep_sizes(fw, bw, traced)
     backwards = list(_backwards(fw, bw, program, call, traced, settings))
     kept = _keep_old_values(fw, traced)
     ties = [backward.tie(fw, kept) for backward in reversed(backwards)]
@@ -134,7 +135,10 @@ def _backwards(
         mine, results = results[: level.num_gradients], results[level.num_gradients :]
         changes, tangents = tangents[: len(level.outputs)], tangents[len(level.outputs) :]
         read = needed_for(mine)
-        used = tuple(at for at, node in enumerate(saved) if node in read or len(traced.levels) == 1)
+        used = tuple(
+            at for at, node in enumerate(saved)
+            if node in read or len(traced.levels) == 1 or not isinstance(node.meta["val"], torch.Tensor)
+        )
         graph = bw if len(traced.levels) == 1 else extract(bw, [*(saved[at] for at in used), *changes], mine)
         yield _Backward(program, call, traced, settings, state, number, graph, used, tuple(names[at] for at in used))
 
@@ -424,6 +428,22 @@ def extract(joint: fx.GraphModule, given: Sequence[fx.Node], results: Sequence[A
             copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple(None if node is None else copies[node] for node in results))
     return fx.GraphModule(joint, graph, "Backward")
+
+
+def _keep_sizes(fw: fx.GraphModule, bw: fx.GraphModule, traced: Traced) -> None:
+    """Saves the sizes that vary: a backward of some outputs alone may ask for more of them than that of all."""
+    results = results_of(fw)
+    end = traced.num_forward - traced.num_randoms
+    saved = results[traced.num_forward :]
+    more = [node for node in results[end - traced.num_sizes : end] if node not in saved]
+    if not more:
+        return
+    fw.graph.output_node().args = ((*results, *more),)
+    with bw.graph.inserting_before(bw.graph.find_nodes(op="placeholder")[len(saved)]):
+        for node in more:
+            bw.graph.placeholder(node.name).meta = dict(node.meta)
+    fw.recompile()
+    bw.recompile()
 
 
 def _keep_old_values(fw: fx.GraphModule, traced: Traced) -> list[fx.Node]:

@@ -43,6 +43,11 @@ class Symbols:
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                 self._sizes.setdefault(size.node.expr, (node, dim))
 
+    def sizes(self) -> list[fx.Node]:
+        """The nodes of all symbols."""
+        known = (*self._sizes, *(expr for expr in self._nodes if expr.is_Symbol))
+        return [self._symbol(symbol) for symbol in dict.fromkeys(known)]
+
     def node(self, value: Any) -> Any:
         """The node of a symbolic number, or the plain number that it has come to be.
 
@@ -54,8 +59,11 @@ class Symbols:
         if found is None:
             if isinstance(value, torch.SymFloat) and not _is_rounded_in_order(expr):
                 raise Unknown(f"a float of sizes: {expr}")
-            found = self._nodes[expr] = self._size(expr) if expr.is_Symbol else self._computed(expr)
+            found = self._nodes[expr] = self._symbol(expr) if expr.is_Symbol else self._computed(expr)
         return found
+
+    def _symbol(self, symbol: sympy.Symbol) -> fx.Node:
+        return self._nodes.get(symbol) or self._nodes.setdefault(symbol, self._size(symbol))
 
     def _size(self, symbol: sympy.Symbol) -> fx.Node:
         if symbol not in self._sizes:
@@ -65,7 +73,7 @@ class Symbols:
         return self._mark(node, source.meta["val"].shape[dim])
 
     def _computed(self, expr: sympy.Expr) -> fx.Node:
-        known = {s: fx.Proxy(self._nodes.get(s) or self._nodes.setdefault(s, self._size(s))) for s in expr.free_symbols}
+        known = {s: fx.Proxy(self._symbol(s)) for s in expr.free_symbols}
         before = len(self._graph.nodes)
         found: fx.Node = sympy_interp(_Reference, known, expr).node
         for node in list(self._graph.nodes)[before:]:

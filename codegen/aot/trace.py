@@ -21,6 +21,7 @@ from codegen.aot.facts import (
     Bump,
     Changed,
     Constant,
+    Custom,
     Data,
     Input,
     Level,
@@ -122,11 +123,21 @@ def trace(
         except RuntimeError as error:
             raise Untraceable(f"an input of which autograd answers no question: {error}") from error
         tracer = _Tracer(program, call, decompositions, inside)
+        known = _count_known(call)
         try:
-            return call, tracer.run(training)
+            traced = tracer.run(training)
+            if _count_known(call) == known:
+                return call, traced
+            # A trace that finds out about sizes has other nodes than the next.
         except SharedInputs as found:
             members = tracer.positions(found.inputs)
             groups = (*groups, shared(members, list(args), found.flat))
+
+
+def _count_known(call: Call) -> int:
+    """How many symbols are known to be something else."""
+    env = call.fake_mode.shape_env
+    return 0 if env is None else len(env.replacements)
 
 
 def trace_again(
@@ -250,6 +261,7 @@ class _Tracer:
             updates = self._updates(flat)
             bumps = tuple(self._bumps(results, outputs))
             randoms = list(self.recorder.randoms) if training else []
+            sizes = self.recorder.symbols.sizes() if training else []
             gradients: list[fx.Node | None] = []
             levels: tuple[Level, ...] = ()
             seen = self._seen(flat, results)
@@ -259,15 +271,17 @@ class _Tracer:
                 links = [[self._link(node._input_metadata[n]) for node, n in part.links] for part in graph.parts]
                 with self.recorder.during("backward"), self._left_alone():
                     levels, gradients = differentiate(self.recorder, graph, inputs, links, again)
-            forward = [*self.results, *randoms]
+            sizes = sizes if any(len(level.outputs) > 1 for level in levels) else []
+            forward = [*self.results, *sizes, *randoms]
         for placeholder, node in self.last_writes:
             written = self.recorder.graph.call_function(torch.ops.aten.copy_.default, (placeholder, node))
             written.meta.update(placeholder.meta)
         self.recorder.graph.output((*forward, *gradients))
         joint = fx.GraphModule(self.recorder.attributes, self.recorder.graph, "Joint")
         return Traced(
-            joint, call.parameters, call.groups, len(forward), len(randoms), outputs, updates, tuple(self.resized),
-            bumps, levels, tuple((each.of, each.index is not None) for each in seen), self.recorder.redrawn,
+            joint, call.parameters, call.groups, len(forward), len(sizes), len(randoms), outputs, updates,
+            tuple(self.resized), bumps, levels,
+            tuple((each.of, each.index is not None) for each in seen), self.recorder.redrawn,
         )
 
     def _check_leaves(self, results: list[Any], training: bool) -> None:
@@ -449,7 +463,7 @@ class _Tracer:
             alias = aliases[id(result)]
             base = self.known.get(id(alias.origin))
             if base is not None:
-                return self._view(base, alias, result)
+                return self._view(base, alias, result, at)
             memory = alias.memory
             origin = self.recorder.alias(alias.origin)
             if origin.former is not None:
@@ -465,7 +479,7 @@ class _Tracer:
                     raise Untraceable("a view that gets its gradient elsewhere than its base")
                 carrier = None if of is None else alias.origin
                 bases[id(memory)] = Value(self._result(self.recorder.read(alias.origin), carrier, of))
-            return bases[id(memory)] if result is alias.origin else self._view(bases[id(memory)], alias, result)
+            return bases[id(memory)] if result is alias.origin else self._view(bases[id(memory)], alias, result, at)
 
         for at, result in enumerate(results):
             if id(result) not in made or not isinstance(result, torch.Tensor):
@@ -483,15 +497,17 @@ class _Tracer:
                 return BaseOf(at)
         return None
 
-    def _view(self, base: Value | Input | Base, alias: Alias, result: torch.Tensor) -> View | Data:
-        if isinstance(result.grad_fn, BackwardCFunction):
-            raise Untraceable("a view that a custom autograd function returns")
+    def _view(self, base: Value | Input | Base, alias: Alias, result: torch.Tensor, at: int) -> View | Data:
         start, first = self._start(base, alias, alias.steps, alias.memory)
         cut = any(step.func in TRANSPARENT for step in alias.steps)
         if result.grad_fn is not None and (cut or not alias.origin.requires_grad):
             raise Untraceable("a view that gets its gradient elsewhere than its base")
         tracked = result.grad_fn is not None or cut or not alias.origin.requires_grad
         steps = alias.steps[first:]
+        if _is_customized(result, alias.origin):
+            history = Value(self._result(self.recorder.read(result), result, OutputOf(at)))
+            made = Custom(history, torch._C._autograd._get_creation_meta(result))
+            return View(start, self._plain(steps), False, made)
         return start if isinstance(start, Data) and not steps else View(start, self._plain(steps), tracked)
 
     def _start(
@@ -560,6 +576,17 @@ class _Tracer:
                 seen.add(counter)
                 if _version(result):
                     yield Bump(counter, _version(result))
+
+
+def _is_customized(view: torch.Tensor, base: torch.Tensor) -> bool:
+    """Whether a custom autograd function leads the gradient of a view to its base."""
+    end = base.grad_fn
+    node = view.grad_fn
+    while node is not None and node is not end:
+        if isinstance(node, BackwardCFunction):
+            return True
+        node = node.next_functions[0][0] if node.next_functions else None
+    return False
 
 
 def _tracked(before: _Before) -> bool:

@@ -19,6 +19,7 @@ from codegen.aot.facts import (
     BaseOf,
     Changed,
     Constant,
+    Custom,
     Data,
     Input,
     Link,
@@ -244,7 +245,11 @@ class _Order:
     def made(self, recipe: Recipe) -> None:
         """What a result is taken from is there."""
         match recipe:
-            case View(base=before) | Data(of=before):
+            case View(base=before, history=history):
+                self.made(before)
+                if history is not None:
+                    self.made(history.of)
+            case Data(of=before):
                 self.made(before)
             case Value(index):
                 if index in self.level_of:
@@ -440,8 +445,17 @@ def _output(recipe: Recipe, source: _Source) -> str:
     if isinstance(recipe, Constant):
         return source.name("constant", recipe.value)
     if isinstance(recipe, View):
-        return _view(recipe.base, recipe.steps, recipe.tracked, source, is_result=True)
+        made = _view(recipe.base, recipe.steps, recipe.tracked, source, is_result=True)
+        if recipe.history is not None:
+            _give(made, recipe.history, source)
+        return made
     return _from(recipe, source)
+
+
+def _give(view: str, history: Custom, source: _Source) -> None:
+    source.add(f"{source.name('graft', _C.graft)}(({view},), ({_place(history.of)},), (), ())")
+    mark, made = torch._C._autograd._set_creation_meta, history.made
+    source.add(f"{source.name('mark', mark)}({view}, {source.name('made', made)})")
 
 
 def _from(base: Value | Input | Base | Changed | Data, source: _Source) -> str:

@@ -38,7 +38,6 @@ REFUSED = (
     "an operation writes what overlaps with its other tensors",
     "an operation writes a tensor twice",
     "an operation reads in one turn what it writes in another",
-    "a view that a custom autograd function returns",
     "a view that gets its gradient elsewhere than its base",
     "a view of a tensor that changes its geometry later",
     "a backward that raises",

@@ -310,6 +310,16 @@ class Viewed(torch.autograd.Function):
         return grad.t() * 3
 
 
+class TwiceViewed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.t(), x[1:]
+
+    @staticmethod
+    def backward(ctx, first, second):
+        return torch.cat([first.t()[:1], first.t()[1:] + second * 2])
+
+
 def complexes(z):
     return z if z.is_complex() else torch.complex(z, z * 2)
 
@@ -419,6 +429,9 @@ OUTPUTS: dict[str, Callable[..., Any]] = {
     "written_middle": lambda x, y: ((x * 2).mul_(3).t_(),),
     "custom_view": lambda x, y: (Viewed.apply(x * 2),),
     "custom_view_of_input": lambda x, y: (Viewed.apply(x),),
+    "custom_view_and_views": with_middle(lambda z: (v := Viewed.apply(z), v[0], v * 3, z)),
+    "view_of_custom_view": lambda x, y: (Viewed.apply(x)[1:],),
+    "custom_views_of_input": lambda x, y: TwiceViewed.apply(x),
     "saved_and_returned": saved_and_returned,
     **CAST,
 }

@@ -314,6 +314,45 @@ def test_gradients_for_all_sizes_and_parameters_as_they_are():
     assert firsts >= {(3, 4), (3, 5)}, "the sizes of parameters are numbers"
 
 
+class Crossed(torch.autograd.Function):
+    """The gradient of each result is as large as both inputs: what is missing becomes zeros."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * 2, y * 3
+
+    @staticmethod
+    def backward(ctx, first, second):
+        return first * 2 + second.sum(), second * 3 + first.sum()
+
+
+def joined_and_split(x, y):
+    """That both have as many columns is found out on the way."""
+    both = torch.cat([x, y]).split([x.shape[0], y.shape[0]])
+    return both[0].exp(), both[1].exp()
+
+
+#: (x, y) -> two results
+SEVERAL = {
+    "chunk": lambda x, y: tuple(part.exp() for part in (x * 2).chunk(2, 1)),
+    "split": lambda x, y: tuple(part.exp() for part in (y * 2).split([1, y.shape[0] - 1])),
+    "joined and split": joined_and_split,
+    "custom": Crossed.apply,
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_gradients_of_one_of_several_results_for_all_sizes(name):
+    program, compiled = SEVERAL[name], aot.aot_function(lambda x, y: SEVERAL[name](x, y), aot.nop, dynamic=True)
+    for rows in (3, 5):
+        for at in (0, 1):
+            inputs = leaf(rows, 4), leaf(rows + 2, 4)
+            got, expected = (
+                torch.autograd.grad(call(*inputs)[at].sum(), inputs, allow_unused=True) for call in (compiled, program)
+            )
+            assert_equal(got, expected)
+
+
 def test_varying_tensors_that_share_memory():
     compiled = aot.aot_function(shared, aot.nop, dynamic=True)
     for size in (4, 6, 4):
