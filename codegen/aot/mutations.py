@@ -15,6 +15,7 @@ import torch
 from torch import fx
 from torch._C import Argument
 from torch._ops import OpOverload, OpOverloadPacket
+from torch.utils._pytree import tree_leaves
 
 from codegen.aot.views import Step, Unwritable, Writer, bind, fit, is_view, settle, step_of
 
@@ -92,6 +93,28 @@ def writes(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         for place, value in _at(func, args, kwargs).items()
         if value is not None and not (idle and isinstance(place, int) and declared[place].name in _RUNNING)
     }
+
+
+def is_on_lists(func: OpOverload) -> bool:
+    return func._schema.name.startswith("aten::_foreach_")
+
+
+def turns(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[list[Any], dict[str, Any]]]:
+    """The calls (args, kwargs) of one tensor each that a call on several does one after the other: on a CPU. None of
+    them for other operations."""
+    tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+    alone = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor) and value.dim()]
+    in_place = is_on_lists(func) and func._schema.name.endswith("_") and len(args[0]) > 1
+    if not in_place or alone or any(tensor.device.type != "cpu" for tensor in tensors):
+        return []
+
+    def taken(value: Any, at: int) -> Any:
+        return [value[at]] if isinstance(value, (list, tuple)) else value
+
+    return [
+        ([taken(value, at) for value in args], {name: taken(value, at) for name, value in kwargs.items()})
+        for at in range(len(args[0]))
+    ]
 
 
 def drawn(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> list[torch.Tensor]:

@@ -368,7 +368,14 @@ class Recorder(Memories, TorchDispatchMode):
 
     def _mutate(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
         places = mutations.writes(func, args, kwargs)
-        self._keep_apart(places, (args, kwargs))
+        meeting = self._meeting(places, (args, kwargs))
+        if meeting is not None:
+            turns = mutations.turns(func, args, kwargs)
+            if not turns:
+                raise Untraceable(meeting)
+            for turn in turns:
+                self._mutate(func, *turn)
+            return None
         outcome = mutations.apply(self, func, self._nodes(args), self._nodes(kwargs))
         result = self._run(func, args, kwargs)
         _count_parts(func, places)
@@ -384,19 +391,19 @@ class Recorder(Memories, TorchDispatchMode):
         self._drew(func, mutations.drawn(func, args, kwargs, result))
         return result
 
-    def _keep_apart(self, places: Mapping[Any, Any], given: Any) -> None:
-        """What is written shows no part of what else is read or written: the order would count, and eager code may
-        raise. As in torch, tensors with gaps count as apart."""
+    def _meeting(self, places: Mapping[Any, Any], given: Any) -> str | None:
+        """In words, where what is written shows a part of what else is read or written: the order counts, and eager
+        code may raise. As in torch, tensors with gaps count as apart."""
         leaves = tree_leaves(list(places.values()))
         writes = {id(tensor) for tensor in leaves}
         if len(writes) < len(leaves):
-            raise Untraceable("an operation writes a tensor twice")
+            return "an operation writes a tensor twice"
         lists = (target for target in places.values() if isinstance(target, (tuple, list)))
         turn = {id(tensor): at for target in lists for at, tensor in enumerate(target)}
         for value in (*given[0], *given[1].values()) if turn else ():
             for at, tensor in enumerate(value) if isinstance(value, (tuple, list)) else [(None, value)]:
                 if turn.get(id(tensor), at) != at:  # a device may go through the lists one by one
-                    raise Untraceable("an operation reads in one turn what it writes in another")
+                    return "an operation reads in one turn what it writes in another"
         together: dict[int, list[torch.Tensor]] = {}
         for tensor in tree_leaves(given):
             if isinstance(tensor, torch.Tensor):
@@ -404,7 +411,8 @@ class Recorder(Memories, TorchDispatchMode):
         for tensors in together.values():
             for one in (t for t in tensors if id(t) in writes):
                 if any(self._meet(one, other, id(other) in writes) for other in tensors if other is not one):
-                    raise Untraceable("an operation writes what overlaps with its other tensors")
+                    return "an operation writes what overlaps with its other tensors"
+        return None
 
     @staticmethod
     def _meet(one: torch.Tensor, other: torch.Tensor, both: bool) -> bool:
@@ -439,7 +447,7 @@ class Recorder(Memories, TorchDispatchMode):
 
 def _count_parts(func: OpOverload, places: Mapping[Any, Any]) -> None:
     """On a CPU an operation on lists writes tensor by tensor, each of which counts it; its fake does not."""
-    if func._schema.name.startswith("aten::_foreach_"):
+    if mutations.is_on_lists(func):
         for tensor in tree_leaves(list(places.values())):
             if tensor.device.type == "cpu" and not tensor.is_inference():
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (tensor._version + 1,))

@@ -37,6 +37,7 @@ REFUSED = (
     "a result that came to lie elsewhere",
     "an operation writes what overlaps with its other tensors",
     "an operation writes a tensor twice",
+    "results and writes that need one another",  # of overlapping views written by one operation autograd knows one write
     "an operation reads in one turn what it writes in another",
     "a view that gets its gradient elsewhere than its base",
     "a view of a tensor that changes its geometry later",

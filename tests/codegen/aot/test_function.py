@@ -137,21 +137,14 @@ def with_a_keyword_for_a_name(x):
     return [x.clone().random_(0, 5)]
 
 
-def lists_that_cross(x):
+def list_and_one_of_its_numbers(x):
     a, b = x + 1, x + 2
-    torch._foreach_add_([a, b], [b, a])
-    return [a, b]
-
-
-def lists_and_one_of_them(x):
-    a, b = x + 1, x + 2
-    torch._foreach_mul_([a, b], a.sum())
-    torch._foreach_mul_([a, b], a)
+    torch._foreach_mul_([a, b], a[0])
     return [a, b]
 
 
 @pytest.mark.parametrize("program", [
-    in_inference_mode, of_another_default_dtype, with_a_keyword_for_a_name, lists_that_cross, lists_and_one_of_them,
+    in_inference_mode, of_another_default_dtype, with_a_keyword_for_a_name, list_and_one_of_its_numbers,
 ])
 def test_what_no_graph_can_say(program):
     with pytest.raises(Untraceable):
@@ -159,15 +152,45 @@ def test_what_no_graph_can_say(program):
     assert torch.get_default_dtype() is torch.float32 and not torch.is_inference_mode_enabled()
 
 
-def test_lists_whose_turns_are_apart():
-    def program(x):
-        a, b = x + 1, x + 2
-        torch._foreach_add_([a, b], [a, x])
-        torch._foreach_addcmul_([a, b], [a, b], [x, b])
-        return [a, b]
+#: What operations on lists do to x and y, of 6 elements each.
+LISTS = {
+    "turns apart": lambda x, y: (torch._foreach_add_([x, y], [x, x * 2]), torch._foreach_addcmul_([x, y], [x, y], [x * 3, y])),
+    "crossing": lambda x, y: torch._foreach_add_([x, y], [y, x]),
+    "one twice": lambda x, y: torch._foreach_mul_([x, y, x], [2, 3, 5]),
+    "overlapping": lambda x, y: torch._foreach_mul_([x[:4], x[2:], y], 3),
+    "overlapping, by numbers": lambda x, y: torch._foreach_add_([x[:4], x[2:]], [y[:4], y[1:5]], alpha=3),
+    "a view and its base": lambda x, y: torch._foreach_sub_([x.view(2, 3)[1], x, y], torch.tensor(3.0)),
+    "read in a later turn": lambda x, y: torch._foreach_addcdiv_([x[:4], y[:4]], [y[:4] * 2, x[2:]], [x[:4] + 1, y[:4]], 2),
+}
 
-    for ours, theirs in zip(compile_program(program, (torch.ones(2),), Settings())(torch.ones(2)), program(torch.ones(2))):
-        assert torch.equal(ours, theirs)
+
+@pytest.mark.parametrize("requires_grad", [False, True], ids=["plain", "with gradients"])
+@pytest.mark.parametrize("name", LISTS)
+def test_operations_on_lists_go_tensor_by_tensor(name, requires_grad):
+    def program(x, y):
+        LISTS[name](x, y)
+        return [x * x, y * 2]
+
+    def run(call):
+        source = torch.arange(1.0, 13).requires_grad_(requires_grad)
+        x, y = source[:6] * 1, source[6:] * 1
+        results = call(x, y)
+        gradients = torch.autograd.grad(sum(map(torch.sum, results)), [source]) if requires_grad else []
+        return [(t.tolist(), t._version) for t in (x, y, *results, *gradients)]
+
+    def caught(call):
+        try:
+            return run(call)
+        except RuntimeError as error:  # autograd does not let it happen
+            return type(error)
+
+    given = [torch.ones(6, requires_grad=requires_grad) * 1 for _ in "xy"]
+    expected = caught(program)
+    if isinstance(expected, type):
+        with pytest.raises((expected, Untraceable)):
+            compile_program(program, given, Settings())
+    else:
+        assert run(compile_program(program, given, Settings())) == expected
 
 
 @pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["first", "last"])

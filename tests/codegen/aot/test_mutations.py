@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from codegen.aot.mutations import apply, counterpart, metadata_step, writes, written
+from codegen.aot.mutations import apply, counterpart, metadata_step, turns, writes, written
 from codegen.aot.views import Step, Unwritable, is_view, put_back_chain, settle
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -89,6 +89,23 @@ def test_counterpart(func, target):
 def test_what_a_counterpart_says(func, dropped, made_like, new, returns):
     form = counterpart(func)
     assert (form.dropped, form.made_like, form.new, form.returns) == (dropped, made_like, new, returns)
+
+
+ONE, OTHER = torch.zeros(2), torch.ones(2)
+
+
+@pytest.mark.parametrize("func, args, expected", [
+    (aten._foreach_mul_.ScalarList, ([ONE, OTHER], [2, 3]), [[[ONE], [2]], [[OTHER], [3]]]),
+    (aten._foreach_add_.Scalar, ((ONE, OTHER), 1), [[[ONE], 1], [[OTHER], 1]]),
+    (aten._foreach_add_.Scalar, ([ONE], 1), []),
+    (aten._foreach_add_.Scalar, ([ONE, torch.zeros(2, device="meta")], 1), []),
+    (aten._foreach_addcmul_.Tensor, ([ONE, ONE], [ONE, ONE], [ONE, ONE], torch.ones(2)), []),
+    (aten._foreach_add.Scalar, ([ONE, OTHER], 1), []),
+    (aten.copy_.default, (ONE, OTHER), []),
+])
+def test_turns(func, args, expected):
+    """The order in which a CPU goes through lists is known."""
+    assert str(turns(func, args, {})) == str([(each, {}) for each in expected])
 
 
 def kind(argument):
