@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from jit import native as native  # checks the extension before anything else imports it  # isort: split
+from jit import native as native  # checks the extension before anything else imports it
+
+# isort: split
+from jit import cache as cache
 from jit.api import (
     allow_in_graph,
     assume_constant_result,

@@ -18,6 +18,9 @@ class Config:
     break_everywhere: a graph break after every call (tests: results must not change).
     dump: a folder for readable files of everything generated, "" for none.
     logs: comma-separated channels to print (`jit.logs.CHANNELS`).
+    disk_cache: keep compiled kernels on disk, for the next process.
+    cache_dir: their folder, "" for $XDG_CACHE_HOME/framejit, else ~/.cache/framejit. Nobody else may write to it.
+    cache_size_limit: bytes that they may take; those used longest ago go first.
     """
 
     on_error: Literal["fallback", "raise"] = "fallback"
@@ -27,6 +30,9 @@ class Config:
     break_everywhere: bool = False
     dump: str = ""
     logs: str = ""
+    disk_cache: bool = True
+    cache_dir: str = ""
+    cache_size_limit: int = 1 << 30
 
     def with_options(self, options: dict[str, Any] | None) -> Config:
         """A copy with some knobs set; unknown names raise ValueError."""

@@ -1,0 +1,1 @@
+"""What compilation leaves on disk, for the next process."""
