@@ -93,6 +93,7 @@ class Update:
     value: int | None = None
     tracked: bool = False  # autograd sees the write
     detached: bool = False  # it ends as a leaf without gradient
+    requires_grad: bool = False  # it ends as a leaf that requires one, which it did not
     versions: int = 0  # how often it counted a write
     counter: Input | None = None  # the earlier input that counts its writes together with it
     inside: bool = False  # the graph itself writes the value
@@ -161,7 +162,8 @@ class Level:
     """Carriers that share an autograd node.
 
     Its gradients go to `inputs` (positions of placeholders) as they came, to `cuts`, which are tensors that the caller
-    sees and the carriers were made of, and to `foreign` links. What these were made of that is seen is `beyond`.
+    sees and the carriers were made of, and to `foreign` links. What these were made of that is seen is `beyond`; so is
+    what only gradients of gradients go to.
     """
 
     carriers: tuple[Carrier, ...]
@@ -175,6 +177,11 @@ class Level:
     def outputs(self) -> tuple[Carrier | Link, ...]:
         """Of its node."""
         return (*self.carriers, *self.links)
+
+    @property
+    def held(self) -> tuple[Place, ...]:
+        """Tensors that the caller sees, which derivatives of derivatives start from."""
+        return (*self.cuts, *self.beyond)
 
     @property
     def num_gradients(self) -> int:

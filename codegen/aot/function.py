@@ -75,8 +75,7 @@ def compile_program(program: Program, args: Sequence[Any], settings: Settings) -
     `Stages`, all that it was made of.
     Raises Untraceable for what this stage can't say; nothing has been touched then.
     """
-    training = any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
-    call, traced = trace(program, args, settings.decompositions, training, settings.mutations_inside)
+    call, traced = trace(program, args, settings.decompositions, settings.mutations_inside)
     if not traced.carriers:
         joint = traced.joint
         forward = settings.inference(joint, _examples(joint))
@@ -296,12 +295,7 @@ class _Gradients:
         cuts, beyond, foreign = map(aliases, (len(level.cuts), len(level.beyond), len(level.foreign)))
         outputs = aliases(len(level.outputs))
         with _under(self.state), torch.enable_grad(), replay.draws.counting(), replay:
-            written = {type(update.target)(update.target.index) for update in traced.updates}
-            parameters, bases = list(primals[: len(call.parameters)]), primals[len(call.parameters) :]
-            for number, i in enumerate(call.parameters):
-                if Input(i) in written:
-                    parameters[number] = copied(parameters[number], traced.by_place)
-            bases = tuple(copied(base, traced.by_place) for base in bases)
+            parameters, bases = self._copies(primals)
             flat = flat_arguments(call, parameters, bases)
             edges = list(map(_edge, (*(flat[i] for i in call.parameters), *bases)))
             with unsaved() if traced.redrawn else nullcontext():  # else they would run again when `replay` is over
@@ -312,10 +306,29 @@ class _Gradients:
             ]
         inputs = {at: edge for at, edge in enumerate(edges) if edge is not None}
         with replay.draws.counting(), replay:  # parts of the program may run again
-            return self._taken(level, inputs, (*cuts, *beyond, *foreign), outputs, seen, tuple(given))
+            return self._taken(level, primals, inputs, (*cuts, *beyond, *foreign), outputs, seen, tuple(given))
+
+    def _copies(self, primals: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+        """The parameters and the bases, as copies where the program writes; leaves where it says that these shall
+        require no gradient any more."""
+        call, updates = self.call, self.traced.updates
+        written, detached = {u.target for u in updates}, {u.target for u in updates if u.detached}
+
+        def copy(place: Input | Base, value: Any, known: Any) -> Any:
+            if isinstance(place, Input) and place not in written:
+                return value
+            made = copied(value, self.traced.by_place)
+            return made.detach().requires_grad_() if place in detached and known.is_leaf else made
+
+        parameters = zip(call.parameters, primals, strict=False)
+        bases = zip(call.bases, primals[len(call.parameters) :], strict=True)
+        return (
+            [copy(Input(i), value, call.args[i]) for i, value in parameters],
+            [copy(Base(number), value, known) for number, (known, value) in enumerate(bases)],
+        )
 
     def _taken(
-        self, level: Level, inputs: dict[int, GradientEdge], below: tuple[torch.Tensor, ...],
+        self, level: Level, primals: tuple[Any, ...], inputs: dict[int, GradientEdge], below: tuple[torch.Tensor, ...],
         outputs: tuple[torch.Tensor, ...], seen: list[Seen], tangents: tuple[torch.Tensor, ...],
     ) -> list[Any]:
         part = survey(seen, inputs).parts[self.number]
@@ -328,8 +341,9 @@ class _Gradients:
             [source for source, is_needed in zip(sources, self.needed, strict=True) if is_needed],
             tangents, create_graph=True, allow_unused=True,
         )
-        # What of them was made of the level's own results is made of those that the caller holds.
-        _C.graft(made, outputs, tuple(g for g in gradients if g is not None), (*ends, *below))
+        # What of them was made of the level's own results is made of those that the caller holds; so of the inputs.
+        edges, others = (*made, *ends), (*outputs, *(primals[at] for at in inputs))
+        _C.graft(edges, others, tuple(g for g in gradients if g is not None), below)
         found = iter(gradients)
         return [next(found) if is_needed else None for is_needed in self.needed]
 

@@ -30,6 +30,7 @@ class Shared:
 
 #: Why a write is refused.
 FRAGILE = "a write to an input that autograd lets nobody write"
+RELATED = "written inputs that share memory, of which autograd knows for some only"
 
 
 def is_fragile(value: Any) -> bool:
@@ -116,7 +117,7 @@ def shared(members: list[int], values: list[Any], flat: bool = False) -> Shared:
             raise Untraceable(FRAGILE)
         return Shared(tuple(members), at)
     if related and any(t.requires_grad for t in tensors):
-        raise Untraceable("written inputs that share memory, of which autograd knows for some only")
+        raise Untraceable(RELATED)
     if not same_dtype and tensors[0].untyped_storage().nbytes() % max(t.element_size() for t in tensors):
         raise Untraceable("written inputs that share memory which some of them can't show as a whole")
     return Shared(tuple(sorted(members, key=lambda i: values[i].element_size())), flat=True, related=related)

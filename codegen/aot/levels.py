@@ -42,7 +42,7 @@ class Seen:
 @dataclass(eq=False)
 class Part:
     """A level of autograd's graph, by edges: what it gives, and where it ends. `beyond`: what is seen there that leads
-    to it by links only."""
+    to it by links only, or by gradients of gradients."""
 
     carriers: list[Key]
     links: dict[Key, None] = field(default_factory=dict)  # what higher levels lead to
@@ -113,6 +113,9 @@ def survey(seen: Sequence[Seen], inputs: Mapping[int, GradientEdge]) -> Graph:
                     part.foreign[key] = owners[key[0]]
                     parts[owners[key[0]]].links.setdefault(key)
         part.beyond.update(_beyond(part, ends, found))
+        # What was saved of an input before it came to require a gradient does so now, too.
+        leaves = ((key, each) for key, each in found.items() if each.tensor.is_leaf and key not in part.cuts)
+        part.beyond.update(leaves)
     return Graph(found, parts, tuple(held))
 
 

@@ -114,6 +114,7 @@ def _recipe(recipe: Any) -> str:
 def _update(update: Update) -> str:
     said = {
         "is detached": update.detached,
+        "comes to require a gradient": update.requires_grad,
         f"changes its shape: {_chain(update.steps)}": bool(update.steps),
         f"gets result {update.value}": update.value is not None,
         "is written by the graph": update.inside,

@@ -14,7 +14,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
 from torch.utils._pytree import tree_map
 
-from codegen.aot import hooks
+from codegen.aot import hooks, leaves
 from codegen.aot.facts import (
     Base,
     BaseOf,
@@ -37,6 +37,7 @@ from codegen.aot.facts import (
 )
 from codegen.aot.inputs import (
     FRAGILE,
+    RELATED,
     Shared,
     base_of,
     count_together,
@@ -72,6 +73,7 @@ class Call:
     groups: tuple[Shared, ...] = ()
     bases: tuple[torch.Tensor, ...] = ()
     fragile: frozenset[int] = frozenset()
+    viewed: frozenset[int] = frozenset()
     again: Mapping[int, int] = field(default_factory=dict)
     counters: Mapping[int, int] = field(default_factory=dict)
     differentiated: frozenset[int] = frozenset()
@@ -93,11 +95,13 @@ def describe(args: Sequence[Any], groups: tuple[Shared, ...] = ()) -> Call:
         fakes[i] = stand_in(mode, args[i], fakes[at])
     bases = tuple(stand_in(mode, base_of(group, list(args))) for group in groups)
     fragile = frozenset(i for i, a in enumerate(args) if is_fragile(a))
+    bases_of_others = {id(a._base) for a in args if isinstance(a, torch.Tensor) and not a.is_inference()}
+    viewed = frozenset(i for i, a in enumerate(args) if id(a) in bases_of_others - {id(None)})
     first: dict[int, int] = {}
     tensors = ((i, a) for i, a in enumerate(args) if isinstance(a, torch.Tensor))
     again = {i: at for i, a in tensors if (at := first.setdefault(id(a), i)) != i}
     differentiated = frozenset(i for g in groups if g.flat for i in g.members if args[i].requires_grad)
-    return Call(mode, tuple(fakes), groups, bases, fragile, again, counted, differentiated)
+    return Call(mode, tuple(fakes), groups, bases, fragile, viewed, again, counted, differentiated)
 
 
 def _fresh(call: Call) -> Call:
@@ -107,9 +111,9 @@ def _fresh(call: Call) -> Call:
 
 
 def trace(
-    program: Program, args: Sequence[Any], decompositions: Decompositions, training: bool, inside: bool = False
+    program: Program, args: Sequence[Any], decompositions: Decompositions, inside: bool = False
 ) -> tuple[Call, Traced]:
-    """The joint graph of `program(*args) -> results` (flat), with gradients if `training`.
+    """The joint graph of `program(*args) -> results` (flat), with gradients if an input requires one before or after.
 
     `inside`: where there are no gradients, the graph itself ends by writing into inputs, as far as that is all that
     happens to them.
@@ -125,7 +129,7 @@ def trace(
         tracer = _Tracer(program, call, decompositions, inside)
         known = _count_known(call)
         try:
-            traced = tracer.run(training)
+            traced = tracer.run()
             if _count_known(call) == known:
                 return call, traced
             # A trace that finds out about sizes has other nodes than the next.
@@ -144,7 +148,7 @@ def trace_again(
     program: Program, call: Call, decompositions: Decompositions, again: Again
 ) -> Traced:
     """The joint graph again, with the gradients of one level; its forward part is the same."""
-    return _Tracer(program, call, decompositions).run(True, again)
+    return _Tracer(program, call, decompositions).run(again)
 
 
 @contextmanager
@@ -225,6 +229,7 @@ class _Tracer:
         self.targets: dict[fx.Node, Input | Base] = {}  # what the placeholders stand for
         self.resized: list[Resized] = []
         self.carriers: list[Seen] = []
+        self.leaves: set[Input | Base] = set()  # inputs that come to require a gradient
 
     def positions(self, nodes: list[fx.Node]) -> list[int]:
         """Which inputs these nodes are."""
@@ -232,7 +237,7 @@ class _Tracer:
             raise Untraceable("inputs that share memory in two ways")
         return [self.by_node[node] for node in nodes]
 
-    def run(self, training: bool, again: Again | None = None) -> Traced:
+    def run(self, again: Again | None = None) -> Traced:
         call = self.call
         with ExitStack() as stack:
             stack.enter_context(_refusing(self.recorder))
@@ -253,7 +258,13 @@ class _Tracer:
                         self.recorder.share(base, flat[i], place(flat[i], base))
                         self.members.append(_Before.of(flat[i]))
                     self.known.setdefault(id(flat[i]), Input(i))
+            known = [value for value in (*flat, *call.bases) if isinstance(value, torch.Tensor)]
+            free = [fake for fake in known if not fake.requires_grad]
             results = list(self.program(*flat))
+            leaves.check_views([*known, *results])
+            self.leaves = {self.known[id(fake)] for fake in free if leaves.is_leaf(fake)}
+            self._check_viewed()
+            training = len(free) < len(known) or bool(self.leaves)
             self._check_leaves(results, training)
             self.recorder.draws.check()
             hooks.check([*flat, *results], [alias.tensor for alias in self.recorder.aliases.values()])
@@ -266,7 +277,7 @@ class _Tracer:
             levels: tuple[Level, ...] = ()
             seen = self._seen(flat, results)
             inputs = {at: p.edge for at, p in enumerate(self.placeholders) if p is not None and p.edge is not None}
-            if training and inputs and self.carriers:
+            if training and self.carriers:
                 graph = survey(seen, inputs)
                 links = [[self._link(node._input_metadata[n]) for node, n in part.links] for part in graph.parts]
                 with self.recorder.during("backward"), self._left_alone():
@@ -283,6 +294,14 @@ class _Tracer:
             tuple(self.resized), bumps, levels,
             tuple((each.of, each.index is not None) for each in seen), self.recorder.redrawn,
         )
+
+    def _check_viewed(self) -> None:
+        """Views of an input that comes to require a gradient do so, too."""
+        for target in self.leaves & {Input(i) for i in self.call.viewed}:
+            if any(group.flat for group in self.call.groups if target.index in group.members):
+                raise Untraceable(RELATED)
+            fake = self.call.args[target.index]
+            raise SharedInputs(self.recorder.alias(fake).memory.inputs)
 
     def _check_leaves(self, results: list[Any], training: bool) -> None:
         """Refuses results that need gradients though no input does, and leaves: autograd is told of inputs only."""
@@ -349,13 +368,12 @@ class _Tracer:
             versions = _version(fake) - before.version - self._counted_by_members(target, flat)
             tracked = _tracked(before)
             detached = before.requires_grad and not fake.requires_grad
-            if fake.requires_grad and not before.requires_grad and fake.grad_fn is None:
-                raise Untraceable("requires_grad_() of an input")
+            later = target in self.leaves
             part = any(step.func is torch.ops.aten.as_strided.default for step in steps)
             memory = alias.first.memory
             if part and tracked and (alias.memory.writes or len(alias.memory.inputs) > 1):
                 raise Untraceable("as_strided_() of a written or shared input that gets a gradient")
-            if detached and (self.call.fragile or (before.grad_fn is None and self.carriers)):
+            if detached and self.call.fragile:
                 raise Untraceable("requires_grad_(False) of an input")
             if versions and id(memory) in fragile:
                 raise Untraceable(FRAGILE)
@@ -363,7 +381,7 @@ class _Tracer:
                 raise Untraceable(FRAGILE)
             is_member = id(fake) in members
             if is_member and tracked and self._is_related(target.index):
-                raise Untraceable("written inputs that share memory, of which autograd knows for some only")
+                raise Untraceable(RELATED)
             if not is_member:
                 self._resize(target, memory)
             data, left = None, None
@@ -376,7 +394,7 @@ class _Tracer:
                 if memory.writes and not is_member:
                     left = self._result(self._whole(memory))
             written = alias.memory.writes > 0 and (tracked or not (is_member or data))  # of a flat group the base is
-            if written or steps or tracked or detached or versions or data:
+            if written or steps or tracked or detached or versions or data or later:
                 value = None
                 kept = inside and written and isinstance(target, Input) and not steps and memory.born == memory.size
                 if kept:
@@ -386,17 +404,19 @@ class _Tracer:
                     node = self.recorder.read(fake) if tracked else self._whole(alias.memory)
                     value = self._result(node, fake if tracked else None, target)
                 where = (data, left, alias.by_set)
-                found.append(
-                    Update(target, *where, self._plain(steps), value, tracked, detached, versions, counter, kept)
-                )
+                flags = (tracked, detached, later)
+                found.append(Update(target, *where, self._plain(steps), value, *flags, versions, counter, kept))
         for group in self.call.groups:
             for i in group.members:
                 alias = self.recorder.alias(flat[i])
                 steps = alias.steps[alias.made :]
                 if i != group.base and not group.flat and alias.former is not None:
                     raise Untraceable("one of several views of a base comes to lie elsewhere")
-                if steps and i != group.base and not group.flat:
-                    found.append(Update(Input(i), steps=self._plain(steps), versions=len(steps)))
+                if i == group.base or group.flat:
+                    continue
+                later = Input(i) in self.leaves
+                if steps or later:
+                    found.append(Update(Input(i), steps=self._plain(steps), requires_grad=later, versions=len(steps)))
         return tuple(found)
 
     def _whole(self, memory: Memory) -> fx.Node:
@@ -504,11 +524,24 @@ class _Tracer:
             raise Untraceable("a view that gets its gradient elsewhere than its base")
         tracked = result.grad_fn is not None or cut or not alias.origin.requires_grad
         steps = alias.steps[first:]
+        if not cut and not isinstance(start, (Data, Value)) and _target(start) in self.leaves:
+            start = self._before_or_after(start, result)
+            tracked = tracked or isinstance(start, (Input, Base))
         if _is_customized(result, alias.origin):
             history = Value(self._result(self.recorder.read(result), result, OutputOf(at)))
             made = Custom(history, torch._C._autograd._get_creation_meta(result))
             return View(start, self._plain(steps), False, made)
         return start if isinstance(start, Data) and not steps else View(start, self._plain(steps), tracked)
+
+    def _before_or_after(self, start: Input | Base | Changed, result: torch.Tensor) -> Input | Base | Changed:
+        """Whether a view of an input was taken before this came to require a gradient, or after it."""
+        is_early = leaves.is_taken_before(result)
+        known = _target(start)
+        alias = next(self.recorder.aliases[key] for key, place in self.known.items() if place == known)
+        is_other = alias.former is not None or len(alias.steps) > alias.made
+        if is_other and is_early is isinstance(start, Changed):
+            raise Untraceable("a view of an input that changes its geometry and comes to require a gradient")
+        return known if is_early else Changed(known)
 
     def _start(
         self, base: Value | Input | Base, alias: Alias, steps: tuple[Step, ...], memory: Memory
@@ -587,6 +620,10 @@ def _is_customized(view: torch.Tensor, base: torch.Tensor) -> bool:
             return True
         node = node.next_functions[0][0] if node.next_functions else None
     return False
+
+
+def _target(start: Input | Base | Changed) -> Input | Base:
+    return start.target if isinstance(start, Changed) else start
 
 
 def _tracked(before: _Before) -> bool:

@@ -117,7 +117,7 @@ class _Order:
         self.begun: set[Any] = set()
         self.finished: set[Any] = set()
         self.level_of = {c.index: number for number, level in enumerate(traced.levels) for c in level.carriers}
-        self.changed = {update.target for update in traced.updates if update.steps or update.data is not None}
+        self.changed = {u.target for u in traced.updates if u.steps or u.data is not None or u.requires_grad}
         self.group_of = {i: Base(number) for number, group in enumerate(traced.groups) for i in group.members}
         self.inputs = self._inputs(placeholders)
         self.history = self._history(placeholders)
@@ -152,7 +152,7 @@ class _Order:
     def tie(self, number: int) -> None:
         if self._begins(number):
             level, tie, name = self.traced.levels[number], self.ties[number], self.source.name
-            if level.cuts:  # they are held with their versions: what else counts writes comes before
+            if level.held:  # they are held with their versions: what else counts writes comes before
                 for update in self.traced.updates:
                     if update.value is None or self.level_of.get(update.value, -1) < number:
                         self.change(update)
@@ -265,7 +265,7 @@ class _Order:
     def _inputs(self, placeholders: list[str]) -> list[str]:
         """The inputs as they came, for levels that wait until something was written."""
         touched = {_place(u.target) for u in self.traced.updates if u.tracked or u.steps or u.detached}
-        late = {at for level in self.traced.levels if level.cuts for at in level.inputs}
+        late = {at for level in self.traced.levels if level.held for at in level.inputs}
         texts = list(placeholders)
         for at in sorted(late):
             if placeholders[at] in touched:
@@ -279,11 +279,13 @@ class _Order:
         if not self.ties:
             return []
         written = overwritten(traced)
+        later = {_place(update.target) for update in traced.updates if update.requires_grad}
         nodes = zip(placeholders, traced.joint.graph.find_nodes(op="placeholder"), strict=False)
         copy = self.source.name("copied", partial(copied, whole=traced.by_place))
         texts = [f"{copy}({p})" if _is_tensor(n) and memory_of(n) in written else p for p, n in nodes]
+        texts = [f"{text}.detach()" if text in later else text for text in texts]
         texts += [f"results[{at}]" for at in range(traced.num_forward - traced.num_randoms, traced.num_forward)]
-        if len(self.ties) == 1 and not traced.levels[0].cuts:
+        if len(self.ties) == 1 and not traced.levels[0].held:
             return texts
         self.source.add(f"history = {_row(texts)}")
         return ["*history"]
@@ -412,6 +414,8 @@ def _change(update: Update, source: _Source) -> None:
     place = _place(update.target)
     for step in update.steps:
         source.add(f"{source.name('change', in_place(step.func))}({place}{_arguments(place, step, source)})")
+    if update.requires_grad:
+        source.add(f"{place}.requires_grad_()")
 
 
 # --- outputs ----------------------------------------------------------------------------------------------------------

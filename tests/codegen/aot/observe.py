@@ -86,8 +86,10 @@ class Run:
         self.inputs: Inputs = cell.inputs()
         values = self.inputs.values
         self.sources = [*self.inputs.leaves, *edges(values)]
+        without = [value for value in values if not value.requires_grad]
         with cell.under():
             self.results = list(call(*values))
+        self.sources += edges(without)
 
     def everything(self) -> list[Any]:
         return [*self.inputs.leaves, *self.inputs.values, *self.results]

@@ -50,6 +50,17 @@ def new_data(x, y):
     x.data = x * 2
 
 
+def views_before_and_after(x, y):
+    """It comes to require a gradient, and is written before and after that."""
+    before = x[0]
+    used = x.mul_(2) * 3
+    x.requires_grad_()
+    between = x[0]
+    with torch.no_grad():
+        x.add_(1)
+    return before, used, between, x[0]
+
+
 def storage_resized(x, y):
     storage = x.untyped_storage()
     size = storage.nbytes()
@@ -117,6 +128,12 @@ MUTATIONS: dict[str, Callable[..., Any]] = {
     "mul_then_detach_": lambda x, y: drop(x.mul_(2).detach_()),
     "requires_grad_": lambda x, y: drop(x.requires_grad_()),
     "requires_no_grad_": lambda x, y: drop(x.requires_grad_(False)),
+    "used_then_requires_no_grad": lambda x, y: ((x * x).sin(), drop(x.requires_grad_(False))),
+    "mul_then_requires_grad_": lambda x, y: x.mul_(2).requires_grad_(),
+    "t_then_requires_grad_": lambda x, y: (x.t_(), x.requires_grad_()),
+    "viewed_then_requires_grad_": lambda x, y: (x[0], x.requires_grad_()),
+    "requires_grad_then_no_grad": lambda x, y: drop((x.requires_grad_(), no_grad_write(x, y))),
+    "views_before_and_after": views_before_and_after,
     "set_": lambda x, y: drop(x.set_(y)),
     "set_fresh": lambda x, y: drop(x.set_(x.detach() * 2)),
     "set_data": new_data,
@@ -472,7 +489,7 @@ class Cell:
 
     def program(self, x: torch.Tensor, y: torch.Tensor) -> list[Any]:
         more = MUTATIONS[self.mutation](x, y)
-        return [*OUTPUTS[self.output](x, y), *([] if more is None else [more])]
+        return [*OUTPUTS[self.output](x, y), *(more if isinstance(more, tuple) else () if more is None else (more,))]
 
 
 def drawn(count: int, seed: int) -> list[Cell]:

@@ -1,0 +1,42 @@
+"""Inputs that come to require a gradient while a program runs, and their views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from codegen.aot.levels import edge_of
+from codegen.aot.memory import Untraceable
+
+_CreationMeta = torch._C._autograd.CreationMeta
+_WITHOUT_GRAD = (_CreationMeta.NO_GRAD_MODE, _CreationMeta.INFERENCE_MODE)
+
+
+def is_leaf(fake: torch.Tensor) -> bool:
+    """Whether an input needs a gradient for itself. Raises Untraceable where autograd knows it by other sizes."""
+    if not fake.requires_grad or fake.grad_fn is not None:
+        return False
+    if torch.is_inference_mode_enabled():
+        raise Untraceable("requires_grad_() of an input in inference mode")
+    edge = edge_of(fake)
+    if edge is not None and tuple(edge.node._input_metadata[0].shape) != tuple(fake.shape):
+        raise Untraceable("requires_grad_() of an input that changes its sizes later")
+    return edge is not None
+
+
+def is_taken_before(view: torch.Tensor) -> bool:
+    """Whether a view of such an input was taken before this came to require a gradient; it has none then."""
+    meta = torch._C._autograd._get_creation_meta(view) if view._is_view() else None
+    return view.grad_fn is None and meta not in _WITHOUT_GRAD
+
+
+def check_views(values: Sequence[Any]) -> None:
+    """Refuses views that autograd would have to take again from their base, and can't."""
+    for value in values:
+        try:
+            value.grad_fn if isinstance(value, FakeTensor) else None
+        except (RuntimeError, Untraceable) as error:
+            raise Untraceable("torch fails to take a view again") from error
