@@ -38,7 +38,8 @@ class Given:
 
 @dataclass(frozen=True)
 class Made:
-    """The tensor that `node` gives; `item` of a node that gives several."""
+    """The tensor that `node` gives; `item` of a node that gives several. `operands`: the tensors it is called with, in
+    the order of `node.all_input_nodes`. `has_effects`: it is called whether anybody reads it or not, in its turn."""
 
     name: str
     shape: Shape
@@ -46,6 +47,8 @@ class Made:
     strides: Shape
     node: fx.Node
     item: int | None = None
+    operands: tuple[str, ...] = ()
+    has_effects: bool = False
 
 
 @dataclass(frozen=True)

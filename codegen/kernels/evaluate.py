@@ -77,7 +77,7 @@ class _Rounds:
             found = spec.meaning(values, dims).to(reduce.dtype)
         self.results[reduce.name] = found
         if reduce.kind in SCANS and values.numel():
-            flat = values.reshape(*self.shape[: self.outer], -1)
+            flat = values.reshape([*self.shape[: self.outer], -1])
             self.runs[reduce.name] = SCANS[reduce.kind](flat, flat.dim() - 1).reshape(self.shape).to(reduce.dtype)
 
     # --- values -------------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class _Rounds:
                 return spec.meaning(*operands, *([expr.dtype] if spec.gives == "free" else []))
             case Result():
                 found = self.results[expr.name]
-                return found.reshape(*self.shape[: self.outer], *[1] * (len(self.shape) - self.outer))
+                return found.reshape([*self.shape[: self.outer], *[1] * (len(self.shape) - self.outer)])
             case Running():
                 return self.runs[expr.name]
         raise TypeError(expr)

@@ -176,7 +176,25 @@ def _polynomial(terms: list[tuple[Monomial, int]]) -> Index:
     total: dict[Monomial, int] = {}
     for monomial, c in terms:
         total[monomial] = total.get(monomial, 0) + c
+    _recombine(total)
     return Index(tuple(sorted(((m, c) for m, c in total.items() if c), key=_monomial_order)))
+
+
+def _recombine(total: dict[Monomial, int]) -> None:
+    """d * (x // d) + x % d = x, whatever both are multiplied by."""
+    for monomial, c in list(total.items()):
+        for atom in monomial:
+            if not isinstance(atom, Remainder) or len(atom.divisor.terms) != 1 or not total.get(monomial):
+                continue
+            ((divisor, factor),) = atom.divisor.terms
+            rest = _without(monomial, (atom,))
+            assert rest is not None
+            other = _product(_product(rest, divisor), (Quotient(atom.dividend, atom.divisor),))
+            if total.get(other) == c * factor:
+                del total[monomial], total[other]
+                for part, d in atom.dividend.terms:
+                    whole = _product(rest, part)
+                    total[whole] = total.get(whole, 0) + c * d
 
 
 # --- division ---------------------------------------------------------------------------------------------------------

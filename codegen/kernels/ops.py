@@ -116,7 +116,7 @@ def _over(function: Callable[..., torch.Tensor]) -> Callable[[torch.Tensor, tupl
 
     def meaning(values: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
         kept = [dim for dim in range(values.dim()) if dim not in dims]
-        flat = values.permute(*kept, *dims).reshape(*[values.shape[dim] for dim in kept], -1)
+        flat = values.permute([*kept, *dims]).reshape([*[values.shape[dim] for dim in kept], -1])
         return function(flat, -1)
 
     return meaning

@@ -127,7 +127,9 @@ def computed_in(dtype: torch.dtype) -> torch.dtype:
 
 
 def number(value: Any, dtype: torch.dtype) -> Expr:
-    """A number as a value of that dtype: plain, or one that each call gives."""
+    """A number as a value of that dtype: plain, one that comes of sizes, or one that each call gives."""
+    if isinstance(value, Index):
+        value = ir.position(value)
     return to(value, dtype) if isinstance(value, Expr) else ir.literal(value, dtype)
 
 

@@ -75,7 +75,7 @@ def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
             log.debug("%s is left to ATen: %s", node.format_node(), reason)
             for name in set(low.program.tensors) - known:
                 del low.program.tensors[name]
-    return _made(low, node)
+    return _made(low, values, node)
 
 
 def _named(low: Lowering, node: fx.Node, made: Any) -> Any:
@@ -93,22 +93,28 @@ def _named(low: Lowering, node: fx.Node, made: Any) -> Any:
     return made
 
 
-def _made(low: Lowering, node: fx.Node) -> Any:
+def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
     """ATen is called."""
     out = node.meta["val"]
+    operands = [values[given] for given in node.all_input_nodes]
+    if not all(isinstance(operand, Ref) for operand in operands):
+        raise Unsupported(f"{node.target} of numbers that vary")
+    names = tuple(operand.name for operand in operands)
     if isinstance(out, torch.Tensor):
-        return _made_tensor(low, node, out, None)
+        return _made_tensor(low, node, out, None, names)
     if isinstance(out, tuple | list):
         return tuple(
-            _made_tensor(low, node, fake, item) if isinstance(fake, torch.Tensor) else None
+            _made_tensor(low, node, fake, item, names) if isinstance(fake, torch.Tensor) else None
             for item, fake in enumerate(out)
         )
     raise Unsupported(f"{node.target}, which gives {type(out).__name__}")
 
 
-def _made_tensor(low: Lowering, node: fx.Node, fake: torch.Tensor, item: int | None) -> Ref:
+def _made_tensor(
+    low: Lowering, node: fx.Node, fake: torch.Tensor, item: int | None, operands: tuple[str, ...]
+) -> Ref:
     name = low.fresh(node.name if item is None else f"{node.name}_{item}")
-    made = Made(name, shape_of(fake), fake.dtype, tuple(map(ix.of_size, fake.stride())), node, item)
+    made = Made(name, shape_of(fake), fake.dtype, tuple(map(ix.of_size, fake.stride())), node, item, operands)
     low.program.tensors[name] = made
     return low.ref(made)
 

@@ -9,6 +9,7 @@ import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 from torch._prims_common import elementwise_dtypes
 
+from codegen.kernels import index as ix
 from codegen.kernels import ir
 from codegen.kernels.ir import Expr
 from codegen.kernels.lowering.context import Lowering, Ref, Unsupported, broadcast, number, shape_of, to
@@ -43,6 +44,8 @@ def elementwise(
 def _stand_in(value: Any) -> Any:
     if isinstance(value, Ref):
         return torch.empty([0] * value.dim, dtype=value.dtype, device="meta")
+    if isinstance(value, ix.Index):
+        return 1
     if isinstance(value, Expr):
         return {torch.float64: 0.5, torch.bool: True}.get(value.dtype, 1)
     return value

@@ -1,0 +1,250 @@
+"""Definitions -> nodes: what is computed by itself. All other definitions are put in the place of their Reads.
+
+A node is a reduction, a scan, a tensor that has to lie in memory, or a value that several others read and that costs
+something. Nodes read each other and real tensors only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+from codegen.kernels import index as ix
+from codegen.kernels import ir
+from codegen.kernels.definitions import Definition, Given, Made, Program, Shape, Tensor
+from codegen.kernels.index import Index, Symbol
+from codegen.kernels.ir import Expr
+from codegen.kernels.ops import OPS
+
+#: A value of at most this cost that reads at most one tensor is computed again wherever it is read.
+CHEAP = 4
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A tensor that is the memory of another one, which lies in memory."""
+
+    name: str
+    base: str
+    shape: Shape
+    strides: Shape
+    offset: Index
+
+
+@dataclass(frozen=True)
+class Node:
+    """`value`: over the definition's axes and those it reduces over. `target`: the input that it is written into."""
+
+    name: str
+    definition: Definition
+    value: Expr
+    target: str | None = None
+
+    @property
+    def axes(self) -> tuple[Symbol, ...]:
+        over = self.definition.over
+        return self.definition.axes if self.definition.is_scan else (*self.definition.axes, *over)
+
+    @property
+    def reads(self) -> list[ir.Read]:
+        return [expr for expr in ir.walk(self.value) if isinstance(expr, ir.Read)]
+
+
+@dataclass
+class Nodes:
+    """`nodes` in an order in which each comes after those it reads; `aliases` of real tensors and nodes; `stored`:
+    names of nodes that lie in memory whoever reads them; `needed`: names of tensors without which it does not go."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    aliases: dict[str, Alias] = field(default_factory=dict)
+    stored: set[str] = field(default_factory=set)
+    needed: set[str] = field(default_factory=set)
+
+
+def find_nodes(program: Program) -> Nodes:
+    return _Finder(program).run()
+
+
+class _Finder:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.found = Nodes()
+        self.values: dict[str, Expr] = {}  # of definitions, reading nodes and real tensors
+        self.views: dict[str, Expr] = {}  # of views, reading what is none
+
+    def run(self) -> Nodes:
+        tensors = self.program.tensors
+        needed = self.found.needed = self._needed()
+        for name in self._wanted():
+            if not self._alias(name):
+                self.found.stored.add(name)
+        self.found.stored |= {alias.base for alias in self.found.aliases.values()}
+        many = self._read_by_many(needed)
+        for name, tensor in tensors.items():
+            if name not in needed or not isinstance(tensor, Definition) or name in self.found.aliases:
+                continue
+            value = self._inlined(tensor)
+            is_shared = name in many and not self._is_cheap(value)
+            if tensor.kind is not None or name in self.found.stored or is_shared:
+                self.found.nodes[name] = Node(name, tensor, value)
+        self.found.stored &= set(self.found.nodes)
+        for target, value_name in self.program.writes:
+            self._write(value_name, target)
+        return self.found
+
+    def _write(self, value: str, target: str) -> None:
+        """The element of `value`, into the same place of an input."""
+        given = self.program.tensors[target]
+        axes = tuple(Symbol(f"i{number}", size) for number, size in enumerate(given.shape))
+        source = ir.read(value, tuple(map(ix.index, axes)), given.dtype)
+        name = f"{target}_written"
+        definition = Definition(name, given.shape, given.dtype, given.strides, axes, source)
+        self.found.nodes[name] = Node(name, definition, self._inlined(definition), target)
+        self.found.stored.add(name)
+
+    # --- which tensors lie in memory ----------------------------------------------------------------------------------
+    def _wanted(self) -> Iterator[str]:
+        """Results, and what ATen reads."""
+        for value in self.program.results:
+            if isinstance(value, str):
+                yield value
+        for tensor in self.program.tensors.values():
+            if isinstance(tensor, Made) and tensor.name in self.found.needed:
+                yield from tensor.operands
+
+    def _alias(self, name: str) -> bool:
+        """Notes a tensor that needs no memory of its own."""
+        tensor = self.program.tensors[name]
+        if not isinstance(tensor, Definition):
+            return True
+        if name in self.found.aliases:
+            return True
+        if not tensor.is_view:
+            return False
+        source = self._through_views(tensor.value)
+        if not isinstance(source, ir.Read) or source.mask is not None:
+            return False
+        base = self.program.tensors[source.tensor]
+        place = physical(source.indices, base.strides)
+        strides = tuple(ix.stride_of(place, axis) or ix.index(0) for axis in tensor.axes)
+        rest = place - physical(tuple(map(ix.index, tensor.axes)), strides)
+        if ix.symbols(rest) & set(tensor.axes) or ix.has_values(rest):
+            return False
+        self.found.aliases[name] = Alias(name, base.name, tensor.shape, strides, rest)
+        return True
+
+    # --- inlining -----------------------------------------------------------------------------------------------------
+    def _through_views(self, value: Expr) -> Expr:
+        """A Read of a view as one of what it is a view of."""
+
+        def rule(expr: Expr) -> Expr | None:
+            if not isinstance(expr, ir.Read):
+                return None
+            tensor = self.program.tensors[expr.tensor]
+            if not isinstance(tensor, Definition) or not tensor.is_view:
+                return None
+            if tensor.name not in self.views:
+                self.views[tensor.name] = self._through_views(tensor.value)
+            return at(self.views[tensor.name], tensor.axes, expr)
+
+        return ir.rewrite(value, rule)
+
+    def _inlined(self, definition: Definition) -> Expr:
+        if definition.name in self.values:
+            return self.values[definition.name]
+
+        def rule(expr: Expr) -> Expr | None:
+            if not isinstance(expr, ir.Read) or expr.tensor in self.found.nodes:
+                return None
+            tensor = self.program.tensors[expr.tensor]
+            if not isinstance(tensor, Definition):
+                return None
+            return at(self._inlined(tensor), tensor.axes, expr)
+
+        self.values[definition.name] = found = simplify(ir.rewrite(definition.value, rule))
+        return found
+
+    # --- who reads what -----------------------------------------------------------------------------------------------
+    def _reads(self, tensor: Tensor) -> set[str]:
+        if isinstance(tensor, Made):
+            return set(tensor.operands)
+        if isinstance(tensor, Given):
+            return set()
+        return {expr.tensor for expr in ir.walk(tensor.value) if isinstance(expr, ir.Read)}
+
+    def _needed(self) -> set[str]:
+        found: set[str] = set()
+        stack = [value for value in self.program.results if isinstance(value, str)]
+        stack += [value for _, value in self.program.writes]
+        stack += [t.name for t in self.program.tensors.values() if isinstance(t, Made) and t.has_effects]
+        while stack:
+            name = stack.pop()
+            if name not in found:
+                found.add(name)
+                stack.extend(self._reads(self.program.tensors[name]))
+        return found
+
+    def _read_by_many(self, needed: set[str]) -> set[str]:
+        readers: dict[str, set[str]] = {}
+        for name in needed:
+            tensor = self.program.tensors[name]
+            if not isinstance(tensor, Definition) or tensor.is_view:
+                continue
+            for expr in ir.walk(self._through_views(tensor.value)):
+                if isinstance(expr, ir.Read):
+                    readers.setdefault(expr.tensor, set()).add(name)
+        for target, value in self.program.writes:
+            readers.setdefault(value, set()).add(f"{target}_written")
+        return {name for name, by in readers.items() if len(by) > 1}
+
+    def _is_cheap(self, value: Expr) -> bool:
+        return cost(value) <= CHEAP and sum(isinstance(e, ir.Read) for e in ir.walk(value)) <= 1
+
+
+def cost(value: Expr) -> int:
+    """In additions: what computing it takes, each shared part once."""
+    return sum(OPS[expr.name].cost for expr in ir.walk(value) if isinstance(expr, ir.Op))
+
+
+def physical(indices: tuple[Index, ...], strides: Shape) -> Index:
+    """How many elements from the first one an element lies."""
+    place = ix.index(0)
+    for at, stride in zip(indices, strides, strict=True):
+        place = place + at * stride
+    return place
+
+
+def at(value: Expr, axes: tuple[Symbol, ...], where: ir.Read) -> Expr:
+    """A definition's value in the place of a Read of it."""
+    if where.mask is None:
+        return ir.rewrite(value, lambda expr: None, dict(zip(axes, where.indices, strict=True)))
+    mask = where.mask
+
+    def masked(expr: Expr) -> Expr | None:
+        if not isinstance(expr, ir.Read):
+            return None
+        both = mask if expr.mask is None else ir.op("and", torch.bool, mask, expr.mask)
+        return ir.read(expr.tensor, expr.indices, expr.dtype, both)
+
+    found = ir.rewrite(value, masked, dict(zip(axes, where.indices, strict=True)))
+    if isinstance(found, ir.Read):  # 0 where the mask is false, as it should be
+        return found
+    return ir.op("where", found.dtype, mask, found, ir.literal(0, found.dtype))
+
+
+def simplify(value: Expr) -> Expr:
+    """where(c, where(c, a, b), d) -> where(c, a, d)"""
+    made: dict[Expr, Expr] = {}
+    for expr in ir.walk(value):
+        again = expr
+        if isinstance(expr, ir.Op):
+            operands = [made[operand] for operand in expr.operands]
+            if expr.name == "where":
+                condition, chosen, other = operands
+                if isinstance(chosen, ir.Op) and chosen.name == "where" and chosen.operands[0] is condition:
+                    operands = [condition, chosen.operands[1], other]
+            again = ir.op(expr.name, expr.dtype, *operands)
+        made[expr] = again
+    return made[value]

@@ -1,0 +1,217 @@
+"""Definitions -> kernels, calls of ATen, and what lies where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+
+from codegen.kernels import index as ix
+from codegen.kernels import ir
+from codegen.kernels.check import check
+from codegen.kernels.definitions import Program
+from codegen.kernels.groups import Call, Group, Member, group, inner
+from codegen.kernels.index import Index, Symbol
+from codegen.kernels.ir import Buffer, Expr, Kernel, Loop, Reduce, Statement, Store
+from codegen.kernels.nodes import CHEAP, Alias, Node, Nodes, cost, find_nodes, physical, simplify
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel with the tensors that its buffers are, in their order, the sizes and the numbers that it is given."""
+
+    kernel: Kernel
+    tensors: tuple[str, ...]
+    sizes: tuple[Symbol, ...]
+    scalars: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`steps`: in order. `stored`: nodes that lie in memory, of these `written` in that of an input."""
+
+    program: Program
+    steps: tuple[Launch | Call, ...]
+    kernels: tuple[Kernel, ...]
+    stored: dict[str, Node]
+    written: dict[str, str]
+    aliases: dict[str, Alias]
+
+    def __str__(self) -> str:
+        lines = []
+        for step in self.steps:
+            if isinstance(step, Launch):
+                lines.append(f"{step.kernel.name}({', '.join((*step.tensors, *map(str, step.sizes), *step.scalars))})")
+            else:
+                lines.append(", ".join(made.name for made in step.made) + f" = {step.made[0].node.target}")
+        return "\n\n".join([*map(str, self.kernels), "\n".join(lines)])
+
+
+def schedule(program: Program) -> Schedule:
+    nodes = find_nodes(program)
+    units = group(program, nodes)
+    _store_what_others_read(nodes, units)
+    made: dict[str, Kernel] = {}
+    steps: list[Launch | Call] = []
+    for unit in units:
+        if isinstance(unit, Call):
+            steps.append(unit)
+            continue
+        kernel, tensors, sizes, scalars = _Kernel(program, nodes, unit).made()
+        text = str(replace(kernel, name=""))
+        if text not in made:
+            made[text] = check(replace(kernel, name=f"kernel_{len(made)}_{kernel.name}"))
+        steps.append(Launch(made[text], tensors, sizes, scalars))
+    written = {name: node.target for name, node in nodes.nodes.items() if node.target is not None}
+    stored = {name: nodes.nodes[name] for name in nodes.nodes if name in nodes.stored and name not in written}
+    return Schedule(program, tuple(steps), tuple(made.values()), stored, written, nodes.aliases)
+
+
+def _store_what_others_read(nodes: Nodes, units: list[Group | Call]) -> None:
+    home = {name: unit for unit in units if isinstance(unit, Group) for name in unit.members}
+    for name, node in nodes.nodes.items():
+        for read in node.reads:
+            if home.get(read.tensor, home[name]) is not home[name]:
+                nodes.stored.add(read.tensor)
+        if node.definition.is_scan:
+            nodes.stored.add(name)
+
+
+class _Kernel:
+    """The kernel of a group. Its names say nothing about the program, so kernels that do the same are the same."""
+
+    def __init__(self, program: Program, nodes: Nodes, group: Group) -> None:
+        self.program = program
+        self.nodes = nodes
+        self.group = group
+        self.values: dict[tuple[str, int], Expr] = {}
+        self.stages = {name: self._stage(member) for name, member in group.members.items()}
+        self.results = {name: f"r{number}" for number, name in enumerate(group.members)}
+        self.buffers: dict[str, str] = {}
+        self.loaded: set[str] = set()
+        self.stored: set[str] = set()
+
+    def made(self) -> tuple[Kernel, tuple[str, ...], tuple[Symbol, ...], tuple[str, ...]]:
+        loops = tuple(self._loops())
+        buffers = tuple(self._buffer(name) for name in self.buffers)
+        sizes = sorted(self._sizes(loops, buffers), key=lambda size: size.name)
+        exprs = [expr for loop in loops for s in loop.body for expr in ir.walk(*ir.reads(s))]
+        scalars = {expr.name: expr for expr in exprs if isinstance(expr, ir.Scalar)}
+        sources = dict.fromkeys(m.node.definition.source for m in self.group.members.values())
+        name = "_".join(_word(m) for m in list(self.group.members)[-3:])
+        kernel = Kernel(name, self.group.axes, loops, buffers, tuple(sizes), tuple(scalars.values()), tuple(sources))
+        return kernel, tuple(self.buffers), tuple(sizes), tuple(scalars)
+
+    # --- loops --------------------------------------------------------------------------------------------------------
+    def _stage(self, member: Member) -> int:
+        """How many loops have to be over before its values are known: those of the reductions that it reads."""
+        stage = 0
+        for read in member.node.reads:
+            other = self.group.members.get(read.tensor)
+            if other is not None:
+                stage = max(stage, self._stage(other) + bool(other.node.definition.over))
+        return stage
+
+    def _loops(self) -> Iterator[Loop]:
+        bodies: dict[tuple[int, tuple[Index, ...]], list[Statement]] = {}
+        for name, member in self.group.members.items():
+            stage = self.stages[name]
+            body = bodies.setdefault((stage, member.inner), [])
+            body.extend(self._statements(member, stage))
+            if member.node.definition.over and not member.node.definition.is_scan and name in self.nodes.stored:
+                value = ir.result(self.results[name], member.node.definition.dtype)
+                bodies.setdefault((stage + 1, ()), []).append(self._store(member, value))
+        for (_, shape), body in sorted(bodies.items(), key=lambda item: item[0][0]):
+            if body:
+                yield Loop(tuple(inner(number, size) for number, size in enumerate(shape)), tuple(body))
+
+    def _statements(self, member: Member, stage: int) -> Iterator[Statement]:
+        definition = member.node.definition
+        if definition.kind is not None:
+            value = self._value(member, stage)
+            yield Reduce(self.results[member.node.name], definition.kind, value)
+            if definition.is_scan:
+                yield self._store(member, ir.running(self.results[member.node.name], definition.dtype))
+        elif member.node.name in self.nodes.stored:
+            yield self._store(member, self._value(member, stage))
+
+    def _store(self, member: Member, value: Expr) -> Store:
+        name = member.node.target or member.node.name
+        self.stored.add(name)
+        strides = member.node.definition.strides
+        return Store(self._named(name), physical(member.element(), strides), value)
+
+    # --- values -------------------------------------------------------------------------------------------------------
+    def _value(self, member: Member, stage: int) -> Expr:
+        key = member.node.name, stage
+        if key not in self.values:
+            self.values[key] = simplify(
+                ir.rewrite(member.node.value, lambda expr: self._leaf(expr, stage), member.place)
+            )
+        return self.values[key]
+
+    def _leaf(self, expr: Expr, stage: int) -> Expr | None:
+        if not isinstance(expr, ir.Read):
+            return None
+        member = self.group.members.get(expr.tensor)
+        if member is None:
+            return self._load(expr)
+        if member.node.definition.over:
+            value: Expr = ir.result(self.results[expr.tensor], expr.dtype)
+        elif expr.tensor in self.nodes.stored and stage > self.stages[expr.tensor] and cost(member.node.value) > CHEAP:
+            return self._load(expr)  # an earlier loop has stored it
+        else:
+            value = self._value(member, stage)
+        return value if expr.mask is None else ir.op("where", expr.dtype, expr.mask, value, ir.literal(0, expr.dtype))
+
+    def _load(self, read: ir.Read) -> Expr:
+        self.loaded.add(read.tensor)
+        place = physical(read.indices, self._strides(read.tensor))
+        return ir.load(self._named(read.tensor), place, read.dtype, read.mask)
+
+    # --- buffers ------------------------------------------------------------------------------------------------------
+    def _named(self, tensor: str) -> str:
+        return self.buffers.setdefault(tensor, f"b{len(self.buffers)}")
+
+    def _tensor(self, name: str) -> tuple[tuple[Index, ...], tuple[Index, ...], torch.dtype]:
+        tensor = self.nodes.nodes[name].definition if name in self.nodes.nodes else self.program.tensors[name]
+        return tensor.shape, tensor.strides, tensor.dtype
+
+    def _strides(self, name: str) -> tuple[Index, ...]:
+        return self._tensor(name)[1]
+
+    def _buffer(self, name: str) -> Buffer:
+        shape, strides, dtype = self._tensor(name)
+        last = physical(tuple(size - 1 for size in shape), strides)
+        role = "inout" if name in self.stored & self.loaded else "out" if name in self.stored else "in"
+        return Buffer(self.buffers[name], dtype, last + 1, role)
+
+    def _sizes(self, loops: tuple[Loop, ...], buffers: tuple[Buffer, ...]) -> set[Symbol]:
+        found: set[Symbol] = set()
+
+        def see(index: Index | None) -> None:
+            for symbol in ix.symbols(index) if index is not None else ():
+                if symbol.size is None:
+                    found.add(symbol)
+                else:
+                    see(symbol.size)
+
+        for axis in (*self.group.axes, *(axis for loop in loops for axis in loop.axes)):
+            see(axis.size)
+        for buffer in buffers:
+            see(buffer.size)
+        for loop in loops:
+            for statement in loop.body:
+                if isinstance(statement, Store):
+                    see(statement.index)
+                for expr in ir.walk(*ir.reads(statement)):
+                    see(ir.indices_in(expr))
+        return found
+
+
+def _word(name: str) -> str:
+    """A node's name without numbers."""
+    return "_".join(part for part in name.split("_") if part and not part.isdigit())
+
+
