@@ -23,6 +23,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from symbolic.errors import GraphBreak, Restart, letting_go
 from symbolic.guards import Guard
 from symbolic.inner import InnerGraph
+from symbolic.late import Standing, Unknown
 from symbolic.shapes import Shapes
 from symbolic.sources import Source
 from symbolic.torch_state import enter_inference, leave_inference
@@ -30,9 +31,9 @@ from symbolic.variables.base import Variable
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import ListVariable, TupleVariable
-from symbolic.variables.floats import SIZED_BY_VALUES, STAND_IN, FloatInput, FloatVariable, holds_float
 from symbolic.variables.functions import FunctionVariable
 from symbolic.variables.mappings import DictVariable
+from symbolic.variables.numbers import EXAMPLES, SIZED_BY_VALUES, FloatInput, NumberVariable, holds_number
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.symbols import SymbolVariable
 from symbolic.variables.tensors import GraphFunction, GraphValue, NumberOutput, TensorVariable
@@ -84,6 +85,7 @@ class GraphBuilder:
         self._names: dict[Source, str] = {}
         self._marks: list[tuple[torch.Tensor, Any]] = []  # of every fake tensor when it was first met
         self._inference: list[int] = []  # where the inference guards were made that the frame is inside of
+        self._late = False  # whether there are ints that are known only when the graph runs
         self.switches = False  # whether operations change torch's state
         # The guard sees the dispatch keys of the thread at the call's entry, whatever tracing switches later.
         self._included = torch._C._dispatch_tls_local_include_set()
@@ -120,7 +122,7 @@ class GraphBuilder:
         if isinstance(found, FloatInput):
             return found
         self.tx.know(source, "type", float)
-        variable = FloatInput(self._placeholder(source, STAND_IN), value, source, self.tx)
+        variable = FloatInput(self._placeholder(source, EXAMPLES[float]), value, source, self.tx)
         self.inputs.append(variable)
         return variable
 
@@ -313,7 +315,7 @@ class GraphBuilder:
     ) -> Variable:
         pairs = [self._argument(arg) for arg in args]
         named = {name: self._argument(arg) for name, arg in kwargs.items()}
-        by_value = holds_float((*args, *kwargs.values()))
+        by_value = holds_number((*args, *kwargs.values()))
         if by_value and target in SIZED_BY_VALUES:
             raise GraphBreak("output shape depends on values", target.__name__)
         result = self.fake_run(target, run, [fake for _, fake in pairs], {k: fake for k, (_, fake) in named.items()})
@@ -348,12 +350,13 @@ class GraphBuilder:
             found = self._symbol(node, value, number)
         return found
 
-    def scalar(self, op: str, target: Any, operands: list[Variable]) -> FloatVariable:
-        """Records a call of kind `op` that answers with a float."""
-        node = self._node(op, target, tuple(self._argument(item)[0] for item in operands), {}, STAND_IN)
+    def scalar(self, op: str, target: Any, operands: list[Variable], kind: type) -> NumberVariable:
+        """Records a call of kind `op` that answers with an int or float, as `kind` says."""
+        node = self._node(op, target, tuple(self._argument(item)[0] for item in operands), {}, EXAMPLES[kind])
         if op == "call_method":
             self._numbers.add(node)  # arithmetic may raise, so it stays, read or not
-        return FloatVariable(node)
+        self._late = self._late or kind is int
+        return NumberVariable(node, kind)
 
     def ask(self, op: Callable[..., Any], left: Any, right: Any) -> bool:
         """`op(left, right)` of numbers with symbols, guarded."""
@@ -391,10 +394,11 @@ class GraphBuilder:
     def fake_run(self, target: Any, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
         asking = self.shapes.asking() if self.shapes is not None else nullcontext()
+        standing = Standing() if self._late else nullcontext()
         try:
-            with torch._C._PreserveDispatchKeyGuard(), asking, self.fake_mode, letting_go():
+            with torch._C._PreserveDispatchKeyGuard(), asking, self.fake_mode, standing, letting_go():
                 return run(*args, **kwargs)
-        except (DataDependentOutputException, GuardOnDataDependentSymNode) as error:
+        except (DataDependentOutputException, GuardOnDataDependentSymNode, Unknown) as error:
             raise GraphBreak("tensor value needed while tracing", f"{name}: {error}") from error
         except (DynamicOutputShapeException, UnsupportedOperatorException) as error:
             raise GraphBreak("output shape depends on values", f"{name}: {error}") from error
@@ -443,8 +447,8 @@ class GraphBuilder:
         if isinstance(variable, (ConstantVariable, ClassVariable)):
             value = variable.constant()
             return value, value
-        if isinstance(variable, FloatVariable):
-            return self.here(variable.node), STAND_IN
+        if isinstance(variable, NumberVariable):
+            return self.here(variable.node), variable.fake
         if isinstance(variable, SymbolVariable):
             known = self._known_number(variable.value)
             if isinstance(known, ConstantVariable):

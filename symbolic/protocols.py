@@ -21,10 +21,10 @@ from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable
 from symbolic.variables.classes import ClassVariable, payload_for
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import ListVariable, TupleVariable
-from symbolic.variables.floats import FloatVariable
 from symbolic.variables.iterators import GetitemIterator, RangeIterator, SequenceIterator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.native import type_name
+from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.objects import PARTICULAR, ExceptionVariable, ObjectVariable, lookup
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.tensors import TensorVariable
@@ -178,7 +178,7 @@ class Protocols:
         objects = isinstance(a, ObjectVariable) and isinstance(b, ObjectVariable)
         if left is right and objects and op not in _REFLECTED:
             return a.binary(self, op, b)
-        recorded = (TensorVariable, FloatVariable)
+        recorded = (TensorVariable, NumberVariable)
         first = isinstance(b, recorded) and not isinstance(a, (*recorded, ObjectVariable))
         if isinstance(b, ObjectVariable) and left is not right and issubclass(right, left):
             reflected = BINARY[op][1]

@@ -11,9 +11,10 @@ import torch
 from torch import fx
 
 from codegen.aot.function import Settings, compile_program
-from codegen.aot.numbers import Varying, compute
+from codegen.aot.numbers import Varying
 from codegen.aot.partition import min_cut_partition
 from codegen.aot.recorder import Untraceable
+from symbolic.late import compute
 from symbolic.torch_state import TorchState
 
 log = logging.getLogger(__name__)

@@ -22,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from codegen.aot import views
 from codegen.aot.views import Step, place, shows_whole
+from symbolic.schemas import bind
 
 aten = torch.ops.aten
 
@@ -245,7 +246,7 @@ class Memories:
     def by_place(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """The arguments of a call of one of `views.BY_PLACE`, for the record: its tensor as the node of one that begins
         at a place that is known. Kernels hand over their results at places of their own."""
-        tensor, bound = args[0], views.bind(func, args, kwargs)
+        tensor, bound = args[0], bind(func, args, kwargs)
         size, stride, start = bound["size"], bound["stride"], bound["storage_offset"]
         base, first = self.read(tensor), tensor.storage_offset()
         start = first if start is None else start

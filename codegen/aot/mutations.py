@@ -17,7 +17,8 @@ from torch._C import Argument
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._pytree import tree_leaves
 
-from codegen.aot.views import Step, Unwritable, Writer, bind, fit, is_view, settle, step_of
+from codegen.aot.views import Step, Unwritable, Writer, fit, is_view, settle, step_of
+from symbolic.schemas import bind
 
 aten = torch.ops.aten
 

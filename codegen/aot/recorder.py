@@ -33,9 +33,10 @@ from torch.utils._pytree import tree_leaves
 from codegen.aot import mutations, views
 from codegen.aot.draws import Draws, Reseeded
 from codegen.aot.memory import TRANSPARENT, Alias, Memories, Untraceable, storage_of
-from codegen.aot.numbers import NUMBERS, Number, Unknown, Varying, number_of, stand_ins
+from codegen.aot.numbers import Varying
 from codegen.aot.symbols import Symbols
 from codegen.aot.views import Step, Unwritable, step_of
+from symbolic.late import NUMBERS, Number, Unknown, number_of, stand_ins
 
 aten = torch.ops.aten
 

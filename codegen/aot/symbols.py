@@ -11,7 +11,7 @@ from torch import fx
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
-from codegen.aot.numbers import Unknown
+from symbolic.late import Unknown
 
 _REORDERED = (sympy.Add, sympy.Mul, sympy.Pow)
 

@@ -17,6 +17,8 @@ import torch
 from torch._ops import OpOverload
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from symbolic.schemas import bind
+
 aten = torch.ops.aten
 prims = torch.ops.prims
 
@@ -53,17 +55,6 @@ def is_view(func: OpOverload) -> bool:
     return func in UNDECLARED or any(
         result.alias_info is not None and not result.alias_info.is_write for result in func._schema.returns
     )
-
-
-def bind(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by name, defaults included."""
-    declared = func._schema.arguments
-    given = {argument.name: value for argument, value in zip(declared, args, strict=False)} | dict(kwargs)
-    return {
-        argument.name: given[argument.name] if argument.name in given else argument.default_value
-        for argument in declared
-        if argument.name in given or argument.has_default_value()
-    }
 
 
 @dataclass(frozen=True, eq=False)

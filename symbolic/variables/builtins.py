@@ -18,9 +18,9 @@ from symbolic.variables.base import MISSING, Identity, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable
-from symbolic.variables.floats import FloatVariable, holds_float
 from symbolic.variables.functions import CellVariable
 from symbolic.variables.native import NativeVariable, as_index, stand_in
+from symbolic.variables.numbers import NumberVariable, holds_number
 from symbolic.variables.objects import ObjectMethod, ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.tables import (
@@ -318,13 +318,14 @@ def _sum(tx: Translator, iterable: Variable, /, start: Variable | None = None) -
 
 def _add_numbers(tx: Translator, numbers: list[Variable], start: Variable) -> Variable:
     has_complex = complex in {number.python_type() for number in (*numbers, start)}
-    if holds_float((*numbers, start)) and not has_complex:
-        return tx.graph.scalar("call_function", sum, [tx.new_list(numbers), start])
+    if holds_number((*numbers, start)) and not has_complex:
+        kind = float if float in {number.python_type() for number in (*numbers, start)} else int
+        return tx.graph.scalar("call_function", sum, [tx.new_list(numbers), start], kind)
     return ConstantVariable(tx.attempt(sum, [number.constant() for number in numbers], start.constant()))
 
 
 def _is_number(variable: Variable) -> bool:
-    if isinstance(variable, FloatVariable):
+    if isinstance(variable, NumberVariable):
         return True
     return variable.is_constant() and type(variable.constant()) in (int, float, bool, complex)
 
@@ -428,9 +429,9 @@ _CONVERSIONS: dict[type, tuple[str, ...]] = {
 def _convert(kind: type) -> Callable[..., Variable]:
     def handler(tx: Translator, value: Variable, /) -> Variable:
         if isinstance(value, TensorVariable):
-            if kind is float and value.fake.is_floating_point():
-                return value.method(tx, "item", [], {})
-            raise GraphBreak("tensor value needed", kind.__name__)
+            if kind is complex:
+                raise GraphBreak("tensor value needed", kind.__name__)
+            return tx.call(BuiltinVariable(kind), [value.method(tx, "item", [], {})], {})
         if isinstance(value, ObjectVariable):
             if value.payload is not None and (folded := fold(tx, kind, [value.payload], {})) is not None:
                 return folded

@@ -6,6 +6,8 @@ Keyed by the callable itself (by identity):
     HANDLERS    handler(tx, args, kwargs) -> Variable
     POLYFILLS   plain Python (symbolic/polyfills.py), traced like user code, so that a break inside can resume
     REFUSED     the reason of the graph break
+    LATE        handler(tx, args, kwargs) for numbers that only the graph knows when it runs, asked first; None if there
+                are none
 
 and for whole families of callables, handler(tx, fn, args, kwargs) -> Variable:
 
@@ -84,6 +86,7 @@ HANDLERS: CallableTable[Handler] = CallableTable()
 POLYFILLS: CallableTable[Any] = CallableTable()
 PURE: CallableTable[bool] = CallableTable()
 REFUSED: CallableTable[str] = CallableTable()
+LATE: CallableTable[Callable[[Translator, Args, Kwargs], Variable | None]] = CallableTable()
 KINDS: dict[type, Family] = {}
 CODES: CallableTable[Family] = CallableTable()  # by code object
 WRAPPERS: CallableTable[tuple[str, Any]] = CallableTable()  # by code object
@@ -249,6 +252,8 @@ class BuiltinVariable(FixedVariable):
 
     def call(self, tx: Translator, args: Args, kwargs: Kwargs) -> Variable:
         fn = self.value
+        if (late := LATE.get(fn)) is not None and (answer := late(tx, args, kwargs)) is not None:
+            return answer
         if fn in PURE and (folded := fold(tx, fn, args, kwargs)) is not None:
             return folded
         if (handler := HANDLERS.get(fn)) is not None:

@@ -226,19 +226,42 @@ NUMBERS = {
            "return sum(parts), sum([0.1, *parts], 2), sum([*parts, x]), sum([1, x.max().item()])",
     "power of a negative base": "v = -x.abs().max().item()\nreturn v ** 3",
     "type": "v = x.sum().item()\nreturn isinstance(v, float), type(v), v is None, x * v",
+    "functions": "v = x.abs().sum().item()\nreturn x * math.sqrt(v), math.atan2(v, 3), math.exp(-v), math.pow(v, 0.1)",
+    "more functions": "v = x.double().tanh().abs().max().item()\n"
+                      "return math.log(v, 3), math.hypot(v, v, 1), math.copysign(2, -v), math.fmod(v, 0.3), x + math.erf(v)",
+    "conversion": "v = x.sum().item() * 10\n"
+                  "return x + int(v), math.floor(v), math.ceil(v), math.trunc(v), round(v), round(v, 1)",
+    "integers": "n = x.argmax().item()\nreturn x + n, n * 2 - 1, n // 3, n % 3, n / 7, -n, abs(-n), n ** 2, n + 0.5, float(n)",
+    "int of a tensor": "n = int(x.argmax())\nreturn x * n, n, int(x.sum() * 10), float(x.argmax()), sum([n, 1, n])",
+    "integers in operations": "n = x.argmax().item()\ny = x.clone()\ny[0] = n\n"
+                              "return y, x.add(n), x.clamp(max=n), torch.full((2,), n), x.masked_fill(x > 0, n), "
+                              "x.argmax() + n, torch.where(x > 0, n, x), x // (n + 1), n - x, x > n",
+    "root of an integer": "n = x.argmax().item()\nreturn x / math.sqrt(n + 1)",
+    "integers of other dtypes": "n = (x.argmax() - 3).to(torch.int8).item()\nreturn n, x.to(torch.int8) * n",
 }
 #: These decide something by the number.
 DECIDING = {
     "comparison": "return x + (1 if x.sum().item() > 0 else 2)",
     "truth": "v = x.sum().item()\nreturn x * 2 if v else x",
     "text": "v = x.sum().item()\nreturn f'{v:.3f} {v}', x + 1",
-    "conversion": "v = x.abs().sum().item()\nreturn x + int(v)",
     "method": "v = x.sum().item()\nreturn v.is_integer(), x + 1",
-    "function": "v = x.abs().sum().item()\nreturn x * math.sqrt(v)",
     "key": "v = x.sum().item()\nreturn {v: 1}, x + 1",
     "shape": "return torch.arange(0.0, x.abs().sum().item() + 1).shape",
     "complex": "v = -x.abs().max().item()\nreturn v ** 0.5",
-    "integers": "return x + x.argmax().item()",
+    "size": "return torch.ones(x.argmax().item())",
+    "size of a view": "n = x.argmax().item()\nreturn torch.arange(12.0).view(n - n + 3, 4)",
+    "slice": "return x.flatten()[:x.argmax().item()]",
+    "index": "return x.flatten()[x.argmax().item()]",
+    "range": "return [i for i in range(x.argmax().item())], x + 1",
+    "dimension": "n = x.argmax().item()\nreturn x.sum(n - n)",
+    "comparison of ints": "n = x.argmax().item()\nreturn x + 1 if n > 2 else x - 1",
+    "rounded and compared": "return x + (1 if round(x.sum().item()) > 0 else 2)",
+    "power of ints": "n = x.argmax().item()\nreturn 2 ** n, x + 1",
+    "repeated": "return x.repeat(int(x.abs().max().item()), 1)",
+    "a truth": "return x * (x > 0).any().item()",
+    "square root of a negative number": "try:\n    return x * math.sqrt(-x.abs().sum().item())\n"
+                                        "except ValueError as e:\n    return str(e)",
+    "infinite": "return x * int(x.sum().item() * float('inf'))",
     "division": "v = x.max().item()\ntry:\n    return 1 / (v - v)\nexcept ZeroDivisionError as e:\n    return str(e)",
 }
 
@@ -251,9 +274,11 @@ def _program(body):
 
 @BACKEND
 @pytest.mark.break_everywhere
+@pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("what", NUMBERS)
-def test_numbers_stay_in_the_graph(what, backend):
-    check(_program(NUMBERS[what]), X, graphs=1, changed=[(X * 3,), (-X,)], backend=BACKENDS[backend] or backend)
+def test_numbers_stay_in_the_graph(what, dynamic, backend):
+    how = {"backend": BACKENDS[backend] or backend, "dynamic": dynamic}
+    check(_program(NUMBERS[what]), X, graphs=1, changed=[(X * 3,), (-X,)], **how)
 
 
 @BACKEND
@@ -302,7 +327,9 @@ VARYING = {
     "decides": ("return x + 1 if a > 0.2 else x - 1", 6),
     "text": ("return x * a, f'{a:.3f}'", 6),
     "sized": ("return x.sum() + torch.arange(0.0, a)", 6),
-    "function": ("return x * math.cos(a)", 6),
+    "function": ("return x * math.cos(a)", 2),
+    "conversion": ("return x + int(10 * a)", 2),
+    "size": ("return torch.ones(int(10 * a))", 6),
     "power": ("return x.abs() * abs((a - 0.35) ** 0.5)", None),
     "not used": ("b = a\nreturn x + 1", None),
     "two": ("b = a * 2\nx = x * b\nb = a * 3\nreturn x + b, -a, a is None", 2),

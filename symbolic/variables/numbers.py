@@ -1,0 +1,186 @@
+"""Numbers that are known only when the graph runs: what `.item()` reads from a tensor, floats that come in with another
+value at every call, and what is computed from these.
+
+Arithmetic and functions of `math` are recorded as Python's own, so results have the bits of eager code. What a program
+decides by such a number (a comparison, its text, a size) breaks the graph, or is guarded if the number came in.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from symbolic.errors import GraphBreak
+from symbolic.late import Number
+from symbolic.sources import Source
+from symbolic.variables.base import Variable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.tables import LATE, Args, Kwargs
+from symbolic.variables.tensors import METHODS, NumberOutput, TensorVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+#: What stands for such a number as an example of its type.
+EXAMPLES: dict[type, int | float] = {int: 1, float: 0.5}
+#: Operations whose result has a shape that depends on the value of a float.
+SIZED_BY_VALUES = frozenset({torch.arange, torch.range, torch.nn.functional.interpolate, torch.nn.functional.upsample})
+
+
+class NumberVariable(Variable):
+    """An int or float that a node of the graph gives. `fake` is what operations get for it in the fake run: nothing
+    that they answer there depends on a float; an int says so itself where something does."""
+
+    def __init__(self, node: fx.Node, kind: type) -> None:
+        self.node = node
+        self.kind = kind
+        self.fake = Number(node, int).symbol() if kind is int else EXAMPLES[kind]
+        self.output = NumberOutput(node, EXAMPLES[kind])  # type: ignore[arg-type]
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def constant(self) -> Any:
+        raise GraphBreak("tensor value needed", self.describe())
+
+    def plain(self) -> ConstantVariable:
+        return ConstantVariable(self.constant())
+
+    def key(self) -> Any:
+        return self.constant()
+
+    def truth(self, tx: Translator) -> bool:
+        return bool(self.constant())
+
+    def reachable(self) -> list[Variable]:
+        return [self.output]
+
+    def describe(self) -> str:
+        return f"number %{self.node.name}"
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        return self.plain().getattr(tx, name)
+
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        return self.plain().method(tx, name, args, kwargs)
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return _compute(tx, op, self, other)
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return _compute(tx, op, other, self)
+
+    def unary(self, tx: Translator, op: Any) -> Variable:
+        if op in (operator.neg, operator.pos, abs):
+            return tx.graph.scalar("call_function", op, [self], self.kind)
+        return self.plain().unary(tx, op)
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        if self is not other and other.python_type() is self.kind:
+            raise GraphBreak("identity of numbers", f"{self.describe()} is {other.describe()}")
+        return self is other
+
+
+class FloatInput(NumberVariable):
+    """A float that came in. Where its value is needed, it is guarded."""
+
+    def __init__(self, node: fx.Node, value: float, source: Source, tx: Translator) -> None:
+        super().__init__(node, float)
+        self.value = value
+        self.source = source
+        self.tx = tx
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        self.tx.know(self.source, "eq", self.value)
+        return self.value
+
+    def reachable(self) -> list[Variable]:
+        return []
+
+
+def holds_number(variables: Iterable[Variable]) -> bool:
+    """Whether one of these, or an element of one, is a number of the graph."""
+    return any(
+        isinstance(v, NumberVariable) or (isinstance(v, (TupleVariable, ListVariable)) and holds_number(v.items))
+        for v in variables
+    )
+
+
+def real_power(base: float, exponent: float) -> float:
+    """`base ** exponent` where that is a float. Raises ValueError where it is complex."""
+    result = base**exponent
+    if isinstance(result, complex):
+        raise ValueError(f"{base} ** {exponent} is complex")
+    return result
+
+
+_SAME = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod)
+#: operator -> what is recorded for it where a float is among the operands
+_OF_FLOATS = {**{op: op for op in _SAME}, operator.truediv: operator.truediv, operator.pow: real_power}
+#: operator -> the type of its result of ints
+_OF_INTS = {**dict.fromkeys(_SAME, int), operator.truediv: float, operator.pow: int}
+
+
+def _compute(tx: Translator, op: Any, left: Variable, right: Variable) -> Variable | None:
+    operands = [left, right]
+    if any(isinstance(operand, TensorVariable) for operand in operands):
+        return None
+    kinds = {operand.python_type() for operand in operands}
+    if kinds == {int} and op in _OF_INTS and (op is not operator.pow or _is_natural(right)):
+        return tx.graph.scalar("call_function", op, operands, _OF_INTS[op])
+    if float in kinds <= {int, float} and op in _OF_FLOATS:
+        return tx.graph.scalar("call_function", _OF_FLOATS[op], operands, float)
+    return tx.binary(op, *(each.plain() if isinstance(each, NumberVariable) else each for each in operands))
+
+
+def _is_natural(exponent: Variable) -> bool:
+    return isinstance(exponent, ConstantVariable) and bool(exponent.value >= 0)
+
+
+def _item(tx: Translator, tensor: Variable) -> Variable:
+    assert isinstance(tensor, TensorVariable)
+    dtype = tensor.fake.dtype
+    if tensor.fake.numel() != 1 or dtype.is_complex or dtype is torch.bool:
+        raise GraphBreak("tensor value needed", "item")
+    return tx.graph.scalar("call_method", "item", [tensor], float if dtype.is_floating_point else int)
+
+
+METHODS["item"] = _item
+
+
+# --- builtins and functions of `math` ---------------------------------------------------------------------------------
+def _recorded(fn: Any, kind: type) -> Any:
+    """`fn` of numbers, which gives a `kind`. What comes in and becomes an int is guarded: that may be a size."""
+
+    def row(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
+        numbers = [arg for arg in args if isinstance(arg, NumberVariable)]
+        if not numbers or kwargs or any(arg.python_type() not in (int, float) for arg in args):
+            return None
+        if kind is int and all(isinstance(number, FloatInput) for number in numbers):
+            return None
+        return tx.graph.scalar("call_function", fn, args, kind)
+
+    return row
+
+
+def _round(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
+    to_int = len(args) == 1 or args[0].python_type() is int
+    return _recorded(round, int if to_int else float)(tx, args, kwargs)
+
+
+_OF_MATH = """acos acosh asin asinh atan atan2 atanh cbrt copysign cos cosh degrees erf erfc exp exp2 expm1 fabs fma
+    fmod gamma hypot ldexp lgamma log log10 log1p log2 nextafter pow radians remainder sin sinh sqrt tan tanh
+    ulp""".split()
+_FLOAT_FUNCTIONS = [getattr(math, name) for name in _OF_MATH if hasattr(math, name)]  # `cbrt` and others are newer
+LATE.update({fn: _recorded(fn, float) for fn in (float, *_FLOAT_FUNCTIONS)})
+LATE.update({fn: _recorded(fn, int) for fn in (int, math.floor, math.ceil, math.trunc)})
+LATE[round] = _round
