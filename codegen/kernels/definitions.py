@@ -38,8 +38,8 @@ class Given:
 
 @dataclass(frozen=True)
 class Made:
-    """The tensor that `node` gives; `item` of a node that gives several. `operands`: the tensors it is called with, in
-    the order of `node.all_input_nodes`. `has_effects`: it is called whether anybody reads it or not, in its turn."""
+    """The tensor that `node` gives; `item` of a node that gives several. `operands`: what `node.all_input_nodes`
+    are, in their order: names of tensors, sizes. `has_effects`: it is called whether anybody reads it or not."""
 
     name: str
     shape: Shape
@@ -47,8 +47,13 @@ class Made:
     strides: Shape
     node: fx.Node
     item: int | None = None
-    operands: tuple[str, ...] = ()
+    operands: tuple[str | Index, ...] = ()
     has_effects: bool = False
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The tensors that it is called with."""
+        return tuple(operand for operand in self.operands if isinstance(operand, str))
 
 
 @dataclass(frozen=True)

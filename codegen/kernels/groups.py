@@ -105,10 +105,10 @@ class _Grouping:
         if call is None:
             call = self.calls[made.node] = Call([], time)
             self.units.append(call)
-            self.needs[call] = set(self._homes(made.operands))
+            self.needs[call] = set(self._homes(made.reads))
             if previous is not None:  # calls stay in their order: some draw random numbers
                 self.needs[call].add(previous)
-            for name in map(self._real, made.operands):
+            for name in map(self._real, made.reads):
                 self.readers.setdefault(name, []).append(call)
         call.made.append(made)
         self.home[made.name] = call

@@ -112,7 +112,7 @@ class _Finder:
                 yield value
         for tensor in self.program.tensors.values():
             if isinstance(tensor, Made) and tensor.name in self.found.needed:
-                yield from tensor.operands
+                yield from tensor.reads
 
     def _alias(self, name: str) -> bool:
         """Notes a tensor that needs no memory of its own."""
@@ -169,7 +169,7 @@ class _Finder:
     # --- who reads what -----------------------------------------------------------------------------------------------
     def _reads(self, tensor: Tensor) -> set[str]:
         if isinstance(tensor, Made):
-            return set(tensor.operands)
+            return set(tensor.reads)
         if isinstance(tensor, Given):
             return set()
         return {expr.tensor for expr in ir.walk(tensor.value) if isinstance(expr, ir.Read)}

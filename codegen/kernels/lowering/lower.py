@@ -95,11 +95,14 @@ def _named(low: Lowering, node: fx.Node, made: Any) -> Any:
 
 def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
     """ATen is called."""
+    assert isinstance(node.target, OpOverload)
+    if node.target._schema.is_mutable:
+        raise Unsupported(f"{node.target}, which writes")
     out = node.meta["val"]
     operands = [values[given] for given in node.all_input_nodes]
-    if not all(isinstance(operand, Ref) for operand in operands):
+    if not all(isinstance(operand, Ref | ix.Index) for operand in operands):
         raise Unsupported(f"{node.target} of numbers that vary")
-    names = tuple(operand.name for operand in operands)
+    names = tuple(operand.name if isinstance(operand, Ref) else operand for operand in operands)
     if isinstance(out, torch.Tensor):
         return _made_tensor(low, node, out, None, names)
     if isinstance(out, tuple | list):
@@ -111,10 +114,12 @@ def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
 
 
 def _made_tensor(
-    low: Lowering, node: fx.Node, fake: torch.Tensor, item: int | None, operands: tuple[str, ...]
+    low: Lowering, node: fx.Node, fake: torch.Tensor, item: int | None, operands: tuple[str | ix.Index, ...]
 ) -> Ref:
     name = low.fresh(node.name if item is None else f"{node.name}_{item}")
-    made = Made(name, shape_of(fake), fake.dtype, tuple(map(ix.of_size, fake.stride())), node, item, operands)
+    assert isinstance(node.target, OpOverload)
+    draws = torch.Tag.nondeterministic_seeded in node.target.tags  # whoever draws next gets other numbers then
+    made = Made(name, shape_of(fake), fake.dtype, tuple(map(ix.of_size, fake.stride())), node, item, operands, draws)
     low.program.tensors[name] = made
     return low.ref(made)
 

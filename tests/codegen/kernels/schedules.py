@@ -54,10 +54,13 @@ def evaluated(what: Schedule, args: Sequence[torch.Tensor]) -> list[Any]:
                 memory[name].fill_(filler)
         return memory[name]
 
+    def value_of(operand: Any) -> Any:
+        return tensor(operand) if isinstance(operand, str) else number(operand)
+
     for step in what.steps:
         if isinstance(step, Call):
             operands = dict(zip(step.made[0].node.all_input_nodes, step.made[0].operands, strict=True))
-            real = fx.map_arg((step.made[0].node.args, step.made[0].node.kwargs), lambda n: tensor(operands[n]))
+            real = fx.map_arg((step.made[0].node.args, step.made[0].node.kwargs), lambda n: value_of(operands[n]))
             found = step.made[0].node.target(*real[0], **real[1])
             for made in step.made:
                 memory[made.name] = found if made.item is None else found[made.item]
