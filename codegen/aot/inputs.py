@@ -111,16 +111,38 @@ def shared(members: list[int], values: list[Any], flat: bool = False) -> Shared:
     related = _related(tensors)
     base = next((t._base for t in tensors if t._base is not None), None)
     at = next((i for i in members if values[i] is base), None)
-    same_dtype = len({t.dtype for t in tensors}) == 1
-    if not flat and base is not None and same_dtype and all(t is base or t._base is base for t in tensors):
+    if not flat and base is not None and all(_is_of(base, tensor) for tensor in tensors):
         if any(t.requires_grad and is_fragile(t) for t in tensors):
             raise Untraceable(FRAGILE)
         return Shared(tuple(members), at)
     if related and any(t.requires_grad for t in tensors):
         raise Untraceable(RELATED)
-    if not same_dtype and tensors[0].untyped_storage().nbytes() % max(t.element_size() for t in tensors):
+    if tensors[0].untyped_storage().nbytes() % max(t.element_size() for t in tensors):
         raise Untraceable("written inputs that share memory which some of them can't show as a whole")
     return Shared(tuple(sorted(members, key=lambda i: values[i].element_size())), flat=True, related=related)
+
+
+def _is_of(base: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether a tensor is that base, or a view of it that can be taken from it at once (`member`)."""
+    return tensor is base or (tensor._base is base and _real(tensor.dtype) is _real(base.dtype))
+
+
+def _real(dtype: torch.dtype) -> torch.dtype:
+    """That of the parts of complex numbers."""
+    return dtype.to_real() if dtype.is_complex else dtype
+
+
+def member(base: torch.Tensor, known: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The view of `base` that `like` is of `known`, in one of real numbers or one of complex numbers."""
+    size, stride, start = tuple(like.shape), like.stride(), like.storage_offset()
+    before = known.storage_offset()
+    if base.is_complex() and not like.is_complex():
+        base, before = torch.view_as_real(base), before * 2
+    paired = like.is_complex() and not base.is_complex()
+    if paired:
+        size, stride, start = (*size, 2), (*(step * 2 for step in stride), 1), start * 2
+    view = base.as_strided(size, stride, start - before + base.storage_offset())
+    return torch.view_as_complex(view) if paired else view
 
 
 def _related(tensors: list[torch.Tensor]) -> bool:

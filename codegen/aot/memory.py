@@ -253,8 +253,8 @@ class Memories:
         memory = self.alias(tensor).memory
         if memory.inputs:
             shown = self.meta(memory.inputs[0])
-            is_apart = shown.storage_offset() == 0 and views.within(size, stride, start, shown)
-            memory.reached = memory.reached or not is_apart
+            is_known = views.is_known(size, stride, start, tensor.element_size(), shown)
+            memory.reached = memory.reached or not is_known
         if memory.reached and memory.writes:
             raise SharedInputs(memory.inputs, flat=True)
         is_look = func is not aten.as_strided_scatter.default

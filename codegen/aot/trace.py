@@ -44,6 +44,7 @@ from codegen.aot.inputs import (
     counters,
     is_fragile,
     joined,
+    member,
     placed,
     shared,
     stand_in,
@@ -135,7 +136,11 @@ def trace(
             # A trace that finds out about sizes has other nodes than the next.
         except SharedInputs as found:
             members = tracer.positions(found.inputs)
-            groups = (*groups, shared(members, list(args), found.flat))
+            others = tuple(group for group in groups if members.isdisjoint(group.members))
+            group = shared(sorted(members), list(args), found.flat)
+            if group in groups:
+                raise Untraceable("a look at more than there is of an input's memory") from None
+            groups = (*others, group)
 
 
 def _count_known(call: Call) -> int:
@@ -180,8 +185,7 @@ def flat_arguments(
                 flat[i] = base
             elif not group.flat:
                 with torch.enable_grad():
-                    start = like.storage_offset() - known.storage_offset() + base.storage_offset()
-                    flat[i] = base.as_strided(like.shape, like.stride(), start)
+                    flat[i] = member(base, known, like)
             elif members is not None:
                 flat[i] = members[i]
             else:
@@ -231,11 +235,10 @@ class _Tracer:
         self.carriers: list[Seen] = []
         self.leaves: set[Input | Base] = set()  # inputs that come to require a gradient
 
-    def positions(self, nodes: list[fx.Node]) -> list[int]:
-        """Which inputs these nodes are."""
-        if any(node not in self.by_node for node in nodes):
-            raise Untraceable("inputs that share memory in two ways")
-        return [self.by_node[node] for node in nodes]
+    def positions(self, nodes: list[fx.Node]) -> set[int]:
+        """Which inputs these nodes are, or the bases of."""
+        places = [self.targets[node] for node in nodes]
+        return {i for place in places for i in self._inputs_of(place)}
 
     def run(self, again: Again | None = None) -> Traced:
         call = self.call

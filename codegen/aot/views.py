@@ -174,8 +174,22 @@ def shows_whole(tensor: torch.Tensor, size: int) -> bool:
 
 def end_of(tensor: torch.Tensor) -> Any:
     """How many bytes a storage must have for this tensor."""
-    last = sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return (tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.numel() else 0
+    return _end(tensor.shape, tensor.stride(), tensor.storage_offset()) * tensor.element_size()
+
+
+def _end(size: Sequence[Any], stride: Sequence[Any], start: Any) -> Any:
+    last = sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+    return 0 if any(length == 0 for length in size) else start + last + 1
+
+
+def is_known(size: Sequence[Any], stride: Sequence[Any], start: Any, width: int, shown: torch.Tensor) -> bool:
+    """Whether elements of so many bytes at these places of a storage surely belong to `shown`, wherever that lies."""
+    if shown.storage_offset() != 0:
+        return False
+    if width == shown.element_size():
+        return within(size, stride, start, shown)
+    flat = (shown.numel(),), (1,), 0
+    return within(*flat, shown) and _end(size, stride, start) * width <= end_of(shown)
 
 
 def stays_within(step: Step, base: torch.Tensor) -> bool:

@@ -31,7 +31,6 @@ REFUSED = (
     "a view of an input that changes its geometry and comes to require a gradient",
     r"as_strided_\(\) of a written or shared input that gets a gradient",
     "one of several views of a base comes to lie elsewhere",
-    "inputs that share memory in two ways",
     "`.data = ` in inference mode",
     r"aten\.set_\.\w+ of a tensor that gets a gradient",
     "a storage that the program made grows",

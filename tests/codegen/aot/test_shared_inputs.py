@@ -155,3 +155,79 @@ def test_who_counts_writes_together_matters(backend, first, second):
                 found = "modified by an inplace operation" in str(error)
             seen.append((found, x._version, x.tolist()))
         assert seen[0] == seen[1], kind
+
+
+# --- real and complex numbers in one memory ---------------------------------------------------------------------------
+def pairs(real):
+    return torch.view_as_complex(real.unflatten(-1, (-1, 2)))
+
+
+def parts(numbers):
+    return numbers, numbers.real, torch.view_as_real(numbers)[1:]
+
+
+#: (real numbers, 3 by 4) -> x, y, z
+VIEWS = {
+    "of real numbers": lambda base: (base, pairs(base), base[1:]),
+    "of a part": lambda base: (base[:2], pairs(base)[1:, 1:], pairs(base[1:])),
+    "of complex numbers": lambda base: parts(pairs(base).clone()),
+}
+WRITES = {
+    "the first": lambda x, y, z: x.mul_(2),
+    "the second": lambda x, y, z: y[0].mul_(3),
+    "one after the other": lambda x, y, z: (x.add_(1), y.mul_(2), z.sub_(1)),
+    "from each other": lambda x, y, z: y.add_(z.sum()),
+    "turned": lambda x, y, z: (z.mul_(2), y.t_()),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("views", VIEWS)
+def test_real_and_complex_views_of_one_base(views, write):
+    def program(x, y, z):
+        WRITES[write](x, y, z)
+        return [x * x, y.abs(), z * y.sum()]
+
+    def made():
+        leaf = torch.arange(1.0, 13, dtype=torch.double).view(3, 4).requires_grad_()
+        return leaf, VIEWS[views](leaf * 1)
+
+    def run(call):
+        leaf, given = made()
+        results = call(*given)
+        total = sum((torch.view_as_real(t) if t.is_complex() else t).sum() for t in (*results, *given))
+        (first,) = torch.autograd.grad(total, leaf, create_graph=True)
+        (second,) = torch.autograd.grad((first * first).sum(), leaf)
+        return [(t.detach(), t.stride(), t._version) for t in (*results, *given)] + [first.detach(), second]
+
+    compiled = compile_program(program, made()[1], Settings())
+    ours, theirs = run(compiled), run(program)
+    assert str(ours[:-1]) == str(theirs[:-1])
+    assert torch.allclose(ours[-1], theirs[-1])
+
+
+def test_a_storage_resized_that_views_of_one_base_share():
+    def program(x, y):
+        used = y * 2
+        size = x.untyped_storage().nbytes()
+        x.untyped_storage().resize_(0)
+        x.untyped_storage().resize_(size)
+        x.untyped_storage().fill_(0)
+        return [used, x + 1]
+
+    seen = []
+    base = torch.ones(4)
+    for call in (compile_program(program, (base, base[1:]), Settings()), program):
+        base = torch.arange(4.0)
+        results = call(base, base[1:])
+        seen.append([(t.tolist(), t._version) for t in (*results, base)])
+    assert seen[0] == seen[1]
+
+
+def test_a_look_outside_of_memory_is_the_programs_error():
+    def program(x):
+        x.mul_(2)
+        return [x.as_strided((100,), (1,), 0)]
+
+    with pytest.raises((RuntimeError, Untraceable)):
+        compile_program(program, (torch.ones(4)[1:],), Settings())
