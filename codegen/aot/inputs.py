@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.overrides import TorchFunctionMode
 
 from codegen import _C
 from codegen.aot.memory import Untraceable
@@ -38,6 +39,30 @@ def is_fragile(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or value.is_inference() or not value._is_view():
         return False
     return bool(torch._C._autograd._get_creation_meta(value) != torch._C._autograd.CreationMeta.DEFAULT)
+
+
+def claims(value: Any) -> bool:
+    """Whether it is a view made without grad that says it requires a gradient, as its base does, and gets none."""
+    if not isinstance(value, torch.Tensor) or value.is_inference() or not value._is_view():
+        return False
+    return value.is_leaf and value._base.requires_grad  # type: ignore[union-attr]
+
+
+class Claimants(TorchFunctionMode):
+    """Refuses `requires_grad_()` of such views: they get a gradient from then on, and their stand-ins, which are leaves
+    that always do, can't tell."""
+
+    def __init__(self, stand_ins: list[Any]) -> None:
+        super().__init__()
+        self.stand_ins = frozenset(map(id, stand_ins))
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _REQUIRES_GRAD and id(args[0]) in self.stand_ins:
+            raise Untraceable("requires_grad_() of an input")
+        return func(*args, **(kwargs or {}))
+
+
+_REQUIRES_GRAD = frozenset({torch.Tensor.requires_grad_, vars(torch._C.TensorBase)["requires_grad"].__set__})
 
 
 class _Born(torch.autograd.Function):
@@ -91,9 +116,6 @@ def _as_it_came(fake_mode: FakeTensorMode, fake: torch.Tensor, value: torch.Tens
         with torch.enable_grad(), fake_mode:  # what eager code refuses of views is refused of this one
             return fake.as_strided(fake.shape, fake.stride(), fake.storage_offset())
     if value.is_leaf:
-        base = None if value.is_inference() else value._base
-        if base is not None and base.requires_grad:
-            raise Untraceable("a view made without grad: it says that it requires a gradient, and gets none")
         return fake.requires_grad_()
     with torch.enable_grad(), fake_mode:
         return born(fake)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,8 +38,10 @@ from codegen.aot.facts import (
 from codegen.aot.inputs import (
     FRAGILE,
     RELATED,
+    Claimants,
     Shared,
     base_of,
+    claims,
     count_together,
     counters,
     is_fragile,
@@ -67,7 +69,7 @@ class Call:
     with a stand-in for each group's base, all as they are before the program runs. `again` says which positions have
     the tensor of an earlier position, and `counters` which members of flat groups count their writes together with an
     earlier one; `differentiated` are those of them that get gradients of their own, `fragile` inputs that autograd lets
-    nobody write."""
+    nobody write, `claimants` those that say they require a gradient and get none."""
 
     fake_mode: FakeTensorMode
     args: tuple[Any, ...]
@@ -75,6 +77,7 @@ class Call:
     bases: tuple[torch.Tensor, ...] = ()
     fragile: frozenset[int] = frozenset()
     viewed: frozenset[int] = frozenset()
+    claimants: frozenset[int] = frozenset()
     again: Mapping[int, int] = field(default_factory=dict)
     counters: Mapping[int, int] = field(default_factory=dict)
     differentiated: frozenset[int] = frozenset()
@@ -98,11 +101,12 @@ def describe(args: Sequence[Any], groups: tuple[Shared, ...] = ()) -> Call:
     fragile = frozenset(i for i, a in enumerate(args) if is_fragile(a))
     bases_of_others = {id(a._base) for a in args if isinstance(a, torch.Tensor) and not a.is_inference()}
     viewed = frozenset(i for i, a in enumerate(args) if id(a) in bases_of_others - {id(None)})
+    claimants = frozenset(i for i, a in enumerate(args) if claims(a))
     first: dict[int, int] = {}
     tensors = ((i, a) for i, a in enumerate(args) if isinstance(a, torch.Tensor))
     again = {i: at for i, a in tensors if (at := first.setdefault(id(a), i)) != i}
     differentiated = frozenset(i for g in groups if g.flat for i in g.members if args[i].requires_grad)
-    return Call(mode, tuple(fakes), groups, bases, fragile, viewed, again, counted, differentiated)
+    return Call(mode, tuple(fakes), groups, bases, fragile, viewed, claimants, again, counted, differentiated)
 
 
 def _fresh(call: Call) -> Call:
@@ -263,7 +267,8 @@ class _Tracer:
                     self.known.setdefault(id(flat[i]), Input(i))
             known = [value for value in (*flat, *call.bases) if isinstance(value, torch.Tensor)]
             free = [fake for fake in known if not fake.requires_grad]
-            results = list(self.program(*flat))
+            with Claimants([flat[i] for i in call.claimants]) if call.claimants else nullcontext():
+                results = list(self.program(*flat))
             leaves.check_views([*known, *results])
             self.leaves = {self.known[id(fake)] for fake in free if leaves.is_leaf(fake)}
             self._check_viewed()

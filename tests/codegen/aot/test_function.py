@@ -35,6 +35,39 @@ def inputs(*makers):
     return make
 
 
+def view_without_grad():
+    base = leaf(6)
+    with torch.no_grad():
+        return base, base[:3]
+
+
+def requires_grad_set(x):
+    x.requires_grad = True
+    return (x * 2,)
+
+
+#: They make a view, which says that already, require a gradient.
+REQUIRING = [requires_grad_set, lambda x: (x.requires_grad_() * 2,), lambda x: (torch.Tensor.requires_grad_(x) * 2,)]
+
+
+@pytest.mark.parametrize("program", REQUIRING)
+def test_a_view_made_without_grad_that_comes_to_require_a_gradient(program):
+    with pytest.raises(Untraceable, match="requires_grad_"):
+        compile_program(program, view_without_grad()[1:], Settings())
+
+
+def test_a_view_made_without_grad_gets_no_gradient_and_a_leaf_does():
+    base, view = view_without_grad()
+    compiled = compile_program(lambda x, y: (x * x * y,), (view, leaf(3)), Settings())
+    for x in (view, leaf(3)):
+        y = leaf(3)
+        (got,) = compiled(x, y)
+        expected = x * x * y
+        assert torch.equal(got, expected)
+        for one, other in zip(*(torch.autograd.grad(r.sum(), (x, y), allow_unused=True) for r in (got, expected))):
+            assert one is other or torch.equal(one, other)
+
+
 def writes_into_a_view(x, w):
     y = x + w * 3
     y[0].mul_(2)
