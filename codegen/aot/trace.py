@@ -379,8 +379,10 @@ class _Tracer:
             later = target in self.leaves
             part = any(step.func is torch.ops.aten.as_strided.default for step in steps)
             memory = alias.first.memory
-            if part and tracked and (alias.memory.writes or len(alias.memory.inputs) > 1):
-                raise Untraceable("as_strided_() of a written or shared input that gets a gradient")
+            if part and tracked and alias.memory.writes:
+                raise Untraceable("as_strided_() of a written input that gets a gradient")
+            if part and tracked and len(alias.memory.inputs) > 1:
+                raise SharedInputs(alias.memory.inputs)
             if detached and self.call.fragile:
                 raise Untraceable("requires_grad_(False) of an input")
             if versions and id(memory) in fragile:

@@ -1,6 +1,7 @@
 """What can be seen of a program: its results and inputs from every side, gradients, and what happens afterwards."""
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -21,9 +22,16 @@ def attempt(do: Callable[[], Any]) -> Any:
         return type(error).__name__
 
 
+def numbers(values: Any) -> Any:
+    """With one object for all that is not a number: it equals itself."""
+    if isinstance(values, list):
+        return [numbers(value) for value in values]
+    return values if values == values else math.nan
+
+
 #: What every tensor is asked. A question may be an error: views that eager code may not use any more raise.
 FACTS: dict[str, Callable[[torch.Tensor], Any]] = {
-    "values": lambda t: t.detach().tolist() if t.untyped_storage().nbytes() else None,
+    "values": lambda t: numbers(t.detach().tolist()) if t.untyped_storage().nbytes() else None,
     "bytes": lambda t: t.untyped_storage().nbytes(),
     "dtype": lambda t: t.dtype,
     "shape": lambda t: tuple(t.shape),
@@ -121,7 +129,7 @@ def strided(like: torch.Tensor) -> torch.Tensor:
 def seen_gradients(gradients: Any) -> Any:
     if gradients is None or isinstance(gradients, str):
         return gradients
-    return [g if g is None else (tuple(g.shape), g.dtype, g.tolist(), g.requires_grad) for g in gradients]
+    return [g if g is None else (tuple(g.shape), g.dtype, numbers(g.tolist()), g.requires_grad) for g in gradients]
 
 
 def observations(cell: Cell, call: Call) -> Iterator[tuple[str, Any]]:

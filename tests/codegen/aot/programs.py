@@ -119,6 +119,7 @@ MUTATIONS: dict[str, Callable[..., Any]] = {
     "unsqueeze_": lambda x, y: drop(x.unsqueeze_(1)),
     "squeeze_": lambda x, y: drop(x.unsqueeze_(0).squeeze_(0)),
     "as_strided_": lambda x, y: drop(x.as_strided_((2, 2), (1, 1))),
+    "mul_then_as_strided_": lambda x, y: drop(x.mul_(2).as_strided_((2, 2), (1, 1))),
     "t_both": lambda x, y: drop((x.t_(), y.t_())),
     "t_then_mul_": lambda x, y: drop(x.t_().mul_(2)),
     "mul_then_t_": lambda x, y: drop(x.mul_(2).t_()),
