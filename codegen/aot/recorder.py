@@ -363,7 +363,7 @@ class Recorder(Memories, TorchDispatchMode):
         result = func(*args, **kwargs)
         if step is not None and node is not None:
             self.change(alias, node, step)
-        elif not self.is_there(alias):
+        elif func._schema.name == "aten::set_" or not self.is_there(alias):  # a leaf's gradient accumulates anew
             self.moved(alias, by_set=True)
         return result
 

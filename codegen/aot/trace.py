@@ -421,7 +421,7 @@ class _Tracer:
                 alias = self.recorder.alias(flat[i])
                 steps = alias.steps[alias.made :]
                 if i != group.base and not group.flat and alias.former is not None:
-                    raise Untraceable("one of several views of a base comes to lie elsewhere")
+                    raise SharedInputs(alias.first.memory.inputs, flat=True)
                 if i == group.base or group.flat:
                     continue
                 later = Input(i) in self.leaves

@@ -29,7 +29,6 @@ REFUSED = (
     r"requires_grad_\(.*\) of an input",
     "a view of an input that changes its geometry and comes to require a gradient",
     r"as_strided_\(\) of a written input that gets a gradient",
-    "one of several views of a base comes to lie elsewhere",
     "`.data = ` in inference mode",
     r"aten\.set_\.\w+ of a tensor that gets a gradient",
     "a storage that the program made grows",
