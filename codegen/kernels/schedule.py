@@ -15,6 +15,7 @@ from codegen.kernels.groups import Call, Group, Member, group, inner
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Buffer, Expr, Kernel, Loop, Reduce, Statement, Store
 from codegen.kernels.nodes import CHEAP, Alias, Node, Nodes, cost, find_nodes, physical, simplify
+from codegen.kernels.split import split
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Schedule:
 
 
 def schedule(program: Program) -> Schedule:
+    program = split(program)
     nodes = find_nodes(program)
     units = group(program, nodes)
     _store_what_others_read(nodes, units)
