@@ -21,6 +21,7 @@ from codegen.kernels import ir
 from codegen.kernels.definitions import Made, Program, Shape
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.nodes import Node, Nodes
+from codegen.kernels.split import FEW_ROWS, LONG
 
 #: More tensors than that a kernel does not touch.
 MANY = 48
@@ -192,9 +193,11 @@ class _Grouping:
         if len(touched | {read.tensor for read in node.reads}) + len(found.members) > MANY:
             return None
         joined = join(found, node)
-        if joined is None or not self._in_step(joined[1]) or not _meets(joined[1], node):
+        if joined is None:
             return None
-        return joined
+        rows, members = joined
+        goes = self._in_step(members) and _meets(members, node) and not _is_serial(members[node.name], rows)
+        return joined if goes else None
 
     def _in_step(self, members: Mapping[str, Member]) -> bool:
         """Whether what is written into an input is read by the group in the same place only, or not at all."""
@@ -379,6 +382,15 @@ def _is_one_to_one(indices: tuple[Index, ...], sizes: Shape, axes: tuple[Symbol,
     if math.prod(sizes, start=ix.index(1)) != math.prod(_sizes(axes), start=ix.index(1)):
         return False
     return ix.linear_position(indices, sizes) == ix.linear_position(tuple(map(ix.index, axes)), _sizes(axes))
+
+
+def _is_serial(member: Member, rows: Shape) -> bool:
+    """Whether much is computed in few rows that could be computed in many."""
+    if member.node.definition.over or not member.inner:
+        return False
+    count = math.prod(rows, start=ix.index(1)).constant
+    size = math.prod(member.inner, start=ix.index(1)).constant
+    return count is not None and count <= FEW_ROWS and (size is None or size * count >= LONG)
 
 
 def _meets(members: Mapping[str, Member], node: Node) -> bool:

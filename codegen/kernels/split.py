@@ -38,39 +38,46 @@ def _is_long(definition: Definition) -> bool:
         return False
     rows = math.prod(definition.shape, start=ix.index(1)).constant
     length = math.prod((axis.size or ix.index(1) for axis in definition.over), start=ix.index(1)).constant
-    first = (definition.over[0].size or ix.index(1)).constant
-    if rows is None or rows > FEW_ROWS:
+    if rows is None or rows > FEW_ROWS or _longest(definition) is None:
         return False
-    return (length is None or length * rows >= LONG) and (first is None or first >= min(PARTS))
+    return length is None or length * rows >= LONG
+
+
+def _longest(definition: Definition) -> Symbol | None:
+    """The axis to cut: the first one that is long enough for all parts, or may be."""
+    for axis in definition.over:
+        assert axis.size is not None
+        if axis.size.constant is None or axis.size.constant >= min(PARTS):
+            return axis
+    return None
 
 
 def _halves(definition: Definition, program: Program) -> tuple[Definition, Definition]:
-    assert definition.kind is not None
-    first, *others = definition.over
-    assert first.size is not None
-    size = first.size
+    cut = _longest(definition)
+    assert definition.kind is not None and cut is not None and cut.size is not None
+    size = cut.size
     parts = next((n for n in PARTS if size.constant is None or size.constant % n == 0), PARTS[-1])
     length = (size + parts - 1) // parts
-    # [.., part]: over the places of the first axis in that part, and the other axes
+    # [.., part]: over the places of that axis in this part, and the other axes
     axes = axes_of((*definition.shape, ix.index(parts)))
-    within = Symbol(first.name, length)
+    within = Symbol(cut.name, length)
     place = ix.index(axes[-1]) * length + ix.index(within)
     value = definition.value
     if ix.is_within(place, size):
-        value = ir.rewrite(value, lambda expr: None, {first: place})
+        value = ir.rewrite(value, lambda expr: None, {cut: place})
     else:
         mask = ir.op("lt", torch.bool, ir.position(place), ir.position(size))
         neutral = ir.literal(REDUCTIONS[definition.kind].empty(value.dtype), value.dtype)
         # the elements beyond the end are read nowhere
         whole = ir.read(definition.name, (place,), value.dtype, mask)
-        value = ir.op("where", value.dtype, mask, at(value, (first,), whole), neutral)
+        value = ir.op("where", value.dtype, mask, at(value, (cut,), whole), neutral)
     shape = tuple(axis.size for axis in axes if axis.size is not None)
     name = f"{definition.name}_part"
     while name in program.tensors:
         name += "_"
     part = Definition(
-        name, shape, definition.dtype, contiguous(shape), axes, value, definition.kind, (within, *others),
-        definition.source,
+        name, shape, definition.dtype, contiguous(shape), axes, value, definition.kind,
+        tuple(within if axis is cut else axis for axis in definition.over), definition.source,
     )  # fmt: skip
     over = Symbol("r0", ix.index(parts))
     element = ir.read(name, (*map(ix.index, definition.axes), ix.index(over)), definition.dtype)

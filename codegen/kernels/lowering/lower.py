@@ -60,6 +60,7 @@ def _given(low: Lowering, node: fx.Node) -> Any:
 def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
     if node.target is operator.getitem:
         source, item = node.args
+        assert isinstance(source, fx.Node)
         return values[source][item]
     if isinstance(low.out, torch.SymInt):
         return ix.of_size(low.out)
@@ -69,7 +70,7 @@ def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
     if row is not None:
         known = set(low.program.tensors)
         try:
-            args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)  # type: ignore[misc]
+            args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
             return _named(low, node, row(low, *args, **kwargs))
         except Unsupported as reason:
             log.debug("%s is left to ATen: %s", node.format_node(), reason)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from codegen.kernels.schedule import Launch
+from codegen.kernels.split import PARTS
 from tests.codegen.kernels.schedules import evaluated, scheduled
 
 
@@ -90,7 +91,7 @@ def attention(x):
 PROGRAMS = {
     softmax: 1, softmax_of_a_sum: 1, two_softmaxes_of_one: 1, rows_and_columns: 2, normalised: 1,
     normalised_and_its_statistics: 1, through_views: 1, transposed: 1, result_is_a_view: 1, base_and_view: 1,
-    siblings: 1, everything: None, reduced_twice: 2, expanded: 1, residual: 3, attention: None,
+    siblings: 1, everything: None, reduced_twice: None, expanded: 1, residual: 3, attention: None,
 }  # fmt: skip
 
 
@@ -125,18 +126,18 @@ def compare(found: Any, program: Any, args: list[torch.Tensor]) -> None:
 @pytest.mark.parametrize("shape", [(1 << 17,), (257, 300), (2, 61, 700)], ids=str)
 def test_long_reductions_run_in_parts(shape: tuple[int, ...], dynamic: bool) -> None:
     def program(x):
-        return x.sum(), x.amax() * 2, (x * x).sum() + x
+        return x.sum(), x.amax() * 2, (x * x).amax() + x
 
     x = torch.randn(shape, dtype=torch.float64)
     found = scheduled(program, x, dynamic=dynamic)
     compare(found, program, [x])
-    assert any(kernel.axes and kernel.axes[0].size == 64 for kernel in found.kernels), str(found)
+    assert any(kernel.axes and kernel.axes[-1].size.constant in PARTS for kernel in found.kernels), str(found)
 
 
 def test_parts_of_a_length_that_nothing_divides_read_nothing_beyond_its_end() -> None:
     x = torch.randn(100_003)
-    found = scheduled(lambda x: (x + 1).exp().sum(), x)
-    compare(found, lambda x: (x + 1).exp().sum(), [x])
+    found = scheduled(lambda x: (x + 1).exp().sum(0), x)
+    compare(found, lambda x: (x + 1).exp().sum(0), [x])
     assert " if lt(" in str(found)
 
 
