@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from codegen.aot.numbers import Varying
 from codegen.aot.partition import min_cut_partition
 from codegen.aot.recorder import Untraceable
 from symbolic.late import compute
-from symbolic.torch_state import TorchState
+from symbolic.torch_state import TorchState, enter_inference, leave_inference
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class CapturedProgram(fx.Interpreter):
         super().__init__(graph)
         self.whole: CapturedProgram = self if around is None else around.whole
         self.current: fx.Node | None = None
+        self.left_out: tuple[fx.Node, ...] = ()  # nodes that somebody else sees to
 
     def run_node(self, n: fx.Node) -> Any:
         self.whole.current = n
@@ -52,6 +54,8 @@ class CapturedProgram(fx.Interpreter):
         return self.current.meta.get("stack_trace") if self.current is not None else None
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if self.whole.current in self.whole.left_out:
+            return None
         node = self.whole.current
         kind = _NUMBERS.get(type(node.meta.get("example_value"))) if node is not None else None
         if kind is not None and not kwargs:
@@ -74,12 +78,38 @@ def compile_graph(
 ) -> Callable[..., Any]:
     """A captured graph (its results are a flat tuple), compiled. What this stage can't say runs as it was captured."""
     placeholders = graph.graph.find_nodes(op="placeholder")
+    program = CapturedProgram(graph)
+    program.left_out = _around(graph)
+    mode = bool(program.left_out[0].args[0]) if program.left_out else None
     try:
         examples = _examples(placeholders, example_inputs)
-        return compile_program(CapturedProgram(graph), examples, settings or ATEN)
+        with torch.inference_mode(mode) if mode is not None else nullcontext():  # it switches grad mode, too
+            compiled = compile_program(program, examples, settings or ATEN)
     except Untraceable as reason:
         log.info("a graph runs as it was captured: %s", reason)
         return graph.forward
+    return compiled if mode is None else _under(mode, compiled)
+
+
+def _around(graph: fx.GraphModule) -> tuple[fx.Node, ...]:
+    """The first and the last operation of a graph that all happens in an inference mode of its own."""
+    nodes = [node for node in graph.graph.nodes if node.op not in ("placeholder", "output")]
+    switches = [node for node in nodes if node.target in (enter_inference, leave_inference)]
+    return (nodes[0], nodes[-1]) if switches and switches == [nodes[0], nodes[-1]] else ()
+
+
+def _under(mode: bool, compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """`compiled`, which is called in this inference mode."""
+
+    def run(*args: Any) -> Any:
+        enter_inference(mode)
+        try:
+            return compiled(*args)
+        finally:
+            leave_inference()
+
+    run.stages = compiled.stages  # type: ignore[attr-defined]
+    return run
 
 
 def _examples(placeholders: Sequence[fx.Node], real: Sequence[Any]) -> list[Any]:

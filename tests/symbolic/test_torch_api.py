@@ -3,7 +3,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.differential import INNER, check, execute, same_as_eager, tensors
+from tests.differential import COUNTING, INNER, check, differentiated_ahead, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 G, = tensors(3, 4, requires_grad=True, seed=5)
@@ -393,6 +393,21 @@ SCOPE["doubled"] = doubled
 def test_inference_mode(body):
     check(_program(body), X, graphs=1)
     check(_program(body), G, graphs=1)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("body", ["doubled(x)", "with torch.inference_mode(): y = x * 2, (x * 2).t(), x.t(), x; y",
+                                  "with torch.inference_mode(): y = x.detach().mul_(2), x.view(-1); y",
+                                  "with torch.inference_mode(False): y = x * 2; y.sum()"])
+def test_what_is_all_in_inference_mode_is_compiled_for_it(body, dynamic):
+    check(_program(body), G, backend=differentiated_ahead, dynamic=dynamic)
+
+
+def test_operations_in_inference_mode_and_outside_of_it_run_as_they_were_captured(caplog):
+    """The graphs of the AOT stage are of one mode: what they make in another one would not be made in it."""
+    with caplog.at_level("INFO", "codegen.aot.backend"):
+        check(_program("with torch.inference_mode(): y = x * 2; y, x + 1"), G, backend="aot_eager")
+    assert not COUNTING or "inference mode or the default dtype changes inside" in caplog.text
 
 
 def test_inference_mode_around_a_break():
