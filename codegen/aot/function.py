@@ -23,7 +23,7 @@ from codegen.aot.facts import Base, BaseOf, Input, Level, OutputOf, Place, Trace
 from codegen.aot.inplace import write_in_place
 from codegen.aot.inputs import copied, counters
 from codegen.aot.levels import Again, Seen, edge_of, survey
-from codegen.aot.mutations import count_drawn, refill
+from codegen.aot.mutations import RENAMED, count_drawn, refill
 from codegen.aot.numbers import Varying
 from codegen.aot.partition import default_partition
 from codegen.aot.quiet import unsaved
@@ -376,7 +376,7 @@ class _Replay(TorchDispatchMode):
     def __init__(self, numbers: Sequence[torch.Tensor], decompositions: Decompositions) -> None:
         super().__init__()
         self.numbers = deque(numbers)
-        self.decompositions = decompositions
+        self.decompositions = {**RENAMED, **decompositions}
         self.draws = Draws()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

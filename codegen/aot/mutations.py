@@ -6,7 +6,7 @@ All is read off the schemas; a table holds only what schemas leave out.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -140,6 +140,18 @@ def refill(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], num
     filled = [target.copy_(next(numbers)) for target in writes(func, args, kwargs).values()]
     new, old = iter(fresh), iter(filled)
     return _one([next(new) if each.alias_info is None else next(old) for each in func._schema.returns])
+
+
+def _random_between(tensor: torch.Tensor, low: int, high: int | None, *, generator: Any = None) -> Any:
+    """Numbers in memory order, as `random_` draws them too. NotImplemented for other calls than `random_(low, high)` of
+    a contiguous tensor."""
+    if high is None or generator is not None or not tensor.is_contiguous():
+        return NotImplemented
+    return tensor.copy_(aten.randint_like.low_dtype(tensor, low, high))
+
+
+#: What is recorded by other operations, for its name is a keyword: no graph could be printed.
+RENAMED: dict[OpOverload, Callable[..., Any]] = {getattr(aten.random_, "from"): _random_between}
 
 
 # --- the functional form ----------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ class Recorder(Memories, TorchDispatchMode):
         super().__init__()
         self.fake_mode = fake_mode
         self.ambient = _ambient()
-        self.decompositions = decompositions
+        self.decompositions = {**mutations.RENAMED, **decompositions}
         self.graph = fx.Graph()
         self.attributes = torch.nn.Module()  # constants of the program
         self.phase = "forward"

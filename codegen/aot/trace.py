@@ -534,6 +534,9 @@ class _Tracer:
             raise Untraceable("a view that gets its gradient elsewhere than its base")
         tracked = result.grad_fn is not None or cut or not alias.origin.requires_grad
         steps = alias.steps[first:]
+        turns = any(step.func not in TRANSPARENT for step in steps)
+        if turns and not (result._is_view() or result.is_inference()):  # `.detach().t_()`
+            raise Untraceable("a tensor that is no view changes its geometry in memory that others show")
         if not cut and not isinstance(start, (Data, Value)) and _target(start) in self.leaves:
             start = self._before_or_after(start, result)
             tracked = tracked or isinstance(start, (Input, Base))

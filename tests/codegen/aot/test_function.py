@@ -152,6 +152,30 @@ def test_operations_with_a_kernel_of_their_own_stay_whole(fn, operation):
     assert [node.target for node in compiled.stages.backward.graph.find_nodes(op="call_function", target=operation)]
 
 
+@pytest.mark.parametrize("shape", [(), (7,), (2, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
+def test_random_numbers_between_two(dtype, shape):
+    low, high = (0, 2) if dtype is torch.bool else (3, 90)
+
+    def program(x):
+        drawn = torch.empty(shape, dtype=dtype).random_(low, high)
+        x.data.random_(0, 3)
+        return [drawn, x.exp() * drawn, x]
+
+    compiled = compile_program(program, (torch.ones(shape, requires_grad=True),), Settings())
+
+    def run(call):
+        torch.manual_seed(5)
+        x = torch.ones(shape, requires_grad=True)
+        drawn, result, same = call(x)
+        (first,) = torch.autograd.grad(result.sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x)
+        return [drawn, result, same, first, second, torch.rand(2)], x._version
+
+    (ours, version), (theirs, expected) = run(compiled), run(program)
+    assert version == expected and all(map(torch.equal, ours, theirs))
+
+
 def in_inference_mode(x):
     with torch.inference_mode():
         return [x * 2]
@@ -167,7 +191,7 @@ def of_another_default_dtype(x):
 
 
 def with_a_keyword_for_a_name(x):
-    return [x.clone().random_(0, 5)]
+    return [x.expand(3, 2).clone().t().random_(0, 5)]
 
 
 def list_and_one_of_its_numbers(x):
@@ -176,8 +200,13 @@ def list_and_one_of_its_numbers(x):
     return [a, b]
 
 
+def detached_and_turned(x):
+    """Is no view, and no steps from x lead there but by views."""
+    return [x.expand(3, 2).clone().detach().t_(), x.detach().unsqueeze_(0)]
+
+
 @pytest.mark.parametrize("program", [
-    in_inference_mode, of_another_default_dtype, with_a_keyword_for_a_name, list_and_one_of_its_numbers,
+    detached_and_turned, in_inference_mode, of_another_default_dtype, with_a_keyword_for_a_name, list_and_one_of_its_numbers,
 ])
 def test_what_no_graph_can_say(program):
     with pytest.raises(Untraceable):
