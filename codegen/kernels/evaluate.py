@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -52,7 +51,10 @@ class _Rounds:
 
     def run(self) -> None:
         for statement in self.loop.body:
-            if isinstance(statement, Reduce):
+            if 0 in self.shape:  # nothing is computed, nothing is read
+                if isinstance(statement, Reduce):
+                    self._reduce_nothing(statement)
+            elif isinstance(statement, Reduce):
                 self._reduce(statement)
             else:
                 self._store(statement)
@@ -71,14 +73,16 @@ class _Rounds:
         values = self.value(reduce.value).expand(self.shape)
         dims = tuple(range(self.outer, len(self.shape)))
         spec = REDUCTIONS[reduce.kind]
-        if math.prod(self.shape[self.outer :]) == 0:
-            found = torch.full(self.shape[: self.outer], spec.empty(values.dtype), dtype=reduce.dtype)
-        else:
-            found = spec.meaning(values, dims).to(reduce.dtype)
+        found = spec.meaning(values, dims).to(reduce.dtype)
         self.results[reduce.name] = found
-        if reduce.kind in SCANS and values.numel():
-            flat = values.reshape([*self.shape[: self.outer], -1])
-            self.runs[reduce.name] = SCANS[reduce.kind](flat, flat.dim() - 1).reshape(self.shape).to(reduce.dtype)
+        if reduce.kind in SCANS:
+            flat = values.flatten(self.outer) if self.loop.axes else values.unsqueeze(-1)
+            runs = SCANS[reduce.kind](flat, flat.dim() - 1)
+            self.runs[reduce.name] = runs.reshape(self.shape).to(reduce.dtype)
+
+    def _reduce_nothing(self, reduce: Reduce) -> None:
+        empty = REDUCTIONS[reduce.kind].empty(reduce.value.dtype)
+        self.results[reduce.name] = torch.full(self.shape[: self.outer], empty, dtype=reduce.dtype)
 
     # --- values -------------------------------------------------------------------------------------------------------
     def value(self, expr: Expr) -> torch.Tensor:

@@ -6,6 +6,7 @@ a row gives in float16 and bfloat16 is what torch gives: computed in float32 and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -116,7 +117,8 @@ def _over(function: Callable[..., torch.Tensor]) -> Callable[[torch.Tensor, tupl
 
     def meaning(values: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
         kept = [dim for dim in range(values.dim()) if dim not in dims]
-        flat = values.permute([*kept, *dims]).reshape([*[values.shape[dim] for dim in kept], -1])
+        rounds = math.prod(values.shape[dim] for dim in dims)
+        flat = values.permute([*kept, *dims]).reshape([*[values.shape[dim] for dim in kept], rounds])
         return function(flat, -1)
 
     return meaning

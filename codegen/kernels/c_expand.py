@@ -1,0 +1,83 @@
+"""What C has no single loop for, in loops that it has: `logsumexp` as a maximum and a sum."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+
+from codegen.kernels.ir import (
+    Expr,
+    Kernel,
+    Load,
+    Loop,
+    Reduce,
+    Result,
+    Running,
+    Statement,
+    Store,
+    literal,
+    load,
+    op,
+    reads,
+    result,
+    rewrite,
+    walk,
+)
+
+
+def expand(kernel: Kernel) -> Kernel:
+    """A kernel that does the same. A `logsumexp` stays where a loop needs it while it runs or reads what it writes."""
+    known: dict[Expr, Expr] = {}
+    loops: list[Loop] = []
+    for loop in kernel.loops:
+        body = [_with_results(statement, known) for statement in loop.body]
+        found = [s for s in body if isinstance(s, Reduce) and s.kind == "logsumexp" and _is_free(s, body)]
+        if not found:
+            loops.append(replace(loop, body=tuple(body)))
+            continue
+        tops: list[Statement] = [Reduce(f"{s.name}_top", "max", _wide(s.value)) for s in found]
+        loops.append(Loop(loop.axes, tuple(tops)))
+        for s in found:
+            value = _wide(s.value)
+            top = _finite(result(f"{s.name}_top", value.dtype))
+            power = op("exp", value.dtype, op("sub", value.dtype, value, top))
+            body[body.index(s)] = Reduce(f"{s.name}_sum", "sum", power)
+            total = op("add", value.dtype, op("log", value.dtype, result(f"{s.name}_sum", value.dtype)), top)
+            known[result(s.name, s.dtype)] = total if s.dtype == value.dtype else op("to", s.dtype, total)
+        loops.append(replace(loop, body=tuple(body)))
+    return replace(kernel, loops=tuple(loops)) if known else kernel
+
+
+def _with_results(statement: Statement, known: dict[Expr, Expr]) -> Statement:
+    if not known:
+        return statement
+
+    def rule(leaf: Expr) -> Expr | None:
+        return known.get(leaf) if isinstance(leaf, Result) else None
+
+    if isinstance(statement, Reduce):
+        return replace(statement, value=rewrite(statement.value, rule))
+    at = rewrite(load(statement.buffer, statement.index, torch.int8), rule)
+    assert isinstance(at, Load)
+    return Store(statement.buffer, at.index, rewrite(statement.value, rule))
+
+
+def _is_free(reduce: Reduce, body: list[Statement]) -> bool:
+    written = {s.buffer for s in body if isinstance(s, Store)}
+    return not any(
+        (isinstance(expr, Running) and expr.name == reduce.name) or (isinstance(expr, Load) and expr.buffer in written)
+        for statement in body
+        for expr in walk(*reads(statement))
+    ) and not any(isinstance(expr, Running) for expr in walk(reduce.value))
+
+
+def _wide(value: Expr) -> Expr:
+    return value if value.dtype in (torch.float32, torch.float64) else op("to", torch.float32, value)
+
+
+def _finite(top: Expr) -> Expr:
+    """0 for an infinite one: its difference to another one would be NaN."""
+    infinite = op("eq", torch.bool, op("abs", top.dtype, top), literal(math.inf, top.dtype))
+    return op("where", top.dtype, infinite, literal(0.0, top.dtype), top)

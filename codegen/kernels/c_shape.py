@@ -1,0 +1,61 @@
+"""Which axis of a kernel becomes vectors: the innermost one of each loop (rows) or the kernel's own (lanes)."""
+
+from __future__ import annotations
+
+from codegen.kernels import index as ix
+from codegen.kernels.axes import indices
+from codegen.kernels.index import Index, Symbol
+from codegen.kernels.ir import Kernel, Loop, Op, Reduce, Running, reads, walk
+from codegen.kernels.ops import OPS
+
+#: Elements of a vector, for these estimates.
+WIDTH = 16
+#: A size that is not known is taken to be this.
+TYPICAL = 256
+#: In operations: what a reduction to one number takes at the end of a row, and a read of elements that lie apart.
+REDUCED, APART = 50.0, 1.0
+
+
+def in_lanes(kernel: Kernel) -> bool:
+    """Whether the kernel's innermost axis should be the vectors."""
+    if not kernel.axes:
+        return False
+    if not any(loop.axes for loop in kernel.loops):
+        return True
+    return _cost(kernel, lanes=True) < _cost(kernel, lanes=False)
+
+
+def _cost(kernel: Kernel, lanes: bool) -> float:
+    """Of one element of the kernel's axes."""
+    total = 0.0
+    for loop in kernel.loops:
+        axis = kernel.axes[-1] if lanes else loop.axes[-1] if loop.axes else None
+        width = 1.0 if axis is None or (not lanes and _runs(loop)) else min(WIDTH, _extent(axis))
+        rounds = 1.0
+        for loop_axis in loop.axes:
+            rounds *= _extent(loop_axis)
+        each = sum(_access(at, axis, width) for at in indices(loop.body))
+        exprs = {expr for statement in loop.body for expr in walk(*reads(statement))}
+        each += sum(OPS[expr.name].cost for expr in exprs if isinstance(expr, Op)) / width
+        reduced = sum(isinstance(statement, Reduce) for statement in loop.body)
+        total += rounds * (each + (reduced / width if lanes else 0)) + (0 if lanes else reduced * REDUCED)
+    return total
+
+
+def _access(at: Index, axis: Symbol | None, width: float) -> float:
+    stride = None if axis is None else ix.stride_of(at, axis)
+    return 1 / width if stride is not None and stride.constant in (0, 1) and not _gathers(at, axis) else APART
+
+
+def _gathers(at: Index, axis: Symbol | None) -> bool:
+    return axis is not None and ix.has_values(at)
+
+
+def _runs(loop: Loop) -> bool:
+    return any(isinstance(expr, Running) for statement in loop.body for expr in walk(*reads(statement)))
+
+
+def _extent(axis: Symbol) -> float:
+    assert axis.size is not None
+    constant = axis.size.constant
+    return float(TYPICAL if constant is None else max(constant, 1))
