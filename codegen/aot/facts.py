@@ -89,6 +89,7 @@ class Update:
     data: Recipe | None = None
     left: int | None = None
     by_set: bool = False  # `set_` lets it lie there, which counts as a write, not an assignment of `.data`
+    ends: bool = False  # autograd sees that `set_`, and no gradient passes it
     steps: tuple[Step, ...] = ()
     value: int | None = None
     tracked: bool = False  # autograd sees the write

@@ -32,7 +32,7 @@ from torch.utils._pytree import tree_leaves
 
 from codegen.aot import mutations, views
 from codegen.aot.draws import Draws, Reseeded
-from codegen.aot.memory import TRANSPARENT, Alias, Memories, Untraceable, storage_of
+from codegen.aot.memory import TRANSPARENT, Alias, Memories, SharedInputs, Untraceable, storage_of
 from codegen.aot.numbers import Varying
 from codegen.aot.symbols import Symbols
 from codegen.aot.views import Step, Unwritable, step_of
@@ -352,7 +352,7 @@ class Recorder(Memories, TorchDispatchMode):
             return func(*args, **kwargs)
         step = mutations.metadata_step(func, args)
         alias = self.alias(tensor)
-        if step is None and torch.is_grad_enabled() and any(_needs_gradient(each) for each in args):
+        if step is None and torch.is_grad_enabled() and any(_needs_gradient(each) for each in args[1:]):
             raise Untraceable(f"{func} of a tensor that gets a gradient")
         node: fx.Node | None = None
         if func is aten.as_strided_.default:
@@ -365,6 +365,8 @@ class Recorder(Memories, TorchDispatchMode):
             self.change(alias, node, step)
         elif func._schema.name == "aten::set_" or not self.is_there(alias):  # a leaf's gradient accumulates anew
             self.moved(alias, by_set=True)
+            if torch.is_grad_enabled() and tensor.requires_grad and len(alias.memory.inputs) > 1:
+                raise SharedInputs(alias.memory.inputs)  # its views get their gradients elsewhere
         return result
 
     def _mutate(self, func: OpOverload, args: Any, kwargs: Any) -> Any:

@@ -290,6 +290,7 @@ class _Tracer:
                 links = [[self._link(node._input_metadata[n]) for node, n in part.links] for part in graph.parts]
                 with self.recorder.during("backward"), self._left_alone():
                     levels, gradients = differentiate(self.recorder, graph, inputs, links, again)
+                self._check_ends(updates, levels)
             sizes = sizes if any(len(level.outputs) > 1 for level in levels) else []
             forward = [*self.results, *sizes, *randoms]
         for placeholder, node in self.last_writes:
@@ -327,6 +328,14 @@ class _Tracer:
             self.targets[node] = known
         self.placeholders.append(before)
         return node
+
+    def _check_ends(self, updates: Sequence[Update], levels: Sequence[Level]) -> None:
+        """Refuses results that share a node with others of which alone a gradient comes to where it raises."""
+        ends = {i for update in updates if update.ends for i in self._inputs_of(update.target)}
+        for level in levels if ends else ():
+            cut = {i for each in level.cuts if isinstance(each, (Input, Base)) for i in self._inputs_of(each)}
+            if len(level.outputs) > 1 and not cut.isdisjoint(ends):
+                raise Untraceable("aten.set_.source_Tensor of a tensor that gets a gradient")
 
     # --- what the forward left ----------------------------------------------------------------------------------------
     def _result(self, node: fx.Node, fake: Any = None, of: Any = None) -> int:
@@ -374,7 +383,8 @@ class _Tracer:
             at = self.call.counters.get(target.index) if isinstance(target, Input) else None
             counter = None if at is None else Input(at)
             versions = _version(fake) - before.version - self._counted_by_members(target, flat)
-            tracked = _tracked(before)
+            ends = alias.by_set and type(fake.grad_fn).__name__ == "NotImplemented"
+            tracked = _tracked(before) and not ends
             detached = before.requires_grad and not fake.requires_grad
             later = target in self.leaves
             part = any(step.func is torch.ops.aten.as_strided.default for step in steps)
@@ -398,7 +408,9 @@ class _Tracer:
             if alias.former is not None:
                 if torch.is_inference_mode_enabled() and not alias.by_set:
                     raise Untraceable("`.data = ` in inference mode")
-                if versions and before.grad_fn is not None:  # a view takes its gradient from there, by its new geometry
+                # Of a view autograd asks where its gradient goes by its new geometry.
+                asks = torch.is_grad_enabled() or self.carriers
+                if versions and before.grad_fn is not None and asks and not ends:
                     raise Untraceable("a tensor with a gradient that is written where it came to lie")
                 data = self._lies_at(alias)
                 if memory.writes and not is_member:
@@ -413,7 +425,7 @@ class _Tracer:
                     # What a geometry in the end doesn't show is written, too.
                     node = self.recorder.read(fake) if tracked else self._whole(alias.memory)
                     value = self._result(node, fake if tracked else None, target)
-                where = (data, left, alias.by_set)
+                where = (data, left, alias.by_set, ends)
                 flags = (tracked, detached, later)
                 found.append(Update(target, *where, self._plain(steps), value, *flags, versions, counter, kept))
         for group in self.call.groups:

@@ -371,7 +371,9 @@ def _write(update: Update, source: _Source) -> None:
 
 def _move(update: Update, number: int, source: _Source) -> None:
     place = _place(update.target)
-    if update.by_set:
+    if update.ends:
+        source.add(f"{place}.set_(w{number})")
+    elif update.by_set:
         source.add(f"with {source.name('no_grad', torch.no_grad)}():")
         source.add(f"{place}.set_(w{number})", 2)
     else:

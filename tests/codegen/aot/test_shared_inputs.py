@@ -157,6 +157,61 @@ def test_who_counts_writes_together_matters(backend, first, second):
         assert seen[0] == seen[1], kind
 
 
+#: No gradient passes a `set_` that autograd sees.
+SET = {
+    "elsewhere": lambda x, y: (x * 2, x.set_(x.detach() * 2), y * 3)[::2],
+    "used afterwards": lambda x, y: (x.set_(x.detach() * 2), x * 3 - y.sum())[1:],
+    "onto itself": lambda x, y: (x.set_(x), y * 3)[1:],
+    "onto another": lambda x, y: (x.set_(y.detach()), y * 3)[1:],
+    "written afterwards": lambda x, y: (x.set_(x.detach() * 2), x.mul_(2), y * 3)[2:],
+    "written behind autograd": lambda x, y: (x.set_(x.detach() * 2), x.data.mul_(2), y * 3)[2:],
+    "written, then elsewhere": lambda x, y: (x.mul_(2), x * 1, x.set_(x.detach() * 2), y * 3)[1::2],
+}
+#: And pairs, or all but "plain".
+SET_REFUSED = {
+    "onto itself": "aten.set_",
+    "written afterwards": "is written where it came to lie",
+    "elsewhere, a base and its view": "aten.set_",
+    "written, then elsewhere, a base and its view": "aten.set_",
+}
+PAIRS = {
+    "apart": lambda leaf: (leaf * 1, leaf * 2),
+    "a base and its view": lambda leaf: [(m, m[1:]) for m in [leaf * 1]][0],
+    "a view of what is no input": lambda leaf: ((leaf * 1)[1:], (leaf * 1)[1:]),
+    "plain": lambda leaf: (leaf.detach() * 1, leaf.detach() * 2),
+}
+
+
+@pytest.mark.parametrize("grad", [True, False], ids=["grad", "no_grad"])
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("program", SET)
+def test_no_gradient_passes_a_set(program, pair, grad):
+    def run(call):
+        leaf = torch.arange(6.0).view(3, 2).requires_grad_()
+        x, y = PAIRS[pair](leaf)
+        with torch.set_grad_enabled(grad):
+            results = call(x, y)
+        seen = []
+        for tensor in (*results, x, y):
+            try:
+                (gradient,) = torch.autograd.grad(tensor.sum(), leaf, retain_graph=True, allow_unused=True)
+            except RuntimeError as error:
+                gradient = str(error).splitlines()[0]
+            kind = type(tensor.grad_fn) is type(x.grad_fn)
+            seen.append((tensor.tolist(), tensor.stride(), tensor._version, tensor.requires_grad, kind, str(gradient)))
+        return seen
+
+    given = PAIRS[pair](torch.ones(3, 2, requires_grad=True))
+    refused = SET_REFUSED.get(program, SET_REFUSED.get(f"{program}, {pair}"))
+    with torch.set_grad_enabled(grad):
+        if refused is not None and grad and pair != "plain":
+            with pytest.raises(Untraceable, match=refused):
+                compile_program(SET[program], given, Settings())
+            return
+        compiled = compile_program(SET[program], given, Settings())
+    assert run(compiled) == run(SET[program])
+
+
 # --- real and complex numbers in one memory ---------------------------------------------------------------------------
 def pairs(real):
     return torch.view_as_complex(real.unflatten(-1, (-1, 2)))
