@@ -174,6 +174,19 @@ def _refusing(recorder: Recorder) -> Iterator[None]:
         raise refusal(error) or said from error
 
 
+@contextmanager
+def _sizes_kept(values: Sequence[Any]) -> Iterator[None]:
+    """Storages of stand-ins have the sizes again that they had before: those of the next trace share them."""
+    storages = [value.untyped_storage() for value in values if isinstance(value, torch.Tensor)]
+    sizes = [storage.nbytes() for storage in storages]
+    try:
+        yield
+    finally:
+        for storage, size in zip(storages, sizes, strict=True):
+            if isinstance(size, int) and storage.nbytes() != size:
+                storage.resize_(size)
+
+
 def flat_arguments(
     call: Call, parameters: Sequence[Any], bases: Sequence[torch.Tensor], members: Sequence[Any] | None = None
 ) -> list[Any]:
@@ -247,6 +260,7 @@ class _Tracer:
     def run(self, again: Again | None = None) -> Traced:
         call = self.call
         with ExitStack() as stack:
+            stack.enter_context(_sizes_kept([*call.args, *call.bases]))
             stack.enter_context(_refusing(self.recorder))
             stack.enter_context(quiet())
             stack.enter_context(self.recorder.draws.counting())

@@ -212,6 +212,22 @@ def test_no_gradient_passes_a_set(program, pair, grad):
     assert run(compiled) == run(SET[program])
 
 
+def test_a_storage_that_grows_grows_again_for_some_gradients_alone():
+    """A backward of its own is traced from the inputs as they came."""
+    def program(x, y):
+        x.resize_(3, 3).fill_(1)
+        return [y * 2, y * 3]
+
+    def run(call):
+        leaf = torch.ones(2, 2, requires_grad=True)
+        middle = leaf * 1
+        results = call(middle.data, middle)
+        return [torch.autograd.grad(result.sum(), leaf, retain_graph=True)[0].tolist() for result in results]
+
+    middle = torch.ones(2, 2, requires_grad=True) * 1
+    assert run(compile_program(program, (middle.data, middle), Settings())) == run(program)
+
+
 # --- real and complex numbers in one memory ---------------------------------------------------------------------------
 def pairs(real):
     return torch.view_as_complex(real.unflatten(-1, (-1, 2)))
