@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import _pop_mode_temporarily
 from codegen import _C
 from codegen.aot.facts import Carrier, Level, Link, LinkOf, Place
 from codegen.aot.inputs import born
+from codegen.aot.order import arranged, arrivals
 from codegen.aot.recorder import Recorder, Untraceable, refusal
 
 Key = tuple[Any, int]  # of an edge: its node, and the number there
@@ -191,10 +192,14 @@ def differentiate(
         for tangent in tangents:
             count += 1
             recorder.add_input(f"tangents_{count}", tangent)
-        levels.append(level)
         defined = again.defined if again else (True,) * len(outputs)
         chosen = [(key, t) for key, t, wanted in zip(outputs, tangents, defined, strict=True) if wanted]
-        found = _gradients(recorder, chosen, [*(inputs[at] for at in level.inputs), *ends])
+        later = {at for lower in graph.parts[:number] for at in lower.inputs.values()}
+        with arrivals({at: inputs[at] for at in level.inputs if at not in later}) as arrived:
+            found = _gradients(recorder, chosen, [*(inputs[at] for at in level.inputs), *ends])
+        if again is None:
+            level, found = _in_order(level, found, arrived, later)
+        levels.append(level)
         for key, gradient in zip(part.foreign, found[len(found) - len(part.foreign) :], strict=True):
             if gradient is not None:
                 strides.setdefault(key, plain_strides(gradient))
@@ -212,6 +217,18 @@ def _level(graph: Graph, part: Part, links: Sequence[Link], strides: Mapping[Key
         tuple(LinkOf(level, list(graph.parts[level].links).index(key)) for key, level in part.foreign.items()),
         tuple(each.of for each in part.beyond.values()),
     )
+
+
+def _in_order(
+    level: Level, found: Sequence[torch.Tensor | None], arrived: Sequence[int], later: Container[int]
+) -> tuple[Level, list[torch.Tensor | None]]:
+    """The level with the edges of its leaves, but those that wait for `later` levels, in the order in which they are to
+    be reached; with its gradients."""
+    waiting = [at for at in level.inputs if at in later]
+    rest = [at for at in level.inputs if at not in later and at not in arrived]
+    order = [*arranged(arrived, len(rest) + bool(level.cuts or level.foreign)), *rest, *waiting]
+    gradients = dict(zip(level.inputs, found, strict=False))
+    return replace(level, inputs=tuple(order)), [*map(gradients.__getitem__, order), *found[len(order) :]]
 
 
 def _gradients(
