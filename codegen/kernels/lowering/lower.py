@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,7 +30,7 @@ def lower(graph: fx.GraphModule) -> Program:
     values: dict[fx.Node, Any] = {}  # a Ref, an Expr for a number, an Index for a size, a tuple of these
     for node in graph.graph.nodes:
         low.name, low.out = node.name, node.meta.get("val")
-        low.source = node.meta.get("stack_trace") or ""
+        low.source = _line(node.meta.get("stack_trace") or "")
         if node.op == "placeholder":
             values[node] = _given(low, node)
         elif node.op == "output":
@@ -39,6 +40,15 @@ def lower(graph: fx.GraphModule) -> Program:
         else:
             raise Unsupported(f"{node.op} {node.target}")
     return low.program
+
+
+def _line(trace: str) -> str:
+    """The innermost of the user's lines: `file:12 in f: code`."""
+    found = re.findall(r'File "([^"]*)", line (\d+), in (.*)\n?(.*)', trace)
+    if not found:
+        return ""
+    file, line, function, code = found[-1]
+    return f"{file}:{line} in {function}: {code.strip()}".removesuffix(": ")
 
 
 def _given(low: Lowering, node: fx.Node) -> Any:
