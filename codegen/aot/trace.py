@@ -560,8 +560,7 @@ class _Tracer:
             raise Untraceable("a view that gets its gradient elsewhere than its base")
         tracked = result.grad_fn is not None or cut or not alias.origin.requires_grad
         steps = alias.steps[first:]
-        turns = any(step.func not in TRANSPARENT for step in steps)
-        if turns and not (result._is_view() or result.is_inference()):  # `.detach().t_()`
+        if any(map(self._turned_apart, self._way(alias))):
             raise Untraceable("a tensor that is no view changes its geometry in memory that others show")
         if not cut and not isinstance(start, (Data, Value)) and _target(start) in self.leaves:
             start = self._before_or_after(start, result)
@@ -571,6 +570,18 @@ class _Tracer:
             made = Custom(history, torch._C._autograd._get_creation_meta(result))
             return View(start, self._plain(steps), False, made)
         return start if isinstance(start, Data) and not steps else View(start, self._plain(steps), tracked)
+
+    def _way(self, alias: Alias) -> Iterator[Alias]:
+        """A tensor and those that it was taken from, down to an input or an origin."""
+        while alias.taken is not None and id(alias.tensor) not in self.known:
+            yield alias
+            alias = self.recorder.alias(alias.taken)
+
+    @staticmethod
+    def _turned_apart(alias: Alias) -> bool:
+        """Whether its geometry changed and it is no view, as `.detach().t_()`: what replays that makes a view."""
+        known = alias.tensor
+        return len(alias.steps) > alias.made and not (known.is_inference() or known._is_view())
 
     def _before_or_after(self, start: Input | Base | Changed, result: torch.Tensor) -> Input | Base | Changed:
         """Whether a view of an input was taken before this came to require a gradient, or after it."""

@@ -39,7 +39,6 @@ REFUSED = (
     "an operation reads in one turn what it writes in another",
     "a view that gets its gradient elsewhere than its base",
     "a view of a tensor that changes its geometry later",
-    "a tensor that is no view changes its geometry in memory that others show",
     "a backward that raises",
     "torch fails to take a view again",
     "an input that is a lazy conjugate",

@@ -202,11 +202,20 @@ def list_and_one_of_its_numbers(x):
 
 def detached_and_turned(x):
     """Is no view, and no steps from x lead there but by views."""
-    return [x.expand(3, 2).clone().detach().t_(), x.detach().unsqueeze_(0)]
+    return [x.detach().unsqueeze_(0)]
+
+
+def view_of_what_was_turned(x):
+    return [x.detach().unsqueeze_(0)[0]]
+
+
+def middle_that_was_turned(x):
+    middle = x.expand(3, 2).clone()
+    return [middle, middle.data.t_()]
 
 
 @pytest.mark.parametrize("program", [
-    detached_and_turned, in_inference_mode, of_another_default_dtype, with_a_keyword_for_a_name, list_and_one_of_its_numbers,
+    detached_and_turned, view_of_what_was_turned, middle_that_was_turned, in_inference_mode, of_another_default_dtype, with_a_keyword_for_a_name, list_and_one_of_its_numbers,
 ])
 def test_what_no_graph_can_say(program):
     with pytest.raises(Untraceable):
