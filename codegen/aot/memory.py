@@ -220,10 +220,11 @@ class Memories:
         if size < memory.size:  # nobody knows what is there when it grows again
             return
         root = memory.root.meta["val"]
-        if not shows_whole(root, memory.size) and memory.inputs:
+        is_flat = root.dim() == 1 and shows_whole(root, memory.size)
+        if not is_flat and memory.inputs:
             raise SharedInputs(memory.inputs, flat=True)
         widths = {alias.tensor.element_size() for alias in self.aliases.values() if alias.memory is memory}
-        if not shows_whole(root, memory.size) or any(size % width for width in widths):
+        if not is_flat or any(size % width for width in widths):
             raise Untraceable("a storage that the program made grows")
         larger = self.emit(aten.new_empty.default, memory.root, (size // root.element_size(),))
         memory.root = self.emit(aten.slice_scatter.default, larger, memory.root, 0, 0, root.numel())

@@ -167,9 +167,10 @@ def place(tensor: torch.Tensor, base: torch.Tensor) -> tuple[Step, ...]:
 
 
 def shows_whole(tensor: torch.Tensor, size: int) -> bool:
-    """Whether it is a flat tensor over the whole of a storage of so many bytes."""
-    flat = tensor.dim() == 1 and tensor.stride() == (1,) and tensor.storage_offset() == 0
-    return flat and tensor.numel() * tensor.element_size() == size
+    """Whether it shows all of a storage of so many bytes, each once and row by row."""
+    if tensor.dim() == 0 or tensor.storage_offset() != 0 or tensor.stride() != _contiguous(tensor.size()):
+        return False
+    return tensor.numel() * tensor.element_size() == size
 
 
 def end_of(tensor: torch.Tensor) -> Any:
