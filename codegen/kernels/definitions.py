@@ -38,8 +38,8 @@ class Given:
 
 @dataclass(frozen=True)
 class Made:
-    """The tensor that `node` gives; `item` of a node that gives several. `operands`: what `node.all_input_nodes`
-    are, in their order: names of tensors, sizes. `has_effects`: it is called whether anybody reads it or not."""
+    """The tensor that `node` gives, an operation called or an attribute of the graph; `item` of a node that gives
+    several. `operands`: what `node.all_input_nodes` are, in their order: names of tensors, sizes. `has_effects`: it is called whether anybody reads it or not."""
 
     name: str
     shape: Shape
@@ -54,6 +54,10 @@ class Made:
     def reads(self) -> tuple[str, ...]:
         """The tensors that it is called with."""
         return tuple(operand for operand in self.operands if isinstance(operand, str))
+
+    def __str__(self) -> str:
+        item = "" if self.item is None else f"[{self.item}]"
+        return f"{self.name} = {self.node.target}({', '.join(map(str, self.operands))}){item}"
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,23 @@ from typing import Any
 import torch
 
 from codegen.kernels import index as ix
-from codegen.kernels.index import Symbol
-from codegen.kernels.ir import Expr, Kernel, Literal, Load, Loop, Op, Position, Reduce, Result, Running, Scalar, Store
+from codegen.kernels.index import Index, Symbol
+from codegen.kernels.ir import (
+    Expr,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    Op,
+    Position,
+    Reduce,
+    Result,
+    Running,
+    Scalar,
+    Store,
+    values_in,
+    walk,
+)
 from codegen.kernels.ops import OPS, REDUCTIONS, SCANS
 
 
@@ -26,71 +41,32 @@ def run(
     named = dict(zip((scalar.name for scalar in kernel.scalars), scalars, strict=True))
     results: dict[str, torch.Tensor] = {}
     for loop in kernel.loops:
-        _Rounds(kernel, loop, buffers, numbers, named, results).run()
+        _Kernel(kernel, loop, buffers, numbers, named, results).run()
 
 
-class _Rounds:
-    """All rounds of one loop under all of its kernel's: a value is a tensor with a dimension for each axis, of size 1
-    where it does not depend on that axis."""
+class Rounds:
+    """All rounds over some axes at once: a value is a tensor with a dimension for each axis, of size 1 where it does
+    not depend on that axis. What leaves other than numbers give is said by who derives from it."""
 
     def __init__(
-        self, kernel: Kernel, loop: Loop, buffers: Mapping[str, torch.Tensor], numbers: Mapping[Symbol, int],
-        scalars: Mapping[str, Any], results: dict[str, torch.Tensor],
+        self, axes: Sequence[Symbol], numbers: Mapping[Symbol, int], scalars: Mapping[str, Any]
     ) -> None:
-        self.axes = (*kernel.axes, *loop.axes)
-        self.outer = len(kernel.axes)
-        self.loop = loop
-        self.buffers = buffers
+        self.axes = tuple(axes)
         self.numbers = numbers
         self.scalars = scalars
-        self.results = results
         self.shape = [ix.evaluate(axis.size, numbers.__getitem__) for axis in self.axes if axis.size is not None]
         self.values: dict[Expr, torch.Tensor] = {}
-        self.runs: dict[str, torch.Tensor] = {}
-        self.written: dict[str, torch.Tensor] = {}
 
-    def run(self) -> None:
-        for statement in self.loop.body:
-            if 0 in self.shape:  # nothing is computed, nothing is read
-                if isinstance(statement, Reduce):
-                    self._reduce_nothing(statement)
-            elif isinstance(statement, Reduce):
-                self._reduce(statement)
-            else:
-                self._store(statement)
-            self.values.clear()  # a store changes what loads give
+    def value(self, root: Expr) -> torch.Tensor:
+        for expr in walk(root):
+            if expr not in self.values:
+                found = self._computed(expr)
+                assert found.dtype == expr.dtype, f"{expr}: {found.dtype}, not {expr.dtype}"
+                self.values[expr] = found
+        return self.values[root]
 
-    def _store(self, store: Store) -> None:
-        value, at = self.value(store.value), self.number(store.index)
-        flat = torch.as_tensor(at).expand(self.shape).reshape(-1)
-        if flat.unique().numel() != flat.numel():
-            raise IndexError(f"{store} names elements twice")
-        target = self.buffers[store.buffer]
-        _check(flat, target, str(store))
-        target[flat] = value.expand(self.shape).reshape(-1).to(target.dtype)
-
-    def _reduce(self, reduce: Reduce) -> None:
-        values = self.value(reduce.value).expand(self.shape)
-        dims = tuple(range(self.outer, len(self.shape)))
-        spec = REDUCTIONS[reduce.kind]
-        found = spec.meaning(values, dims).to(reduce.dtype)
-        self.results[reduce.name] = found
-        if reduce.kind in SCANS:
-            flat = values.flatten(self.outer) if self.loop.axes else values.unsqueeze(-1)
-            runs = SCANS[reduce.kind](flat, flat.dim() - 1)
-            self.runs[reduce.name] = runs.reshape(self.shape).to(reduce.dtype)
-
-    def _reduce_nothing(self, reduce: Reduce) -> None:
-        empty = REDUCTIONS[reduce.kind].empty(reduce.value.dtype)
-        self.results[reduce.name] = torch.full(self.shape[: self.outer], empty, dtype=reduce.dtype)
-
-    # --- values -------------------------------------------------------------------------------------------------------
-    def value(self, expr: Expr) -> torch.Tensor:
-        if expr not in self.values:
-            found = self._computed(expr)
-            assert found.dtype == expr.dtype, f"{expr}: {found.dtype}, not {expr.dtype}"
-            self.values[expr] = found
-        return self.values[expr]
+    def leaf(self, expr: Expr) -> torch.Tensor:
+        raise TypeError(expr)
 
     def _computed(self, expr: Expr) -> torch.Tensor:
         match expr:
@@ -99,41 +75,19 @@ class _Rounds:
             case Scalar():
                 return self._constant(self.scalars[expr.name], expr.dtype)
             case Position():
-                return torch.as_tensor(self.number(expr.index), dtype=torch.int64).reshape(self._broad(expr))
-            case Load():
-                return self._load(expr)
+                return self.position(expr.index)
             case Op():
                 spec = OPS[expr.name]
-                operands = [self.value(operand) for operand in expr.operands]
+                operands = [self.values[operand] for operand in expr.operands]
                 return spec.meaning(*operands, *([expr.dtype] if spec.gives == "free" else []))
-            case Result():
-                found = self.results[expr.name]
-                return found.reshape([*self.shape[: self.outer], *[1] * (len(self.shape) - self.outer)])
-            case Running():
-                return self.runs[expr.name]
-        raise TypeError(expr)
+        return self.leaf(expr)
 
     def _constant(self, value: Any, dtype: torch.dtype) -> torch.Tensor:
         return torch.full([1] * len(self.shape), value, dtype=dtype)
 
-    def _broad(self, expr: Position) -> list[int]:
-        number = self.number(expr.index)
-        return list(number.shape) if isinstance(number, torch.Tensor) else [1] * len(self.shape)
-
-    def _load(self, load: Load) -> torch.Tensor:
-        source = self.buffers[load.buffer]
-        at = torch.as_tensor(self.number(load.index), dtype=torch.int64)
-        at = at.reshape(at.shape if at.dim() else [1] * len(self.shape))
-        if load.mask is not None:
-            mask = self.value(load.mask)
-            mask, at = torch.broadcast_tensors(mask, at)
-            _check(at[mask], source, str(load))
-            if not source.numel():
-                return torch.zeros(at.shape, dtype=source.dtype)
-            found = source[at.where(mask, 0)]
-            return found.where(mask, torch.zeros((), dtype=found.dtype))
-        _check(at, source, str(load))
-        return source[at]
+    def position(self, at: ix.Index) -> torch.Tensor:
+        found = torch.as_tensor(self.number(at), dtype=torch.int64)
+        return found if found.dim() else found.reshape([1] * len(self.shape))
 
     def number(self, at: ix.Index) -> Any:
         """An int, or a tensor of them."""
@@ -141,7 +95,7 @@ class _Rounds:
 
     def _symbol(self, atom: Symbol | ix.Value) -> Any:
         if isinstance(atom, ix.Value):
-            return self.value(atom.payload)  # type: ignore[arg-type]
+            return self.values[atom.payload]  # type: ignore[index]
         if atom.size is None:
             return self.numbers[atom]
         dim = self.axes.index(atom)
@@ -149,7 +103,91 @@ class _Rounds:
         shape[dim] = self.shape[dim]
         return torch.arange(self.shape[dim]).reshape(shape)
 
+    def element(self, source: torch.Tensor, at: Sequence[Index], mask: Expr | None, what: Any) -> torch.Tensor:
+        """source[at]; 0 where the mask is false. Raises IndexError where one lies outside."""
+        where = [self.position(each) for each in at]
+        if mask is None:
+            _check(where, source, what)
+            return source[tuple(where)] if where else source.reshape([1] * len(self.shape))
+        inside, *where = torch.broadcast_tensors(self.values[mask], *where)
+        _check([each[inside] for each in where], source, what)
+        if not source.numel():
+            return torch.zeros(inside.shape, dtype=source.dtype)
+        found = source[tuple(each.where(inside, 0) for each in where)]
+        return found.where(inside, torch.zeros((), dtype=found.dtype))
 
-def _check(at: torch.Tensor, buffer: torch.Tensor, what: str) -> None:
-    if at.numel() and not (0 <= int(at.min()) and int(at.max()) < buffer.numel()):
-        raise IndexError(f"{what}: outside of {buffer.numel()} elements")
+
+class _Kernel(Rounds):
+    """All rounds of one loop under all of its kernel's."""
+
+    def __init__(
+        self, kernel: Kernel, loop: Loop, buffers: Mapping[str, torch.Tensor], numbers: Mapping[Symbol, int],
+        scalars: Mapping[str, Any], results: dict[str, torch.Tensor],
+    ) -> None:
+        super().__init__((*kernel.axes, *loop.axes), numbers, scalars)
+        self.outer = len(kernel.axes)
+        self.loop = loop
+        self.buffers = buffers
+        self.results = results
+        self.runs: dict[str, torch.Tensor] = {}
+
+    def run(self) -> None:
+        for statement in self.loop.body:
+            if 0 in self.shape:  # nothing is computed, nothing is read
+                if isinstance(statement, Reduce):
+                    given = statement.kind, self.shape[: self.outer], statement.value.dtype, statement.dtype
+                    self.results[statement.name] = reduced_nothing(*given)
+            elif isinstance(statement, Reduce):
+                self._reduce(statement)
+            else:
+                self._store(statement)
+            self.values.clear()  # a store changes what loads give
+
+    def _store(self, store: Store) -> None:
+        for inside in values_in(store.index):
+            self.value(inside)
+        value = self.value(store.value)
+        flat = self.position(store.index).expand(self.shape).reshape(-1)
+        if flat.unique().numel() != flat.numel():
+            raise IndexError(f"{store} names elements twice")
+        target = self.buffers[store.buffer]
+        _check([flat], target, store)
+        target[flat] = value.expand(self.shape).reshape(-1).to(target.dtype)
+
+    def _reduce(self, reduce: Reduce) -> None:
+        values = self.value(reduce.value).expand(self.shape)
+        self.results[reduce.name] = reduced(reduce.kind, values, range(self.outer, len(self.shape)), reduce.dtype)
+        if reduce.kind in SCANS:
+            flat = values.flatten(self.outer) if self.loop.axes else values.unsqueeze(-1)
+            self.runs[reduce.name] = scanned(reduce.kind, flat, flat.dim() - 1).reshape(self.shape)
+
+    def leaf(self, expr: Expr) -> torch.Tensor:
+        match expr:
+            case Load():
+                return self.element(self.buffers[expr.buffer], [expr.index], expr.mask, expr)
+            case Result():
+                found = self.results[expr.name]
+                return found.reshape([*self.shape[: self.outer], *[1] * (len(self.shape) - self.outer)])
+            case Running():
+                return self.runs[expr.name]
+        raise TypeError(expr)
+
+
+def reduced(kind: str, values: torch.Tensor, dims: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """A row of `ops.REDUCTIONS` over these dims, which have elements."""
+    return REDUCTIONS[kind].meaning(values, tuple(dims)).to(dtype)
+
+
+def reduced_nothing(kind: str, shape: Sequence[int], of: torch.dtype, dtype: torch.dtype) -> torch.Tensor:
+    """What it gives for no elements of the dtype `of`."""
+    return torch.full(list(shape), REDUCTIONS[kind].empty(of), dtype=dtype)
+
+
+def scanned(kind: str, values: torch.Tensor, dim: int) -> torch.Tensor:
+    return SCANS[kind](values, dim).to(values.dtype)
+
+
+def _check(at: Sequence[torch.Tensor], source: torch.Tensor, what: Any) -> None:
+    for each, size in zip(at, source.shape, strict=True):
+        if each.numel() and not (0 <= int(each.min()) and int(each.max()) < size):
+            raise IndexError(f"{what}: outside of {tuple(source.shape)} elements")

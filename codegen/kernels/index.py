@@ -481,8 +481,8 @@ def evaluate(a: Index, number: Callable[[Any], Any]) -> Any:
                 case Remainder():
                     product = product * (evaluate(atom.dividend, number) % evaluate(atom.divisor, number))
                 case Extremum():
-                    pick = min if atom.kind == "min" else max
-                    product = product * pick(evaluate(atom.a, number), evaluate(atom.b, number))
+                    x, y = evaluate(atom.a, number), evaluate(atom.b, number)
+                    product = product * (y + (x - y) * ((x < y) if atom.kind == "min" else (x > y)))
         total = total + product
     return total
 

@@ -37,7 +37,9 @@ from codegen.kernels.index import Index, Symbol
 
 
 class Expr:
-    """One of the kinds below. `dtype`: of its value; `args`: the expressions that it reads."""
+    """One of the kinds below. `dtype`: of its value; `args`: the expressions that it reads.
+
+    Python's operators make Ops of the IR; a plain number among the operands is a Literal of the other one's dtype."""
 
     __slots__ = ("__weakref__", "dtype")
     dtype: torch.dtype
@@ -45,6 +47,57 @@ class Expr:
     @property
     def args(self) -> tuple[Expr, ...]:
         return ()
+
+    def __add__(self, other: Operand) -> Expr:
+        return op("add", self.dtype, self, like(self, other))
+
+    def __radd__(self, other: Operand) -> Expr:
+        return op("add", self.dtype, like(self, other), self)
+
+    def __sub__(self, other: Operand) -> Expr:
+        return op("sub", self.dtype, self, like(self, other))
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return op("sub", self.dtype, like(self, other), self)
+
+    def __mul__(self, other: Operand) -> Expr:
+        return op("mul", self.dtype, self, like(self, other))
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return op("mul", self.dtype, like(self, other), self)
+
+    def __truediv__(self, other: Operand) -> Expr:
+        return op("div", self.dtype, self, like(self, other))
+
+    def __rtruediv__(self, other: Operand) -> Expr:
+        return op("div", self.dtype, like(self, other), self)
+
+    def __neg__(self) -> Expr:
+        return op("neg", self.dtype, self)
+
+    def __lt__(self, other: Operand) -> Expr:
+        return op("lt", torch.bool, self, like(self, other))
+
+    def __le__(self, other: Operand) -> Expr:
+        return op("le", torch.bool, self, like(self, other))
+
+    def __gt__(self, other: Operand) -> Expr:
+        return op("gt", torch.bool, self, like(self, other))
+
+    def __ge__(self, other: Operand) -> Expr:
+        return op("ge", torch.bool, self, like(self, other))
+
+    def __and__(self, other: Expr) -> Expr:
+        return op("and", self.dtype, self, other)
+
+    def __or__(self, other: Expr) -> Expr:
+        return op("or", self.dtype, self, other)
+
+    def __invert__(self) -> Expr:
+        return op("not", self.dtype, self)
+
+
+Operand = Expr | bool | int | float
 
 
 #: The one object for each key.
@@ -161,6 +214,11 @@ def _as(value: Any, dtype: torch.dtype) -> Any:
     if dtype.is_floating_point:
         return float(value) if dtype is torch.float64 else torch.tensor(value, dtype=dtype).item()
     return int(value)
+
+
+def like(expr: Expr, value: Operand) -> Expr:
+    """The value as an expression of the same dtype."""
+    return value if isinstance(value, Expr) else literal(value, expr.dtype)
 
 
 def scalar(name: str, dtype: torch.dtype) -> Scalar:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import fx
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
 from codegen.kernels.definitions import Definition, Program, Shape, Tensor, axes_of, contiguous
 from codegen.kernels.index import Index
-from codegen.kernels.ir import Expr
+from codegen.kernels.ir import Expr, Operand
+from codegen.kernels.ops import OPS
 
 
 class Unsupported(Exception):
@@ -41,14 +44,25 @@ class Ref:
 
 
 class Lowering:
-    """The program as it grows. `name` is the graph's node that is being lowered, `out` its fake result (a tensor or a
+    """The program as it grows. `node` is the graph's node that is being lowered, `out` its fake result (a tensor or a
     tuple of them): rows read shapes and dtypes from it instead of working them out again."""
+
+    node: fx.Node
+    out: Any
 
     def __init__(self) -> None:
         self.program = Program()
-        self.name = ""
-        self.out: Any = None
         self.source = ""
+
+    def enter(self, node: fx.Node, source: str) -> None:
+        """`source`: the user's line that it is made for."""
+        self.node, self.out, self.source = node, node.meta.get("val"), source
+
+    def fake(self, at: int) -> torch.Tensor:
+        """The stand-in for that argument, which is a tensor."""
+        node = self.node.args[at]
+        assert isinstance(node, fx.Node)
+        return node.meta["val"]
 
     # --- making tensors -----------------------------------------------------------------------------------------------
     def define(
@@ -60,41 +74,37 @@ class Lowering:
         return self._add(tuple(shape), dtype, axes, value(*map(ix.index, axes)), None, (), hint, is_view)
 
     def reduce(
-        self, kind: str, ref: Ref, dims: Sequence[int], keepdim: bool = False, hint: str = "",
-        value: Callable[[Expr], Expr] | None = None,
+        self, kind: str, shape: Sequence[Index], dims: Sequence[int], value: Callable[..., Expr],
+        keepdim: bool = False, hint: str = "",
     ) -> Ref:
-        """A row of `ops.REDUCTIONS` over some dims of value(element)."""
-        over = {dim: axis for dim, axis in zip(dims, axes_of([ref.shape[dim] for dim in dims], "r"), strict=True)}
-        shape = [ix.index(1) if dim in over else size for dim, size in enumerate(ref.shape)]
-        axes = axes_of(shape)
-        kept = axes if keepdim else axes_of([size for dim, size in enumerate(ref.shape) if dim not in over])
-        rest = iter(kept)
-        indices = []
-        for dim in range(ref.dim):
-            own = next(rest) if keepdim or dim not in over else None
-            at = over.get(dim, own)
-            assert at is not None
-            indices.append(ix.index(at))
-        element = ref.at(indices)
-        if value is not None:
-            element = value(element)
+        """A row of `ops.REDUCTIONS` over some dims of value(i0, i1, ...), which has that shape."""
+        if not dims:
+            place: Callable[..., Expr] = lambda *at: ir.literal(0, torch.int64)  # noqa: E731
+            element_of = place if kind in ("argmax", "argmin") else value
+            return self.define(shape, element_of(*map(ix.index, axes_of(shape))).dtype, element_of, hint)
+        sizes = [ix.index(1) if dim in dims else size for dim, size in enumerate(shape)]
+        if not keepdim:
+            sizes = [size for dim, size in enumerate(sizes) if dim not in dims]
+        axes = axes_of(sizes)
+        over = dict(zip(sorted(dims), axes_of([shape[dim] for dim in sorted(dims)], "r"), strict=True))
+        rest = iter(axes)
+        kept = [next(rest) if keepdim or dim not in over else None for dim in range(len(shape))]
+        element = value(*(ix.index(over.get(dim) or kept[dim]) for dim in range(len(shape))))  # type: ignore[arg-type]
         dtype = torch.int64 if kind in ("argmax", "argmin") else element.dtype
-        sizes = tuple(axis.size for axis in kept if axis.size is not None)
-        reduced = tuple(over[dim] for dim in sorted(over))
-        return self._add(sizes, dtype, kept, element, kind, reduced, hint)
+        return self._add(tuple(sizes), dtype, axes, element, kind, tuple(over.values()), hint)
 
-    def scan(self, kind: str, ref: Ref, dim: int, hint: str = "") -> Ref:
-        """A row of `ops.SCANS` along one dim."""
-        axes = axes_of(ref.shape)
-        element = ref.at([ix.index(axis) for axis in axes])
-        return self._add(ref.shape, element.dtype, axes, element, kind, (axes[dim],), hint)
+    def scan(self, kind: str, shape: Sequence[Index], dim: int, value: Callable[..., Expr], hint: str = "") -> Ref:
+        """A row of `ops.SCANS` along one dim of value(i0, i1, ...), which has that shape."""
+        axes = axes_of(shape)
+        element = value(*map(ix.index, axes))
+        return self._add(tuple(shape), element.dtype, axes, element, kind, (axes[dim],), hint)
 
     def _add(
         self, shape: Shape, dtype: torch.dtype, axes: Any, value: Expr, kind: str | None, over: Any, hint: str,
         is_view: bool = False,
     ) -> Ref:
-        assert kind is not None or value.dtype == dtype, (self.name, value.dtype, dtype)
-        name = self.fresh(f"{self.name}_{hint}" if hint else self.name)
+        assert kind is not None or value.dtype == dtype, (self.node, value.dtype, dtype)
+        name = self.fresh(f"{self.node.name}_{hint}" if hint else self.node.name)
         self.program.tensors[name] = Definition(
             name, shape, dtype, contiguous(shape), axes, value, kind, over, self.source, is_view
         )
@@ -121,27 +131,54 @@ def to(value: Expr, dtype: torch.dtype) -> Expr:
     return ir.op("to", dtype, value)
 
 
+def fn(name: str, first: Expr, *others: Operand) -> Expr:
+    """An operation of the IR, of values that have the first one's dtype."""
+    dtype = torch.bool if OPS[name].gives == "bool" else first.dtype
+    return ir.op(name, dtype, first, *(ir.like(first, other) for other in others))
+
+
+def where(condition: Expr, a: Operand, b: Operand) -> Expr:
+    """One of a and b is an expression, the other one may be a number."""
+    dtype = (a if isinstance(a, Expr) else b).dtype  # type: ignore[union-attr]
+    return ir.op("where", dtype, condition, number(a, dtype), number(b, dtype))
+
+
+def is_true(value: Expr) -> Expr:
+    """As a bool: whether it is not 0."""
+    return value if value.dtype == torch.bool else fn("ne", value, 0)
+
+
 def computed_in(dtype: torch.dtype) -> torch.dtype:
     """What eager's composite kernels compute in for tensors of that dtype."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 def number(value: Any, dtype: torch.dtype) -> Expr:
-    """A number as a value of that dtype: plain, one that comes of sizes, or one that each call gives."""
+    """A number as a value of that dtype: plain, or one that each call gives. Raises Unsupported where it does not fit:
+    eager wraps it round or complains."""
+    if isinstance(value, Expr):
+        return to(value, dtype)
     if isinstance(value, Index):
-        value = ir.position(value)
-    return to(value, dtype) if isinstance(value, Expr) else ir.literal(value, dtype)
+        return to(ir.position(value), dtype)
+    if dtype.is_floating_point:
+        fits = not math.isfinite(value) or abs(value) <= torch.finfo(dtype).max
+    else:
+        bounds = torch.iinfo(dtype if dtype is not torch.bool else torch.int8)
+        fits = math.isfinite(value) and bounds.min <= value <= bounds.max
+    if not fits:
+        raise Unsupported(f"{value} as {dtype}")
+    return ir.literal(value, dtype)
 
 
 def shape_of(fake: torch.Tensor) -> Shape:
     return tuple(map(ix.of_size, fake.shape))
 
 
-def broadcast(ref: Ref, indices: Sequence[Index]) -> Expr:
+def broadcast(ref: Ref, indices: Sequence[Index], mask: Expr | None = None) -> Expr:
     """The element that meets `indices` of a result that `ref` is broadcast to."""
     own = indices[len(indices) - ref.dim :]
-    return ref.at([ix.index(0) if size == 1 else at for size, at in zip(ref.shape, own, strict=True)])
+    return ref.at([ix.index(0) if size == 1 else at for size, at in zip(ref.shape, own, strict=True)], mask)
 
 
 def wrap(dim: int, dims: int) -> int:
-    return dim + dims if dim < 0 else dim
+    return dim + max(dims, 1) if dim < 0 else dim

@@ -12,31 +12,61 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import OpOverload
+from torch.utils._pytree import tree_leaves
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
-from codegen.kernels.definitions import Definition, Given, Made, Program
+from codegen.kernels.definitions import Definition, Given, Made, Program, Shape
 from codegen.kernels.index import Symbol
-from codegen.kernels.lowering import normalisation, pointwise, reductions, views  # noqa: F401  (their rows)
-from codegen.kernels.lowering.context import Lowering, Ref, Unsupported, shape_of
+from codegen.kernels.ir import Expr
+from codegen.kernels.lowering import (  # noqa: F401  (their rows)
+    activations,
+    creation,
+    gathers,
+    losses,
+    normalisation,
+    placement,
+    pointwise,
+    reductions,
+    views,
+)
+from codegen.kernels.lowering.context import Lowering, Ref, Unsupported, fn, shape_of, to
 from codegen.kernels.lowering.table import LOWERINGS
 
+aten = torch.ops.aten
 log = logging.getLogger(__name__)
+
+
+#: What kernels compute with. Tensors of other dtypes are ATen's.
+DTYPES = frozenset({
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.float16, torch.bfloat16, torch.float32, torch.float64,
+})  # fmt: skip
+#: Python's operations on numbers that each call gives.
+NUMBERS = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.neg: "neg"}
 
 
 def lower(graph: fx.GraphModule) -> Program:
     """Raises Unsupported for a graph that can't be said in definitions and calls of ATen."""
+    try:
+        return _lowered(graph)
+    except NotImplementedError as reason:
+        raise Unsupported(str(reason)) from reason
+
+
+def _lowered(graph: fx.GraphModule) -> Program:
     low = Lowering()
     values: dict[fx.Node, Any] = {}  # a Ref, an Expr for a number, an Index for a size, a tuple of these
     for node in graph.graph.nodes:
-        low.name, low.out = node.name, node.meta.get("val")
-        low.source = _line(node.meta.get("stack_trace") or "")
+        low.enter(node, _line(node.meta.get("stack_trace") or ""))
         if node.op == "placeholder":
             values[node] = _given(low, node)
         elif node.op == "output":
             _results(low, values, node.args[0])
         elif node.op == "call_function":
             values[node] = _call(low, values, node)
+        elif node.op == "get_attr":
+            values[node] = _made(low, values, node)
         else:
             raise Unsupported(f"{node.op} {node.target}")
     return low.program
@@ -54,7 +84,7 @@ def _line(trace: str) -> str:
 def _given(low: Lowering, node: fx.Node) -> Any:
     value = node.meta["val"]
     if isinstance(value, torch.Tensor):
-        given = Given(node.name, shape_of(value), value.dtype, tuple(map(ix.of_size, value.stride())))
+        given = Given(node.name, shape_of(value), value.dtype, strides_of(value))
         low.program.tensors[node.name] = given
         for dim, size in enumerate(value.shape):
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
@@ -62,26 +92,43 @@ def _given(low: Lowering, node: fx.Node) -> Any:
         return low.ref(given)
     if isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
         raise Unsupported("an integer among the inputs")
-    dtype = torch.float64 if isinstance(value, torch.SymFloat | float) else torch.bool
-    low.program.scalars[node.name] = ir.scalar(node.name, dtype)
-    return low.program.scalars[node.name]
+    if isinstance(value, torch.SymFloat | torch.SymBool | float | bool):
+        dtype = torch.float64 if isinstance(value, torch.SymFloat | float) else torch.bool
+        low.program.scalars[node.name] = ir.scalar(node.name, dtype)
+        return low.program.scalars[node.name]
+    return None
+
+
+def strides_of(fake: torch.Tensor) -> Shape:
+    if fake.layout is not torch.strided:
+        raise Unsupported(f"a tensor of layout {fake.layout}")
+    return tuple(map(ix.of_size, fake.stride()))
 
 
 def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
+    given: Any = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+    args, kwargs = given
     if node.target is operator.getitem:
-        source, item = node.args
-        assert isinstance(source, fx.Node)
-        return values[source][item]
-    if isinstance(low.out, torch.SymInt):
+        source, item = args
+        return source[item]
+    if isinstance(low.out, torch.SymInt) and hasattr(low.out.node, "expr"):
         return ix.of_size(low.out)
+    if node.target in NUMBERS:
+        return _number(NUMBERS[node.target], args)
+    if node.target is aten._local_scalar_dense.default:
+        return _item(args[0])
     if not isinstance(node.target, OpOverload):
         raise Unsupported(f"{node.target}, which is no operation of ATen's")
+    if node.target is aten.copy_.default and node.all_input_nodes[0].op == "placeholder":
+        return _write(low, *args)
+    if node.target._schema.is_mutable:
+        raise Unsupported(f"{node.target}, which writes")
     row = LOWERINGS.get(node.target)
     if row is not None:
         known = set(low.program.tensors)
         try:
-            args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)
-            return _named(low, node, row(low, *args, **kwargs))
+            _check_dtypes(node)
+            return _named(low, node, row(low, *args, **kwargs), known)
         except Unsupported as reason:
             log.debug("%s is left to ATen: %s", node.format_node(), reason)
             for name in set(low.program.tensors) - known:
@@ -89,50 +136,71 @@ def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
     return _made(low, values, node)
 
 
-def _named(low: Lowering, node: fx.Node, made: Any) -> Any:
-    """Checks what a row has made against what torch says it is, and notes the strides."""
-    many = isinstance(made, tuple)
+def _check_dtypes(node: fx.Node) -> None:
+    fakes = [each.meta["val"] for each in node.all_input_nodes]
+    for fake in tree_leaves([*fakes, node.meta["val"]]):
+        if isinstance(fake, torch.Tensor) and (fake.dtype not in DTYPES or fake.layout is not torch.strided):
+            raise Unsupported(f"{fake.dtype}, {fake.layout}")
+
+
+def _number(name: str, args: Sequence[Any]) -> Expr:
+    """Of floats alone: integers have no bounds in Python."""
+    operands = [ir.literal(a, torch.float64) if isinstance(a, float) else a for a in args]
+    if any(not isinstance(a, Expr) or a.dtype != torch.float64 for a in operands):
+        raise Unsupported(f"{name} of other numbers than floats")
+    return fn(name, *operands)
+
+
+def _item(source: Ref) -> Expr:
+    """The number in a tensor, as Python has it."""
+    if source.dtype not in DTYPES:
+        raise Unsupported(f"a number of {source.dtype}")
+    dtype = torch.float64 if source.dtype.is_floating_point else torch.int64
+    return to(source.at([0] * source.dim), source.dtype if source.dtype is torch.bool else dtype)
+
+
+def _write(low: Lowering, target: Ref, source: Ref, non_blocking: bool = False) -> Ref:
+    low.program.writes.append((target.name, source.name))
+    if source.shape != target.shape or source.dtype != target.dtype:
+        raise Unsupported("an input that is written with another shape or dtype")
+    return source
+
+
+def _named(low: Lowering, node: fx.Node, made: Any, known: set[str]) -> Any:
+    """Checks what a row has made against what torch says it is, and notes the strides of what is new."""
+    many = isinstance(made, tuple | list)
     fakes: Sequence[Any] = node.meta["val"] if many else [node.meta["val"]]
     for ref, fake in zip(made if many else (made,), fakes, strict=True):
         if ref is None:
             continue
         assert ref.shape == shape_of(fake) and ref.dtype == fake.dtype, (node.format_node(), ref, fake)
         found = low.program.tensors[ref.name]
-        if isinstance(found, Definition):
-            strides = tuple(map(ix.of_size, fake.stride()))
-            low.program.tensors[ref.name] = replace(found, strides=strides)
+        if isinstance(found, Definition) and ref.name not in known:
+            low.program.tensors[ref.name] = replace(found, strides=strides_of(fake))
     return made
 
 
 def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
-    """ATen is called."""
-    assert isinstance(node.target, OpOverload)
-    if node.target._schema.is_mutable:
-        raise Unsupported(f"{node.target}, which writes")
+    """ATen is called, or an attribute read."""
     out = node.meta["val"]
     operands = [values[given] for given in node.all_input_nodes]
     if not all(isinstance(operand, Ref | ix.Index) for operand in operands):
         raise Unsupported(f"{node.target} of numbers that vary")
     names = tuple(operand.name if isinstance(operand, Ref) else operand for operand in operands)
+    # whoever draws next gets other numbers then
+    draws = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+    def tensor(fake: torch.Tensor, item: int | None) -> Ref:
+        name = low.fresh(node.name if item is None else f"{node.name}_{item}")
+        made = Made(name, shape_of(fake), fake.dtype, strides_of(fake), node, item, names, draws)
+        low.program.tensors[name] = made
+        return low.ref(made)
+
     if isinstance(out, torch.Tensor):
-        return _made_tensor(low, node, out, None, names)
+        return tensor(out, None)
     if isinstance(out, tuple | list):
-        return tuple(
-            _made_tensor(low, node, fake, item, names) if isinstance(fake, torch.Tensor) else None
-            for item, fake in enumerate(out)
-        )
+        return tuple(tensor(f, item) if isinstance(f, torch.Tensor) else None for item, f in enumerate(out))
     raise Unsupported(f"{node.target}, which gives {type(out).__name__}")
-
-
-def _made_tensor(
-    low: Lowering, node: fx.Node, fake: torch.Tensor, item: int | None, operands: tuple[str | ix.Index, ...]
-) -> Ref:
-    name = low.fresh(node.name if item is None else f"{node.name}_{item}")
-    assert isinstance(node.target, OpOverload)
-    draws = torch.Tag.nondeterministic_seeded in node.target.tags  # whoever draws next gets other numbers then
-    made = Made(name, shape_of(fake), fake.dtype, tuple(map(ix.of_size, fake.stride())), node, item, operands, draws)
-    low.program.tensors[name] = made
-    return low.ref(made)
 
 
 def _results(low: Lowering, values: dict[fx.Node, Any], results: Any) -> None:

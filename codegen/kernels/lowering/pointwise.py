@@ -1,113 +1,354 @@
-"""Pointwise operations: one row each, by what type promotion they have and which operation of the IR they are."""
+"""Pointwise arithmetic: one row each, a formula over elements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
-from torch._prims_common import elementwise_dtypes
 
-from codegen.kernels import index as ix
 from codegen.kernels import ir
+from codegen.kernels.index import Index
 from codegen.kernels.ir import Expr
-from codegen.kernels.lowering.context import Lowering, Ref, Unsupported, broadcast, number, shape_of, to
-from codegen.kernels.lowering.table import LOWERINGS, lowers
+from codegen.kernels.lowering.context import (
+    Lowering,
+    Ref,
+    Unsupported,
+    broadcast,
+    fn,
+    is_true,
+    number,
+    shape_of,
+    to,
+    where,
+)
+from codegen.kernels.lowering.elementwise import Formula, elementwise, promoted
+from codegen.kernels.lowering.table import lowers
 
 aten = torch.ops.aten
-
-DEFAULT, FLOAT, BOOL = KIND.DEFAULT, KIND.INT_TO_FLOAT, KIND.ALWAYS_BOOL
-
-
-def elementwise(
-    low: Lowering, kind: KIND, args: Sequence[Any], value: Callable[..., Expr]
-) -> Ref:
-    """`value` of the arguments' elements, promoted as `kind` says and broadcast."""
-    if low.out.dtype.is_complex or any(isinstance(a, Ref) and a.dtype.is_complex for a in args):
-        raise Unsupported("complex numbers")
-    # promotion looks at dtype and at whether a tensor has dimensions: an empty tensor on no device stands for it
-    stand_ins = [_stand_in(a) for a in args]
-    computation, result = elementwise_dtypes(*stand_ins, type_promotion_kind=kind)
-    if computation != result and kind is not BOOL and result in (torch.float16, torch.bfloat16):
-        computation = result  # each Op rounds, and computes in float32 by itself
-
-    def element(*indices: ir.Index) -> Expr:
-        operands = [
-            to(broadcast(a, indices), computation) if isinstance(a, Ref) else number(a, computation) for a in args
-        ]
-        return to(value(*operands), low.out.dtype)
-
-    return low.define(shape_of(low.out), low.out.dtype, element)
+INFINITY = float("inf")
 
 
-def _stand_in(value: Any) -> Any:
-    if isinstance(value, Ref):
-        return torch.empty([0] * value.dim, dtype=value.dtype, device="meta")
-    if isinstance(value, ix.Index):
-        return 1
-    if isinstance(value, Expr):
-        return {torch.float64: 0.5, torch.bool: True}.get(value.dtype, 1)
-    return value
+def overload(name: str) -> Any:
+    packet, _, rest = name.partition(".")
+    return getattr(getattr(aten, packet), rest or "default")
 
 
-def _plain(name: str, gives_bool: bool = False) -> Callable[..., Expr]:
-    def value(*operands: Expr) -> Expr:
-        return ir.op(name, torch.bool if gives_bool else operands[0].dtype, *operands)
-
-    return value
-
-
-#: ATen operation -> (type promotion, operation of the IR)
-_SAME: dict[str, tuple[KIND, str]] = {
-    "exp": (FLOAT, "exp"), "log": (FLOAT, "log"), "sqrt": (FLOAT, "sqrt"), "rsqrt": (FLOAT, "rsqrt"),
-    "tanh": (FLOAT, "tanh"), "sigmoid": (FLOAT, "sigmoid"), "erf": (FLOAT, "erf"), "sin": (FLOAT, "sin"),
-    "cos": (FLOAT, "cos"), "reciprocal": (FLOAT, "reciprocal"), "neg": (DEFAULT, "neg"), "abs": (DEFAULT, "abs"),
-    "mul.Tensor": (DEFAULT, "mul"), "mul.Scalar": (DEFAULT, "mul"),
-    "div.Tensor": (FLOAT, "div"), "div.Scalar": (FLOAT, "div"),
-    "maximum": (DEFAULT, "maximum"), "minimum": (DEFAULT, "minimum"),
-}  # fmt: skip
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+def _rows(names: str, row: Callable[[str], Callable[..., Any]]) -> None:
+    """The same row for all these: `row(name)` for name and name.overload."""
+    for name in names.split():
+        lowers(overload(name))(row(name.partition(".")[0]))
 
 
-def _overload(name: str) -> Any:
-    packet, _, overload = name.partition(".")
-    return getattr(getattr(aten, packet), overload or "default")
+def formula(function: Formula, **options: Any) -> Callable[..., Ref]:
+    """A row of an operation with positional arguments alone."""
 
-
-def _row(kind: KIND, value: Callable[..., Expr]) -> Callable[..., Ref]:
     def row(low: Lowering, *args: Any) -> Ref:
-        return elementwise(low, kind, args, value)
+        return elementwise(low, args, function, **options)
 
     return row
 
 
-for _name, (_kind, _op) in _SAME.items():
-    LOWERINGS[_overload(_name)] = _row(_kind, _plain(_op))
-for _name in _COMPARISONS:
-    for _other in ("Tensor", "Scalar"):
-        LOWERINGS[_overload(f"{_name}.{_other}")] = _row(BOOL, _plain(_name, True))
+# --- one operation of the IR of the same name -------------------------------------------------------------------------
+_rows(
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv "
+    "lgamma sigmoid sqrt rsqrt reciprocal neg abs hypot nextafter copysign.Tensor copysign.Scalar",
+    lambda name: formula(lambda *args: fn(name, *args), wide_numbers=False),
+)
+_rows("atan2 maximum minimum fmax fmin", lambda name: formula(lambda *args: fn(name, *args), wide_numbers=False))
+
+
+def _rounding(name: str) -> Formula:
+    return lambda x: fn(name, x) if x.dtype.is_floating_point else x
+
+
+_rows("floor ceil trunc round", lambda name: formula(_rounding(name)))
+
+
+@lowers(aten.round.decimals)
+def _round_decimals(low: Lowering, x: Ref, *, decimals: int) -> Ref:
+    if decimals:
+        raise Unsupported("decimals")
+    return elementwise(low, [x], _rounding("round"))
+
+
+# --- arithmetic -------------------------------------------------------------------------------------------------------
+def added(a: Expr, b: Expr, alpha: Any = 1) -> Expr:
+    if a.dtype == torch.bool:
+        return a | _times(b, alpha)
+    return a + _times(b, alpha)
+
+
+def _times(value: Expr, alpha: Any) -> Expr:
+    is_one = not isinstance(alpha, Expr) and alpha == 1
+    return value if is_one else multiplied(number(alpha, value.dtype), value)
+
+
+def multiplied(a: Expr, b: Expr) -> Expr:
+    return a & b if a.dtype == torch.bool else a * b
 
 
 @lowers(aten.add.Tensor, aten.add.Scalar)
 def _add(low: Lowering, a: Ref, b: Any, alpha: Any = 1) -> Ref:
-    return elementwise(low, DEFAULT, (a, b), lambda x, y: ir.op("add", x.dtype, x, _scaled(y, alpha)))
+    return elementwise(low, [a, b], lambda x, y: added(x, y, alpha))
 
 
 @lowers(aten.sub.Tensor, aten.sub.Scalar)
 def _sub(low: Lowering, a: Ref, b: Any, alpha: Any = 1) -> Ref:
-    return elementwise(low, DEFAULT, (a, b), lambda x, y: ir.op("sub", x.dtype, x, _scaled(y, alpha)))
+    return elementwise(low, [a, b], lambda x, y: x - _times(y, alpha))
 
 
-def _scaled(value: Expr, alpha: Any) -> Expr:
-    is_one = not isinstance(alpha, Expr) and alpha == 1
-    return value if is_one else ir.op("mul", value.dtype, number(alpha, value.dtype), value)
+@lowers(aten.rsub.Tensor, aten.rsub.Scalar)
+def _rsub(low: Lowering, a: Ref, b: Any, alpha: Any = 1) -> Ref:
+    return elementwise(low, [a, b], lambda x, y: y - _times(x, alpha))
 
 
-@lowers(aten.where.self)
-def _where(low: Lowering, condition: Ref, a: Any, b: Any) -> Ref:
-    def element(*indices: ir.Index) -> Expr:
-        values = [to(broadcast(x, indices), low.out.dtype) for x in (a, b)]
-        return ir.op("where", low.out.dtype, to(broadcast(condition, indices), torch.bool), *values)
+_rows("mul.Tensor mul.Scalar", lambda _: formula(multiplied))
+
+
+@lowers(aten.div.Tensor, aten.div.Scalar, aten.div.Tensor_mode, aten.div.Scalar_mode)
+def _div(low: Lowering, a: Ref, b: Any, rounding_mode: str | None = None) -> Ref:
+    if rounding_mode is None:
+        return elementwise(low, [a, b], lambda x, y: x / y)
+    return _integral(low, {"floor": "floor_div", "trunc": "trunc_div"}[rounding_mode], a, b)
+
+
+@lowers(aten.floor_divide.default, aten.floor_divide.Scalar)
+def _floor_divide(low: Lowering, a: Ref, b: Any) -> Ref:
+    return _integral(low, "floor_div", a, b)
+
+
+def _modulo(name: str) -> Callable[..., Ref]:
+    return lambda low, a, b: _integral(low, name, a, b)
+
+
+def _integral(low: Lowering, name: str, a: Ref, b: Any) -> Ref:
+    """Integers are divided here by constants only: eager raises for zeros."""
+    if not low.out.dtype.is_floating_point and (not isinstance(b, int) or b in (0, -1)):
+        raise Unsupported("an integer divided by what may be 0")
+    return elementwise(low, [a, b], lambda x, y: fn(name, x, y))
+
+
+_rows("remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar", lambda name: _modulo(name))
+
+
+@lowers(aten.remainder.Scalar_Tensor)
+def _remainder_of_number(low: Lowering, a: Any, b: Ref) -> Ref:
+    if not low.out.dtype.is_floating_point:
+        raise Unsupported("an integer divided by what may be 0")
+    return elementwise(low, [a, b], lambda x, y: fn("remainder", x, y))
+
+
+def power(x: Expr, exponent: Any) -> Expr:
+    """As eager's kernel for an exponent that is a plain number."""
+    powers: dict[float, Callable[[], Expr]] = {0: lambda: ir.literal(1, x.dtype), 1: lambda: x, 2: lambda: x * x}
+    if x.dtype.is_floating_point:
+        powers |= {
+            3: lambda: x * x * x, 0.5: lambda: fn("sqrt", x), -1: lambda: fn("reciprocal", x),
+            -0.5: lambda: fn("rsqrt", x), -2: lambda: fn("reciprocal", x * x),
+        }  # fmt: skip
+    if not isinstance(exponent, Expr) and exponent in powers:
+        return powers[exponent]()
+    return fn("pow", x, number(exponent, x.dtype))
+
+
+@lowers(aten.pow.Tensor_Scalar)
+def _pow(low: Lowering, x: Ref, exponent: Any) -> Ref:
+    if low.out.dtype == torch.bool:
+        raise Unsupported("a power of bools")
+    return elementwise(low, [x], lambda x: power(x, exponent))
+
+
+@lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar)
+def _pow_of_tensors(low: Lowering, x: Any, exponent: Ref) -> Ref:
+    if low.out.dtype == torch.bool:
+        raise Unsupported("a power of bools")
+    return elementwise(low, [x, exponent], lambda x, y: fn("pow", x, y))
+
+
+@lowers(aten.lerp.Scalar, aten.lerp.Tensor)
+def _lerp(low: Lowering, start: Ref, end: Ref, weight: Any) -> Ref:
+    def between(a: Expr, b: Expr, w: Expr) -> Expr:
+        return where(fn("abs", w) < 0.5, a + w * (b - a), b - (b - a) * (1 - w))
+
+    return elementwise(low, [start, end, weight], between)
+
+
+@lowers(aten.addcmul.default)
+def _addcmul(low: Lowering, x: Ref, a: Ref, b: Ref, *, value: Any = 1) -> Ref:
+    return elementwise(low, [x, a, b], lambda x, a, b: x + _times(a, value) * b)
+
+
+@lowers(aten.addcdiv.default)
+def _addcdiv(low: Lowering, x: Ref, a: Ref, b: Ref, *, value: Any = 1) -> Ref:
+    return elementwise(low, [x, a, b], lambda x, a, b: x + _times(a, value) / b)
+
+
+# --- signs, parts -----------------------------------------------------------------------------------------------------
+def sign(x: Expr) -> Expr:
+    return fn("sign", x)
+
+
+_rows("sign sgn", lambda _: formula(sign))
+_rows("square", lambda _: formula(lambda x: x * x))
+_rows("positive", lambda _: formula(lambda x: x))
+_rows("frac", lambda _: formula(lambda x: x - fn("trunc", x)))
+_rows("deg2rad", lambda _: formula(lambda x: x * (math.pi / 180)))
+_rows("rad2deg", lambda _: formula(lambda x: x * (180 / math.pi)))
+_rows("heaviside", lambda _: formula(lambda x, y: where(fn("eq", x, 0), y, to(fn("gt", x, 0), x.dtype))))
+
+
+@lowers(aten.nan_to_num.default)
+def _nan_to_num(low: Lowering, x: Ref, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Ref:
+    if not x.dtype.is_floating_point:
+        return elementwise(low, [x], lambda x: x)
+    bounds = torch.finfo(x.dtype)
+    above = bounds.max if posinf is None else posinf
+    below = bounds.min if neginf is None else neginf
+
+    def finite(x: Expr) -> Expr:
+        whole = where(fn("eq", x, INFINITY), above, where(fn("eq", x, -INFINITY), below, x))
+        return where(fn("isnan", x), 0 if nan is None else nan, whole)
+
+    return elementwise(low, [x], finite)
+
+
+# --- truth ------------------------------------------------------------------------------------------------------------
+def compared(name: str) -> Callable[..., Ref]:
+    def row(low: Lowering, a: Ref, b: Any) -> Ref:
+        return elementwise(low, [a, b], lambda x, y: fn(name, x, y), dtype=promoted(a, b), wide_numbers=False)
+
+    return row
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    _rows(f"{_name}.Tensor {_name}.Scalar", compared)
+
+
+def _looked_at(function: Formula, of_integers: Formula) -> Callable[..., Ref]:
+    """A property of an element that only floats have."""
+
+    def row(low: Lowering, x: Ref) -> Ref:
+        return elementwise(low, [x], function if x.dtype.is_floating_point else of_integers, dtype=x.dtype)
+
+    return row
+
+
+def _never(x: Expr) -> Expr:
+    return ir.literal(False, torch.bool)
+
+
+def _negative(x: Expr) -> Expr:
+    return _never(x) if x.dtype in (torch.bool, torch.uint8) else x < 0
+
+
+_rows("isnan isinf", lambda name: _looked_at(lambda x: fn(name, x), _never))
+_rows("signbit", lambda name: _looked_at(lambda x: fn(name, x), _negative))
+_rows("isposinf", lambda _: _looked_at(lambda x: fn("eq", x, INFINITY), _never))
+_rows("isneginf", lambda _: _looked_at(lambda x: fn("eq", x, -INFINITY), _never))
+
+
+def _logical(function: Formula) -> Callable[..., Ref]:
+    def row(low: Lowering, *args: Ref) -> Ref:
+        def element(*operands: Expr) -> Expr:
+            return function(*map(is_true, operands))
+
+        return elementwise(low, args, element, dtype=promoted(*args))
+
+    return row
+
+
+_rows("logical_not", lambda _: _logical(lambda x: ~x))
+_rows("logical_and", lambda _: _logical(lambda x, y: x & y))
+_rows("logical_or", lambda _: _logical(lambda x, y: x | y))
+_rows("logical_xor", lambda _: _logical(lambda x, y: fn("xor", x, y)))
+
+_rows("bitwise_not", lambda _: formula(lambda x: ~x))
+for _name, _op in (("and", "and"), ("or", "or"), ("xor", "xor"), ("left_shift", "shl"), ("right_shift", "shr")):
+    for _form in ("Tensor", "Scalar_Tensor", "Tensor_Scalar" if "shift" in _name else "Scalar"):
+        _rows(f"bitwise_{_name}.{_form}", lambda _, op=_op: formula(lambda x, y: fn(op, x, y)))  # type: ignore[misc]
+for _form in ("Tensor", "Scalar"):
+    _rows(f"__lshift__.{_form}", lambda _: formula(lambda x, y: fn("shl", x, y)))
+    _rows(f"__rshift__.{_form}", lambda _: formula(lambda x, y: fn("shr", x, y)))
+
+
+# --- choices ----------------------------------------------------------------------------------------------------------
+def chosen(low: Lowering, condition: Ref, a: Any, b: Any) -> Ref:
+    """Elements of a where the condition is true, else of b; nothing is computed with them."""
+
+    def element(*at: Index) -> Expr:
+        x, y = (to(broadcast(v, at), low.out.dtype) if isinstance(v, Ref) else number(v, low.out.dtype) for v in (a, b))
+        return where(is_true(broadcast(condition, at)), x, y)
 
     return low.define(shape_of(low.out), low.out.dtype, element)
+
+
+lowers(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)(chosen)
+
+
+@lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def _masked_fill(low: Lowering, x: Ref, mask: Ref, value: Any) -> Ref:
+    return chosen(low, mask, value, x)
+
+
+def within(x: Expr, low: Any, high: Any) -> Expr:
+    """As eager clamps: NaN stays, and the upper bound wins."""
+    x = x if low is None else fn("maximum", x, low)
+    return x if high is None else fn("minimum", x, high)
+
+
+@lowers(aten.clamp.default, aten.clamp.Tensor)
+def _clamp(low: Lowering, x: Ref, minimum: Any = None, maximum: Any = None) -> Ref:
+    return elementwise(low, [x, minimum, maximum], within, wide_numbers=False)
+
+
+lowers(aten.clamp_min.default, aten.clamp_min.Tensor)(formula(lambda x, y: fn("maximum", x, y), wide_numbers=False))
+lowers(aten.clamp_max.default, aten.clamp_max.Tensor)(formula(lambda x, y: fn("minimum", x, y), wide_numbers=False))
+
+
+# --- several operations in one ----------------------------------------------------------------------------------------
+def xlogy(x: Expr, y: Expr, log: str = "log") -> Expr:
+    return where(fn("isnan", y), y, where(fn("eq", x, 0), 0, x * fn(log, y)))
+
+
+_rows("xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other", lambda _: formula(xlogy))
+_rows("special_xlog1py", lambda _: formula(lambda x, y: xlogy(x, y, "log1p")))
+
+
+def _entropy(x: Expr) -> Expr:
+    at_most_0 = where(fn("eq", x, 0), ir.literal(0, x.dtype), -INFINITY)
+    return where(fn("isnan", x), x, where(x > 0, -x * fn("log", x), at_most_0))
+
+
+_rows("special_entr", lambda _: formula(_entropy))
+
+
+def _log_of_sum(x: Expr, y: Expr, exp: str, log1p: Formula) -> Expr:
+    top = fn("maximum", x, y)
+    same = fn("isinf", x) & fn("eq", x, y)
+    return where(same, x, top + log1p(fn(exp, -fn("abs", x - y))))
+
+
+def _log2_of_1_and(x: Expr) -> Expr:
+    return fn("log1p", x) * (1 / math.log(2))
+
+
+_rows("logaddexp", lambda _: formula(lambda x, y: _log_of_sum(x, y, "exp", lambda e: fn("log1p", e))))
+_rows("logaddexp2", lambda _: formula(lambda x, y: _log_of_sum(x, y, "exp2", _log2_of_1_and)))
+
+
+def _sinc(x: Expr) -> Expr:
+    return where(fn("eq", x, 0), 1, fn("sin", x * math.pi) / (x * math.pi))
+
+
+_rows("sinc", lambda _: formula(_sinc))
+
+
+@lowers(aten.logit.default)
+def _logit(low: Lowering, x: Ref, eps: Any = None) -> Ref:
+    def of(x: Expr) -> Expr:
+        x = x if eps is None else within(x, eps, 1 - eps)
+        return fn("log", x / (1 - x))
+
+    return elementwise(low, [x], of)

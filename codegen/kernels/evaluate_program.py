@@ -1,0 +1,111 @@
+"""What a program of definitions means: a slow evaluator, each definition over all of its elements at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import fx
+
+from codegen.kernels import index as ix
+from codegen.kernels.definitions import Definition, Given, Made, Program
+from codegen.kernels.evaluate import Rounds, reduced, reduced_nothing, scanned
+from codegen.kernels.index import Index, Symbol
+from codegen.kernels.ir import Expr, Read
+
+
+def run_program(program: Program, given: Mapping[str, Any]) -> list[Any]:
+    """The program's results for these inputs (tensors and numbers, by name), into which its writes go at the end.
+
+    Results are dense, whatever strides they are said to have. Raises IndexError where an index lies outside of its
+    tensor."""
+    return _Run(program, given).results()
+
+
+class _Run:
+    def __init__(self, program: Program, given: Mapping[str, Any]) -> None:
+        self.program = program
+        self.numbers = {symbol: given[name].shape[dim] for symbol, (name, dim) in program.sizes.items()}
+        self.scalars = {name: given[name] for name in program.scalars}
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.called: dict[fx.Node, Any] = {}
+        for name, tensor in program.tensors.items():
+            match tensor:
+                case Given():
+                    found = given[name]
+                case Made():
+                    found = self._call(tensor)
+                case Definition():
+                    found = self._define(tensor)
+            shape = [self.size(size) for size in tensor.shape]
+            assert list(found.shape) == shape and found.dtype == tensor.dtype, (str(tensor), found.shape, found.dtype)
+            self.tensors[name] = found
+
+    def results(self) -> list[Any]:
+        found = [self._result(value) for value in self.program.results]
+        new = [(target, self.tensors[source].clone()) for target, source in self.program.writes]
+        for target, value in new:
+            self.tensors[target].copy_(value)
+        return found
+
+    def _result(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.tensors[value].clone()
+            case Index():
+                return self.size(value)
+            case Expr():
+                return _Elements(self, ()).value(value).item()
+        return value
+
+    def size(self, size: Index) -> int:
+        return int(ix.evaluate(size, self.numbers.__getitem__))
+
+    def _call(self, made: Made) -> torch.Tensor:
+        if made.node not in self.called:
+            self.called[made.node] = self._made(made)
+        found = self.called[made.node]
+        return found if made.item is None else found[made.item]  # type: ignore[no-any-return]
+
+    def _made(self, made: Made) -> Any:
+        if made.node.op == "get_attr":
+            module = made.node.graph.owning_module
+            assert module is not None
+            return attrgetter(str(made.node.target))(module)
+        known = dict(zip(made.node.all_input_nodes, made.operands, strict=True))
+        given: Any = fx.map_arg((made.node.args, made.node.kwargs), lambda node: self._operand(known[node]))
+        args, kwargs = given
+        assert callable(made.node.target)
+        return made.node.target(*args, **kwargs)
+
+    def _operand(self, operand: str | Index) -> Any:
+        return self.tensors[operand] if isinstance(operand, str) else self.size(operand)
+
+    def _define(self, definition: Definition) -> torch.Tensor:
+        """Reduced axes lie behind the others while it is computed."""
+        axes = definition.axes if definition.is_scan else (*definition.axes, *definition.over)
+        rounds = _Elements(self, axes)
+        if 0 in rounds.shape:  # nothing is computed, nothing is read
+            shape, of = rounds.shape[: len(definition.axes)], definition.value.dtype
+            if definition.kind is None or definition.is_scan:
+                return torch.zeros(shape, dtype=definition.dtype)
+            return reduced_nothing(definition.kind, shape, of, definition.dtype)
+        values = rounds.value(definition.value).expand(rounds.shape)
+        if definition.kind is None:
+            return values.clone()
+        if definition.is_scan:
+            return scanned(definition.kind, values, axes.index(definition.over[0]))
+        return reduced(definition.kind, values, range(len(definition.axes), len(axes)), definition.dtype)
+
+
+class _Elements(Rounds):
+    def __init__(self, run: _Run, axes: Sequence[Symbol]) -> None:
+        super().__init__(axes, run.numbers, run.scalars)
+        self.tensors = run.tensors
+
+    def leaf(self, expr: Expr) -> torch.Tensor:
+        if not isinstance(expr, Read):
+            raise TypeError(expr)
+        return self.element(self.tensors[expr.tensor], expr.indices, expr.mask, expr)

@@ -1,0 +1,212 @@
+"""Copies that put elements elsewhere: flips, pads, joins, and parts written into a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from codegen.kernels import index as ix
+from codegen.kernels import ir
+from codegen.kernels.index import Index
+from codegen.kernels.ir import Expr
+from codegen.kernels.lowering.context import Lowering, Ref, Unsupported, fn, number, shape_of, to, where, wrap
+from codegen.kernels.lowering.table import lowers
+from codegen.kernels.lowering.views import moved, position_in
+
+aten = torch.ops.aten
+MOST_JOINED = 8  # each element of a join asks for each part whether it lies there
+
+
+def placed(low: Lowering, base: Ref, at: Callable[[tuple[Index, ...]], Sequence[Index]]) -> Ref:
+    """result[indices] = base[at(indices)], in memory of its own."""
+    return low.define(shape_of(low.out), base.dtype, lambda *indices: base.at(at(indices)))
+
+
+def is_within(at: Index, start: Any, end: Any) -> Expr:
+    """start <= at < end, without what is known to be so."""
+    start, end, true = ix.index(start), ix.index(end), ir.literal(True, torch.bool)
+    above = true if ix.is_nonnegative(at - start) else ir.position(at) >= ir.position(start)
+    below = true if ix.is_nonnegative(end - 1 - at) else ir.position(at) < ir.position(end)
+    return below if above is true else above if below is true else above & below
+
+
+@lowers(aten.flip.default)
+def _flip(low: Lowering, base: Ref, dims: Sequence[int]) -> Ref:
+    turned = {wrap(dim, base.dim) for dim in dims}
+    return placed(
+        low, base, lambda at: [base.shape[dim] - 1 - i if dim in turned else i for dim, i in enumerate(at)]
+    )
+
+
+@lowers(aten.roll.default)
+def _roll(low: Lowering, base: Ref, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Ref:
+    if not dims or any(size == 0 for size in base.shape):
+        raise Unsupported("a flat roll, or one of no elements")
+
+    def at(indices: tuple[Index, ...]) -> list[Index]:
+        found = list(indices)
+        for shift, dim in zip(shifts, dims, strict=True):
+            dim = wrap(dim, base.dim)
+            found[dim] = (found[dim] - shift) % base.shape[dim]
+        return found
+
+    return placed(low, base, at)
+
+
+@lowers(aten.repeat.default)
+def _repeat(low: Lowering, base: Ref, repeats: Sequence[Any]) -> Ref:
+    new = len(repeats) - base.dim
+    return placed(
+        low, base, lambda at: [ix.index(0) if n == 1 else i % n for i, n in zip(at[new:], base.shape, strict=True)]
+    )
+
+
+def _triangle(below: bool) -> Callable[..., Ref]:
+    def row(low: Lowering, x: Ref, diagonal: Any = 0) -> Ref:
+        def element(*at: Index) -> Expr:
+            distance, bound = ir.position(at[-1] - at[-2]), ir.position(ix.index(diagonal))
+            return where(distance <= bound if below else distance >= bound, x[at], number(0, x.dtype))
+
+        return low.define(x.shape, x.dtype, element)
+
+    return row
+
+
+lowers(aten.tril.default)(_triangle(True))
+lowers(aten.triu.default)(_triangle(False))
+
+
+@lowers(aten.constant_pad_nd.default)
+def _pad(low: Lowering, x: Ref, pad: Sequence[Any], value: Any = 0) -> Ref:
+    before = {x.dim - 1 - pair: pad[2 * pair] for pair in range(len(pad) // 2)}
+
+    def element(*at: Index) -> Expr:
+        own = [i - before.get(dim, 0) for dim, i in enumerate(at)]
+        inside = _all([is_within(i, 0, size) for i, size in zip(own, x.shape, strict=True)])
+        return where(inside, x.at(own, inside), number(value, x.dtype))
+
+    return low.define(shape_of(low.out), x.dtype, element)
+
+
+def _all(conditions: Sequence[Expr]) -> Expr:
+    true = ir.literal(True, torch.bool)
+    found: Expr = true
+    for condition in conditions:
+        if condition is not true:
+            found = condition if found is true else found & condition
+    return found
+
+
+@lowers(aten.cat.default)
+def _cat(low: Lowering, parts: Sequence[Ref], dim: int = 0) -> Ref:
+    shape = shape_of(low.out)
+    parts = [part for part in parts if part.dim == len(shape)]  # flat empty ones are left out
+    dim = wrap(dim, len(shape))
+    if not 0 < len(parts) <= MOST_JOINED:
+        raise Unsupported("many tensors joined")
+    starts = [ix.index(0)]
+    for part in parts[:-1]:
+        starts.append(starts[-1] + part.shape[dim])
+
+    def element(*at: Index) -> Expr:
+        found: Expr = ir.literal(0, low.out.dtype)
+        for part, start in zip(reversed(parts), reversed(starts), strict=True):
+            inside = is_within(at[dim], start, start + part.shape[dim])
+            mine = to(part.at(moved(at, dim, at[dim] - start), inside), low.out.dtype)
+            found = where(inside, mine, found)
+        return found
+
+    return low.define(shape, low.out.dtype, element)
+
+
+@lowers(aten.stack.default)
+def _stack(low: Lowering, parts: Sequence[Ref], dim: int = 0) -> Ref:
+    shape = shape_of(low.out)
+    dim = wrap(dim, len(shape))
+    if len(parts) > MOST_JOINED:
+        raise Unsupported("many tensors joined")
+
+    def element(*at: Index) -> Expr:
+        found: Expr = ir.literal(0, low.out.dtype)
+        for number_of, part in reversed(list(enumerate(parts))):
+            mine = fn("eq", ir.position(at[dim]), number_of)
+            found = where(mine, to(part.at([*at[:dim], *at[dim + 1 :]], mine), low.out.dtype), found)
+        return found
+
+    return low.define(shape, low.out.dtype, element)
+
+
+# --- parts written into a whole ---------------------------------------------------------------------------------------
+@lowers(aten.select_scatter.default)
+def _select_scatter(low: Lowering, x: Ref, part: Ref, dim: int, index: Any) -> Ref:
+    dim = wrap(dim, x.dim)
+    there = ir.position(position_in(x.shape[dim], index))
+
+    def element(*at: Index) -> Expr:
+        inside = fn("eq", ir.position(at[dim]), there)
+        return where(inside, to(part.at([*at[:dim], *at[dim + 1 :]], inside), x.dtype), x[at])
+
+    return low.define(x.shape, x.dtype, element)
+
+
+@lowers(aten.slice_scatter.default)
+def _slice_scatter(
+    low: Lowering, x: Ref, part: Ref, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Ref:
+    dim = wrap(dim, x.dim)
+    first = position_in(x.shape[dim], 0 if start is None else start)
+    return low.define(x.shape, x.dtype, lambda *at: _sliced(part, at, dim, first, step, x[at]))
+
+
+def _sliced(part: Ref, at: Sequence[Index], dim: int, first: Index, step: Any, other: Expr) -> Expr:
+    """The element of `part` that lies at first, first + step, ... of `dim`, or the other one."""
+    own = at[dim] - first
+    inside = is_within(at[dim], first, first + part.shape[dim] * step)
+    if step != 1:
+        inside = inside & fn("eq", ir.position(own % step), 0)
+    return where(inside, to(part.at(moved(at, dim, own // step), inside), other.dtype), other)
+
+
+@lowers(aten.diagonal_scatter.default)
+def _diagonal_scatter(low: Lowering, x: Ref, part: Ref, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Ref:
+    row, column = wrap(dim1, x.dim), wrap(dim2, x.dim)
+    return low.define(x.shape, x.dtype, lambda *at: _on_diagonal(part, at, offset, row, column, x[at]))
+
+
+def _on_diagonal(part: Ref, at: Sequence[Index], offset: int, row: int, column: int, other: Expr) -> Expr:
+    inside = fn("eq", ir.position(at[column] - at[row]), offset)
+    along = at[row] - max(-offset, 0)
+    own = [*(i for dim, i in enumerate(at) if dim not in (row, column)), along]
+    return where(inside, to(part.at(own, inside), other.dtype), other)
+
+
+@lowers(aten.slice_backward.default)
+def _slice_backward(
+    low: Lowering, grad: Ref, sizes: Any, dim: int, start: Any, end: Any, step: Any
+) -> Ref:
+    shape = shape_of(low.out)
+    dim = wrap(dim, len(shape))
+    first, zero = position_in(shape[dim], start), ir.literal(0, grad.dtype)
+    return low.define(shape, grad.dtype, lambda *at: _sliced(grad, at, dim, first, step, zero))
+
+
+@lowers(aten.select_backward.default)
+def _select_backward(low: Lowering, grad: Ref, sizes: Any, dim: int, index: Any) -> Ref:
+    shape = shape_of(low.out)
+    dim = wrap(dim, len(shape))
+    there, zero = ir.position(position_in(shape[dim], index)), ir.literal(0, grad.dtype)
+
+    def element(*at: Index) -> Expr:
+        inside = fn("eq", ir.position(at[dim]), there)
+        return where(inside, grad.at([*at[:dim], *at[dim + 1 :]], inside), zero)
+
+    return low.define(shape, grad.dtype, element)
+
+
+@lowers(aten.diagonal_backward.default)
+def _diagonal_backward(low: Lowering, grad: Ref, sizes: Any, offset: int, dim1: int, dim2: int) -> Ref:
+    shape = shape_of(low.out)
+    row, column, zero = wrap(dim1, len(shape)), wrap(dim2, len(shape)), ir.literal(0, grad.dtype)
+    return low.define(shape, grad.dtype, lambda *at: _on_diagonal(grad, at, offset, row, column, zero))
