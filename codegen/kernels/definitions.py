@@ -39,7 +39,8 @@ class Given:
 @dataclass(frozen=True)
 class Made:
     """The tensor that `node` gives, an operation called or an attribute of the graph; `item` of a node that gives
-    several. `operands`: what `node.all_input_nodes` are, in their order: names of tensors, sizes. `has_effects`: it is called whether anybody reads it or not."""
+    several. `operands`: what `node.all_input_nodes` are, in their order: names of tensors, sizes. `has_effects`: it is
+    called whether anybody reads it or not."""
 
     name: str
     shape: Shape

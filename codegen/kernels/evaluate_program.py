@@ -67,7 +67,7 @@ class _Run:
         if made.node not in self.called:
             self.called[made.node] = self._made(made)
         found = self.called[made.node]
-        return found if made.item is None else found[made.item]  # type: ignore[no-any-return]
+        return found if made.item is None else found[made.item]
 
     def _made(self, made: Made) -> Any:
         if made.node.op == "get_attr":

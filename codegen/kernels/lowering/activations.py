@@ -96,8 +96,9 @@ def _ramp(x: Expr) -> Expr:
     return fn("minimum", fn("maximum", x + 3, 0), 6)
 
 
+SIXTH = torch.tensor(1 / 6, dtype=torch.float32).item()  # as eager has it, in float64 too
 lowers(aten.hardsigmoid.default)(formula(lambda x: _ramp(x) / 6))
-lowers(aten.hardsigmoid_backward.default)(formula(lambda g, x: where((x > -3) & (x < 3), g * (1 / 6), 0)))
+lowers(aten.hardsigmoid_backward.default)(formula(lambda g, x: where((x > -3) & (x < 3), g * SIXTH, 0)))
 lowers(aten.hardswish.default)(formula(lambda x: x * _ramp(x) / 6))
 lowers(aten.hardswish_backward.default)(
     formula(lambda g, x: where(x <= -3, 0, where(x < 3, g * (x / 3 + 0.5), g)))

@@ -16,6 +16,7 @@ from codegen.kernels.lowering.context import (
     Ref,
     Unsupported,
     broadcast,
+    computed_in,
     fn,
     is_true,
     number,
@@ -53,10 +54,17 @@ def formula(function: Formula, **options: Any) -> Callable[..., Ref]:
 # --- one operation of the IR of the same name -------------------------------------------------------------------------
 _rows(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv "
-    "lgamma sigmoid sqrt rsqrt reciprocal neg abs hypot nextafter copysign.Tensor copysign.Scalar",
+    "lgamma sigmoid sqrt rsqrt reciprocal neg abs hypot copysign.Tensor copysign.Scalar",
     lambda name: formula(lambda *args: fn(name, *args), wide_numbers=False),
 )
 _rows("atan2 maximum minimum fmax fmin", lambda name: formula(lambda *args: fn(name, *args), wide_numbers=False))
+
+
+@lowers(aten.nextafter.default)
+def _nextafter(low: Lowering, x: Ref, y: Ref) -> Ref:
+    if low.out.dtype != computed_in(low.out.dtype):
+        raise Unsupported("neighbours of half numbers")
+    return elementwise(low, [x, y], lambda x, y: fn("nextafter", x, y))
 
 
 def _rounding(name: str) -> Formula:
@@ -127,7 +135,8 @@ def _integral(low: Lowering, name: str, a: Ref, b: Any) -> Ref:
     """Integers are divided here by constants only: eager raises for zeros."""
     if not low.out.dtype.is_floating_point and (not isinstance(b, int) or b in (0, -1)):
         raise Unsupported("an integer divided by what may be 0")
-    return elementwise(low, [a, b], lambda x, y: fn(name, x, y))
+    whole = name in ("floor_div", "trunc_div")
+    return elementwise(low, [a, b], lambda x, y: fn(name, x, y), wide_numbers=whole)
 
 
 _rows("remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar", lambda name: _modulo(name))

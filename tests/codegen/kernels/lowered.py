@@ -39,9 +39,8 @@ def lowered(function, args, dynamic=False):
         found = function(*args)
         return [t for t in (found if isinstance(found, (tuple, list)) else [found])]
 
-    training = any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
     given = _symbolic(args) if dynamic else args
-    call, traced = trace(program, given, {}, training, True)
+    call, traced = trace(program, given, {}, inside=True)
     return Lowered(traced.joint, lower(traced.joint))
 
 
