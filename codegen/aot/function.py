@@ -21,7 +21,7 @@ from codegen.aot.boxed import boxed
 from codegen.aot.draws import Draws
 from codegen.aot.facts import Base, BaseOf, Input, Level, OutputOf, Place, Traced, memory_of, overwritten
 from codegen.aot.inplace import write_in_place
-from codegen.aot.inputs import copied, counters
+from codegen.aot.inputs import copied, counters, places
 from codegen.aot.levels import Again, Seen, edge_of, survey
 from codegen.aot.mutations import RENAMED, count_drawn, refill
 from codegen.aot.numbers import Varying
@@ -80,7 +80,7 @@ def compile_program(program: Program, args: Sequence[Any], settings: Settings) -
         joint = traced.joint
         forward = settings.inference(joint, _examples(joint))
         compiled = wrapper.write(traced, forward, len(args), ())
-        return _staged(_counting_alike(compiled, program, call), traced, joint, None)
+        return _staged(_lying_alike(compiled, program, call, args), traced, joint, None)
     fw, bw = settings.partition(
         traced.joint, _examples(traced.joint), num_fwd_outputs=traced.num_forward, num_primals=_num_primals(traced)
     )
@@ -89,17 +89,19 @@ def compile_program(program: Program, args: Sequence[Any], settings: Settings) -
     kept = _keep_old_values(fw, traced)
     ties = [backward.tie(fw, kept) for backward in reversed(backwards)]
     compiled = wrapper.write(traced, settings.forward(fw, _examples(fw)), len(args), ties)
-    return _staged(_counting_alike(compiled, program, call), traced, fw, bw)
+    return _staged(_lying_alike(compiled, program, call, args), traced, fw, bw)
 
 
-def _counting_alike(compiled: Any, program: Program, call: Call) -> Any:
-    """The program runs as it is for inputs that share memory and count their writes together where these did not, or
-    the other way round: what autograd refuses depends on it, and no other property tells."""
-    if not any(group.flat and len(group.members) > 1 for group in call.groups):
+def _lying_alike(compiled: Any, program: Program, call: Call, args: Sequence[Any]) -> Any:
+    """The program runs as it is for inputs that lie elsewhere in the memory of their base, or in another one, or count
+    their writes together where these did not, or the other way round: no other property tells."""
+    if not call.groups:
         return compiled
+    known = places(call.groups, args)
 
     def checked(*args: Any) -> tuple[Any, ...]:
-        return tuple((compiled if counters(call.groups, list(args)) == call.counters else program)(*args))
+        alike = all(one is None or one == other for one, other in zip(known, places(call.groups, args), strict=True))
+        return tuple((compiled if alike and counters(call.groups, list(args)) == call.counters else program)(*args))
 
     checked.source = compiled.source  # type: ignore[attr-defined]
     return checked

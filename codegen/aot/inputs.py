@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,6 +183,21 @@ def count_together(one: torch.Tensor, other: torch.Tensor) -> bool:
     together = other._version != before
     torch._C._autograd._unsafe_set_version_counter((one,), (before,))
     return together
+
+
+def places(groups: tuple[Shared, ...], values: Sequence[Any]) -> list[Any]:
+    """Of each group what its base looks like, and where its members begin. None for what varies."""
+    found: list[Any] = []
+    for group in groups:
+        tensors = [values[i] for i in group.members]
+        above = (t if t.is_inference() or t._base is None else t._base for t in tensors)
+        found.append((tensors[0].untyped_storage().nbytes(),) if group.flat else _looks(next(above)))
+        found += [(tensor.storage_offset(),) for tensor in tensors]
+    return [None if any(isinstance(number, torch.SymInt) for number in facts) else facts for facts in found]
+
+
+def _looks(base: torch.Tensor) -> tuple[Any, ...]:
+    return base.dtype, base.requires_grad, base.dim(), *base.shape, *base.stride(), base.storage_offset()
 
 
 def counters(groups: tuple[Shared, ...], values: list[Any]) -> dict[int, int]:

@@ -291,6 +291,8 @@ class Memories:
             raise SharedInputs(memory.inputs, flat=True)
         _check_data(alias)
         chain = tuple(step for step in alias.steps if step.func not in TRANSPARENT)
+        if chain and memory.inputs and views.overlaps(memory.root.meta["val"]):
+            raise SharedInputs(memory.inputs)  # an input that shows an element several times: its base shows each once
         root = views.put_back_chain(self, memory.root, chain, value) if chain else value
         memory.root = root
         memory.writes += 1

@@ -145,6 +145,11 @@ def _overlaps(size: Sequence[Any], stride: Sequence[Any]) -> bool:
     return False
 
 
+def overlaps(tensor: torch.Tensor) -> bool:
+    """Whether two of its elements may be one place in memory."""
+    return tensor.layout is torch.strided and _overlaps(tensor.size(), tensor.stride())
+
+
 def within(size: Sequence[Any], stride: Sequence[Any], start: Any, base: torch.Tensor) -> bool:
     """Whether all places of this geometry surely belong to elements of `base`."""
     if any(length == 0 for length in size):
@@ -462,7 +467,7 @@ def put_back_chain(writer: Writer, root: Any, chain: Sequence[Step], value: Any)
     Raises `Unwritable` where that has no functional form.
     """
     old = writer.meta(root)
-    if chain and old.layout is torch.strided and _overlaps(old.size(), old.stride()):
+    if chain and overlaps(old):
         raise Unwritable(f"a view of a tensor whose elements share memory: {chain[0]}")
     bases = [root]
     for step in chain[:-1]:
@@ -485,6 +490,6 @@ def _leaves_its_base(writer: Writer, bases: Sequence[Any], chain: Sequence[Step]
             return True
     shown = zip(chain, bases[1:], strict=False)
     return any(
-        step.func in _REPEATING and _overlaps(writer.meta(base).size(), writer.meta(base).stride())
+        step.func in _REPEATING and overlaps(writer.meta(base))
         for step, base in shown
     )

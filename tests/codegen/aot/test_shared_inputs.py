@@ -3,6 +3,8 @@ import pytest
 import torch
 
 import jit
+from codegen.aot.api import aot_function
+from codegen.aot.compilers import nop
 from codegen.aot.function import Settings, compile_program
 from codegen.aot.memory import Untraceable
 
@@ -35,6 +37,54 @@ def test_where_inputs_lie_is_guarded(backend):
                 (gradient,) = torch.autograd.grad((base * base).sum() + result.sum(), leaf)
                 seen.append((result.tolist(), base.tolist(), base._version, result.requires_grad, gradient.tolist()))
             assert seen[0] == seen[1], (first, second, name)
+
+
+def resized(x):
+    x.resize_(5).fill_(1)
+
+
+def written_around(x):
+    x.as_strided((4,), (1,), x.storage_offset()).mul_(2)
+
+
+def written_in_one_row(x):
+    x[1:] = 5
+
+
+#: A program of one input -> inputs of equal sizes and strides that lie elsewhere
+ALONE = {
+    resized: (
+        lambda: torch.arange(6.0)[:2], lambda: torch.arange(12.0)[6:8], lambda: torch.arange(4.0)[:2],
+        lambda: torch.arange(5.0)[:2].detach(),
+    ),
+    written_around: (
+        lambda: torch.arange(6.0)[:2], lambda: torch.arange(12.0)[6:8], lambda: torch.arange(4.0)[:2].detach(),
+    ),
+    written_in_one_row: (
+        lambda: torch.ones(1, 3).expand(2, 3), lambda: torch.arange(15.0).view(5, 3)[1:2].expand(2, 3),
+        lambda: torch.ones(1, 3).expand(2, 3).detach(), lambda: torch.ones(3).expand(2, 3),
+        lambda: torch.arange(6.0).as_strided((2, 3), (0, 1), 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", ["aot_function", "captured"])
+@pytest.mark.parametrize("program", ALONE)
+def test_where_one_input_lies(program, way):
+    """What of its memory it does not show counts, too, and no other property tells of it."""
+    def called(x):
+        program(x)
+        return (x * 2,)
+
+    compiled = aot_function(called, nop) if way == "aot_function" else jit.compile(called, backend="aot_eager")
+    for make in ALONE[program]:
+        seen = []
+        for call in (compiled, called):
+            x = make()
+            (result,) = call(x)
+            memory = torch.empty(0).set_(x.untyped_storage())
+            seen.append((result.tolist(), x.tolist(), x._version, memory.tolist()))
+        assert seen[0] == seen[1]
 
 
 # --- storages that change ---------------------------------------------------------------------------------------------
