@@ -73,7 +73,8 @@ class Symbols:
         return self._mark(node, source.meta["val"].shape[dim])
 
     def _computed(self, expr: sympy.Expr) -> fx.Node:
-        known = {s: fx.Proxy(self._symbol(s)) for s in expr.free_symbols}
+        tracer = fx.proxy.GraphAppendingTracer(self._graph)
+        known = {s: fx.Proxy(self._symbol(s), tracer) for s in expr.free_symbols}
         before = len(self._graph.nodes)
         found: fx.Node = sympy_interp(_Reference, known, expr).node
         for node in list(self._graph.nodes)[before:]:

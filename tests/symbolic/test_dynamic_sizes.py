@@ -538,11 +538,12 @@ CHANGED = {
     "detach_": lambda x: x.detach_() * 2,
     "as_strided_": lambda x: x.as_strided_((2, 2), (2, 1)) + 1,
     "values and sizes": doubled_in_place_and_turned,
+    "the smaller of two sizes": lambda x: x.diagonal().mul_(3).sum() + min(x.shape),
 }
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_inputs_that_the_frame_makes_other_tensors(name):
+def test_inputs_that_the_frame_changes(name):
     program = CHANGED[name]
     first, *others = ([X(n, 3) for _ in range(program.__code__.co_argcount)] for n in (4, 5, 7))
     check(program, *first, changed=[tuple(args) for args in others], dynamic=True, backend=differentiated_ahead)
