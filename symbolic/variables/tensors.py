@@ -113,6 +113,9 @@ class TensorVariable(Variable):
         if name == "grad" and self.fake.is_leaf and self._can_be_gradient(value):
             tx.ledger.store(self, name, value)
             return
+        if name == "requires_grad" and value.is_constant() and type(value.constant()) is bool:
+            self.method(tx, "requires_grad_", [value], {})
+            return
         if name in ("data", "grad", "requires_grad", "names", "shape", "real", "imag") or name.startswith("_"):
             raise GraphBreak("store to a tensor attribute", name)
         tx.ledger.store(self, name, value)
@@ -135,10 +138,10 @@ class TensorVariable(Variable):
             return self.iterator(tx)
         if name == "__len__":
             return ConstantVariable(self.length(tx))
-        if name == "requires_grad_" and self.source is not None and not self.fake.requires_grad:
-            if [arg.constant() for arg in (*args, *kwargs.values())] == [False]:
+        if name == "requires_grad_":
+            wanted = [arg.constant() for arg in (*args, *kwargs.values())] or [True]
+            if wanted == [self.fake.requires_grad]:
                 return self
-            raise GraphBreak("requires_grad_ of an input", self.describe())
         if name == "storage_offset":
             tx.graph.guard_offset(self)
         if name == "size" and tx.graph.shapes is not None and not args and not kwargs:

@@ -121,6 +121,8 @@ x.data.add_(1); x
 x.detach().add_(1); x
 x.requires_grad_(); x * 2
 x.requires_grad = True; x * 2
+x.requires_grad_(False); x.requires_grad, x * 2
+y = x * 2; z = x.requires_grad_(); z is x, x.requires_grad, y, (x * y).sum()
 y = torch.empty(3, 4); torch.add(x, 1, out=y); y
 y = torch.empty(0); torch.mul(x, 2, out=y); y.shape, y
 y = torch.zeros(3, 4); r = torch.sin(x, out=y); r is y, r
@@ -142,13 +144,14 @@ x.float_power_(2) if False else x.pow_(2); x
 
 @pytest.mark.parametrize("body", INPLACE)
 def test_in_place(body):
-    whole = not any(word in body for word in ("resize_", "set_", "x.data =", "x.unsqueeze_", "t_()", "transpose_", "swapaxes_", "out=", "init.", "requires_grad"))
+    whole = not any(word in body for word in ("resize_", "set_", "x.data =", "x.unsqueeze_", "t_()", "transpose_", "swapaxes_", "out=", "init."))
     check(_program(body), X, graphs=1 if whole else None, changed=[(Y,)])
 
 
 @pytest.mark.parametrize("body", ["y = x * 1; y.add_(1); y", "y = x * 2; y.mul_(y); y", "y = x.clone(); y[0] = 0; y", "y = x * 1; y[:, 0] += 1; y",
                                   "y = x.clone(); y.view(-1)[0] = 3; y * x", "with torch.no_grad(): x.add_(1); x * 2",
-                                  "y = x.detach(); y.add_(1) if False else y; x * y", "y = (x * 2).detach().requires_grad_(); y * x"])
+                                  "y = x.detach(); y.add_(1) if False else y; x * y", "y = (x * 2).detach().requires_grad_(); y * x",
+                                  "y = x * x; x.requires_grad_(False); y, x * 2", "y = x * x; x.requires_grad = False; y, x.requires_grad"])
 def test_in_place_with_gradients(body):
     check(_program(body), G, graphs=None if "requires_grad_" in body else 1)
 
