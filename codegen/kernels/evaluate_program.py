@@ -19,8 +19,8 @@ from codegen.kernels.ir import Expr, Read
 def run_program(program: Program, given: Mapping[str, Any]) -> list[Any]:
     """The program's results for these inputs (tensors and numbers, by name), into which its writes go at the end.
 
-    Results are dense, whatever strides they are said to have. Raises IndexError where an index lies outside of its
-    tensor."""
+    Definitions lie in memory of their own with the strides that they are said to have, but for those where elements
+    share memory: these are dense. Raises IndexError where an index lies outside of its tensor."""
     return _Run(program, given).results()
 
 
@@ -38,7 +38,7 @@ class _Run:
                 case Made():
                     found = self._call(tensor)
                 case Definition():
-                    found = self._define(tensor)
+                    found = self._laid_out(self._define(tensor), tensor)
             shape = [self.size(size) for size in tensor.shape]
             assert list(found.shape) == shape and found.dtype == tensor.dtype, (str(tensor), found.shape, found.dtype)
             self.tensors[name] = found
@@ -62,6 +62,14 @@ class _Run:
 
     def size(self, size: Index) -> int:
         return int(ix.evaluate(size, self.numbers.__getitem__))
+
+    def _laid_out(self, found: torch.Tensor, definition: Definition) -> torch.Tensor:
+        strides, reach = list(map(self.size, definition.strides)), 1
+        for step, size in sorted((step, size) for step, size in zip(strides, found.shape, strict=True) if size > 1):
+            if step < reach:
+                return found
+            reach += step * (size - 1)
+        return torch.empty_strided(found.shape, strides, dtype=found.dtype).copy_(found)
 
     def _call(self, made: Made) -> torch.Tensor:
         if made.node not in self.called:

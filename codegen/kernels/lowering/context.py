@@ -22,6 +22,10 @@ class Unsupported(Exception):
     """Raised by a row for arguments that it does not serve: ATen is called then."""
 
 
+class Impossible(Exception):
+    """Raised for what ATen can't be called for either: its graph is not lowered."""
+
+
 @dataclass(frozen=True)
 class Ref:
     """A tensor of the program, to a row. `ref[i, j]`: its element there."""

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import OpOverload
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.utils._pytree import tree_leaves
 
 from codegen.kernels import index as ix
@@ -23,6 +24,7 @@ from codegen.kernels.lowering import (  # noqa: F401  (their rows)
     activations,
     creation,
     gathers,
+    lists,
     losses,
     normalisation,
     placement,
@@ -30,7 +32,7 @@ from codegen.kernels.lowering import (  # noqa: F401  (their rows)
     reductions,
     views,
 )
-from codegen.kernels.lowering.context import Lowering, Ref, Unsupported, fn, shape_of, to
+from codegen.kernels.lowering.context import Impossible, Lowering, Ref, Unsupported, fn, shape_of, to
 from codegen.kernels.lowering.table import LOWERINGS
 
 aten = torch.ops.aten
@@ -50,7 +52,7 @@ def lower(graph: fx.GraphModule) -> Program:
     """Raises Unsupported for a graph that can't be said in definitions and calls of ATen."""
     try:
         return _lowered(graph)
-    except NotImplementedError as reason:
+    except (NotImplementedError, Impossible) as reason:
         raise Unsupported(str(reason)) from reason
 
 
@@ -183,6 +185,7 @@ def _named(low: Lowering, node: fx.Node, made: Any, known: set[str]) -> Any:
 def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
     """ATen is called, or an attribute read."""
     out = node.meta["val"]
+    _check_memory(low, values, node)
     operands = [values[given] for given in node.all_input_nodes]
     if not all(isinstance(operand, Ref | ix.Index) for operand in operands):
         raise Unsupported(f"{node.target} of numbers that vary")
@@ -201,6 +204,28 @@ def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
     if isinstance(out, tuple | list):
         return tuple(tensor(f, item) if isinstance(f, torch.Tensor) else None for item, f in enumerate(out))
     raise Unsupported(f"{node.target}, which gives {type(out).__name__}")
+
+
+#: Operations that look at the memory that a tensor lies in.
+_OF_MEMORY = {aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default}
+#: Operations of half dtypes whose fakes have other dtypes than their results.
+_MISJUDGED = {aten._embedding_bag.default, aten._batch_norm_with_update_functional.default}
+
+
+def _check_memory(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> None:
+    """Raises Impossible for operations whose result is not what ATen would give in the middle of a program."""
+    if node.target in _OF_MEMORY:
+        base = node.all_input_nodes[0]
+        fake = base.meta["val"]
+        lies_alone = is_non_overlapping_and_dense_or_false(fake) and fake.storage_offset() == 0
+        if isinstance(low.program.tensors[values[base].name], Definition) and not lies_alone:
+            raise Impossible(f"{node.target} of memory that the program has none of")
+    if node.target in _MISJUDGED and any(_is_half(given.meta["val"]) for given in node.all_input_nodes):
+        raise Impossible(f"{node.target} of half dtypes")
+
+
+def _is_half(fake: Any) -> bool:
+    return isinstance(fake, torch.Tensor) and fake.dtype in (torch.float16, torch.bfloat16)
 
 
 def _results(low: Lowering, values: dict[fx.Node, Any], results: Any) -> None:

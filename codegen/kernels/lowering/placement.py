@@ -59,7 +59,7 @@ def _roll(low: Lowering, base: Ref, shifts: Sequence[Any], dims: Sequence[int] =
 def _repeat(low: Lowering, base: Ref, repeats: Sequence[Any]) -> Ref:
     new = len(repeats) - base.dim
     return placed(
-        low, base, lambda at: [ix.index(0) if n == 1 else i % n for i, n in zip(at[new:], base.shape, strict=True)]
+        low, base, lambda at: [i % n if n not in (0, 1) else ix.index(0) for i, n in zip(at[new:], base.shape, strict=True)]
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +24,8 @@ class Lowered:
     @property
     def called(self):
         """The operations that are left to ATen."""
-        return Counter({str(t.node.target): 1 for t in self.program.tensors.values() if isinstance(t, Made)})
+        made = (t.node for t in self.program.tensors.values() if isinstance(t, Made))
+        return {str(node.target) for node in made if node.op == "call_function"}
 
     @property
     def defined(self):
