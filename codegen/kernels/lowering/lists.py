@@ -53,7 +53,7 @@ for _name, _one in _BINARY.items():
 
 def _power(low: Lowering, x: Any, exponent: Any) -> Ref:
     form = aten.pow.Tensor_Tensor if isinstance(exponent, Ref) else aten.pow.Tensor_Scalar
-    return LOWERINGS[form](low, x, exponent)  # type: ignore[no-any-return]
+    return LOWERINGS[form](low, x, exponent)
 
 
 lowers(aten._foreach_pow.Scalar, aten._foreach_pow.List, aten._foreach_pow.ScalarList)(_each(_power))

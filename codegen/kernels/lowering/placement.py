@@ -58,9 +58,12 @@ def _roll(low: Lowering, base: Ref, shifts: Sequence[Any], dims: Sequence[int] =
 @lowers(aten.repeat.default)
 def _repeat(low: Lowering, base: Ref, repeats: Sequence[Any]) -> Ref:
     new = len(repeats) - base.dim
-    return placed(
-        low, base, lambda at: [i % n if n not in (0, 1) else ix.index(0) for i, n in zip(at[new:], base.shape, strict=True)]
-    )
+
+    def at(indices: tuple[Index, ...]) -> list[Index]:
+        own = zip(indices[new:], base.shape, strict=True)
+        return [ix.index(0) if size in (0, 1) else i % size for i, size in own]
+
+    return placed(low, base, at)
 
 
 def _triangle(below: bool) -> Callable[..., Ref]:
