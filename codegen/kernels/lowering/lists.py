@@ -33,8 +33,8 @@ def _each(row: Row, last_is: str = "") -> Callable[..., list[Ref]]:
     return rows
 
 
-_UNARY = """abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round rsqrt
-    sigmoid sign sin sinh sqrt tan tanh trunc"""
+_UNARY = """abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal
+    round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"""
 for _name in _UNARY.split():
     lowers(getattr(aten, f"_foreach_{_name}").default)(_each(LOWERINGS[getattr(aten, _name).default]))
 
