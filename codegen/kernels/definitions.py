@@ -109,10 +109,11 @@ class Program:
 
 def contiguous(shape: Sequence[Index]) -> Shape:
     strides: list[Index] = []
-    step = ix.index(1)
+    step: Index | int = 1  # an int as long as it can be, which is quicker
     for size in reversed(shape):
-        strides.append(step)
-        step = step * ix.extremum("max", size, ix.index(1))
+        strides.append(ix.index(step))
+        constant = size.constant
+        step = step * (ix.extremum("max", size, ix.index(1)) if constant is None else max(constant, 1))
     return tuple(reversed(strides))
 
 

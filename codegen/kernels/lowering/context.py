@@ -186,3 +186,8 @@ def broadcast(ref: Ref, indices: Sequence[Index], mask: Expr | None = None) -> E
 
 def wrap(dim: int, dims: int) -> int:
     return dim + max(dims, 1) if dim < 0 else dim
+
+
+def draws(node: fx.Node) -> bool:
+    """Whether it gives random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())

@@ -9,7 +9,18 @@ import torch
 from codegen.kernels import ir
 from codegen.kernels.index import Index
 from codegen.kernels.ir import Expr
-from codegen.kernels.lowering.context import Lowering, Ref, Unsupported, broadcast, fn, number, shape_of, to, where
+from codegen.kernels.lowering.context import (
+    Lowering,
+    Ref,
+    Unsupported,
+    broadcast,
+    draws,
+    fn,
+    number,
+    shape_of,
+    to,
+    where,
+)
 from codegen.kernels.lowering.table import lowers
 
 aten = torch.ops.aten
@@ -22,6 +33,8 @@ aten = torch.ops.aten
 )  # fmt: skip
 def _copy(low: Lowering, x: Ref, **options: Any) -> Ref:
     """Where its elements come to lie is what the fake says."""
+    if any(draws(user) for user in low.node.users):
+        raise Unsupported("what random numbers are drawn into")
     return low.define(x.shape, low.out.dtype, lambda *at: to(x[at], low.out.dtype))
 
 
@@ -65,7 +78,7 @@ def _fill_tensor(low: Lowering, x: Ref, value: Ref) -> Ref:
 )  # fmt: skip
 def _empty(low: Lowering, *like: Any, **options: Any) -> Ref:
     """Nobody may look at the values; random numbers are ATen's, and so is what they only take the looks of."""
-    if any(torch.Tag.nondeterministic_seeded in getattr(user.target, "tags", ()) for user in low.node.users):
+    if any(draws(user) for user in low.node.users):
         raise Unsupported("what random numbers are drawn like")
     return filled(low, 0)
 

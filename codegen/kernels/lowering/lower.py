@@ -32,7 +32,7 @@ from codegen.kernels.lowering import (  # noqa: F401  (their rows)
     reductions,
     views,
 )
-from codegen.kernels.lowering.context import Impossible, Lowering, Ref, Unsupported, fn, shape_of, to
+from codegen.kernels.lowering.context import Impossible, Lowering, Ref, Unsupported, draws, fn, shape_of, to
 from codegen.kernels.lowering.table import LOWERINGS
 
 aten = torch.ops.aten
@@ -124,7 +124,7 @@ def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
     if node.target is aten.copy_.default and node.all_input_nodes[0].op == "placeholder":
         return _write(low, *args)
     if node.target._schema.is_mutable:
-        raise Unsupported(f"{node.target}, which writes")
+        return _filled(low, values, node)
     row = LOWERINGS.get(node.target)
     if row is not None:
         known = set(low.program.tensors)
@@ -136,6 +136,17 @@ def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
             for name in set(low.program.tensors) - known:
                 del low.program.tensors[name]
     return _made(low, values, node)
+
+
+def _filled(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Ref:
+    """Random numbers, drawn into a new tensor that nobody has read: who reads it reads them."""
+    target = node.all_input_nodes[0]
+    ref = values[target]
+    is_new = isinstance(low.program.tensors[ref.name], Made) and not any(user in values for user in target.users)
+    if not is_new or not draws(node):
+        raise Unsupported(f"{node.target}, which writes")
+    filled = values[target] = _made(low, values, node)
+    return filled
 
 
 def _check_dtypes(node: fx.Node) -> None:
@@ -190,12 +201,11 @@ def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
     if not all(isinstance(operand, Ref | ix.Index) for operand in operands):
         raise Unsupported(f"{node.target} of numbers that vary")
     names = tuple(operand.name if isinstance(operand, Ref) else operand for operand in operands)
-    # whoever draws next gets other numbers then
-    draws = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    has_effects = draws(node)  # whoever draws next gets other numbers then
 
     def tensor(fake: torch.Tensor, item: int | None) -> Ref:
         name = low.fresh(node.name if item is None else f"{node.name}_{item}")
-        made = Made(name, shape_of(fake), fake.dtype, strides_of(fake), node, item, names, draws)
+        made = Made(name, shape_of(fake), fake.dtype, strides_of(fake), node, item, names, has_effects)
         low.program.tensors[name] = made
         return low.ref(made)
 

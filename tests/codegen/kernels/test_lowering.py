@@ -248,3 +248,9 @@ def test_numbers_read_from_tensors():
     found = lowered(lambda x, y: x * y.item() + 1, [X, torch.tensor(0.3)])
     assert not found.called
     compare(found, [X, torch.tensor(0.7)])
+
+
+def test_random_numbers_drawn_into_new_memory():
+    found = lowered(lambda x: nn.dropout(x.transpose(0, 1), 0.5) * 2, [X])
+    assert "aten.bernoulli_.float" in found.called
+    compare(found, [X], seed=3)
