@@ -1,4 +1,4 @@
-"""What a compiled graph runs through: its autograd node (sources in codegen/csrc)."""
+"""What a compiled graph runs through: its plan and its autograd node (sources in codegen/csrc)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -100,3 +100,23 @@ def graft(
 
     Raises TypeError for what is no tuple of edges, ValueError for more or fewer `others` than `edges`.
     """
+
+class Executable:
+    """A plan made native: `build.build` makes it of `codegen.plan.steps.Plan`, `run.run` says what it means.
+
+    Safe in several threads at a time and within itself. It runs below autograd and autocast, as `below` says; what
+    operations raise and warn of is what they do in eager mode. Of arguments only the count and the types are checked.
+    """
+
+    def __new__(
+        cls, plan: Any, name: str, parameters: tuple[Any, ...], steps: tuple[Any, ...], results: tuple[Any, ...],
+        takes_list: bool,
+    ) -> Executable: ...
+    def __call__(self, *args: Any) -> tuple[Any, ...]: ...
+    @property
+    def __name__(self) -> str: ...
+    @property
+    def plan(self) -> Any: ...
+
+def workspace_bytes() -> int:
+    """How much memory this thread keeps for the blocks of plans."""

@@ -1,4 +1,5 @@
 // The extension module `codegen._C`.
+#include "executable.h"
 #include "graft.h"
 #include "node.h"
 
@@ -17,9 +18,11 @@ PyMethodDef functions[] = {
     {"graft", (PyCFunction)(void (*)())graft, METH_FASTCALL,
      "graft(tensors, others, made, ends) -> None\n\nGives `tensors` the histories of `others`, also where `made` were made of "
      "them."},
+    {"workspace_bytes", [](PyObject*, PyObject*) { return PyLong_FromSize_t(workspace_bytes()); }, METH_NOARGS,
+     "workspace_bytes() -> int\n\nHow much memory this thread keeps for the blocks of plans."},
     {}};
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "codegen._C", "What a compiled graph runs through: its autograd node.", -1, functions};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "codegen._C", "What a compiled graph runs through: its plan and its autograd node.", -1, functions};
 
 }  // namespace
 }  // namespace codegen
@@ -29,6 +32,7 @@ PyMODINIT_FUNC PyInit__C() {
     return guarded((PyObject*)nullptr, []() -> PyObject* {
         Ref module = checked(PyModule_Create(&definition));
         add_plan(module.get());
+        add_executable(module.get());
         if (PyModule_AddStringConstant(module.get(), "torch_version", TORCH_VERSION) < 0 ||
             PyModule_AddStringConstant(module.get(), "python_version", PY_VERSION) < 0)
             throw PythonError();

@@ -1,0 +1,291 @@
+// The Python type `Executable`: its arguments in, the steps, its results out.
+#include "executable.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <structmember.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <cstddef>
+#include <limits>
+
+namespace codegen {
+
+PyObject* item(PyObject* tuple, Py_ssize_t at) {
+    if (!PyTuple_Check(tuple) || at >= PyTuple_GET_SIZE(tuple))
+        raise(PyExc_TypeError, "a plan has no item %zd in %R", at, tuple);
+    return PyTuple_GET_ITEM(tuple, at);
+}
+
+std::vector<PyObject*> items(PyObject* tuple) {
+    if (!PyTuple_Check(tuple)) raise(PyExc_TypeError, "a plan needs a tuple, not %R", tuple);
+    PyObject** first = &PyTuple_GET_ITEM(tuple, 0);
+    return {first, first + PyTuple_GET_SIZE(tuple)};
+}
+
+namespace {
+
+constexpr std::pair<const char*, Kind> KINDS[] = {
+    {"tensor", Kind::Tensor}, {"int", Kind::Int},           {"float", Kind::Float}, {"bool", Kind::Bool},
+    {"block", Kind::Block},   {"constant", Kind::Constant}, {"list", Kind::List},   {"operator", Kind::Operator},
+};
+
+// A slot's number, counted in `count`.
+size_t slot(PyObject* number, size_t& count) {
+    const size_t found = PyLong_AsSize_t(number);
+    if (PyErr_Occurred()) throw PythonError();
+    if (found > std::numeric_limits<uint32_t>::max()) raise(PyExc_ValueError, "a plan has no slot %R", number);
+    count = std::max(count, found + 1);
+    return found;
+}
+
+}  // namespace
+
+size_t Reader::tensor(PyObject* number) { return slot(number, num_tensors); }
+size_t Reader::number(PyObject* number) { return slot(number, num_numbers); }
+size_t Reader::block(PyObject* number) { return slot(number, num_blocks); }
+
+Operand Reader::operand(PyObject* native) {
+    PyObject *kind = item(native, 0), *value = item(native, 1);
+    for (auto [name, known] : KINDS) {
+        if (!PyUnicode_Check(kind) || PyUnicode_CompareWithASCIIString(kind, name)) continue;
+        switch (known) {
+            case Kind::Tensor: return {known, tensor(value), value};
+            case Kind::Block: return {known, block(value), value};
+            case Kind::Constant:
+            case Kind::List:
+            case Kind::Operator: return {known, 0, value};
+            default: return {known, number(value), value};
+        }
+    }
+    raise(PyExc_TypeError, "a plan has no operand %R", native);
+}
+
+Count Reader::count(PyObject* native) {
+    const Operand found = operand(native);
+    if (found.kind == Kind::Int) return {0, (int64_t)found.number};
+    if (found.kind != Kind::Constant || !PyLong_Check(found.value))
+        raise(PyExc_TypeError, "a plan needs an int or a slot of one, not %R", native);
+    const int64_t constant = PyLong_AsLongLong(found.value);
+    if (constant == -1 && PyErr_Occurred()) throw PythonError();
+    return {constant, -1};
+}
+
+const char* name_of(Kind kind) {
+    for (auto [name, known] : KINDS)
+        if (known == kind) return name;
+    return "";
+}
+
+bool is_of(Kind kind, PyObject* object) {
+    switch (kind) {
+        case Kind::Tensor: return THPVariable_Check(object);
+        case Kind::Int: return PyLong_Check(object);
+        case Kind::Float: return PyFloat_Check(object);
+        case Kind::Bool: return PyBool_Check(object);
+        default: return false;
+    }
+}
+
+Ref as_python(Kind kind, Number number) {
+    if (kind == Kind::Float) return checked(PyFloat_FromDouble(number.f));
+    return checked(kind == Kind::Bool ? PyBool_FromLong(number.i != 0) : PyLong_FromLongLong(number.i));
+}
+
+Number of_python(Kind kind, PyObject* object) {
+    Number number;
+    if (kind == Kind::Float) number.f = PyFloat_AsDouble(object);
+    else if (number.i = PyLong_AsLongLong(object); number.i == -1 && PyErr_Occurred()) throw PythonError();
+    return number;
+}
+
+namespace {
+
+struct Parameter {
+    Kind kind;  // Constant: not looked at
+    size_t number;
+};
+
+struct Result {
+    Kind kind;
+    size_t number;
+    Ref constant;
+};
+
+// Immutable, and made of what existed before, as the autograd node's plan is: it needs no tp_clear.
+struct ExecutableState {
+    vectorcallfunc vectorcall;
+    Ref plan;
+    std::string name;
+    std::vector<Parameter> parameters;
+    Steps steps;
+    std::vector<Result> results;
+    bool takes_list;
+    Reader slots;
+
+    int visit(visitproc visitor, void* argument) const {
+        if (int stop = plan.visit(visitor, argument)) return stop;
+        for (const Result& result : results)
+            if (int stop = result.constant.visit(visitor, argument)) return stop;
+        for (const auto& step : steps)
+            if (int stop = step->visit(visitor, argument)) return stop;
+        return 0;
+    }
+};
+using Executable = Instance<ExecutableState>;
+
+// --- a run ------------------------------------------------------------------------------------------------------------
+void bind(const ExecutableState& executable, PyObject* const* arguments, size_t count, Frame& frame) {
+    const auto& parameters = executable.parameters;
+    if (count != parameters.size())
+        raise(PyExc_TypeError, "%s takes %zu arguments, got %zu", executable.name.c_str(), parameters.size(), count);
+    for (size_t at = 0; at < count; ++at) {
+        const Parameter& parameter = parameters[at];
+        if (parameter.kind == Kind::Constant) continue;
+        PyObject* argument = arguments[at];
+        if (!is_of(parameter.kind, argument))
+            raise(PyExc_TypeError, "%s: argument %zu is a %s, no %s", executable.name.c_str(), at,
+                  Py_TYPE(argument)->tp_name, name_of(parameter.kind));
+        if (parameter.kind == Kind::Tensor)
+            frame.tensors[parameter.number].tensor = c10::MaybeOwned<at::Tensor>::borrowed(THPVariable_Unpack(argument));
+        else frame.numbers[parameter.number] = of_python(parameter.kind, argument);
+    }
+}
+
+// The same for the items of a list; the frame takes them out of it.
+void bind_list(const ExecutableState& executable, PyObject* list, Frame& frame) {
+    if (!PyList_Check(list))
+        raise(PyExc_TypeError, "%s takes one list, got a %s", executable.name.c_str(), Py_TYPE(list)->tp_name);
+    PyObject** first = ((PyListObject*)list)->ob_item;
+    const size_t count = PyList_GET_SIZE(list);
+    bind(executable, first, count, frame);
+    for (size_t at = 0; at < count; ++at)
+        if (executable.parameters[at].kind == Kind::Tensor)
+            frame.tensors[executable.parameters[at].number].argument = share(first[at]);
+    if (PyList_SetSlice(list, 0, count, nullptr) < 0) throw PythonError();
+}
+
+// Below autograd and autocast. What operations warn of becomes a warning of Python's.
+void run_steps(const ExecutableState& executable, Frame& frame) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    c10::impl::ExcludeDispatchKeyGuard as_cast(c10::autocast_dispatch_keyset);
+    torch::PyWarningHandler warnings;
+    try {
+        for (const auto& step : executable.steps) step->run(frame);
+    } catch (...) {
+        warnings.set_in_exception();
+        throw;
+    }
+}
+
+Ref results_of(const ExecutableState& executable, const Frame& frame) {
+    Ref tuple = checked(PyTuple_New(executable.results.size()));
+    for (size_t at = 0; at < executable.results.size(); ++at) {
+        const Result& result = executable.results[at];
+        Ref object;
+        if (result.kind == Kind::Tensor) object = checked(THPVariable_Wrap(frame.tensor(result.number)));
+        else if (result.kind == Kind::Constant) object = result.constant;
+        else object = as_python(result.kind, frame.numbers[result.number]);
+        PyTuple_SET_ITEM(tuple.get(), at, object.release());
+    }
+    return tuple;
+}
+
+PyObject* call(PyObject* self, PyObject* const* arguments, size_t flagged_count, PyObject* names) {
+    const ExecutableState& executable = *static_cast<Executable*>(self);
+    try {
+        const size_t count = PyVectorcall_NARGS(flagged_count);
+        if (names && PyTuple_GET_SIZE(names))
+            raise(PyExc_TypeError, "%s takes no keyword arguments", executable.name.c_str());
+        if (executable.takes_list && count != 1)
+            raise(PyExc_TypeError, "%s takes one list, got %zu arguments", executable.name.c_str(), count);
+        Frame frame(executable.slots.num_tensors, executable.slots.num_numbers, executable.slots.num_blocks);
+        if (executable.takes_list) bind_list(executable, arguments[0], frame);
+        else bind(executable, arguments, count, frame);
+        run_steps(executable, frame);
+        return results_of(executable, frame).release();
+    } catch (const PythonError&) {
+    } catch (const Failure& failure) {
+        PyErr_SetString(failure.type, failure.text.c_str());
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+    } catch (...) {
+        torch::translate_exception_to_python(std::current_exception());
+    }
+    return nullptr;
+}
+
+// --- the type ---------------------------------------------------------------------------------------------------------
+PyObject* executable_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+    static const char* names[] = {"plan", "name", "parameters", "steps", "results", "takes_list", nullptr};
+    const char* name;
+    PyObject *plan, *parameters, *steps, *results;
+    int takes_list;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OsO!O!O!p:Executable", (char**)names, &plan, &name, &PyTuple_Type,
+                                     &parameters, &PyTuple_Type, &steps, &PyTuple_Type, &results, &takes_list))
+        return nullptr;
+    try {
+        ExecutableState state{call, share(plan), name, {}, {}, {}, takes_list != 0, {}};
+        for (PyObject* native : items(parameters)) {
+            if (native == Py_None) {
+                state.parameters.push_back({Kind::Constant, 0});
+                continue;
+            }
+            const Operand operand = state.slots.operand(native);
+            if (operand.kind != Kind::Tensor && !operand.is_number())
+                raise(PyExc_TypeError, "%s: a parameter is a tensor or a number, not %R", name, native);
+            state.parameters.push_back({operand.kind, operand.number});
+        }
+        for (PyObject* native : items(steps)) state.steps.push_back(state.slots.step(native));
+        for (PyObject* native : items(results)) {
+            const Operand operand = state.slots.operand(native);
+            if (operand.kind != Kind::Tensor && operand.kind != Kind::Constant && !operand.is_number())
+                raise(PyExc_TypeError, "%s: a result is a tensor, a number or a constant, not %R", name, native);
+            state.results.push_back(
+                {operand.kind, operand.number, operand.kind == Kind::Constant ? share(operand.value) : Ref()});
+        }
+        return Executable::make(type, std::move(state)).release();
+    } catch (const PythonError&) {
+    } catch (...) {
+        torch::translate_exception_to_python(std::current_exception());
+    }
+    return nullptr;
+}
+
+const ExecutableState& as_executable(PyObject* self) { return *static_cast<Executable*>(self); }
+
+PyObject* executable_repr(PyObject* self) { return PyObject_Str(as_executable(self).plan.get()); }
+PyObject* executable_name(PyObject* self, void*) { return PyUnicode_FromString(as_executable(self).name.c_str()); }
+PyObject* executable_plan(PyObject* self, void*) { return Py_NewRef(as_executable(self).plan.get()); }
+
+PyGetSetDef attributes[] = {
+    {"__name__", executable_name, nullptr, "the plan's", nullptr},
+    {"plan", executable_plan, nullptr, "the plan that it was made of", nullptr},
+    {}};
+
+PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Executable, vectorcall), READONLY, nullptr},
+    {}};
+
+PyType_Slot slots[] = {
+    {Py_tp_doc, (void*)"A plan made native: called with its arguments, or with one list of them, it gives a tuple."},
+    {Py_tp_new, (void*)executable_new},
+    {Py_tp_dealloc, (void*)Executable::dealloc},
+    {Py_tp_traverse, (void*)Executable::traverse},
+    {Py_tp_repr, (void*)executable_repr},
+    {Py_tp_call, (void*)PyVectorcall_Call},
+    {Py_tp_members, members},
+    {Py_tp_getset, attributes},
+    {}};
+PyType_Spec spec = {"codegen._C.Executable", sizeof(Executable), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE, slots};
+
+}  // namespace
+
+void add_executable(PyObject* module) {
+    Ref type = checked(PyType_FromModuleAndSpec(module, &spec, nullptr));
+    if (PyModule_AddType(module, (PyTypeObject*)type.get()) < 0) throw PythonError();
+}
+
+}  // namespace codegen
