@@ -9,13 +9,16 @@ from typing import Any
 from torch import fx
 
 from codegen.aot.backend import ATEN, compile_graph
-from jit import _C
+from codegen.aot.partition import min_cut_partition
+from codegen.kernels.compile import Kernels
+from jit import _C, cache
 from jit.errors import BackendCompilerFailed
 
 Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 
 
 AOT = replace(ATEN, suspended=_C.call_suspended)
+FUSED = replace(AOT, partition=min_cut_partition)
 
 
 def eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
@@ -28,8 +31,15 @@ def aot_eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., An
     return compile_graph(gm, example_inputs, AOT)
 
 
+def kernels(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    """Forward and backward as kernels of our own, and ATen's where it has the better ones."""
+    compiler = Kernels(cache.store())
+    settings = replace(FUSED, forward=compiler, backward=compiler.of_list, inference=compiler)
+    return compile_graph(gm, example_inputs, settings)
+
+
 #: name -> backend
-BACKENDS: dict[str, Backend] = {"eager": eager, "aot_eager": aot_eager, "default": aot_eager}
+BACKENDS: dict[str, Backend] = {"eager": eager, "aot_eager": aot_eager, "kernels": kernels, "default": aot_eager}
 
 
 def resolve(backend: str | Backend) -> Backend:

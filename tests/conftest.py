@@ -1,5 +1,8 @@
 """Every test starts with an empty compiler that raises its own errors instead of falling back."""
+import atexit
 import os
+import shutil
+import tempfile
 
 import pytest
 import torch
@@ -11,6 +14,8 @@ COMPARING = ("symbolic", "sideeffects", "test_graph_breaks.py", "test_guards.py"
 THIRD = 3
 
 torch.set_num_threads(1)
+jit.config.cache_dir = tempfile.mkdtemp(prefix="framejit-tests-")  # kept by no other run
+atexit.register(shutil.rmtree, jit.config.cache_dir, ignore_errors=True)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -101,7 +102,8 @@ class _Kernel:
         exprs = [expr for loop in loops for s in loop.body for expr in ir.walk(*ir.reads(s))]
         scalars = {expr.name: expr for expr in exprs if isinstance(expr, ir.Scalar)}
         sources = dict.fromkeys(m.node.definition.source for m in self.group.members.values())
-        name = "_".join(_word(m) for m in list(self.group.members)[-3:])
+        words = dict.fromkeys(map(_word, self.group.members))
+        name = "_".join(list(words)[-3:])
         kernel = Kernel(name, self.group.axes, loops, buffers, tuple(sizes), tuple(scalars.values()), tuple(sources))
         return kernel, tuple(self.buffers), tuple(sizes), tuple(scalars)
 
@@ -213,7 +215,7 @@ class _Kernel:
 
 
 def _word(name: str) -> str:
-    """A node's name without numbers."""
-    return "_".join(part for part in name.split("_") if part and not part.isdigit())
+    """What a node's name says of the operation."""
+    return re.sub(r"(_default|_tensor|_scalar|_self|_dim|_int|_correction)*(_\d+)?$|_default_.*", "", name.strip("_"))
 
 

@@ -9,7 +9,7 @@ import torch
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
-from codegen.kernels.definitions import Definition, Program, axes_of, contiguous
+from codegen.kernels.definitions import Definition, Program, Tensor, axes_of, contiguous
 from codegen.kernels.index import Symbol
 from codegen.kernels.nodes import at
 from codegen.kernels.ops import REDUCTIONS
@@ -24,7 +24,7 @@ PARTS = (64, 60, 56, 48, 40, 32, 64)
 
 def split(program: Program) -> Program:
     """The program with such reductions in two."""
-    tensors = {}
+    tensors: dict[str, Tensor] = {}
     for name, tensor in program.tensors.items():
         if isinstance(tensor, Definition) and _is_long(tensor):
             part, tensor = _halves(tensor, program)

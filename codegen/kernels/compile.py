@@ -1,0 +1,74 @@
+"""An ATen graph as a plan of kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from codegen.aot.boxed import boxed
+from codegen.artifacts.store import Store
+from codegen.direct import direct
+from codegen.kernels.c import print_c
+from codegen.kernels.lowering.context import Unsupported
+from codegen.kernels.lowering.lower import lower
+from codegen.kernels.planning import plan
+from codegen.kernels.schedule import Schedule, schedule
+from codegen.kernels.toolchain import NoCompiler, compile_c
+from codegen.plan.build import build
+from codegen.plan.steps import Function
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Compiles graphs for one device type. `store`: where compiled code is kept from process to process."""
+
+    store: Store
+
+    def __call__(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        return self._compiled(graph, False) or direct(graph)
+
+    def of_list(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        """The same for functions of one list of arguments, which they empty."""
+        return self._compiled(graph, True) or boxed(graph)
+
+    def _compiled(self, graph: fx.GraphModule, takes_list: bool) -> Callable[..., Any] | None:
+        try:
+            if not _is_served(graph):
+                raise Unsupported("tensors elsewhere than on the CPU")
+            made = schedule(lower(graph))
+            functions = self._load(made)
+            parameters = [node.name for node in graph.graph.find_nodes(op="placeholder")]
+            return build(plan(made, parameters, functions, "graph", takes_list))
+        except (Unsupported, NoCompiler, OSError) as reason:  # a library on a disk from which nothing may be run
+            log.info("ATen runs a graph, operation by operation: %s", reason)
+            return None
+
+    def _load(self, made: Schedule) -> dict[str, Function]:
+        if not made.kernels:
+            return {}
+        library = ctypes.CDLL(str(compile_c(print_c(made.kernels), store=self.store, openmp=False)))
+        found = {}
+        for kernel in made.kernels:
+            address = ctypes.cast(getattr(library, kernel.name), ctypes.c_void_p).value
+            assert address is not None
+            found[kernel.name] = Function(kernel.name, address, library)
+        return found
+
+
+def _is_served(graph: fx.GraphModule) -> bool:
+    values = (value for node in graph.graph.nodes for value in _flat(node.meta.get("val")))
+    return all(value.device.type == "cpu" and not value.is_sparse for value in values)
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, tuple | list):
+        return [found for item in value for found in _flat(item)]
+    return [value] if isinstance(value, torch.Tensor) else []

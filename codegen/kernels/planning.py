@@ -1,0 +1,322 @@
+"""A schedule as a plan: what lies where, what is made when, and when it dies."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+
+from codegen.kernels import index as ix
+from codegen.kernels import ir
+from codegen.kernels.definitions import Definition, Given, Made, contiguous
+from codegen.kernels.groups import Call
+from codegen.kernels.index import Index
+from codegen.kernels.ir import Kernel, Store
+from codegen.kernels.nodes import physical
+from codegen.kernels.schedule import Launch, Schedule
+from codegen.plan import steps as s
+from codegen.plan.memory import Intermediate, lay_out
+from codegen.plan.numbers import Numbers
+
+#: As many elements a thread gets at least, as ATen's own kernels have it.
+GRAIN = 32768
+#: What an axis of unknown size counts for in that.
+USUAL = 512
+
+
+def plan(
+    schedule: Schedule, parameters: list[str], functions: Mapping[str, s.Function], name: str, takes_list: bool = False
+) -> s.Plan:
+    """`parameters`: names of the inputs in their order; `functions`: by the names of the kernels."""
+    return _Planner(schedule, parameters, functions, name, takes_list).plan()
+
+
+class _Planner:
+    def __init__(
+        self, schedule: Schedule, parameters: list[str], functions: Mapping[str, s.Function], name: str,
+        takes_list: bool,
+    ) -> None:
+        self.schedule = schedule
+        self.program = schedule.program
+        self.functions = functions
+        self.name = name
+        self.takes_list = takes_list
+        self.slots: dict[str, s.TensorSlot | s.BlockSlot] = {}
+        self.parameters: list[s.TensorSlot | s.NumberSlot | None] = []
+        scalars = 0
+        for parameter in parameters:
+            scalar = self.program.scalars.get(parameter)
+            if scalar is None:
+                self.parameters.append(self._tensor(parameter))
+            else:
+                kind = bool if scalar.dtype is torch.bool else float
+                self.parameters.append(s.NumberSlot(scalars, kind))
+                scalars += 1
+        self.given = dict(zip(parameters, self.parameters, strict=True))
+        places = {symbol: (self._tensor(source), dim) for symbol, (source, dim) in self.program.sizes.items()}
+        self.numbers = Numbers(scalars, places)
+        self.steps: list[s.Step] = []
+        self.taken_over: set[str] = set()  # tensors whose memory another one has now
+        self.last = self._last_uses()
+        self.results = {self._home(v) for v in self.program.results if isinstance(v, str)}
+
+    def plan(self) -> s.Plan:
+        blocks = self._blocks()
+        for time, step in enumerate(self.schedule.steps):
+            if isinstance(step, Call):
+                self._call(step)
+            else:
+                self._launch(step, time)
+            self._free(time)
+        results = tuple(self._operand(v) if isinstance(v, str) else self._constant(v) for v in self.program.results)
+        kernels = self.schedule.kernels
+        writes = {kernel.name: tuple(buffer.role != "in" for buffer in kernel.buffers) for kernel in kernels}
+        steps = (*self.numbers.steps, *blocks, *_together(self.steps, writes))
+        return s.Plan(self.name, tuple(self.parameters), steps, results, self.takes_list)
+
+    def _constant(self, value: Any) -> Any:
+        return self.numbers.of(value) if isinstance(value, Index) else value
+
+    # --- where tensors lie --------------------------------------------------------------------------------------------
+    def _home(self, name: str) -> str:
+        """The tensor whose memory that is."""
+        alias = self.schedule.aliases.get(name)
+        return self.schedule.written.get(name, name) if alias is None else alias.base
+
+    def _tensor(self, name: str) -> s.TensorSlot:
+        slot = self.slots.get(name)
+        if slot is None:
+            slot = self.slots[name] = s.TensorSlot(len(self.slots))
+        assert isinstance(slot, s.TensorSlot)
+        return slot
+
+    def _last_uses(self) -> dict[str, int]:
+        """When each tensor's memory is used last."""
+        last: dict[str, int] = {}
+        for time, step in enumerate(self.schedule.steps):
+            calls = [n for made in step.made for n in (made.name, *made.reads)] if isinstance(step, Call) else []
+            for name in step.tensors if isinstance(step, Launch) else calls:
+                last[self._home(name)] = time
+                if name in self.schedule.aliases:
+                    last[name] = time
+        return last
+
+    def _blocks(self) -> list[s.Step]:
+        """Places for the tensors that only kernels see."""
+        calls = [step for step in self.schedule.steps if isinstance(step, Call)]
+        seen = {self._home(name) for call in calls for name in call.made[0].reads}
+        hidden = [name for name in self.schedule.stored if name not in seen | self.results]
+        intermediates = []
+        for name in hidden:
+            times = [
+                (time, step) for time, step in enumerate(self.schedule.steps)
+                if isinstance(step, Launch) and name in step.tensors
+            ]  # fmt: skip
+            first, maker = times[0]
+            over = tuple(other for other in maker.tensors if other in hidden and _may_take(maker, name, other))
+            node = self.schedule.stored[name].definition
+            size = _span(node) * node.dtype.itemsize
+            intermediates.append(Intermediate(name, size, first, self.last[name], over))
+        layout = lay_out(intermediates)
+        for name in hidden:
+            self.slots[name] = s.BlockSlot(layout.block_of[name])
+        if not layout.sizes:
+            return []
+        return [s.Reserve(tuple((s.BlockSlot(n), self.numbers.of(size)) for n, size in enumerate(layout.sizes)))]
+
+    def _made(self, name: str, time: int, launch: Launch) -> None:
+        """Memory for a tensor that a kernel is about to fill."""
+        node = self.schedule.stored[name].definition
+        sizes, strides = tuple(map(self.numbers.of, node.shape)), tuple(map(self.numbers.of, node.strides))
+        for other in launch.tensors:
+            if self._dies_free(other, time) and _may_take(launch, name, other) and self._is_as_large(node, other):
+                base = self.slots[other]
+                if self._alike(node, other):
+                    self.slots[name] = base
+                    self.taken_over.add(other)
+                else:
+                    self.steps.append(s.View(self._tensor(name), base, sizes, strides))
+                return
+        self.steps.append(s.Allocate(self._tensor(name), sizes, strides, node.dtype))
+
+    def _dies_free(self, name: str, time: int) -> bool:
+        """Whether that is the last use of a tensor that the plan has made, whose memory nobody else knows."""
+        tensor = self.program.tensors.get(name)
+        is_over = self.last.get(name) == time and name not in self.taken_over
+        if name in self.results or not is_over or isinstance(tensor, Given):
+            return False
+        if any(alias.base == name for alias in self.schedule.aliases.values()):
+            return False
+        if isinstance(tensor, Made) and not _is_fresh(tensor):
+            return False
+        return isinstance(self.slots.get(name), s.TensorSlot)
+
+    def _is_as_large(self, node: Definition, other: str) -> bool:
+        """Whether the two are the same memory, element for element, whatever shape each has."""
+        tensor = self.program.tensors[other]
+        dense = tensor.strides == contiguous(tensor.shape) and node.strides == contiguous(node.shape)
+        count = math.prod(tensor.shape, start=ix.index(1)) == math.prod(node.shape, start=ix.index(1))
+        return self._alike(node, other) or (dense and count and tensor.dtype == node.dtype)
+
+    def _alike(self, node: Definition, other: str) -> bool:
+        tensor = self.program.tensors[other]
+        return (tensor.shape, tensor.strides, tensor.dtype) == (node.shape, node.strides, node.dtype)
+
+    def _operand(self, name: str) -> s.TensorSlot:
+        """The tensor itself, for ATen or as a result."""
+        alias = self.schedule.aliases.get(name)
+        if alias is not None and name not in self.slots:
+            base = self._operand(alias.base)
+            sizes, strides = map(self.numbers.of, alias.shape), map(self.numbers.of, alias.strides)
+            view = s.View(self._tensor(name), base, tuple(sizes), tuple(strides), self.numbers.of(alias.offset))
+            self.steps.append(view)
+        return self._tensor(name)
+
+    def _free(self, time: int) -> None:
+        for name, last in self.last.items():
+            slot = self.slots.get(name)
+            is_kept = name in self.results or name in self.program.results or name in self.taken_over
+            if last != time or is_kept or not isinstance(slot, s.TensorSlot):
+                continue
+            if self.takes_list or not isinstance(self.program.tensors.get(name), Given):
+                self.steps.append(s.Free(slot))
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+    def _launch(self, launch: Launch, time: int) -> None:
+        kernel = launch.kernel
+        for name, buffer in zip(launch.tensors, kernel.buffers, strict=True):
+            if buffer.role != "in" and name not in self.slots:
+                self._made(name, time, launch)
+        known = dict(zip(kernel.sizes, map(ix.index, launch.sizes), strict=True))
+        total = math.prod((ix.substitute(axis.size or ix.index(1), known) for axis in kernel.axes), start=ix.index(1))
+        self.steps.append(
+            s.Launch(
+                self.functions[kernel.name],
+                tuple(self.slots[name] for name in launch.tensors),
+                self.numbers.of(total),
+                tuple(self.numbers.of(ix.index(size)) for size in launch.sizes),
+                tuple(map(self._scalar, launch.scalars)),
+                max(1, GRAIN // _work(kernel)),
+            )
+        )
+
+    def _scalar(self, name: str) -> s.Count | s.Floating:
+        slot = self.given[name]
+        assert isinstance(slot, s.NumberSlot)
+        return s.Floating(slot) if slot.kind is float else slot
+
+    def _call(self, call: Call) -> None:
+        made = call.made[0]
+        node = made.node
+        if node.op == "get_attr":  # a tensor of the graph itself
+            constant = operator.attrgetter(str(node.target))(node.graph.owning_module)
+            self.steps.append(s.Call(torch.ops.aten.alias.default, (constant,), (), (self._tensor(made.name),)))
+            return
+        operands: dict[fx.Node, Any] = {
+            given: self._operand(value) if isinstance(value, str) else self.numbers.of(value)
+            for given, value in zip(node.all_input_nodes, made.operands, strict=True)
+        }
+        args = fx.map_arg(node.args, operands.__getitem__)
+        kwargs = fx.map_arg(node.kwargs, operands.__getitem__)
+        self.steps.append(s.Call(node.target, args, tuple(kwargs.items()), self._call_results(call)))  # type: ignore[arg-type]
+
+    def _call_results(self, call: Call) -> tuple[s.Result, ...]:
+        node = call.made[0].node
+        if call.made[0].item is None:
+            return (self._tensor(call.made[0].name),)
+        by_item = {made.item: self._tensor(made.name) for made in call.made}
+        items = tuple(by_item.get(item) for item in range(len(node.meta["val"])))
+        is_list = len(node.target._schema.returns) == 1  # type: ignore[union-attr]
+        return (items,) if is_list else items
+
+
+def _span(node: Definition) -> Index:
+    return physical(tuple(size - 1 for size in node.shape), node.strides) + 1
+
+
+def _is_fresh(made: Made) -> bool:
+    """Whether ATen's result is memory of its own."""
+    target = made.node.target
+    return isinstance(target, OpOverload) and all(result.alias_info is None for result in target._schema.returns)
+
+
+def _work(kernel: Kernel) -> int:
+    """Elements that a kernel goes through in one row."""
+    most = 1
+    for loop in kernel.loops:
+        count = math.prod((axis.size or ix.index(1) for axis in loop.axes), start=ix.index(1))
+        most = max(most, USUAL if count.constant is None else count.constant)
+    return most
+
+
+def _may_take(launch: Launch, name: str, other: str) -> bool:
+    """Whether `name`, which the kernel writes, may lie where `other` does: each element is read where it is written, in
+    the same round, and in no later loop."""
+    if name == other:
+        return False
+    named = dict(zip(launch.tensors, launch.kernel.buffers, strict=True))
+    mine, theirs = named[name], named[other]
+    if theirs.role != "in" or mine.role != "out" or mine.dtype.itemsize != theirs.dtype.itemsize:
+        return False
+    written = [
+        (number, statement.index) for number, loop in enumerate(launch.kernel.loops) for statement in loop.body
+        if isinstance(statement, Store) and statement.buffer == mine.name
+    ]  # fmt: skip
+    read = [
+        (number, expr.index) for number, loop in enumerate(launch.kernel.loops) for statement in loop.body
+        for expr in ir.walk(*ir.reads(statement)) if isinstance(expr, ir.Load) and expr.buffer == theirs.name
+    ]  # fmt: skip
+    ((at, place),) = written
+    if any(index != place or number > at for number, index in read):
+        return False
+    # a store before the last read of the round: the element is read again by statements after it
+    body = launch.kernel.loops[at].body
+    store = next(n for n, st in enumerate(body) if isinstance(st, Store) and st.buffer == mine.name)
+    later = (expr for st in body[store + 1 :] for expr in ir.walk(*ir.reads(st)))
+    return not any(isinstance(expr, ir.Load) and expr.buffer == theirs.name for expr in later)
+
+
+def _together(steps: list[s.Step], writes_to: Mapping[str, tuple[bool, ...]]) -> list[s.Step]:
+    """Launches side by side that do not meet in memory as one step. What they need is made before the first of them."""
+    found: list[s.Step] = []
+    run: list[s.Launch] = []
+    before: list[s.Step] = []
+    after: list[s.Step] = []
+    written: set[Any] = set()
+    touched: set[Any] = set()
+
+    def close() -> None:
+        found.extend(before)
+        if run:
+            found.append(run[0] if len(run) == 1 else s.LaunchGroup(tuple(run)))
+        found.extend(after)
+        for each in (run, before, after):
+            each.clear()
+        written.clear()
+        touched.clear()
+
+    for step in steps:
+        if isinstance(step, s.Launch):
+            writes = set(itertools.compress(step.buffers, writes_to[step.function.name]))
+            if writes & touched or set(step.buffers) & written:
+                close()
+            run.append(step)
+            written |= writes
+            touched |= set(step.buffers)
+        elif isinstance(step, s.Allocate) and run:
+            if step.tensor in touched:
+                close()
+            before.append(step)
+        elif isinstance(step, s.Free) and run:
+            after.append(step)
+        else:
+            close()
+            found.append(step)
+    close()
+    return found

@@ -1,0 +1,157 @@
+"""backend="kernels" against eager: programs whole, with gradients."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import jit
+from tests.differential import check
+
+CLOSE = (1e-5, 1e-5)
+
+
+def chain(x):
+    return ((x * 2 + 1).sigmoid() - x).tanh()
+
+
+def softmax(x):
+    return x.softmax(-1), x.log_softmax(0)
+
+
+def norms(x, w):
+    return F.layer_norm(x, x.shape[-1:], w, None), F.rms_norm(x, x.shape[-1:], w)
+
+
+def mlp(x, w):
+    return F.gelu(x @ w.outer(w)) @ w
+
+
+def loss(x, w):
+    return F.cross_entropy(x * w, torch.arange(x.shape[0]) % x.shape[1])
+
+
+def views(x):
+    y = x.exp()
+    return y.t(), y.reshape(-1)[::2], y[1:], x.t() * 2
+
+
+def written(x):
+    x.mul_(2)
+    return x + 1
+
+
+def attention(x):
+    q, k, v = x, x * 2, x + 1
+    return (q @ k.t()).softmax(-1) @ v
+
+
+def dropped(x):
+    return F.dropout(x, 0.5) * 2
+
+
+def reduced(x):
+    return x.sum(), x.mean(0), x.amax(1), x.var(), x.argmax(1), (x > 0).any(), x.cumsum(0)
+
+
+def gathered(x):
+    at = torch.tensor([2, 0, 1])
+    return x[at], x.index_select(1, at), F.embedding(at, x)
+
+
+def chained(x):
+    for _ in range(5):
+        x = x + (x * 0.5).relu()
+    return x
+
+
+PROGRAMS = {
+    chain: 1, softmax: 1, norms: 2, mlp: 2, loss: 2, views: 1, written: 1, attention: 1, dropped: 1, reduced: 1,
+    gathered: 1, chained: 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("requires_grad", [False, True], ids=["infer", "train"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_program(program, requires_grad, dynamic):
+    if program is written and requires_grad:
+        requires_grad = False
+
+    def make(seed=0):
+        torch.manual_seed(seed)
+        args = [torch.randn(6, 8), torch.randn(8)][: PROGRAMS[program]]
+        return [a.requires_grad_(requires_grad) for a in args]
+
+    check(program, *make(), backend="kernels", dynamic=dynamic, changed=[make(1)], tolerance=CLOSE)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.bool], ids=str)
+def test_dtypes(dtype):
+    def program(x):
+        y = x + x
+        return y * 2, x.sum(0), y.amax(-1) if dtype != torch.bool else x.any(-1), x.float().exp().to(dtype)
+
+    torch.manual_seed(0)
+    exact = dtype in (torch.int32, torch.bool, torch.bfloat16, torch.float16)
+    check(program, (torch.randn(5, 16) * 3).to(dtype), backend="kernels", tolerance=None if exact else CLOSE)
+
+
+def test_an_index_out_of_range_raises_what_eager_raises():
+    table = torch.randn(4, 3)
+    compiled = jit.compile(lambda at: F.embedding(at, table) * 2, backend="kernels")
+    compiled(torch.tensor([1, 3]))
+    with pytest.raises(IndexError, match="index out of range in self"):
+        compiled(torch.tensor([1, 4]))
+    torch.testing.assert_close(compiled(torch.tensor([2, 0])), table[[2, 0]] * 2)
+
+
+def test_threads():
+    compiled = jit.compile(lambda x: (x * 2).softmax(-1) @ x.t(), backend="kernels")
+    inputs = [torch.randn(16, 16) for _ in range(8)]
+    expected = [(x * 2).softmax(-1) @ x.t() for x in inputs]
+    wrong = []
+
+    def work(x, y):
+        for _ in range(50):
+            if not torch.allclose(compiled(x), y, atol=1e-5):
+                wrong.append(x)
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(inputs, expected)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_without_a_c_compiler_programs_work(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    x = torch.randn(4, 4, requires_grad=True)
+    assert torch.equal(jit.compile(chain, backend="kernels")(x), chain(x))
+
+
+def test_training_steps():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.GELU(), torch.nn.Linear(16, 4))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    x, y = torch.randn(12, 8), torch.randint(0, 4, (12,))
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+
+    def losses(step):
+        model.load_state_dict(start)
+        optimizer.state.clear()
+        return [step().item() for _ in range(10)]
+
+    def step():
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    torch.testing.assert_close(losses(jit.compile(step, backend="kernels")), losses(step), rtol=1e-4, atol=1e-5)
