@@ -176,7 +176,7 @@ class GraphBuilder:
         self.tx.apart(*tensors)
         memory: dict[int, list[TensorVariable]] = {}
         for variable in tensors:
-            memory.setdefault(variable.fake.untyped_storage()._cdata, []).append(variable)
+            memory.setdefault(variable.value.untyped_storage()._cdata, []).append(variable)
         self.tx.know(None, "storage", [[each.source for each in group] for group in memory.values()])
         for group in memory.values():
             if len(group) > 1:
@@ -204,6 +204,14 @@ class GraphBuilder:
         for known in self._tensors():
             if known.fake.untyped_storage()._cdata == memory:
                 self.tx.know(known.source, "predicate", BeginsAt(known.value.storage_offset()))
+
+    def only_claims(self, variable: TensorVariable) -> bool:
+        """Whether it is a view made without grad that says it requires a gradient, as its base does, and gets none. For
+        an input that is guarded."""
+        if variable.source is not None:
+            known = _only_claims if _only_claims(variable.value) else _keeps_its_word
+            self.tx.know(variable.source, "predicate", known)
+        return _only_claims(variable.fake)
 
     def guard_shapes(self) -> None:
         """Guards what capture found of the sizes of inputs."""
@@ -511,6 +519,16 @@ def _is_view(value: torch.Tensor) -> bool:
 def _is_no_view(value: torch.Tensor) -> bool:
     """no view"""
     return not _is_view(value)
+
+
+def _only_claims(value: torch.Tensor) -> bool:
+    """a view made without grad, which gets no gradient though it says so"""
+    return _is_view(value) and value.is_leaf and value._base.requires_grad  # type: ignore[union-attr]
+
+
+def _keeps_its_word(value: torch.Tensor) -> bool:
+    """no view that gets no gradient though it says so"""
+    return not _only_claims(value)
 
 
 def _mark(fake: torch.Tensor) -> tuple[int, bool] | None:

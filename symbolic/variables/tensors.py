@@ -140,7 +140,7 @@ class TensorVariable(Variable):
             return ConstantVariable(self.length(tx))
         if name == "requires_grad_":
             wanted = [arg.constant() for arg in (*args, *kwargs.values())] or [True]
-            if wanted == [self.fake.requires_grad]:
+            if wanted == [self.fake.requires_grad] and not (wanted[0] and tx.graph.only_claims(self)):
                 return self
         if name == "storage_offset":
             tx.graph.guard_offset(self)

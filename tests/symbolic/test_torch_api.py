@@ -3,6 +3,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import jit
 from tests.differential import COUNTING, INNER, check, differentiated_ahead, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
@@ -154,6 +155,21 @@ def test_in_place(body):
                                   "y = x * x; x.requires_grad_(False); y, x * 2", "y = x * x; x.requires_grad = False; y, x.requires_grad"])
 def test_in_place_with_gradients(body):
     check(_program(body), G, graphs=None if "requires_grad_" in body else 1)
+
+
+def test_a_view_that_gets_no_gradient_though_it_says_so_may_come_to_get_one():
+    def ask(x):
+        return x.requires_grad_() * 2
+
+    def gets_one(call, x):
+        (gradient,) = torch.autograd.grad(call(x).sum(), x, allow_unused=True)
+        return gradient is not None
+
+    leaf = torch.ones(3, 4, requires_grad=True)
+    with torch.no_grad():
+        views = leaf.view(3, 4), leaf.view(3, 4)
+    compiled = jit.compile(ask, backend="eager")
+    assert gets_one(compiled, leaf) and gets_one(compiled, views[0]) and gets_one(ask, views[1])
 
 
 @pytest.mark.parametrize("body", ["x.add_(1); x", "y = x[0]; y.mul_(2); x"])
