@@ -64,8 +64,9 @@ class Index:
 
     def __mul__(self, other: Integer) -> Index:
         other = index(other)
-        if other == 1:
-            return self
+        factor = other.constant
+        if factor is not None:
+            return Index(tuple((monomial, c * factor) for monomial, c in self.terms)) if factor else other
         return _polynomial([(_product(m, n), c * d) for m, c in self.terms for n, d in other.terms])
 
     __rmul__ = __mul__

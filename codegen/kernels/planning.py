@@ -64,7 +64,12 @@ class _Planner:
         self.steps: list[s.Step] = []
         self.taken_over: set[str] = set()  # tensors whose memory another one has now
         self.last = self._last_uses()
-        self.results = {self._home(v) for v in self.program.results if isinstance(v, str)}
+        self.dying: dict[int, list[str]] = {}
+        for name, time in self.last.items():
+            self.dying.setdefault(time, []).append(name)
+        given = {v for v in self.program.results if isinstance(v, str)}
+        self.results = set(map(self._home, given))
+        self.kept = self.results | given
 
     def plan(self) -> s.Plan:
         blocks = self._blocks()
@@ -179,10 +184,10 @@ class _Planner:
         return self._tensor(name)
 
     def _free(self, time: int) -> None:
-        for name, last in self.last.items():
+        for name in self.dying.get(time, ()):
             slot = self.slots.get(name)
-            is_kept = name in self.results or name in self.program.results or name in self.taken_over
-            if last != time or is_kept or not isinstance(slot, s.TensorSlot):
+            is_kept = name in self.kept or name in self.taken_over
+            if is_kept or not isinstance(slot, s.TensorSlot):
                 continue
             if self.takes_list or not isinstance(self.program.tensors.get(name), Given):
                 self.steps.append(s.Free(slot))
