@@ -95,12 +95,13 @@ Tensor = Given | Made | Definition
 @dataclass
 class Program:
     """`results`: names of tensors, or what else the graph gives (numbers, None). `writes`: (input, what is written into
-    it at the end). `sizes`: of which symbol each is (input, dim); `scalars`: inputs that are numbers."""
+    it at the end). `sizes`: where each symbol is read, (input, dim), or (input, None) for an input that is the number;
+    `scalars`: other inputs that are numbers."""
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     results: list[Any] = field(default_factory=list)
     writes: list[tuple[str, str]] = field(default_factory=list)
-    sizes: dict[Symbol, tuple[str, int]] = field(default_factory=dict)
+    sizes: dict[Symbol, tuple[str, int | None]] = field(default_factory=dict)
     scalars: dict[str, ir.Scalar] = field(default_factory=dict)
 
     def __str__(self) -> str:

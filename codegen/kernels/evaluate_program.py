@@ -27,7 +27,10 @@ def run_program(program: Program, given: Mapping[str, Any]) -> list[Any]:
 class _Run:
     def __init__(self, program: Program, given: Mapping[str, Any]) -> None:
         self.program = program
-        self.numbers = {symbol: given[name].shape[dim] for symbol, (name, dim) in program.sizes.items()}
+        self.numbers = {
+            symbol: given[name] if dim is None else given[name].shape[dim]
+            for symbol, (name, dim) in program.sizes.items()
+        }
         self.scalars = {name: given[name] for name in program.scalars}
         self.tensors: dict[str, torch.Tensor] = {}
         self.called: dict[fx.Node, Any] = {}

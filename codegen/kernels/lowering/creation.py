@@ -14,6 +14,7 @@ from codegen.kernels.lowering.context import (
     Ref,
     Unsupported,
     broadcast,
+    computed_in,
     draws,
     fn,
     number,
@@ -107,6 +108,24 @@ def _steps(low: Lowering, start: Any, step: Any) -> Ref:
         shape_of(low.out), low.out.dtype,
         lambda i: to(first + to(ir.position(i), torch.float64) * by, low.out.dtype),
     )
+
+
+@lowers(aten.linspace.default)
+def _linspace(low: Lowering, start: Any, end: Any, steps: int, **options: Any) -> Ref:
+    """The first half counts from the start, the other one from the end."""
+    wide = computed_in(low.out.dtype)
+    if not wide.is_floating_point:
+        raise Unsupported("a line of integers")
+    if steps < 2:
+        return filled(low, start)
+    first, last = number(start, wide), number(end, wide)
+    step = (last - first) / (steps - 1)
+
+    def element(i: Index) -> Expr:
+        at, back = to(ir.position(i), wide), to(ir.position(steps - 1 - i), wide)
+        return to(where(ir.position(i) < steps // 2, first + step * at, last - step * back), low.out.dtype)
+
+    return low.define(shape_of(low.out), low.out.dtype, element)
 
 
 @lowers(aten.eye.default, aten.eye.m)

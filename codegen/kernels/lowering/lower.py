@@ -44,6 +44,8 @@ DTYPES = frozenset({
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
 })  # fmt: skip
+#: As what numbers come that vary from call to call.
+SCALARS = {torch.SymInt: torch.int64, torch.SymFloat: torch.float64, float: torch.float64, torch.SymBool: torch.bool}
 #: Python's operations on numbers that each call gives.
 NUMBERS = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.neg: "neg"}
 
@@ -71,6 +73,9 @@ def _lowered(graph: fx.GraphModule) -> Program:
             values[node] = _made(low, values, node)
         else:
             raise Unsupported(f"{node.op} {node.target}")
+    for tensor in low.program.tensors.values():
+        if any(not ix.symbols(size) <= low.program.sizes.keys() for size in tensor.shape):
+            raise Unsupported("a size that no input tells")
     return low.program
 
 
@@ -92,13 +97,20 @@ def _given(low: Lowering, node: fx.Node) -> Any:
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                 low.program.sizes.setdefault(Symbol(size.node.expr.name), (node.name, dim))
         return low.ref(given)
-    if isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
-        raise Unsupported("an integer among the inputs")
-    if isinstance(value, torch.SymFloat | torch.SymBool | float | bool):
-        dtype = torch.float64 if isinstance(value, torch.SymFloat | float) else torch.bool
-        low.program.scalars[node.name] = ir.scalar(node.name, dtype)
-        return low.program.scalars[node.name]
-    return None
+    if is_size(value):
+        if value.node.expr.is_Symbol:
+            low.program.sizes.setdefault(Symbol(value.node.expr.name), (node.name, None))
+        return ix.of_size(value)
+    dtype = next((dtype for kinds, dtype in SCALARS.items() if isinstance(value, kinds)), None)
+    if dtype is None:
+        raise Unsupported(f"{type(value).__name__} among the inputs")
+    low.program.scalars[node.name] = ir.scalar(node.name, dtype)
+    return low.program.scalars[node.name]
+
+
+def is_size(value: Any) -> bool:
+    """Whether it is an expression of sizes; other integers that vary are as floats are."""
+    return isinstance(value, torch.SymInt) and hasattr(value.node, "expr")
 
 
 def strides_of(fake: torch.Tensor) -> Shape:
@@ -113,7 +125,7 @@ def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
     if node.target is operator.getitem:
         source, item = args
         return source[item]
-    if isinstance(low.out, torch.SymInt) and hasattr(low.out.node, "expr"):
+    if is_size(low.out):
         return ix.of_size(low.out)
     if node.target in NUMBERS:
         return _number(NUMBERS[node.target], args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,10 +43,12 @@ def _flip(low: Lowering, base: Ref, dims: Sequence[int]) -> Ref:
 
 @lowers(aten.roll.default)
 def _roll(low: Lowering, base: Ref, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Ref:
-    if not dims or any(size == 0 for size in base.shape):
-        raise Unsupported("a flat roll, or one of no elements")
-
-    def at(indices: tuple[Index, ...]) -> list[Index]:
+    def at(indices: tuple[Index, ...]) -> Sequence[Index]:
+        if any(size == 0 for size in base.shape):
+            return indices
+        if not dims:
+            flat = (ix.linear_position(indices, base.shape) - shifts[0]) % math.prod(base.shape, start=ix.index(1))
+            return ix.indices_at(flat, base.shape)
         found = list(indices)
         for shift, dim in zip(shifts, dims, strict=True):
             dim = wrap(dim, base.dim)

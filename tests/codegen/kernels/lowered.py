@@ -39,12 +39,12 @@ def lowered(function, args, dynamic=False):
         found = function(*args)
         return [t for t in (found if isinstance(found, (tuple, list)) else [found])]
 
-    given = _symbolic(args) if dynamic else args
+    given = symbolic(args) if dynamic else args
     call, traced = trace(program, given, {}, inside=True)
     return Lowered(traced.joint, lower(traced.joint))
 
 
-def _symbolic(args):
+def symbolic(args):
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
 
     def fake(value):
@@ -56,12 +56,24 @@ def _symbolic(args):
     return [fake(value) for value in args]
 
 
+def evaluated(graph, examples):
+    """A compiler for the AOT stage: the graph is lowered and evaluated."""
+    program = lower(graph)
+    names = [node.name for node in graph.graph.find_nodes(op="placeholder")]
+    return lambda *args: tuple(run_program(program, dict(zip(names, args, strict=True))))
+
+
+def evaluated_list(graph, examples):
+    run = evaluated(graph, examples)
+    return lambda args: run(*args)
+
+
 def compare(lowered, args, ulps=2.0, least=0.0, seed=0):
     """Runs graph and program with these inputs (and random tangents). Raises AssertionError where they differ: floats
     by more than so many units in the last place of the largest of the element, the tensor's mean magnitude, `least`."""
     names = [node.name for node in lowered.graph.graph.find_nodes(op="placeholder")]
     torch.manual_seed(seed)
-    given = [a.detach() for a in args if isinstance(a, torch.Tensor)]
+    given = [a.detach() if isinstance(a, torch.Tensor) else a for a in args]
     with torch.no_grad():
         given += tangents(lowered.graph, given)
         theirs, ours = [copy(g) for g in given], [copy(g) for g in given]
@@ -77,6 +89,8 @@ def compare(lowered, args, ulps=2.0, least=0.0, seed=0):
 
 def copy(tensor):
     """Of the same geometry, in memory of its own."""
+    if not isinstance(tensor, torch.Tensor):
+        return tensor
     storage = tensor.untyped_storage().clone()
     return torch.empty(0, dtype=tensor.dtype).set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 
@@ -86,7 +100,7 @@ def tangents(graph, given):
     placeholders = graph.graph.find_nodes(op="placeholder")
     known = {}
     for node, value in zip(placeholders, given):
-        for size, actual in zip(node.meta["val"].shape, value.shape):
+        for size, actual in zip(getattr(node.meta["val"], "shape", ()), getattr(value, "shape", ())):
             if isinstance(size, torch.SymInt):
                 known[size.node.expr] = actual
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.codegen.kernels.lowered import compare, lowered
+from codegen.aot.function import Settings, compile_program
+from codegen.aot.numbers import Varying
+from tests.codegen.kernels.lowered import compare, evaluated, evaluated_list, lowered, symbolic
 
 ROOT = Path(__file__).parents[3]
 F, D, B, H = torch.float32, torch.float64, torch.bfloat16, torch.float16
@@ -254,3 +256,38 @@ def test_random_numbers_drawn_into_new_memory():
     found = lowered(lambda x: nn.dropout(x.transpose(0, 1), 0.5) * 2, [X])
     assert "aten.bernoulli_.float" in found.called
     compare(found, [X], seed=3)
+
+
+@pytest.mark.parametrize("kind, numbers", [(float, (0.5, -3.25)), (int, (2, -3))])
+def test_numbers_that_vary(kind, numbers):
+    def function(x, n):
+        return x * n + n, x.add(1, alpha=n), torch.where(x > 0, x, n)
+
+    graph = lowered(function, [X, Varying(kind)])
+    assert not graph.called and graph.program.scalars
+    for number in numbers:
+        compare(graph, [X, number])
+
+
+def _mlp(x, w, v):
+    hidden = nn.layer_norm(x @ w, (w.shape[1],)).relu()
+    return [nn.cross_entropy(hidden @ v, torch.zeros(x.shape[0], dtype=torch.int64)) + hidden.view(-1).mean() * x.shape[0]]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_forward_and_backward_are_lowered_each(dynamic):
+    settings = Settings(forward=evaluated, backward=evaluated_list, inference=evaluated)
+    args = [made(6, 5), made(5, 8, seed=1), made(8, 7, seed=2)]
+    compiled = compile_program(_mlp, symbolic(leaves(args)) if dynamic else leaves(args), settings)
+    for rows in (6, 9) if dynamic else (6,):
+        args[0] = made(rows, 5)
+        theirs, ours = leaves(args), leaves(args)
+        (expected,), (found,) = _mlp(*theirs), compiled(*ours)
+        torch.testing.assert_close(found, expected)
+        expected.backward(), found.backward()
+        for a, b in zip(theirs, ours):
+            torch.testing.assert_close(b.grad, a.grad)
+
+
+def leaves(tensors):
+    return [t.detach().clone().requires_grad_() for t in tensors]
