@@ -21,7 +21,7 @@ import torch
 from codegen.kernels import index as ix
 from codegen.kernels.axes import simplify, statements_of
 from codegen.kernels.c_expand import expand
-from codegen.kernels.c_ops import CReduction, ctype, reduction
+from codegen.kernels.c_ops import CReduction, ctype, keyed, reduction
 from codegen.kernels.c_preamble import preamble
 from codegen.kernels.c_scope import Writer
 from codegen.kernels.c_shape import in_lanes
@@ -32,6 +32,8 @@ from codegen.kernels.ir import Kernel, Loop, Reduce, Running, Statement, Store, 
 BLOCK = 4096
 #: The same where each lane has a sum of its own.
 LANE_BLOCK = 256
+#: What OpenMP calls sums and products of floats.
+SIGNS = {"sum": "+", "prod": "*"}
 #: Lanes in a tile.
 TILE = 512
 
@@ -259,7 +261,10 @@ class _Function:
         scope = w.open("", simd=not in_order)
         name = w.bind(axis)
         scope.head = f"for (int64_t {name} = {first}; {name} < {last}; ++{name})"
-        scope.clauses.extend(f"reduction({a.spec.clause}:{a.part})" for a in made if not in_order)
+        if not in_order:
+            # integers may be combined in any order, and need no leave
+            floats = [a for a in made if a.spec.held in ("float", "double")]
+            scope.clauses.extend(f"reduction({SIGNS[a.reduce.kind]}:{a.part})" for a in floats)
 
     def _position(self, loop: Loop) -> str:
         name = self.w.names.new("position")
@@ -274,12 +279,14 @@ class _Function:
             spec = reduction(kind.removeprefix("arg"), dtype)
             return _Accumulator(reduce, spec, spec.held, total, total, self.w.names.new(f"{reduce.name}_at"))
         if kind == "logsumexp":
-            spec = CReduction("double", "-__builtin_inf()", "logaddexp_f64({0}, {1})", "")
+            spec = CReduction("double", "-__builtin_inf()", "logaddexp_f64({0}, {1})")
             return _Accumulator(reduce, spec, "double", total, total)
-        spec = reduction(kind, dtype)
+        in_vectors = self.lane is None and loop.axes and not _is_in_order(loop)
+        as_keys = in_vectors and kind in ("max", "min") and dtype.is_floating_point
+        spec = keyed(kind, dtype) if as_keys else reduction(kind, dtype)
         if kind not in ("sum", "prod") or spec.held != "float":
             return _Accumulator(reduce, spec, spec.held, total, total)
-        if _runs(loop, reduce.name) or (self.lane is None and _is_in_order(loop)):  # as torch has it
+        if _runs(loop, reduce.name) or (self.lane is None and not in_vectors):  # as torch has it
             return _Accumulator(reduce, spec, "double", total, total)
         short = self.lane is not None and _rounds(loop) <= LANE_BLOCK
         if kind == "prod" or short or not loop.axes:
@@ -310,7 +317,7 @@ class _Function:
             ct, name = ctype(a.reduce.dtype), w.names.new(a.reduce.name)
             total = f"{a.at or a.total}{self.suffix}"
             total = f"({total} + {a.part}[t])" if a.is_parted and self.lane is not None else total
-            value = ct.round.format(f"({ct.held}){total}")
+            value = ct.round.format(f"({ct.held}){a.spec.value.format(total)}")
             if self.lane is None:
                 w.line(f"const {ct.held} {name} = {value};")
                 w.results[a.reduce.name] = name, len(w.scopes) - 1
@@ -338,6 +345,10 @@ class _Function:
             w.line(f"{into} = {taken} ? {new} : {into};")
             w.line(f"{a.at}{self.suffix} = {taken} ? {position} : {a.at}{self.suffix};")
             return
+        if a.spec.key != "{}":
+            key = w.names.new("key")
+            w.line(f"const {a.spec.held} {key} = {a.spec.key.format(new)};")
+            new = key
         w.line(f"{into} = {a.spec.combine.format(into, new)};")
         ct = ctype(statement.dtype)
         w.running[statement.name] = ct.round.format(f"({ct.held}){into}")

@@ -194,12 +194,13 @@ def _same_bits(value: str, old: torch.dtype, new: torch.dtype) -> str:
 @dataclass(frozen=True)
 class CReduction:
     """`held`: the accumulator's type, `start`: its first value, `combine`: with {0}, the accumulator, and {1};
-    `clause`: what OpenMP calls that."""
+    `key`: what it combines for a value, `value`: and what that stands for."""
 
     held: str
     start: str
     combine: str
-    clause: str
+    key: str = "{}"
+    value: str = "{}"
 
 
 def reduction(kind: str, dtype: torch.dtype) -> CReduction:
@@ -208,14 +209,23 @@ def reduction(kind: str, dtype: torch.dtype) -> CReduction:
     if kind in ("sum", "prod"):
         held = ct.held if letter == "f" else "int64_t"
         sign, start = ("+", "0") if kind == "sum" else ("*", "1")
-        return CReduction(held, start, f"{{0}} {sign} {{1}}", sign)
+        return CReduction(held, start, f"{{0}} {sign} {{1}}")
     if kind in ("any", "all") or letter == "b":
         sign, start = ("|", "0") if kind in ("any", "max") else ("&", "1")
-        return CReduction("uint8_t", start, f"{{0}} {sign} {{1}}", sign)
+        return CReduction("uint8_t", start, f"{{0}} {sign} {{1}}")
     if letter == "i":
         info, sign = torch.iinfo(dtype), ">" if kind == "max" else "<"
         start = literal(info.min if kind == "max" else info.max, dtype)
-        return CReduction(ct.held, start, f"({{0}} {sign} {{1}} ? {{0}} : {{1}})", kind)
+        return CReduction(ct.held, start, f"({{0}} {sign} {{1}} ? {{0}} : {{1}})")
     wide = torch.float64 if dtype is torch.float64 else torch.float32
     start = literal(-math.inf if kind == "max" else math.inf, wide)
-    return CReduction(ct.held, start, f"{kind}_{ct.short}({{0}}, {{1}})", f"{kind}_{ct.short}")
+    return CReduction(ct.held, start, f"{kind}_{ct.short}({{0}}, {{1}})")
+
+
+def keyed(kind: str, dtype: torch.dtype) -> CReduction:
+    """A maximum or minimum of floats as one of integers."""
+    plain, short = reduction(kind, dtype), ctype(dtype).short
+    sign, held = ">" if kind == "max" else "<", "int64_t" if short == "f64" else "int32_t"
+    key = f"{kind}_key_{short}({{}})"
+    combine = f"({{0}} {sign} {{1}} ? {{0}} : {{1}})"
+    return CReduction(held, key.format(plain.start), combine, key, f"key_value_{short}({{}})")

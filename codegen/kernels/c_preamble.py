@@ -14,7 +14,7 @@ LIBM2 = "pow atan2 hypot".split()
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _DEFINED = re.compile(
-    r"^(?:static (?:inline|const) [\w ]*?|#define |#pragma omp declare reduction\()(\w+)(?=[\[(:])", re.MULTILINE
+    r"^(?:static (?:inline|const) [\w ]*?|#define )(\w+)(?=[\[(])", re.MULTILINE
 )
 
 

@@ -185,10 +185,7 @@ class Writer:
             self._flag(text, level)
 
     def _flag(self, text: str, level: int) -> None:
-        scope = self.scopes[level]
-        scope.lines.append(f"bad |= {text};")
-        if scope.simd and "reduction(|:bad)" not in scope.clauses:
-            scope.clauses.append("reduction(|:bad)")
+        self.scopes[level].lines.append(f"bad |= {text};")
 
     def stored(self, buffer: str) -> None:
         """Forgets what was read from a buffer that was just written."""
