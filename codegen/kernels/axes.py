@@ -53,6 +53,11 @@ def _renamed(statement: Statement, known: Mapping[Symbol, Index]) -> Statement:
     return Store(statement.buffer, where, rewrite(statement.value, lambda _: None, known))
 
 
+def shifted(statement: Statement, axis: Symbol, by: int) -> Statement:
+    """What it does in a round that comes `by` later."""
+    return _renamed(statement, {axis: ix.index(axis) + by}) if by else statement
+
+
 def _with_loop_axes(loop: Loop, axes: tuple[Symbol, ...], known: Mapping[Symbol, Index]) -> Loop:
     return Loop(axes, tuple(_renamed(statement, known) for statement in loop.body))
 

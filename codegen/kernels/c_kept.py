@@ -1,0 +1,44 @@
+"""What several loops over a row compute from it, each element at some cost, is kept from the first of them on."""
+
+from __future__ import annotations
+
+from codegen.kernels.index import Symbol
+from codegen.kernels.ir import Expr, Kernel, Load, Loop, Op, Running, indices_in, reads, walk
+from codegen.kernels.index import symbols
+from codegen.kernels.ops import OPS
+
+#: A value is kept if it costs as much: writing and reading it, in the first cache, costs some operations, too.
+WORTH = 8
+#: Elements of a row that may be kept, and bytes of all that is.
+LONGEST, MOST = 8192, 32768
+
+
+def kept_values(kernel: Kernel) -> list[Expr]:
+    """Values of loops over one axis of known size that later loops over that axis need, too."""
+    written = {buffer.name for buffer in kernel.buffers if buffer.role != "in"}
+    kept: list[Expr] = []
+    room = MOST
+    for number, loop in enumerate(kernel.loops):
+        size = loop.axes[0].size.constant if len(loop.axes) == 1 and loop.axes[0].size is not None else None
+        if size is None or size > LONGEST:
+            continue
+        later = [other for other in kernel.loops[number + 1 :] if other.axes == loop.axes]
+        needed = set(walk(*_roots(later)))
+        for expr in reversed(list(walk(*_roots([loop])))):
+            below = list(walk(expr))
+            if expr not in needed or any(expr in walk(known) for known in kept):
+                continue
+            cost = sum(OPS[e.name].cost for e in below if isinstance(e, Op) and _depends(e, loop.axes[0]))
+            changes = any(isinstance(e, Running) or (isinstance(e, Load) and e.buffer in written) for e in below)
+            if isinstance(expr, Op) and cost >= WORTH and not changes and room >= size * 8 and _depends(expr, loop.axes[0]):
+                kept.append(expr)
+                room -= size * 8
+    return kept
+
+
+def _roots(loops: list[Loop]) -> list[Expr]:
+    return [value for loop in loops for statement in loop.body for value in reads(statement)]
+
+
+def _depends(expr: Expr, axis: Symbol) -> bool:
+    return any(axis in symbols(at) for e in walk(expr) if (at := indices_in(e)) is not None)

@@ -1,0 +1,384 @@
+"""The loops of a kernel in C, in rows or in lanes, and what they reduce."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from codegen.kernels import index as ix
+from codegen.kernels.axes import shifted
+from codegen.kernels.c_kept import kept_values
+from codegen.kernels.c_ops import CReduction, ctype, keyed, reduction
+from codegen.kernels.c_scope import Writer
+from codegen.kernels.index import Symbol
+from codegen.kernels.ir import Expr, Kernel, Loop, Op, Reduce, Running, Statement, Store, reads, values_in, walk
+from codegen.kernels.ops import OPS
+
+#: A sum of floats is one of sums of so many, which are added up as doubles.
+BLOCK = 4096
+#: The same where each lane has a sum of its own.
+LANE_BLOCK = 256
+#: Lanes in a tile, at most.
+TILE = 1024
+#: So many rounds of a loop over lanes go together, if what each does costs no more than that.
+TOGETHER, LIGHT = 4, 12
+#: The place of an extreme value is looked for in so many at once.
+SEARCHED = 256
+#: What OpenMP calls sums and products of floats.
+SIGNS = {"sum": "+", "prod": "*"}
+
+
+@dataclass(frozen=True)
+class _Accumulator:
+    """What a Reduce adds up in: `total`, and where that is another one `part`, which is added to it now and then.
+    `at`, of argmax and argmin in order: the position of the extreme value."""
+
+    reduce: Reduce
+    spec: CReduction
+    wide: str
+    total: str
+    part: str
+    at: str = ""
+
+    @property
+    def is_parted(self) -> bool:
+        return self.part != self.total
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether the place is looked for once the extreme value is known."""
+        return self.reduce.kind in ("argmax", "argmin") and not self.at
+
+
+class Loops:
+    """Writes loops. `lane`: the axis that is the innermost loop of each, if the kernel is in lanes; `bounds`: its range,
+    where no tile has one of its own; `size`: an axis's size as text."""
+
+    def __init__(self, kernel: Kernel, w: Writer, lane: Symbol | None, size: Callable[[Symbol], str]) -> None:
+        self.kernel, self.w, self.lane, self.size = kernel, w, lane, size
+        self.bounds = "begin", "end"
+        self.is_tiled = lane is not None and any(isinstance(s, Reduce) for loop in kernel.loops for s in loop.body)
+        self.suffix = "" if lane is None else "[t]"
+        self.kept = {} if lane is not None else {value: w.names.new("kept") for value in kept_values(kernel)}
+        self.filled: set[Expr] = set()
+
+    def all(self) -> None:
+        if self.lane is None and self.kept:
+            for value, name in self.kept.items():
+                (axis,) = next(loop.axes for loop in self.kernel.loops if value in walk(*_values(loop)))
+                self.w.line(f"{ctype(value.dtype).held} {name}[{self.size(axis)}];")
+        for loop in self.kernel.loops:
+            made = [self._accumulator(s, loop) for s in loop.body if isinstance(s, Reduce)]
+            for a in made:
+                self._declare(a)
+            if self.lane is None:
+                self._in_rows(loop, made)
+            else:
+                self._in_lanes(loop, made)
+            self._finish(made, loop)
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+    def _in_rows(self, loop: Loop, made: list[_Accumulator]) -> None:
+        w, depth, in_order = self.w, len(self.w.scopes), _is_in_order(loop)
+        position = self._position(made)
+        parted = [a for a in made if a.is_parted]
+        for axis in loop.axes:
+            self._guard(axis)
+            if axis is loop.axes[-1]:
+                self._innermost(axis, parted, made, in_order)
+            else:
+                self._open_rounds(axis)
+        self._body(loop.body, made, position, loop.axes[-1] if loop.axes else None)
+        if position:
+            w.line(f"++{position};")
+        if loop.axes and parted:
+            w.close()
+            for a in parted:
+                w.line(f"{a.total} += {a.part};")
+        while len(w.scopes) > depth:
+            w.close()
+
+    def _innermost(self, axis: Symbol, parted: list[_Accumulator], made: list[_Accumulator], in_order: bool) -> None:
+        """Opens the loop of a row that becomes vectors; with partial sums, in blocks."""
+        w, size = self.w, self.size(axis)
+        first, last = "0", size
+        if parted:
+            if axis.size is None or axis.size.constant is None or axis.size.constant > BLOCK:
+                first, last = w.names.new("block"), w.names.new("block_end")
+                w.open(f"for (int64_t {first} = 0; {first} < {size}; {first} += {BLOCK})")
+                w.line(f"const int64_t {last} = {size} - {first} < {BLOCK} ? {size} : {first} + {BLOCK};")
+            else:
+                w.open("")
+            for a in parted:
+                w.line(f"{a.spec.held} {a.part} = {a.spec.start};")
+        scope = w.open("", simd=not in_order)
+        name = w.bind(axis)
+        scope.head = f"for (int64_t {name} = {first}; {name} < {last}; ++{name})"
+        if not in_order:
+            # integers may be combined in any order, and need no leave
+            floats = [a for a in made if a.spec.held in ("float", "double")]
+            scope.clauses.extend(f"reduction({SIGNS[a.reduce.kind]}:{a.part})" for a in floats)
+
+    def _search(self, a: _Accumulator, loop: Loop) -> str:
+        """Where the extreme value is first."""
+        w, (axis,) = self.w, loop.axes
+        at, size = w.names.new(f"{a.reduce.name}_at"), self.size(axis)
+        w.line(f"int64_t {at} = 0;")
+        block, last, hit = w.names.new("block"), w.names.new("block_end"), w.names.new("hit")
+        w.open(f"for (int64_t {block} = 0; {block} < {size}; {block} += {SEARCHED})")
+        w.line(f"const int64_t {last} = {size} - {block} < {SEARCHED} ? {size} : {block} + {SEARCHED};")
+        w.line(f"int {hit} = 0;")
+        for simd in (True, False):
+            if not simd:
+                w.open(f"if ({hit})")
+            scope = w.open("", simd=simd)
+            name = w.bind(axis)
+            scope.head = f"for (int64_t {name} = {block}; {name} < {last}; ++{name})"
+            found = f"{a.spec.key.format(w.value(a.reduce.value))} == {a.total}"
+            w.line(f"{hit} |= {found};" if simd else f"if ({found}) {{ {at} = {name}; break; }}")
+            w.close()
+        w.line("break;")
+        w.close()
+        w.close()
+        return at
+
+    # --- lanes --------------------------------------------------------------------------------------------------------
+    def _in_lanes(self, loop: Loop, made: list[_Accumulator]) -> None:
+        w, depth = self.w, len(self.w.scopes)
+        position, parted = self._position(made), [a for a in made if a.is_parted]
+        rounds = w.names.new("rounds") if parted else ""
+        if parted:
+            w.line(f"int64_t {rounds} = 0;")
+        for axis in loop.axes[:-1]:
+            self._guard(axis)
+            self._open_rounds(axis)
+        if not loop.axes:
+            self._each_round(loop.body, made, position)
+        else:
+            inner = loop.axes[-1]
+            self._guard(inner)
+            for start, stop, together in self._passes(inner, loop):
+                self._open_rounds(inner, start, stop, together)
+                bodies = [shifted(statement, inner, n) for n in range(together) for statement in loop.body]
+                self._each_round(bodies, made, position)
+                if parted:
+                    adds = " ".join(f"{a.total}[t] += {a.part}[t]; {a.part}[t] = 0;" for a in parted)
+                    w.line(f"{rounds} += {together};")
+                    w.open(f"if ({rounds} >= {LANE_BLOCK})")
+                    w.line(f"{rounds} = 0;")
+                    self._each_lane([adds])
+                    w.close()
+                w.close()
+        while len(w.scopes) > depth:
+            w.close()
+
+    def _passes(self, axis: Symbol, loop: Loop) -> list[tuple[str, str, int]]:
+        """Ranges of a loop, and how many rounds of it go together."""
+        size = self.size(axis)
+        assert axis.size is not None
+        constant = axis.size.constant
+        if not _is_light(loop) or (constant is not None and constant < TOGETHER):
+            return [("0", size, 1)]
+        rest = f"{size} - {size} % {TOGETHER}"
+        if constant is not None:
+            rest = str(constant - constant % TOGETHER)
+        passes = [("0", rest, TOGETHER), (rest, size, 1)]
+        return passes[:1] if rest == size else passes
+
+    def _each_round(self, body: list[Statement] | tuple[Statement, ...], made: list[_Accumulator], position: str) -> None:
+        assert self.lane is not None
+        scope = self.w.open("", simd=True)
+        name = self.w.bind(self.lane)
+        if self.is_tiled:
+            scope.head = "for (int64_t t = 0; t < lanes; ++t)"
+            self.w.line(f"const int64_t {name} = tile + t;")
+        else:
+            first, last = self.bounds
+            scope.head = f"for (int64_t {name} = {first}; {name} < {last}; ++{name})"
+        self._body(body, made, position, None)
+        self.w.close()
+        if position:
+            self.w.line(f"++{position};")
+
+    def _each_lane(self, texts: list[str]) -> None:
+        """Statements for each lane, or for the one row."""
+        if self.lane is None:
+            for text in texts:
+                self.w.line(text)
+        elif texts:
+            self.w.line("#pragma omp simd")
+            self.w.line(f"for (int64_t t = 0; t < lanes; ++t) {{ {' '.join(texts)} }}")
+
+    # --- both ---------------------------------------------------------------------------------------------------------
+    def _guard(self, axis: Symbol) -> None:
+        """A block that runs only if the loop over `axis` has rounds, where that is not known."""
+        if axis.size is not None and not axis.size.constant:
+            self.w.open(f"if ({self.size(axis)} > 0)", guard=True)
+
+    def _open_rounds(self, axis: Symbol, start: str = "0", stop: str = "", step: int = 1) -> None:
+        scope = self.w.open("")
+        name = self.w.bind(axis)
+        more = f"++{name}" if step == 1 else f"{name} += {step}"
+        scope.head = f"for (int64_t {name} = {start}; {name} < {stop or self.size(axis)}; {more})"
+
+    def _position(self, made: list[_Accumulator]) -> str:
+        if not any(a.at for a in made):
+            return ""
+        name = self.w.names.new("position")
+        self.w.line(f"int64_t {name} = 0;")
+        return name
+
+    def _accumulator(self, reduce: Reduce, loop: Loop) -> _Accumulator:
+        kind, dtype = reduce.kind, reduce.value.dtype
+        total = self.w.names.new(f"{reduce.name}_total")
+        in_vectors = self.lane is None and bool(loop.axes) and not _is_in_order(loop)
+        plain = kind.removeprefix("arg")
+        if kind in ("argmax", "argmin"):
+            if not in_vectors:
+                spec = reduction(plain, dtype)
+                return _Accumulator(reduce, spec, spec.held, total, total, self.w.names.new(f"{reduce.name}_at"))
+            spec = reduction(plain, dtype)
+            if dtype.is_floating_point:
+                spec = keyed(plain, dtype)
+                spec = replace(spec, key=spec.key.format("({} + 0)"))  # -0.0 is no less than 0.0
+            return _Accumulator(reduce, spec, spec.held, total, total)
+        if kind == "logsumexp":
+            spec = CReduction("double", "-__builtin_inf()", "logaddexp_f64({0}, {1})")
+            return _Accumulator(reduce, spec, "double", total, total)
+        as_keys = in_vectors and kind in ("max", "min") and dtype.is_floating_point
+        spec = keyed(kind, dtype) if as_keys else reduction(kind, dtype)
+        if kind not in ("sum", "prod") or spec.held != "float":
+            return _Accumulator(reduce, spec, spec.held, total, total)
+        if _runs(loop, reduce.name) or (self.lane is None and not in_vectors):  # as torch has it
+            return _Accumulator(reduce, spec, "double", total, total)
+        short = self.lane is not None and _rounds(loop) <= LANE_BLOCK
+        if kind == "prod" or short or not loop.axes:
+            return _Accumulator(reduce, spec, spec.held, total, total)
+        return _Accumulator(reduce, spec, "double", total, self.w.names.new(f"{reduce.name}_part"))
+
+    def _declare(self, a: _Accumulator) -> None:
+        w = self.w
+        if self.lane is None:
+            w.line(f"{a.wide} {a.total} = {a.spec.start};")
+            if a.at:
+                w.line(f"int64_t {a.at} = 0;")
+            return
+        w.line(f"{a.wide} {a.total}[{TILE}];")
+        starts = [f"{a.total}[t] = {a.spec.start};"]
+        if a.is_parted:
+            w.line(f"{a.spec.held} {a.part}[{TILE}];")
+            starts.append(f"{a.part}[t] = 0;")
+        if a.at:
+            w.line(f"int64_t {a.at}[{TILE}];")
+            starts.append(f"{a.at}[t] = 0;")
+        self._each_lane(starts)
+
+    def _finish(self, made: list[_Accumulator], loop: Loop) -> None:
+        """The results, known from here on."""
+        w = self.w
+        for a in made:
+            ct = ctype(a.reduce.dtype)
+            total = f"{a.at or a.total}{self.suffix}"
+            if a.is_searched:
+                total = self._search(a, loop)
+            elif a.is_parted and self.lane is not None:
+                total = f"({total} + {a.part}[t])"
+            else:
+                total = a.spec.value.format(total)
+            value, name = ct.round.format(f"({ct.held}){total}"), w.names.new(a.reduce.name)
+            if self.lane is None:
+                w.line(f"const {ct.held} {name} = {value};")
+                w.results[a.reduce.name] = name, len(w.scopes) - 1
+            else:
+                w.line(f"{ct.held} {name}[{TILE}];")
+                self._each_lane([f"{name}[t] = {value};"])
+                w.results[a.reduce.name] = f"{name}[t]", None
+
+    # --- statements ---------------------------------------------------------------------------------------------------
+    def _body(
+        self, body: list[Statement] | tuple[Statement, ...], made: list[_Accumulator], position: str, axis: Symbol | None
+    ) -> None:
+        known = {a.reduce.name: a for a in made}
+        if axis is not None:
+            self._kept(body, axis)
+        for statement in body:
+            if isinstance(statement, Store):
+                self._store(statement)
+            else:
+                self._reduce(statement, known[statement.name], position)
+
+    def _kept(self, body: list[Statement] | tuple[Statement, ...], axis: Symbol) -> None:
+        """Values of the row that an earlier loop has kept are known; those that later loops need are kept."""
+        w, name = self.w, self.w.scopes[-1].bound[axis]
+        needed = set(walk(*(value for statement in body for value in reads(statement))))
+        for value, array in self.kept.items():
+            if value not in needed:
+                continue
+            if value in self.filled:
+                text = w.names.new("v")
+                w.line(f"const {ctype(value.dtype).held} {text} = {array}[{name}];")
+                w.scopes[-1].known[value] = text
+            else:
+                w.line(f"{array}[{name}] = {w.value(value)};")
+                self.filled.add(value)
+
+    def _store(self, store: Store) -> None:
+        w = self.w
+        for value in values_in(store.index):
+            w.value(value)
+        stored = ctype(store.value.dtype).store.format(w.value(store.value))
+        w.line(f"{w.buffers[store.buffer]}[{w.index(store.index)}] = {stored};")
+        w.stored(store.buffer)
+
+    def _reduce(self, reduce: Reduce, a: _Accumulator, position: str) -> None:
+        w, new = self.w, self.w.value(reduce.value)
+        into = a.part + self.suffix
+        if a.at:
+            sign = ">" if reduce.kind == "argmax" else "<"
+            nan = f" | (({new} != {new}) & ({into} == {into}))" if reduce.value.dtype.is_floating_point else ""
+            taken = w.names.new("taken")
+            w.line(f"const _Bool {taken} = ({new} {sign} {into}){nan};")
+            w.line(f"{into} = {taken} ? {new} : {into};")
+            w.line(f"{a.at}{self.suffix} = {taken} ? {position} : {a.at}{self.suffix};")
+            return
+        if a.spec.key != "{}":
+            key = w.names.new("key")
+            w.line(f"const {a.spec.held} {key} = {a.spec.key.format(new)};")
+            new = key
+        w.line(f"{into} = {a.spec.combine.format(into, new)};")
+        ct = ctype(reduce.dtype)
+        w.running[reduce.name] = ct.round.format(f"({ct.held}){a.spec.value.format(into)}")
+
+
+def _values(loop: Loop) -> list[Expr]:
+    return [value for statement in loop.body for value in reads(statement)]
+
+
+def _is_in_order(loop: Loop) -> bool:
+    """Whether the rounds of a row have to run one after the other."""
+    kinds = {s.kind for s in loop.body if isinstance(s, Reduce)}
+    placed = bool(kinds & {"argmax", "argmin"})
+    if "logsumexp" in kinds or any(isinstance(expr, Running) for expr in walk(*_values(loop))):
+        return True
+    # what is looked for later must be there still
+    return placed and (len(loop.axes) != 1 or any(isinstance(s, Store) for s in loop.body))
+
+
+def _runs(loop: Loop, name: str) -> bool:
+    return any(isinstance(expr, Running) and expr.name == name for expr in walk(*_values(loop)))
+
+
+def _rounds(loop: Loop) -> float:
+    sizes = [math.inf if axis.size is None or axis.size.constant is None else axis.size.constant for axis in loop.axes]
+    return math.prod(sizes)
+
+
+def _is_light(loop: Loop) -> bool:
+    """Whether it only reduces, each round by a few operations."""
+    if not all(isinstance(s, Reduce) and s.kind in ("sum", "prod", "max", "min", "any", "all") for s in loop.body):
+        return False
+    exprs = list(walk(*_values(loop)))
+    if any(isinstance(expr, Running) or ix.has_values(getattr(expr, "index", ix.index(0))) for expr in exprs):
+        return False
+    return sum(OPS[expr.name].cost for expr in exprs if isinstance(expr, Op)) <= LIGHT
