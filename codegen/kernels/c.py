@@ -6,9 +6,10 @@ does the row-major positions begin..end of the kernel's axes. It answers 0, or t
 (`check_index`, `wrap_index`) and 2 if an integer was divided by 0. C11 with OpenMP's simd pragmas; it means what it
 should under -fwrapv -fno-math-errno -fno-trapping-math -ffp-contract=off, and not under -ffast-math.
 
-A kernel has one of two shapes (`c_shape.py`). In *rows*, its positions are gone through one by one, and the innermost
+A kernel has one of three shapes (`c_shape.py`). In *rows*, its positions are gone through one by one, and the innermost
 axis of each loop becomes vectors. In *lanes*, the innermost axis of the kernel does; what loops reduce then is an array
-with an element for each lane, over tiles of that axis.
+with an element for each lane, over tiles of that axis. In *blocks*, what lies in memory across the lanes is first
+brought into their order, some rows and some lanes at once.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from codegen.kernels.c_loops import TILE, Loops
 from codegen.kernels.c_ops import ctype
 from codegen.kernels.c_preamble import preamble
 from codegen.kernels.c_scope import Writer
-from codegen.kernels.c_shape import in_lanes
+from codegen.kernels.c_shape import in_lanes, transposed_loads
 from codegen.kernels.index import Symbol
-from codegen.kernels.ir import Kernel
+from codegen.kernels.ir import Kernel, Load
+
+#: Rows and lanes of a block.
+SIDE = 16
 
 
 def print_c(kernels: Sequence[Kernel]) -> str:
@@ -58,8 +62,11 @@ class _Function:
             given = f"scalars[{n}].{'f' if scalar.dtype.is_floating_point else 'i'}"
             given = f"{given} != 0" if scalar.dtype is torch.bool else ct.round.format(f"({ct.held}){given}")
             w.line(f"const {ct.held} {w.scalars[scalar.name]} = {given};")
+        staged = [] if self.lane is None else transposed_loads(self.kernel)
         if self.lane is None:
             self._rows()
+        elif staged:
+            self._blocks(self.lane, staged)
         else:
             self._lanes(self.lane)
         w.line("return bad;")
@@ -92,11 +99,12 @@ class _Function:
             at = f"{start} / ({below})" if below else start
             self.w.line(f"int64_t {names[n]} = {at}{f' % {size}' if n else ''};")
 
-    def _advance(self, axes: tuple[Symbol, ...], names: list[str]) -> None:
-        """On to the next position."""
-        text = f"++{names[0]};"
-        for axis, name in zip(axes[1:], names[1:], strict=True):
-            text = f"if (++{name} == {self._size(axis)}) {{ {name} = 0; {text} }}"
+    def _advance(self, axes: tuple[Symbol, ...], names: list[str], by: str = "1") -> None:
+        """On to the next position, or, within the last axis, to the one after `by`."""
+        text = ""
+        for axis, name in zip(axes, names, strict=True):
+            step = f"{name} += {by}" if axis is axes[-1] and by != "1" else f"++{name}"
+            text = f"if (({step}) == {self._size(axis)}) {{ {name} = 0; {text} }}" if text else f"{step};"
         self.w.line(text)
 
     def _rows(self) -> None:
@@ -151,3 +159,49 @@ class _Function:
             w.line(f"{first} = 0;")
             self._advance(outer, names)
             w.close()
+
+    def _blocks(self, lane: Symbol, staged: list[Load]) -> None:
+        """Rows of the last axis but one go together, if they are whole."""
+        w, outer, size = self.w, self.kernel.axes[:-1], self._size(lane)
+        row = outer[-1]
+        names = self._variables(outer)
+        names[-1] = w.names.new(f"{row.name}_first")
+        first, last, rows, r = (w.names.new(name) for name in (f"{lane.name}_first", f"{lane.name}_last", "rows", "r"))
+        self._coordinates(outer, names, f"begin / {size}")
+        w.line(f"int64_t {first} = begin % {size};")
+        w.open("for (int64_t left = end - begin; left > 0;)")
+        for axis in outer[:-1]:
+            w.bind(axis)
+        below = f"lower(lower({SIDE}, {self._size(row)} - {names[-1]}), left / {size})"
+        w.line(f"const int64_t {rows} = {first} == 0 && left >= {size} ? {below} : 1;")
+        w.line(f"const int64_t {last} = left < {size} - {first} ? {first} + left : {size};")
+        w.line(f"left -= {rows} * ({last} - {first});")
+        w.open(f"for (int64_t tile = {first}; tile < {last}; tile += {SIDE})")
+        w.line(f"const int64_t lanes = {last} - tile < {SIDE} ? {last} - tile : {SIDE};")
+        arrays = [w.names.new("staged") for _ in staged]
+        for load, array in zip(staged, arrays, strict=True):
+            ct, stride = ctype(load.dtype), ix.stride_of(load.index, lane)
+            assert stride is not None
+            w.line(f"{ct.stored} {array}[{SIDE}][{SIDE}];")
+            for whole in (True, False) if ct.bits > 8 else (False,):
+                step = 8 if whole else 1
+                w.open(f"if ({rows} == {SIDE} && lanes == {SIDE})" if whole else "else" if ct.bits > 8 else "")
+                w.open(f"for (int64_t t = 0; t < lanes; t += {step})")
+                w.line(f"const int64_t {w.bind(lane)} = tile + t;")
+                w.open(f"for (int64_t {r} = 0; {r} < {rows}; {r} += {step})")
+                w.line(f"const int64_t {w.bind(row)} = {names[-1]} + {r};")
+                source = f"{w.buffers[load.buffer]}[{w.index(load.index)}]"
+                square = f"transpose_u{ct.bits}(&{array}[{r}][t], {SIDE}, &{source}, {w.index(stride)});"
+                w.line(square if whole else f"{array}[{r}][t] = {source};")
+                for _ in range(3):
+                    w.close()
+        w.open(f"for (int64_t {r} = 0; {r} < {rows}; ++{r})")
+        w.line(f"const int64_t {w.bind(row)} = {names[-1]} + {r};")
+        self.loops.staged = {load: f"{array}[{r}][t]" for load, array in zip(staged, arrays, strict=True)}
+        self.loops.is_tiled = True
+        self.loops.all()
+        w.close()
+        w.close()
+        w.line(f"{first} = 0;")
+        self._advance(outer, names, rows)
+        w.close()

@@ -12,7 +12,7 @@ from codegen.kernels.c_kept import kept_values
 from codegen.kernels.c_ops import CReduction, ctype, keyed, reduction
 from codegen.kernels.c_scope import Writer
 from codegen.kernels.index import Symbol
-from codegen.kernels.ir import Expr, Kernel, Loop, Op, Reduce, Running, Statement, Store, reads, values_in, walk
+from codegen.kernels.ir import Expr, Kernel, Load, Loop, Op, Reduce, Running, Statement, Store, reads, values_in, walk
 from codegen.kernels.ops import OPS
 
 #: A sum of floats is one of sums of so many, which are added up as doubles.
@@ -62,6 +62,8 @@ class Loops:
         self.suffix = "" if lane is None else "[t]"
         self.kept = {} if lane is not None else {value: w.names.new("kept") for value in kept_values(kernel)}
         self.filled: set[Expr] = set()
+        #: Loads whose elements, as they lie in memory, were brought into the order of the lanes.
+        self.staged: dict[Load, str] = {}
 
     def all(self) -> None:
         if self.lane is None and self.kept:
@@ -193,6 +195,10 @@ class Loops:
         if self.is_tiled:
             scope.head = "for (int64_t t = 0; t < lanes; ++t)"
             self.w.line(f"const int64_t {name} = tile + t;")
+            for load, text in self.staged.items():
+                ct, value = ctype(load.dtype), self.w.names.new("v")
+                self.w.line(f"const {ct.held} {value} = {ct.load.format(text)};")
+                self.w.scopes[-1].known[load] = value
         else:
             first, last = self.bounds
             scope.head = f"for (int64_t {name} = {first}; {name} < {last}; ++{name})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from codegen.kernels import index as ix
 from codegen.kernels.axes import indices
 from codegen.kernels.index import Index, Symbol
-from codegen.kernels.ir import Kernel, Loop, Op, Reduce, Running, reads, walk
+from codegen.kernels.ir import Kernel, Load, Loop, Op, Reduce, Running, reads, walk
 from codegen.kernels.ops import OPS
 
 #: Elements of a vector, for these estimates.
@@ -23,6 +23,25 @@ def in_lanes(kernel: Kernel) -> bool:
     if not any(loop.axes for loop in kernel.loops):
         return True
     return _cost(kernel, lanes=True) < _cost(kernel, lanes=False)
+
+
+def transposed_loads(kernel: Kernel) -> list[Load]:
+    """Loads of a kernel without loops that go through memory along the last axis but one."""
+    if len(kernel.axes) < 2 or any(loop.axes for loop in kernel.loops):
+        return []
+    row, lane = kernel.axes[-2:]
+    read = {buffer.name for buffer in kernel.buffers if buffer.role == "in"}
+    return [
+        expr
+        for expr in walk(*(value for loop in kernel.loops for statement in loop.body for value in reads(statement)))
+        if isinstance(expr, Load) and expr.mask is None and expr.buffer in read and not ix.has_values(expr.index)
+        and ix.stride_of(expr.index, row) == 1 and _is_far(ix.stride_of(expr.index, lane))
+    ]  # fmt: skip
+
+
+def _is_far(stride: Index | None) -> bool:
+    """Whether elements of that stride lie in other lines of the cache."""
+    return stride is not None and (stride.constant is None or stride.constant >= WIDTH)
 
 
 def _cost(kernel: Kernel, lanes: bool) -> float:
