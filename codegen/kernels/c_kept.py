@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from codegen.kernels.index import Symbol
+from codegen.kernels.index import Symbol, symbols
 from codegen.kernels.ir import Expr, Kernel, Load, Loop, Op, Running, indices_in, reads, walk
-from codegen.kernels.index import symbols
 from codegen.kernels.ops import OPS
 
 #: A value is kept if it costs as much: writing and reading it, in the first cache, costs some operations, too.
@@ -30,7 +29,13 @@ def kept_values(kernel: Kernel) -> list[Expr]:
                 continue
             cost = sum(OPS[e.name].cost for e in below if isinstance(e, Op) and _depends(e, loop.axes[0]))
             changes = any(isinstance(e, Running) or (isinstance(e, Load) and e.buffer in written) for e in below)
-            if isinstance(expr, Op) and cost >= WORTH and not changes and room >= size * 8 and _depends(expr, loop.axes[0]):
+            if (
+                isinstance(expr, Op)
+                and cost >= WORTH
+                and not changes
+                and room >= size * 8
+                and _depends(expr, loop.axes[0])
+            ):
                 kept.append(expr)
                 room -= size * 8
     return kept

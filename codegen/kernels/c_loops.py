@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from codegen.kernels import index as ix
@@ -52,8 +52,8 @@ class _Accumulator:
 
 
 class Loops:
-    """Writes loops. `lane`: the axis that is the innermost loop of each, if the kernel is in lanes; `bounds`: its range,
-    where no tile has one of its own; `size`: an axis's size as text."""
+    """Writes loops. `lane`: the axis that is the innermost loop of each, if the kernel is in lanes; `bounds`: its
+    range, where no tile has one of its own; `size`: an axis's size as text."""
 
     def __init__(self, kernel: Kernel, w: Writer, lane: Symbol | None, size: Callable[[Symbol], str]) -> None:
         self.kernel, self.w, self.lane, self.size = kernel, w, lane, size
@@ -188,7 +188,9 @@ class Loops:
         passes = [("0", rest, TOGETHER), (rest, size, 1)]
         return passes[:1] if rest == size else passes
 
-    def _each_round(self, body: list[Statement] | tuple[Statement, ...], made: list[_Accumulator], position: str) -> None:
+    def _each_round(
+        self, body: Sequence[Statement], made: list[_Accumulator], position: str
+    ) -> None:
         assert self.lane is not None
         scope = self.w.open("", simd=True)
         name = self.w.bind(self.lane)
@@ -303,7 +305,11 @@ class Loops:
 
     # --- statements ---------------------------------------------------------------------------------------------------
     def _body(
-        self, body: list[Statement] | tuple[Statement, ...], made: list[_Accumulator], position: str, axis: Symbol | None
+        self,
+        body: Sequence[Statement],
+        made: list[_Accumulator],
+        position: str,
+        axis: Symbol | None,
     ) -> None:
         known = {a.reduce.name: a for a in made}
         if axis is not None:
@@ -314,7 +320,7 @@ class Loops:
             else:
                 self._reduce(statement, known[statement.name], position)
 
-    def _kept(self, body: list[Statement] | tuple[Statement, ...], axis: Symbol) -> None:
+    def _kept(self, body: Sequence[Statement], axis: Symbol) -> None:
         """Values of the row that an earlier loop has kept are known; those that later loops need are kept."""
         w, name = self.w, self.w.scopes[-1].bound[axis]
         needed = set(walk(*(value for statement in body for value in reads(statement))))

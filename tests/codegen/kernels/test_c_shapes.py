@@ -225,6 +225,8 @@ KERNELS = {
     "transposed": (transposed(n, m), [(5, 7), (40, 100), (17, 16), (1, 64), (64, 1)]),
     "transposed, known sizes": (transposed(48, 40), [()]),
     "transposed bfloat16": (transposed(48, 40, BF), [()]),
+    "transposed float64": (transposed(48, 40, D), [()]),
+    "transposed int8": (transposed(48, 40, torch.int8), [()]),
     "heads": (heads(), [()]),
     "empty loop": (empty_loop_reads(), [(5, 0), (5, 3)]),
     "bools": (bools(), [(5,), (1000,)]),
