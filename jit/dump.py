@@ -23,7 +23,8 @@ def write(folder: str, record: Any) -> str:
 
     original.txt and generated.txt hold bytecode, graph.py the graph as Python; guards.txt, breaks.txt and effects.txt
     have a line for each. joint.py, forward.py, backward.py, wrapper.py and aot.txt are what a graph became that was
-    differentiated ahead of time.
+    differentiated ahead of time; forward_kernels.txt, forward_kernels.c and forward_plan.txt what its forward became
+    where kernels are made (backward_... likewise).
     """
     name = re.sub(r"\W+", "_", record.name).strip("_")
     path = os.path.join(folder, f"{os.getpid()}-{next(_numbers):04d}-{name}")

@@ -146,3 +146,19 @@ def test_graphs_inside_the_graph_are_shown(tmp_path):
     text = next(tmp_path.glob("*/graph.py")).read_text()
     assert text.index("transforms_vmap") < text.index("# inner_0\n") < text.index("transforms_grad")
     assert text.index("# inner_0.inner_0\n") < text.index("l_rows_.sin()")
+
+
+def test_the_dump_shows_kernels_and_plans(tmp_path: Path) -> None:
+    jit.config.dump = str(tmp_path)
+    try:
+        weight = torch.ones(4, requires_grad=True)
+        jit.compile(lambda x: (x * weight).softmax(-1).sum(), backend="kernels")(torch.ones(3, 4)).backward()
+    finally:
+        jit.config.dump = ""
+    (folder,) = tmp_path.iterdir()
+    files = {path.name: path.read_text() for path in folder.iterdir()}
+    for name in ("forward", "backward"):
+        assert "parallel for" in files[f"{name}_kernels.txt"]
+        assert "int64_t begin, int64_t end)" in files[f"{name}_kernels.c"]
+        assert "= empty(" in files[f"{name}_plan.txt"] and "return (" in files[f"{name}_plan.txt"]
+    assert "test_dump.py:" in files["forward_kernels.c"]  # the user's lines

@@ -40,9 +40,13 @@ class Stages:
 
 
 def texts(stages: Stages) -> dict[str, str]:
-    """File name -> text: the graphs with dtypes and sizes, the wrapper, and the facts (`aot.txt`)."""
-    graphs = {"joint.py": stages.traced.joint, "forward.py": stages.forward, "backward.py": stages.backward}
-    found = {name: _graph(graph) for name, graph in graphs.items() if graph is not None}
+    """File name -> text: the graphs with dtypes and sizes, what their compilers say they made of these
+    (`graph.meta["texts"]`: a function that gives a dict like this one), the wrapper, and the facts (`aot.txt`)."""
+    graphs = {"joint": stages.traced.joint, "forward": stages.forward, "backward": stages.backward}
+    found = {f"{name}.py": _graph(graph) for name, graph in graphs.items() if graph is not None}
+    for name, graph in (("forward", stages.forward), ("backward", stages.backward)):
+        made = graph.meta.get("texts") if graph is not None else None
+        found |= {f"{name}_{file}": text for file, text in made().items()} if made is not None else {}
     return {**found, "wrapper.py": stages.wrapper, "aot.txt": facts(stages)}
 
 

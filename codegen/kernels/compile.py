@@ -44,17 +44,20 @@ class Kernels:
             if not _is_served(graph):
                 raise Unsupported("tensors elsewhere than on the CPU")
             made = schedule(lower(graph))
-            functions = self._load(made)
+            source = print_c(made.kernels)
+            functions = self._load(made, source)
             parameters = [node.name for node in graph.graph.find_nodes(op="placeholder")]
-            return build(plan(made, parameters, functions, "graph", takes_list))
+            planned = plan(made, parameters, functions, "graph", takes_list)
+            graph.meta["texts"] = lambda: {"kernels.txt": f"{made}\n", "kernels.c": source, "plan.txt": f"{planned}\n"}
+            return build(planned)
         except (Unsupported, NoCompiler, OSError) as reason:  # a library on a disk from which nothing may be run
             log.info("ATen runs a graph, operation by operation: %s", reason)
             return None
 
-    def _load(self, made: Schedule) -> dict[str, Function]:
+    def _load(self, made: Schedule, source: str) -> dict[str, Function]:
         if not made.kernels:
             return {}
-        library = ctypes.CDLL(str(compile_c(print_c(made.kernels), store=self.store, openmp=False)))
+        library = ctypes.CDLL(str(compile_c(source, store=self.store, openmp=False)))
         found = {}
         for kernel in made.kernels:
             address = ctypes.cast(getattr(library, kernel.name), ctypes.c_void_p).value
