@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from codegen.kernels.index import Index, is_nonnegative
 
@@ -50,7 +51,7 @@ def lay_out(intermediates: Iterable[Intermediate]) -> Layout:
             blocks.append(_Block(each.size, each))
         block = blocks[at]
         block.holds = each
-        if not is_nonnegative(block.size - each.size):
+        if not _holds(block.size, each.size):
             block.size = each.size
         block_of[each.name] = at
     return Layout(block_of, tuple(block.size for block in blocks))
@@ -81,14 +82,16 @@ def _best(size: Index, candidates: list[int], blocks: list[_Block]) -> int | Non
     best: int | None = None
     for at in candidates:
         found = blocks[at].size
-        if is_nonnegative(found - size):  # large enough
-            if best is None or not _fits(blocks[best].size, size) or is_nonnegative(blocks[best].size - found):
+        if _holds(found, size):
+            if best is None or not _holds(blocks[best].size, size) or _holds(blocks[best].size, found):
                 best = at
-        elif is_nonnegative(size - found):  # comparable: would have to grow
-            if best is None or (not _fits(blocks[best].size, size) and is_nonnegative(found - blocks[best].size)):
+        elif _holds(size, found):  # comparable: would have to grow
+            if best is None or (not _holds(blocks[best].size, size) and _holds(found, blocks[best].size)):
                 best = at
     return best
 
 
-def _fits(block: Index, size: Index) -> bool:
-    return is_nonnegative(block - size)
+@lru_cache(1 << 14)
+def _holds(larger: Index, smaller: Index) -> bool:
+    """Whether that is so can be proved."""
+    return is_nonnegative(larger - smaller)
