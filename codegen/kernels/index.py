@@ -201,8 +201,8 @@ def _recombine(total: dict[Monomial, int]) -> None:
 # --- division ---------------------------------------------------------------------------------------------------------
 @lru_cache(1 << 14)
 def floor_divide(a: Index, b: Index) -> Index:
-    """floor(a / b) for b > 0."""
-    if b == 1 or not a.terms:
+    """floor(a / b) for b > 0; anything for b = 0, which is the size of axes that no loop runs over."""
+    if b == 1 or not a.terms or not b.terms:
         return a
     if a.constant is not None and b.constant is not None:
         return index(a.constant // b.constant)
@@ -221,8 +221,8 @@ def floor_divide(a: Index, b: Index) -> Index:
 
 @lru_cache(1 << 14)
 def remainder(a: Index, b: Index) -> Index:
-    """a - b * floor(a / b) for b > 0."""
-    if b == 1 or not a.terms:
+    """a - b * floor(a / b) for b > 0; anything for b = 0."""
+    if b == 1 or not a.terms or not b.terms:
         return index(0)
     if a.constant is not None and b.constant is not None:
         return index(a.constant % b.constant)

@@ -28,6 +28,8 @@ from codegen.plan.numbers import Numbers
 GRAIN = 32768
 #: What an axis of unknown size counts for in that.
 USUAL = 512
+#: As what the inputs come that are no tensors.
+KINDS = {torch.bool: bool, torch.int64: int, torch.float64: float}
 
 
 def plan(
@@ -51,15 +53,15 @@ class _Planner:
         self.parameters: list[s.TensorSlot | s.NumberSlot | None] = []
         scalars = 0
         for parameter in parameters:
-            scalar = self.program.scalars.get(parameter)
-            if scalar is None:
+            if parameter in self.program.tensors:
                 self.parameters.append(self._tensor(parameter))
             else:
-                kind = bool if scalar.dtype is torch.bool else float
+                scalar = self.program.scalars.get(parameter)
+                kind = int if scalar is None else KINDS[scalar.dtype]
                 self.parameters.append(s.NumberSlot(scalars, kind))
                 scalars += 1
         self.given = dict(zip(parameters, self.parameters, strict=True))
-        places = {symbol: (self._tensor(source), dim) for symbol, (source, dim) in self.program.sizes.items()}
+        places = {symbol: self._place(*place) for symbol, place in self.program.sizes.items()}
         self.numbers = Numbers(scalars, places)
         self.steps: list[s.Step] = []
         self.taken_over: set[str] = set()  # tensors whose memory another one has now
@@ -70,6 +72,14 @@ class _Planner:
         given = {v for v in self.program.results if isinstance(v, str)}
         self.results = set(map(self._home, given))
         self.kept = self.results | given
+
+    def _place(self, source: str, dim: int | None) -> tuple[s.TensorSlot, int] | s.NumberSlot:
+        """Where a size is read: of a tensor, or it is an input itself."""
+        if dim is not None:
+            return self._tensor(source), dim
+        number = self.given[source]
+        assert isinstance(number, s.NumberSlot)
+        return number
 
     def plan(self) -> s.Plan:
         blocks = self._blocks()

@@ -15,7 +15,7 @@ from codegen.kernels import ir
 from codegen.kernels.definitions import Definition, Program, Shape, Tensor, axes_of, contiguous
 from codegen.kernels.index import Index
 from codegen.kernels.ir import Expr, Operand
-from codegen.kernels.ops import OPS
+from codegen.kernels.ops import OPS, REDUCTIONS
 
 
 class Unsupported(Exception):
@@ -108,6 +108,10 @@ class Lowering:
         is_view: bool = False,
     ) -> Ref:
         assert kind is not None or value.dtype == dtype, (self.node, value.dtype, dtype)
+        if any(size == 0 for size in shape):  # nothing is read
+            value, kind, over = ir.literal(0, dtype), None, ()
+        elif kind is not None and any(axis.size == 0 for axis in over):
+            value, kind, over = ir.literal(REDUCTIONS[kind].empty(value.dtype), dtype), None, ()
         name = self.fresh(f"{self.node.name}_{hint}" if hint else self.node.name)
         self.program.tensors[name] = Definition(
             name, shape, dtype, contiguous(shape), axes, value, kind, over, self.source, is_view

@@ -12,9 +12,21 @@ from codegen.kernels import index as ix
 from codegen.kernels import ir
 from codegen.kernels.index import Index
 from codegen.kernels.ir import Expr
-from codegen.kernels.lowering.context import Lowering, Ref, Unsupported, fn, number, shape_of, to, where, wrap
+from codegen.kernels.lowering.context import (
+    Lowering,
+    Ref,
+    Unsupported,
+    computed_in,
+    fn,
+    number,
+    shape_of,
+    to,
+    where,
+    wrap,
+)
+from codegen.kernels.lowering.reductions import converted
 from codegen.kernels.lowering.table import lowers
-from codegen.kernels.lowering.views import moved, position_in
+from codegen.kernels.lowering.views import Memory, moved, position_in
 
 aten = torch.ops.aten
 MOST_JOINED = 8  # each element of a join asks for each part whether it lies there
@@ -216,3 +228,124 @@ def _diagonal_backward(low: Lowering, grad: Ref, sizes: Any, offset: int, dim1: 
     shape = shape_of(low.out)
     row, column, zero = wrap(dim1, len(shape)), wrap(dim2, len(shape)), ir.literal(0, grad.dtype)
     return low.define(shape, grad.dtype, lambda *at: _on_diagonal(grad, at, offset, row, column, zero))
+
+
+@lowers(aten.as_strided_scatter.default)
+def _as_strided_scatter(
+    low: Lowering, x: Ref, part: Ref, shape: Sequence[Any], strides: Sequence[Any], start: Any = None
+) -> Ref:
+    """Where each stride is beyond all that the smaller ones reach, an element has one place in the part at most."""
+    memory = Memory(x, low.fake(0))
+    if not all(isinstance(each, int) for each in (*shape, *strides, start or 0)):
+        raise Unsupported("a geometry that varies")
+    dims = sorted((dim for dim, size in enumerate(shape) if size != 1), key=lambda dim: strides[dim])
+    reach = 0
+    for dim in dims:
+        if strides[dim] <= reach:
+            raise Unsupported("a geometry that names elements twice")
+        reach += (shape[dim] - 1) * strides[dim]
+    first = memory.place([ix.index(0)] * len(shape), strides, start)
+
+    def element(*at: Index) -> Expr:
+        rest = ix.linear_position(tuple(at[dim] for dim in memory.order), memory.sizes) - first
+        conditions, own = [is_within(rest, 0, reach + 1)], [ix.index(0)] * len(shape)
+        for dim in reversed(dims):
+            own[dim] = rest // strides[dim]
+            conditions.append(is_within(own[dim], 0, shape[dim]))
+            rest = rest % strides[dim]
+        inside = _all([*conditions, is_within(rest, 0, 1)])
+        return where(inside, to(part.at(own, inside), x.dtype), x[at])
+
+    return low.define(x.shape, x.dtype, element)
+
+
+# --- pads that repeat what there is -----------------------------------------------------------------------------------
+def _padded(nearest: Callable[[Index, Index], Index]) -> Callable[..., Ref]:
+    """`nearest(index, size)`: of which element one outside is a copy."""
+
+    def row(low: Lowering, x: Ref, pad: Sequence[Any]) -> Ref:
+        before = {x.dim - 1 - pair: pad[2 * pair] for pair in range(len(pad) // 2)}
+
+        def at(indices: tuple[Index, ...]) -> list[Index]:
+            return [
+                nearest(i - before[dim], x.shape[dim]) if dim in before else i for dim, i in enumerate(indices)
+            ]
+
+        return placed(low, x, at)
+
+    return row
+
+
+def _clamped(i: Index, size: Index) -> Index:
+    return ix.extremum("min", ix.extremum("max", i, ix.index(0)), size - 1)
+
+
+def _reflected(i: Index, size: Index) -> Index:
+    distance = ix.extremum("max", i, -i)
+    return ix.extremum("min", distance, (size - 1) * 2 - distance)
+
+
+for _dims in ("1d", "2d", "3d"):
+    lowers(getattr(aten, f"replication_pad{_dims}").default)(_padded(_clamped))
+    lowers(getattr(aten, f"reflection_pad{_dims}").default)(_padded(_reflected))
+
+
+# --- pixels and channels ----------------------------------------------------------------------------------------------
+@lowers(aten.pixel_shuffle.default)
+def _pixel_shuffle(low: Lowering, x: Ref, factor: int) -> Ref:
+    def at(indices: tuple[Index, ...]) -> list[Index]:
+        *outer, channel, row, column = indices
+        return [*outer, (channel * factor + row % factor) * factor + column % factor, row // factor, column // factor]
+
+    return placed(low, x, at)
+
+
+@lowers(aten.pixel_unshuffle.default)
+def _pixel_unshuffle(low: Lowering, x: Ref, factor: int) -> Ref:
+    def at(indices: tuple[Index, ...]) -> list[Index]:
+        *outer, channel, row, column = indices
+        down, right = channel // factor % factor, channel % factor
+        return [*outer, channel // (factor * factor), row * factor + down, column * factor + right]
+
+    return placed(low, x, at)
+
+
+@lowers(aten.upsample_nearest1d.default, aten.upsample_nearest2d.default, aten.upsample_nearest3d.default)
+def _upsample_nearest(low: Lowering, x: Ref, sizes: Sequence[Any], *scales: Any) -> Ref:
+    """By whole factors: each element stands as often."""
+    factors = _factors(shape_of(low.out), x.shape, scales)
+    return placed(low, x, lambda at: [*at[:2], *(i // f for i, f in zip(at[2:], factors, strict=True))])
+
+
+@lowers(
+    aten.upsample_nearest1d_backward.default, aten.upsample_nearest2d_backward.default,
+    aten.upsample_nearest3d_backward.default,
+)  # fmt: skip
+def _upsample_nearest_backward(low: Lowering, grad: Ref, sizes: Any, input_sizes: Any, *scales: Any) -> Ref:
+    shape, wide = shape_of(low.out), computed_in(grad.dtype)
+    factors = _factors(grad.shape, shape, scales)
+    count = len(factors)
+
+    def share(*at: Index) -> Expr:
+        places = zip(at[2 : 2 + count], at[2 + count :], factors, strict=True)
+        return to(grad.at([*at[:2], *(i * f + r for i, r, f in places)]), wide)
+
+    over = range(2 + count, 2 + 2 * count)
+    return converted(low, low.reduce("sum", (*shape, *factors), over, share, hint="sum"), grad.dtype)
+
+
+def _factors(large: Sequence[Index], small: Sequence[Index], scales: Sequence[Any]) -> list[Index]:
+    factors = []
+    for dim in range(2, len(small)):
+        scale = scales[dim - 2] if scales else None
+        factor = large[dim] // small[dim] if small[dim] != 0 else ix.index(0)
+        if factor.constant in (None, 0) or large[dim] != small[dim] * factor or scale not in (None, factor.constant):
+            raise Unsupported("factors that are not whole, or vary")
+        factors.append(factor)
+    return factors
+
+
+@lowers(aten.diag_embed.default)
+def _diag_embed(low: Lowering, x: Ref, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Ref:
+    row, column, zero = wrap(dim1, x.dim + 1), wrap(dim2, x.dim + 1), ir.literal(0, x.dtype)
+    return low.define(shape_of(low.out), x.dtype, lambda *at: _on_diagonal(x, at, offset, row, column, zero))

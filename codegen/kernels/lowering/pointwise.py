@@ -57,7 +57,15 @@ _rows(
     "lgamma sigmoid sqrt rsqrt reciprocal neg abs hypot copysign.Tensor copysign.Scalar",
     lambda name: formula(lambda *args: fn(name, *args), wide_numbers=False),
 )
-_rows("atan2 maximum minimum fmax fmin", lambda name: formula(lambda *args: fn(name, *args), wide_numbers=False))
+_rows("atan2 maximum minimum", lambda name: formula(lambda *args: fn(name, *args), wide_numbers=False))
+
+
+def _other_than_nan(name: str, of_integers: str) -> Formula:
+    return lambda x, y: fn(name if x.dtype.is_floating_point else of_integers, x, y)
+
+
+lowers(aten.fmax.default)(formula(_other_than_nan("fmax", "maximum"), wide_numbers=False))
+lowers(aten.fmin.default)(formula(_other_than_nan("fmin", "minimum"), wide_numbers=False))
 
 
 @lowers(aten.nextafter.default)

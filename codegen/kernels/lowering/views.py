@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
@@ -174,16 +176,33 @@ def _unfold(low: Lowering, base: Ref, dim: int, size: Any, step: Any) -> Ref:
 
 @lowers(aten.as_strided.default)
 def _as_strided(low: Lowering, base: Ref, shape: Any, strides: Sequence[Any], start: Any = None) -> Ref:
-    """Of a base whose elements are its whole memory, in order."""
-    memory = low.fake(0)
-    if not memory.is_contiguous() or memory.storage_offset() != 0:
-        raise Unsupported("another geometry of a tensor with gaps")
-
-    def lies_at(at: Sequence[Index]) -> Index:
-        return sum((i * step for i, step in zip(at, strides, strict=True)), ix.index(start or 0))
-
-    count = ix.linear_position(tuple(size - 1 for size in base.shape), base.shape) + 1
-    last = lies_at([size - 1 for size in shape_of(low.out)])
-    if not ix.is_nonnegative(count - 1 - last):
+    memory = Memory(base, low.fake(0))
+    new = shape_of(low.out)
+    places = [memory.place(at, strides, start) for at in ([ix.index(0)] * len(new), [size - 1 for size in new])]
+    if not all(ix.is_within(place, memory.size) for place in places):
         raise Unsupported("a geometry that reaches beyond its base")
-    return view(low, base, lambda at: ix.indices_at(lies_at(at), base.shape))
+    return view(low, base, lambda at: memory.indices(memory.place(at, strides, start)))
+
+
+class Memory:
+    """The memory of a tensor without gaps: its elements by place, whatever the order of its dims."""
+
+    def __init__(self, ref: Ref, fake: torch.Tensor) -> None:
+        """Raises Unsupported for tensors with gaps or overlaps."""
+        self.start = ix.of_size(fake.storage_offset())
+        self.order = list(range(ref.dim))
+        if not fake.is_contiguous():
+            if not is_non_overlapping_and_dense_or_false(fake) or not all(type(step) is int for step in fake.stride()):
+                raise Unsupported("another geometry of a tensor with gaps")
+            self.order.sort(key=lambda dim: (fake.stride(dim), fake.shape[dim]), reverse=True)
+        self.sizes = tuple(ref.shape[dim] for dim in self.order)
+        self.size = math.prod(self.sizes, start=ix.index(1))
+
+    def place(self, at: Sequence[Index], strides: Sequence[Any], start: Any = None) -> Index:
+        """Where an element of another geometry lies: `start` counts from the storage's first element."""
+        first = ix.index(0) if start is None else ix.index(start) - self.start
+        return sum((i * step for i, step in zip(at, strides, strict=True)), first)
+
+    def indices(self, place: Index) -> list[Index]:
+        found = dict(zip(self.order, ix.indices_at(place, self.sizes), strict=True))
+        return [found[dim] for dim in range(len(self.order))]

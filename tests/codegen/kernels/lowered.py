@@ -104,11 +104,12 @@ def tangents(graph, given):
             if isinstance(size, torch.SymInt):
                 known[size.node.expr] = actual
 
+    def numbers(sizes):
+        return [size if isinstance(size, int) else int(size.node.expr.subs(known)) for size in sizes]
+
     def tangent(fake):
-        shape = [s if isinstance(s, int) else int(s.node.expr.subs(known)) for s in fake.shape]
-        if fake.dtype.is_floating_point or fake.dtype.is_complex:
-            return torch.randn(shape, dtype=fake.dtype)
-        return torch.zeros(shape, dtype=fake.dtype)
+        found = torch.empty_strided(numbers(fake.shape), numbers(fake.stride()), dtype=fake.dtype)
+        return found.normal_() if fake.dtype.is_floating_point or fake.dtype.is_complex else found.zero_()
 
     return [tangent(node.meta["val"]) for node in placeholders[len(given) :]]
 
