@@ -197,7 +197,8 @@ class Traced:
     group, then for each level, the last one first, the tangents of its carriers and its links. Members of flat groups
     that get gradients are parameters as well, for the sake of these alone. Results: `num_forward` of the forward (at
     its end `num_sizes` sizes that vary and `num_randoms` random numbers), then the gradients of each level, the last
-    one first. `seen`: all tensors with a gradient that the caller sees, and whether they are carriers.
+    one first. `seen`: all tensors with a gradient that the caller sees, and whether they are carriers. `switched`: the
+    inputs of which the program says that they require no gradient, or one, be it for a while.
     """
 
     joint: fx.GraphModule
@@ -213,6 +214,7 @@ class Traced:
     levels: tuple[Level, ...]
     seen: tuple[tuple[Place, bool], ...]
     redrawn: bool
+    switched: frozenset[Input | Base]
 
     @property
     def by_place(self) -> bool:

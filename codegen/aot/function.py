@@ -299,7 +299,8 @@ class _Gradients:
         with _under(self.state), torch.enable_grad(), replay.draws.counting(), replay:
             parameters, bases = self._copies(primals)
             flat = flat_arguments(call, parameters, bases)
-            edges = list(map(_edge, (*(flat[i] for i in call.parameters), *bases)))
+            starts = [*(flat[i] for i in call.parameters), *bases]
+            edges = list(map(_edge, starts))
             with unsaved() if traced.redrawn else nullcontext():  # else they would run again when `replay` is over
                 results = list(self.program(*flat))
             seen = [
@@ -308,19 +309,21 @@ class _Gradients:
             ]
         inputs = {at: edge for at, edge in enumerate(edges) if edge is not None}
         with replay.draws.counting(), replay:  # parts of the program may run again
-            return self._taken(level, primals, inputs, (*cuts, *beyond, *foreign), outputs, seen, tuple(given))
+            gradients = self._taken(level, primals, inputs, (*cuts, *beyond, *foreign), outputs, seen, tuple(given))
+        leaves = {at: starts[at] for at in inputs if starts[at].is_leaf and starts[at].requires_grad}
+        _C.graft((*leaves.values(),), tuple(primals[at] for at in leaves), (), ())  # what was saved of them is unpacked
+        return gradients
 
     def _copies(self, primals: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
         """The parameters and the bases, as copies where the program writes; leaves where it says that these shall
-        require no gradient any more."""
-        call, updates = self.call, self.traced.updates
-        written, detached = {u.target for u in updates}, {u.target for u in updates if u.detached}
+        require no gradient."""
+        call, switched = self.call, self.traced.switched
+        written = {update.target for update in self.traced.updates}
 
         def copy(place: Input | Base, value: Any, known: Any) -> Any:
-            if isinstance(place, Input) and place not in written:
-                return value
-            made = copied(value, self.traced.by_place)
-            return made.detach().requires_grad_() if place in detached and known.is_leaf else made
+            made = value if isinstance(place, Input) and place not in written else copied(value, self.traced.by_place)
+            is_own = place in switched and known.is_leaf and known.requires_grad
+            return made.detach().requires_grad_() if is_own else made
 
         parameters = zip(call.parameters, primals, strict=False)
         bases = zip(call.bases, primals[len(call.parameters) :], strict=True)

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.overrides import TorchFunctionMode
 
 from codegen import _C
 from codegen.aot.memory import Untraceable
@@ -47,23 +46,6 @@ def claims(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or value.is_inference() or not value._is_view():
         return False
     return value.is_leaf and value._base.requires_grad  # type: ignore[union-attr]
-
-
-class Claimants(TorchFunctionMode):
-    """Refuses `requires_grad_()` of such views: they get a gradient from then on, and their stand-ins, which are leaves
-    that always do, can't tell."""
-
-    def __init__(self, stand_ins: list[Any]) -> None:
-        super().__init__()
-        self.stand_ins = frozenset(map(id, stand_ins))
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _REQUIRES_GRAD and id(args[0]) in self.stand_ins:
-            raise Untraceable("requires_grad_() of an input")
-        return func(*args, **(kwargs or {}))
-
-
-_REQUIRES_GRAD = frozenset({torch.Tensor.requires_grad_, vars(torch._C.TensorBase)["requires_grad"].__set__})
 
 
 class _Born(torch.autograd.Function):

@@ -1,18 +1,39 @@
-"""Inputs that come to require a gradient while a program runs, and their views."""
+"""Inputs that come to require a gradient while a program runs, or to require none, and their views."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.overrides import TorchFunctionMode
 
 from codegen.aot.levels import edge_of
 from codegen.aot.memory import Untraceable
 
 _CreationMeta = torch._C._autograd.CreationMeta
 _WITHOUT_GRAD = (_CreationMeta.NO_GRAD_MODE, _CreationMeta.INFERENCE_MODE)
+_REQUIRES_GRAD = frozenset({torch.Tensor.requires_grad_, vars(torch._C.TensorBase)["requires_grad"].__set__})
+_SWITCHES = _REQUIRES_GRAD | {torch.Tensor.detach_, torch.detach_}
+
+
+class Switches(TorchFunctionMode):
+    """Notes of which tensors the program says that they require a gradient or none, be it for a while; `seen` are their
+    ids. Refuses that for the stand-ins (by id) of `claimants`: these get a gradient from then on, and their stand-ins,
+    which are leaves that always do, can't tell."""
+
+    def __init__(self, claimants: Container[int]) -> None:
+        super().__init__()
+        self.claimants = claimants
+        self.seen: set[int] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _SWITCHES:
+            if func in _REQUIRES_GRAD and id(args[0]) in self.claimants:
+                raise Untraceable("requires_grad_() of an input")
+            self.seen.add(id(args[0]))
+        return func(*args, **(kwargs or {}))
 
 
 def is_leaf(fake: torch.Tensor) -> bool:

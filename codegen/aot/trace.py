@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,7 +38,6 @@ from codegen.aot.facts import (
 from codegen.aot.inputs import (
     FRAGILE,
     RELATED,
-    Claimants,
     Shared,
     base_of,
     claims,
@@ -281,7 +280,7 @@ class _Tracer:
                     self.known.setdefault(id(flat[i]), Input(i))
             known = [value for value in (*flat, *call.bases) if isinstance(value, torch.Tensor)]
             free = [fake for fake in known if not fake.requires_grad]
-            with Claimants([flat[i] for i in call.claimants]) if call.claimants else nullcontext():
+            with leaves.Switches({id(flat[i]) for i in call.claimants}) as switches:
                 results = list(self.program(*flat))
             leaves.check_views([*known, *results])
             self.leaves = {self.known[id(fake)] for fake in free if leaves.is_leaf(fake)}
@@ -316,6 +315,7 @@ class _Tracer:
             joint, call.parameters, call.groups, len(forward), len(sizes), len(randoms), outputs, updates,
             tuple(self.resized), bumps, levels,
             tuple((each.of, each.index is not None) for each in seen), self.recorder.redrawn,
+            frozenset(self.known[key] for key in switches.seen & self.known.keys()),
         )
 
     def _check_viewed(self) -> None:

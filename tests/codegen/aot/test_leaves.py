@@ -71,6 +71,20 @@ def no_more_and_written(x, w):
     return [product * w, w]
 
 
+def for_a_while(x, w):
+    before = w * w * x
+    w.requires_grad_(False)
+    between = (w * x).sin()
+    w.requires_grad = True
+    return [before, between, between * w * before]
+
+
+def for_a_while_alone(x, w):
+    w.detach_()
+    w.requires_grad_()
+    return [x * x * w * w]
+
+
 def through_a_hook(x, w):
     x.requires_grad_()
     y = x * w
@@ -80,7 +94,7 @@ def through_a_hook(x, w):
 
 PROGRAMS = [
     used_before_and_after, alone, saved_before, written_before, written_after, turned, viewed, both, no_more, no_more_and_written,
-    through_a_hook,
+    for_a_while, for_a_while_alone, through_a_hook,
 ]  # fmt: skip
 
 
@@ -106,7 +120,7 @@ def observe(call, order, tracked):
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_same_as_eager(program, order, tracked):
-    if not tracked and program in (both, no_more, no_more_and_written):
+    if not tracked and program in (both, no_more, no_more_and_written, for_a_while, for_a_while_alone):
         pytest.skip("nothing is taken away")
     eager = observe(program, order, tracked)
     make = lambda: torch.ones(2, 3, dtype=torch.float64)

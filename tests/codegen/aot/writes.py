@@ -121,6 +121,7 @@ MUTATIONS: dict[str, Callable[..., Any]] = {
     "requires_grad_": lambda x, y: drop(x.requires_grad_()),
     "requires_no_grad_": lambda x, y: drop(x.requires_grad_(False)),
     "used_then_requires_no_grad": lambda x, y: ((x * x).sin(), drop(x.requires_grad_(False))),
+    "used_and_for_a_while_without": lambda x, y: (x * x * x, drop(x.requires_grad_(False).requires_grad_())),
     "mul_then_requires_grad_": lambda x, y: x.mul_(2).requires_grad_(),
     "t_then_requires_grad_": lambda x, y: (x.t_(), x.requires_grad_()),
     "viewed_then_requires_grad_": lambda x, y: (x[0], x.requires_grad_()),
