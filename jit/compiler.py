@@ -20,7 +20,7 @@ import symbolic
 from codegen.residual.assemble import Assembled, assemble
 from codegen.residual.continuations import Continuations
 from codegen.residual.resume import raise_again
-from jit import _C, backends, dump, logs
+from jit import _C, backends, dump, logs, progress
 from jit.config import Config
 from jit.errors import BackendCompilerFailed, InternalError, JitError, Unsupported
 from symbolic import polyfills, terms
@@ -143,7 +143,7 @@ class Compiler:
             why = functools.partial(self.explain_miss, cache, function, slots)
             logs.tell(self.channels, "recompiles", lambda: f"recompiling {function.__qualname__}: {why()}")
         try:
-            with _lock:
+            with _lock, progress.shown(function.__qualname__):
                 return self._compile(cache, function, slots)
         except RecursionError:
             cache.frozen = True

@@ -31,6 +31,7 @@ from codegen.aot.recorder import Untraceable
 from codegen.aot.stages import Stages
 from codegen.aot.trace import Call, Decompositions, Program, flat_arguments, trace, trace_again
 from codegen.direct import direct
+from codegen.progress import tell
 from symbolic.torch_state import TorchState, is_watched
 
 log = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ def compile_program(program: Program, args: Sequence[Any], settings: Settings) -
     `Stages`, all that it was made of.
     Raises Untraceable for what this stage can't say; nothing has been touched then.
     """
+    tell("differentiating")
     call, traced = trace(program, args, settings.decompositions, settings.mutations_inside)
     if not traced.carriers:
         joint = traced.joint

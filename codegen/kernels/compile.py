@@ -22,6 +22,7 @@ from codegen.kernels.schedule import Schedule, schedule
 from codegen.kernels.toolchain import NoCompiler, compile_c
 from codegen.plan.build import build
 from codegen.plan.steps import Function
+from codegen.progress import tell
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +44,10 @@ class Kernels:
         try:
             if not _is_served(graph):
                 raise Unsupported("tensors elsewhere than on the CPU")
+            tell("choosing kernels")
             made = schedule(lower(graph))
             source = print_c(made.kernels)
+            tell(f"compiling {len(made.kernels)} kernels")
             functions = self._load(made, source)
             parameters = [node.name for node in graph.graph.find_nodes(op="placeholder")]
             planned = plan(made, parameters, functions, "graph", takes_list)
