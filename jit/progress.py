@@ -73,8 +73,5 @@ def shown(name: str) -> Iterator[None]:
 
 
 def _is_terminal() -> bool:
-    try:
-        stream: Any = sys.stderr  # None in a process without one
-        return stream is not None and stream is sys.__stderr__ and bool(stream.isatty())
-    except ValueError:  # closed
-        return False
+    own = sys.__stderr__  # None in a process without one
+    return own is not None and sys.stderr is own and not own.closed and own.isatty()
