@@ -297,12 +297,19 @@ def test_neighbours_of_one_stride_become_one() -> None:
 
 
 # --- at random --------------------------------------------------------------------------------------------------------
-def random_kernel(seed: int) -> tuple[Kernel, tuple[int, ...]]:
-    """A kernel of a few axes and loops over buffers in any order of axes, some gathered, some behind a mask."""
+def random_kernel(seed: int, large: bool = False) -> tuple[Kernel, tuple[int, ...]]:
+    """A kernel of a few axes and loops over buffers in any order of axes, some gathered, some behind a mask. A large one has
+    more lanes than a tile, and more rounds than are summed up as floats."""
     rng = random.Random(seed)
-    sizes = {Symbol("S"): rng.randrange(1, 40), Symbol("T"): rng.randrange(1, 20)}
+    S, T = Symbol("S"), Symbol("T")
+    sizes = {S: rng.randrange(1, 40), T: rng.randrange(1, 20)}
     extents: list[ix.Integer] = [*map(index, sizes), 1, 2, 3, 8, 17, 64]
-    outer = [Symbol(f"a{k}", index(rng.choice(extents))) for k in range(rng.randrange(0, 4))]
+    counts, outer_extents = (0, 1, 2, 3), extents
+    if large:
+        sizes = {S: rng.randrange(1000, 1200), T: rng.randrange(4000, 4500)}
+        extents, outer_extents, counts = [index(S), index(T), 3, 300], [index(S), 1100, 5], (1, 1, 2)
+    outer = [Symbol(f"a{k}", index(rng.choice(outer_extents))) for k in range(rng.choice(counts))]
+    outer = [outer[0], Symbol("a1", index(5))] if large and len(outer) > 1 else outer
     made: list[Buffer] = []
 
     def strided(axes: list[Symbol], shuffle: bool) -> tuple[Index, Index]:
@@ -344,7 +351,7 @@ def random_kernel(seed: int) -> tuple[Kernel, tuple[int, ...]]:
         a = value(axes, dtype, depth - 1, leaves)
         match rng.randrange(8):
             case 0:
-                return op(rng.choice(["tanh", "sigmoid", "erf", "cos"]), dtype, a)
+                return op(rng.choice(["tanh", "sigmoid", "erf", "atan"]), dtype, a)
             case 1:
                 return op(rng.choice(["abs", "neg"]), dtype, a)
             case 2:
@@ -357,7 +364,7 @@ def random_kernel(seed: int) -> tuple[Kernel, tuple[int, ...]]:
     loops: list[Loop] = []
     results: list[Expr] = []
     for number in range(rng.randrange(1, 4)):
-        inner = [Symbol(f"l{number}{k}", index(rng.choice(extents))) for k in range(rng.choice([0, 1, 1, 2]))]
+        inner = [Symbol(f"l{number}{k}", index(rng.choice(extents))) for k in range(rng.choice([0, 1, 1, 1 if large else 2]))]
         if loops and rng.random() < 0.3:
             inner = list(loops[-1].axes)
         body: list[ir.Statement] = []
@@ -393,3 +400,9 @@ def random_kernel(seed: int) -> tuple[Kernel, tuple[int, ...]]:
 def test_a_random_kernel(seed: int) -> None:
     kernel, sizes = random_kernel(seed)
     compare(kernel, filled(kernel, sizes, seed), sizes, close=(1e-4, 1e-4))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_large_random_kernel(seed: int) -> None:
+    kernel, sizes = random_kernel(seed, large=True)
+    compare(kernel, filled(kernel, sizes, seed), sizes, close=(1e-3, 1e-3))
