@@ -29,8 +29,8 @@ from codegen.kernels.c_shape import in_lanes, transposed_loads
 from codegen.kernels.index import Symbol
 from codegen.kernels.ir import Kernel, Load
 
-#: Rows and lanes of a block.
-SIDE = 16
+#: Of a block.
+ROWS, LANES = 16, 64
 
 
 def print_c(kernels: Sequence[Kernel]) -> str:
@@ -172,26 +172,26 @@ class _Function:
         w.open("for (int64_t left = end - begin; left > 0;)")
         for axis in outer[:-1]:
             w.bind(axis)
-        below = f"lower(lower({SIDE}, {self._size(row)} - {names[-1]}), left / {size})"
+        below = f"lower(lower({ROWS}, {self._size(row)} - {names[-1]}), left / {size})"
         w.line(f"const int64_t {rows} = {first} == 0 && left >= {size} ? {below} : 1;")
         w.line(f"const int64_t {last} = left < {size} - {first} ? {first} + left : {size};")
         w.line(f"left -= {rows} * ({last} - {first});")
-        w.open(f"for (int64_t tile = {first}; tile < {last}; tile += {SIDE})")
-        w.line(f"const int64_t lanes = {last} - tile < {SIDE} ? {last} - tile : {SIDE};")
+        w.open(f"for (int64_t tile = {first}; tile < {last}; tile += {LANES})")
+        w.line(f"const int64_t lanes = {last} - tile < {LANES} ? {last} - tile : {LANES};")
         arrays = [w.names.new("staged") for _ in staged]
         for load, array in zip(staged, arrays, strict=True):
             ct, stride = ctype(load.dtype), ix.stride_of(load.index, lane)
             assert stride is not None
-            w.line(f"{ct.stored} {array}[{SIDE}][{SIDE}];")
+            w.line(f"{ct.stored} {array}[{ROWS}][{LANES}];")
             for whole in (True, False) if ct.bits > 8 else (False,):
                 step = 8 if whole else 1
-                w.open(f"if ({rows} == {SIDE} && lanes == {SIDE})" if whole else "else" if ct.bits > 8 else "")
+                w.open(f"if ({rows} == {ROWS} && lanes == {LANES})" if whole else "else" if ct.bits > 8 else "")
                 w.open(f"for (int64_t t = 0; t < lanes; t += {step})")
                 w.line(f"const int64_t {w.bind(lane)} = tile + t;")
                 w.open(f"for (int64_t {r} = 0; {r} < {rows}; {r} += {step})")
                 w.line(f"const int64_t {w.bind(row)} = {names[-1]} + {r};")
                 source = f"{w.buffers[load.buffer]}[{w.index(load.index)}]"
-                square = f"transpose_u{ct.bits}(&{array}[{r}][t], {SIDE}, &{source}, {w.index(stride)});"
+                square = f"transpose_u{ct.bits}(&{array}[{r}][t], {LANES}, &{source}, {w.index(stride)});"
                 w.line(square if whole else f"{array}[{r}][t] = {source};")
                 for _ in range(3):
                     w.close()

@@ -188,9 +188,7 @@ class Loops:
         passes = [("0", rest, TOGETHER), (rest, size, 1)]
         return passes[:1] if rest == size else passes
 
-    def _each_round(
-        self, body: Sequence[Statement], made: list[_Accumulator], position: str
-    ) -> None:
+    def _each_round(self, body: Sequence[Statement], made: list[_Accumulator], position: str) -> None:
         assert self.lane is not None
         scope = self.w.open("", simd=True)
         name = self.w.bind(self.lane)
@@ -254,7 +252,7 @@ class Loops:
         if kind == "logsumexp":
             spec = CReduction("double", "-__builtin_inf()", "logaddexp_f64({0}, {1})")
             return _Accumulator(reduce, spec, "double", total, total)
-        as_keys = in_vectors and kind in ("max", "min") and dtype.is_floating_point
+        as_keys = (in_vectors or self.lane is not None) and kind in ("max", "min") and dtype.is_floating_point
         spec = keyed(kind, dtype) if as_keys else reduction(kind, dtype)
         if kind not in ("sum", "prod") or spec.held != "float":
             return _Accumulator(reduce, spec, spec.held, total, total)
@@ -345,20 +343,23 @@ class Loops:
 
     def _reduce(self, reduce: Reduce, a: _Accumulator, position: str) -> None:
         w, new = self.w, self.w.value(reduce.value)
-        into = a.part + self.suffix
+        into, old = a.part + self.suffix, w.names.new("old")
+        # what was there is read for itself: else the compiler writes it only where it changes, which is no vector's way
+        w.line(f"const {a.spec.held} {old} = {into};")
         if a.at:
             sign = ">" if reduce.kind == "argmax" else "<"
-            nan = f" | (({new} != {new}) & ({into} == {into}))" if reduce.value.dtype.is_floating_point else ""
-            taken = w.names.new("taken")
-            w.line(f"const _Bool {taken} = ({new} {sign} {into}){nan};")
-            w.line(f"{into} = {taken} ? {new} : {into};")
-            w.line(f"{a.at}{self.suffix} = {taken} ? {position} : {a.at}{self.suffix};")
+            nan = f" | (({new} != {new}) & ({old} == {old}))" if reduce.value.dtype.is_floating_point else ""
+            taken, before = w.names.new("taken"), w.names.new("before")
+            w.line(f"const int64_t {before} = {a.at}{self.suffix};")
+            w.line(f"const _Bool {taken} = ({new} {sign} {old}){nan};")
+            w.line(f"{into} = {taken} ? {new} : {old};")
+            w.line(f"{a.at}{self.suffix} = {taken} ? {position} : {before};")
             return
         if a.spec.key != "{}":
             key = w.names.new("key")
             w.line(f"const {a.spec.held} {key} = {a.spec.key.format(new)};")
             new = key
-        w.line(f"{into} = {a.spec.combine.format(into, new)};")
+        w.line(f"{into} = {a.spec.combine.format(old, new)};")
         ct = ctype(reduce.dtype)
         w.running[reduce.name] = ct.round.format(f"({ct.held}){a.spec.value.format(into)}")
 

@@ -18,8 +18,8 @@ from codegen.kernels.ops import kind_of
 
 @dataclass(frozen=True)
 class CType:
-    """`short`: what helpers are called after; `load`, `store`: between the two forms; `round`: of a float that should
-    be one of this type's values."""
+    """`short`: what helpers are called after; `load`, `store`: between the two forms; `round`: makes a float one of
+    this type's values, which all that is held is."""
 
     stored: str
     held: str

@@ -29,10 +29,12 @@ static inline float load_bf16(uint16_t x) { return f32_of_bits((uint32_t)x << 16
 static inline uint32_t nearest_bf16(float x)
 {
     const uint32_t u = bits_of_f32(x), rounded = u + 0x7fff + ((u >> 16) & 1);
-    return x != x ? 0x7fc00000u : rounded;
+    const uint32_t nan = -(uint32_t)(x != x);
+    return (rounded & ~nan) | (nan & 0x7fc00000u);
 }
 
-static inline uint16_t store_bf16(float x) { return (uint16_t)(nearest_bf16(x) >> 16); }
+/* of a float that is one */
+static inline uint16_t store_bf16(float x) { return (uint16_t)(bits_of_f32(x) >> 16); }
 
 static inline float round_bf16(float x) { return f32_of_bits(nearest_bf16(x) & 0xffff0000u); }
 
@@ -53,9 +55,10 @@ static inline float round_f16(float x)
     return __builtin_copysignf(x != x ? x : finite >= 65520.0f ? __builtin_inff() : finite, x);
 }
 
+/* of a float that is one */
 static inline uint16_t store_f16(float x)
 {
-    const float a = __builtin_fabsf(round_f16(x));
+    const float a = __builtin_fabsf(x);
     const uint32_t u = bits_of_f32(a), sign = (bits_of_f32(x) >> 16) & 0x8000;
     const uint32_t small = bits_of_f32(a * 0x1p-112f) >> 13;
     const uint32_t finite = u < 0x38800000u ? small : (u - 0x38000000u) >> 13;
