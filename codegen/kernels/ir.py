@@ -124,6 +124,10 @@ class Position(Expr):
     __slots__ = ("index",)
     index: Index
 
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        return tuple(values_in(self.index))
+
     def __str__(self) -> str:
         return f"<{self.index}>"
 

@@ -162,10 +162,15 @@ def _filled(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Ref:
 
 
 def _check_dtypes(node: fx.Node) -> None:
-    fakes = [each.meta["val"] for each in node.all_input_nodes]
+    """Kernels compute with these dtypes, on one device."""
+    fakes, devices = [each.meta["val"] for each in node.all_input_nodes], set()
     for fake in tree_leaves([*fakes, node.meta["val"]]):
         if isinstance(fake, torch.Tensor) and (fake.dtype not in DTYPES or fake.layout is not torch.strided):
             raise Unsupported(f"{fake.dtype}, {fake.layout}")
+        if isinstance(fake, torch.Tensor):
+            devices.add(fake.device)
+    if len(devices) > 1:
+        raise Unsupported(f"tensors on {', '.join(map(str, devices))}")
 
 
 def _number(name: str, args: Sequence[Any]) -> Expr:
@@ -224,8 +229,15 @@ def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
     if isinstance(out, torch.Tensor):
         return tensor(out, None)
     if isinstance(out, tuple | list):
-        return tuple(tensor(f, item) if isinstance(f, torch.Tensor) else None for item, f in enumerate(out))
+        return tuple(tensor(f, item) if isinstance(f, torch.Tensor) else _other(f) for item, f in enumerate(out))
     raise Unsupported(f"{node.target}, which gives {type(out).__name__}")
+
+
+def _other(result: Any) -> ix.Index | None:
+    """A result that is no tensor: an integer that the sizes tell, or nothing that anybody reads."""
+    if type(result) is int or is_size(result):
+        return ix.of_size(result)
+    return None
 
 
 #: Operations that look at the memory that a tensor lies in.

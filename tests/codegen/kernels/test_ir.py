@@ -121,6 +121,16 @@ def test_scan_and_gather() -> None:
     torch.testing.assert_close(out, values[at].cumsum(0))
 
 
+def test_positions_that_are_computed() -> None:
+    at = load("at", j, torch.int64)
+    where = ir.position(index(ix.Value(at, m)) * 2)
+    assert list(ir.walk(where)) == [at, where]
+    out, loop = torch.empty(5, dtype=torch.int64), Loop((J,), (Store("out", j, where),))
+    buffers = Buffer("at", torch.int64, m, "in"), Buffer("out", torch.int64, m, "out")
+    run(check(Kernel("k", (), (loop,), buffers, (M,))), {"at": torch.arange(5), "out": out}, (5,))
+    assert torch.equal(out, torch.arange(5) * 2)
+
+
 x = load("x", j, F)
 LOOPS = {
     "i in i stand for nothing": Loop((J,), (Store("out", i, x),)),
