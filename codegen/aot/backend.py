@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from codegen.aot.function import Settings, compile_program
+from codegen.aot.function import Settings, compile_program, unchanged
 from codegen.aot.numbers import Varying
 from codegen.aot.partition import min_cut_partition
 from codegen.aot.recorder import Untraceable
@@ -77,18 +79,38 @@ def compile_graph(
     graph: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings | None = None
 ) -> Callable[..., Any]:
     """A captured graph (its results are a flat tuple), compiled. What this stage can't say runs as it was captured."""
-    placeholders = graph.graph.find_nodes(op="placeholder")
+    settings = settings or ATEN
+    original = _program(graph)
+    mode = bool(original.left_out[0].args[0]) if original.left_out else None
+    rewritten = _rewritten(graph, settings)
+    programs = [original] if rewritten is None else [_program(rewritten), original]
+    examples = _examples(graph.graph.find_nodes(op="placeholder"), example_inputs)
+    for program in programs:
+        try:
+            with torch.inference_mode(mode) if mode is not None else nullcontext():  # it switches grad mode, too
+                compiled: Any = compile_program(program, examples, settings, original)
+        except Untraceable as reason:
+            log.info("a graph runs as it was captured: %s", reason)
+            continue
+        compiled.stages = replace(compiled.stages, captured=rewritten if program is not original else None)
+        return compiled if mode is None else _under(mode, compiled)
+    return graph.forward
+
+
+def _rewritten(graph: fx.GraphModule, settings: Settings) -> fx.GraphModule | None:
+    """What passes make of a captured graph, which stays as it is; None if that is nothing else."""
+    if settings.passes is unchanged:
+        return None
+    made = fx.Graph()
+    made.output(made.graph_copy(graph.graph, {}))
+    module = _LazyGraphModule(graph, made)
+    return module if settings.passes("before_autograd", module) else None
+
+
+def _program(graph: fx.GraphModule) -> CapturedProgram:
     program = CapturedProgram(graph)
     program.left_out = _around(graph)
-    mode = bool(program.left_out[0].args[0]) if program.left_out else None
-    try:
-        examples = _examples(placeholders, example_inputs)
-        with torch.inference_mode(mode) if mode is not None else nullcontext():  # it switches grad mode, too
-            compiled = compile_program(program, examples, settings or ATEN)
-    except Untraceable as reason:
-        log.info("a graph runs as it was captured: %s", reason)
-        return graph.forward
-    return compiled if mode is None else _under(mode, compiled)
+    return program
 
 
 def _around(graph: fx.GraphModule) -> tuple[fx.Node, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch.autograd.graph import GradientEdge
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from codegen import _C
@@ -50,12 +51,18 @@ def in_place(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[.
     return direct(graph)
 
 
+def unchanged(stage: str, graph: fx.GraphModule) -> bool:
+    """No passes."""
+    return False
+
+
 @dataclass(frozen=True)
 class Settings:
     """How programs are compiled. The compilers take (graph, example inputs) and answer with a function of the same
     inputs, `backward` with one of a list of them, which it may empty; `partition` cuts a joint graph (see
     `default_partition`); `decompositions`: OpOverload -> function. `mutations_inside`: without gradients, graphs write
-    into inputs themselves, at their end, where that is safe. `suspended(function, *args)` calls what compiles while
+    into inputs themselves, at their end, where that is safe. `passes(stage, graph)` changes graphs on their way and
+    answers whether it did (see `codegen.passes`). `suspended(function, *args)` calls what compiles while
     somebody's backward runs: away from the frame hook that may be active there."""
 
     forward: GraphCompiler = as_it_is
@@ -64,34 +71,43 @@ class Settings:
     partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]] = default_partition
     decompositions: Decompositions = field(default_factory=dict)
     mutations_inside: bool = False
+    passes: Callable[[str, fx.GraphModule], bool] = unchanged
     name: str = "CompiledBackward"
     suspended: Callable[..., Any] = operator.call
 
 
-def compile_program(program: Program, args: Sequence[Any], settings: Settings) -> Callable[..., Any]:
+def compile_program(
+    program: Program, args: Sequence[Any], settings: Settings, original: Program | None = None
+) -> Callable[..., Any]:
     """`program(*args) -> results` (both flat) as a function with the same effects and gradients.
 
     Good for all arguments with the properties of these (dtype, device, sizes and strides, requires_grad, who shares
-    memory), under the grad mode of now. The answer's attribute `source` is the text of its Python; `stages` are
+    memory), under the grad mode of now. `original`: what passes made `program` of, if they did; that one can be
+    differentiated as often as one likes. The answer's attribute `source` is the text of its Python; `stages` are
     `Stages`, all that it was made of.
     Raises Untraceable for what this stage can't say; nothing has been touched then.
     """
     tell("differentiating")
     call, traced = trace(program, args, settings.decompositions, settings.mutations_inside)
+    original = original or program
     if not traced.carriers:
         joint = traced.joint
+        settings.passes("inference", joint)
         forward = settings.inference(joint, _examples(joint))
         compiled = wrapper.write(traced, forward, len(args), ())
-        return _staged(_lying_alike(compiled, program, call, args), traced, joint, None)
+        return _staged(_lying_alike(compiled, original, call, args), traced, joint, None)
+    settings.passes("joint", traced.joint)
     fw, bw = settings.partition(
         traced.joint, _examples(traced.joint), num_fwd_outputs=traced.num_forward, num_primals=_num_primals(traced)
     )
     _keep_sizes(fw, bw, traced)
-    backwards = list(_backwards(fw, bw, program, call, traced, settings))
+    backwards = list(_backwards(fw, bw, program, original, call, traced, settings))
     kept = _keep_old_values(fw, traced)
     ties = [backward.tie(fw, kept) for backward in reversed(backwards)]
+    fw.meta["num_outputs"] = traced.num_forward
+    settings.passes("forward", fw)
     compiled = wrapper.write(traced, settings.forward(fw, _examples(fw)), len(args), ties)
-    return _staged(_lying_alike(compiled, program, call, args), traced, fw, bw)
+    return _staged(_lying_alike(compiled, original, call, args), traced, fw, bw)
 
 
 def _lying_alike(compiled: Any, program: Program, call: Call, args: Sequence[Any]) -> Any:
@@ -125,7 +141,8 @@ def _num_primals(traced: Traced) -> int:
 
 
 def _backwards(
-    fw: fx.GraphModule, bw: fx.GraphModule, program: Program, call: Call, traced: Traced, settings: Settings
+    fw: fx.GraphModule, bw: fx.GraphModule, program: Program, original: Program, call: Call, traced: Traced,
+    settings: Settings,
 ) -> Iterator[_Backward]:
     """The backward of each level, cut out of that of all; the last one first."""
     given = bw.graph.find_nodes(op="placeholder")
@@ -143,17 +160,19 @@ def _backwards(
             if node in read or len(traced.levels) == 1 or not isinstance(node.meta["val"], torch.Tensor)
         )
         graph = bw if len(traced.levels) == 1 else extract(bw, [*(saved[at] for at in used), *changes], mine)
-        yield _Backward(program, call, traced, settings, state, number, graph, used, tuple(names[at] for at in used))
+        used_names = tuple(names[at] for at in used)
+        yield _Backward(program, original, call, traced, settings, state, number, graph, used, used_names)
 
 
 class _Backward:
     """The backward of a level, and its variants, which are made when they are needed."""
 
     def __init__(
-        self, program: Program, call: Call, traced: Traced, settings: Settings, state: TorchState, number: int,
-        graph: fx.GraphModule, used: tuple[int, ...], names: tuple[str, ...],
+        self, program: Program, original: Program, call: Call, traced: Traced, settings: Settings, state: TorchState,
+        number: int, graph: fx.GraphModule, used: tuple[int, ...], names: tuple[str, ...],
     ) -> None:
         self.program = program
+        self.original = original
         self.call = call
         self.traced = traced
         self.settings = settings
@@ -177,6 +196,7 @@ class _Backward:
     def _compiled(self, graph: fx.GraphModule, defined: Sequence[bool]) -> Callable[..., Any]:
         """A backward of a list of what is saved, extra and the defined tangents, these brought to the strides of the
         trace. It may empty the list."""
+        self.settings.passes("backward", graph)
         run = self.settings.backward(graph, _examples(graph))
         outputs = [output for output, wanted in zip(self.level.outputs, defined, strict=True) if wanted]
         tangents = [(at - len(outputs), _fixed(output.strides)) for at, output in enumerate(outputs)]
@@ -210,6 +230,7 @@ class _Backward:
         with _under(self.state):
             level = Again(self.level, self.number, defined)
             again = trace_again(self.program, self.call, self.settings.decompositions, level)
+        self.settings.passes("joint", again.joint)
         nodes = {node.name: node for node in again.joint.graph.nodes}
         placeholders = again.joint.graph.find_nodes(op="placeholder")[_num_primals(self.traced) :]
         tangents = [t for t, is_defined in zip(placeholders, defined, strict=True) if is_defined]
@@ -242,7 +263,7 @@ class _Backward:
 
     def _gradients(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> _Gradients:
         return _Gradients(
-            self.program, self.call, self.traced, self.number, self.state, defined, needed,
+            self.original, self.call, self.traced, self.number, self.state, defined, needed,
             self.settings.decompositions,
         )
 
@@ -448,7 +469,7 @@ def extract(joint: fx.GraphModule, given: Sequence[fx.Node], results: Sequence[A
                 raise Untraceable(f"a backward that needs {node.name}, which the forward did not save")
             copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple(None if node is None else copies[node] for node in results))
-    return fx.GraphModule(joint, graph, "Backward")
+    return _LazyGraphModule(joint, graph, "Backward")
 
 
 def _keep_sizes(fw: fx.GraphModule, bw: fx.GraphModule, traced: Traced) -> None:

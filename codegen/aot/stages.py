@@ -37,17 +37,32 @@ class Stages:
     forward: fx.GraphModule
     backward: fx.GraphModule | None
     wrapper: str
+    captured: fx.GraphModule | None = None  # what passes made of it
 
 
 def texts(stages: Stages) -> dict[str, str]:
-    """File name -> text: the graphs with dtypes and sizes, what their compilers say they made of these
-    (`graph.meta["texts"]`: a function that gives a dict like this one), the wrapper, and the facts (`aot.txt`)."""
-    graphs = {"joint": stages.traced.joint, "forward": stages.forward, "backward": stages.backward}
+    """File name -> text: the graphs with dtypes and sizes, what passes did to them (`passes.txt`) and what their
+    compilers say they made of these (`graph.meta["texts"]`: a function that gives a dict like this one), the wrapper,
+    and the facts (`aot.txt`)."""
+    graphs = {
+        "captured": stages.captured, "joint": stages.traced.joint, "forward": stages.forward,
+        "backward": stages.backward,
+    }
     found = {f"{name}.py": _graph(graph) for name, graph in graphs.items() if graph is not None}
     for name, graph in (("forward", stages.forward), ("backward", stages.backward)):
         made = graph.meta.get("texts") if graph is not None else None
         found |= {f"{name}_{file}": text for file, text in made().items()} if made is not None else {}
-    return {**found, "wrapper.py": stages.wrapper, "aot.txt": facts(stages)}
+    return {**found, **_passes(graphs), "wrapper.py": stages.wrapper, "aot.txt": facts(stages)}
+
+
+def _passes(graphs: dict[str, fx.GraphModule | None]) -> dict[str, str]:
+    seen: dict[int, str] = {}
+    for name, graph in graphs.items():
+        if graph is not None and graph.meta.get("passes") and id(graph) not in seen:
+            seen[id(graph)] = "
+".join([f"{name}:", *map(str, graph.meta["passes"]), ""])
+    return {"passes.txt": "
+".join(seen.values())} if seen else {}
 
 
 def _graph(graph: fx.GraphModule) -> str:

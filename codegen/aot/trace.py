@@ -12,6 +12,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._pytree import tree_map
 
 from codegen.aot import hooks, leaves
@@ -310,7 +311,7 @@ class _Tracer:
             written = self.recorder.graph.call_function(torch.ops.aten.copy_.default, (placeholder, node))
             written.meta.update(placeholder.meta)
         self.recorder.graph.output((*forward, *gradients))
-        joint = fx.GraphModule(self.recorder.attributes, self.recorder.graph, "Joint")
+        joint = _LazyGraphModule(self.recorder.attributes, self.recorder.graph, "Joint")
         return Traced(
             joint, call.parameters, call.groups, len(forward), len(sizes), len(randoms), outputs, updates,
             tuple(self.resized), bumps, levels,

@@ -20,6 +20,7 @@ from codegen.aot.function import Settings, compile_program
 from codegen.aot.memory import Fails, Untraceable
 from tests.codegen.aot.observe import look, observations, same
 from tests.codegen.aot.programs import MODES, Cell, covering, drawn
+from tests.codegen.passes.checking import Checked
 
 #: What may be refused. No other reason may come up: the list can only shrink.
 REFUSED = (
@@ -81,6 +82,11 @@ def _for_these_sizes(cell: Cell) -> Callable[[Cell], Call]:
     return lambda cell: _untouched(cell, lambda values: compile_program(cell.program, values, Settings()))
 
 
+def _with_passes(cell: Cell) -> Callable[[Cell], Call]:
+    settings = Settings(passes=Checked())
+    return lambda cell: _untouched(cell, lambda values: compile_program(cell.program, values, settings))
+
+
 def _for_all_sizes(cell: Cell) -> Callable[[Cell], Call]:
     compiled = aot_function(cell.program, nop, dynamic=True)
 
@@ -102,6 +108,7 @@ def _captured(dynamic: bool) -> Callable[[Cell], Callable[[Cell], Call]]:
 
 WAYS = {
     "sizes as they come": Way(_for_these_sizes),
+    "with passes": Way(_with_passes),
     "symbolic sizes": Way(_for_all_sizes, all_sizes=True),
     "captured": Way(_captured(False)),
     "captured, symbolic sizes": Way(_captured(True), all_sizes=True),

@@ -25,7 +25,7 @@ import sys
 import warnings
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from codegen.aot.function import Settings, compile_program
 from codegen.aot.partition import min_cut_partition
 from codegen.aot.recorder import Untraceable
+from tests.codegen.passes.checking import Checked
 
 DEVICE, DTYPE = "cpu", torch.float64
 PARTS = ("forward", "first", "second", "inplace")
@@ -415,11 +416,14 @@ if __name__ == "__main__":
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--report", type=Path)
+    parser.add_argument("--passes", action="store_true", help="the graphs go through all passes")
     parser.add_argument("--budget", type=float, help="cut graphs by the minimum cut, to save this part at most")
     options = parser.parse_args()
     settings = Settings()
     if options.budget is not None:
         settings = Settings(partition=partial(min_cut_partition, budget=options.budget))
+    if options.passes:
+        settings = replace(settings, passes=Checked())
     answers = {}
     names = options.names or list(OPERATIONS)
     for name, answer in examined(names, options.samples, options.processes, settings):

@@ -1,0 +1,57 @@
+"""Equal operations run once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import fx
+
+from codegen.aot import cost
+from codegen.passes.graphs import Results, is_pure
+from codegen.passes.registry import register
+
+#: How many nodes further on a large value that is cheap to compute again is still kept for the sake of an equal one.
+NEAR = 64
+_CHEAP = (cost.POINTWISE, cost.MATH, cost.CONSTANT, cost.GATHER)
+
+
+@register("common", ("forward", "backward", "inference"))
+def merge_equal(graph: fx.GraphModule) -> bool:
+    """Of equal operations on the same operands one runs; not where that would keep a large, cheap value for long."""
+    place = {node: at for at, node in enumerate(graph.graph.nodes)}
+    results = Results(graph)
+    first: dict[Any, fx.Node] = {}
+    changed = False
+    for node in list(graph.graph.nodes):
+        if not is_pure(node) and node.op != "get_attr":
+            continue
+        key = node.target, _key(node.args), _key(node.kwargs)
+        known = first.setdefault(key, node)
+        if known is node:
+            continue
+        if results.are_apart(known, node) or not _is_worth_keeping(known, node, place):
+            first[key] = node
+            continue
+        results.note(node, known)
+        node.replace_all_uses_with(known)
+        graph.graph.erase_node(node)
+        changed = True
+    return changed
+
+
+def _is_worth_keeping(known: fx.Node, node: fx.Node, place: dict[fx.Node, int]) -> bool:
+    if cost.kind(node) not in _CHEAP or cost.kept(node) <= cost.SMALL:
+        return True
+    last = max((place[user] for user in known.users), default=place[known])
+    return place[node] - last <= NEAR
+
+
+def _key(value: Any) -> Any:
+    """Of arguments: equal where they are the same. 1, 1.0 and True are not, nor are 0.0 and -0.0."""
+    if isinstance(value, tuple | list):
+        return type(value).__name__, *map(_key, value)
+    if isinstance(value, dict):
+        return tuple((name, _key(item)) for name, item in value.items())
+    if isinstance(value, slice):
+        return "slice", _key(value.start), _key(value.stop), _key(value.step)
+    return (type(value), repr(value)) if isinstance(value, bool | float | complex) else value
