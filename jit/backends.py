@@ -11,7 +11,9 @@ from torch import fx
 from codegen.aot.backend import ATEN, compile_graph
 from codegen.aot.partition import min_cut_partition
 from codegen.kernels.compile import Kernels
+from codegen.passes import Passes
 from jit import _C, cache
+from jit.config import config
 from jit.errors import BackendCompilerFailed
 
 Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -34,7 +36,8 @@ def aot_eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., An
 def kernels(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """Forward and backward as kernels of our own, and ATen's where it has the better ones."""
     compiler = Kernels(cache.store())
-    settings = replace(FUSED, forward=compiler, backward=compiler.of_list, inference=compiler)
+    passes = Passes(frozenset(name.strip() for name in config.passes_off.split(",") if name.strip()))
+    settings = replace(FUSED, forward=compiler, backward=compiler.of_list, inference=compiler, passes=passes)
     return compile_graph(gm, example_inputs, settings)
 
 

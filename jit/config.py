@@ -18,6 +18,7 @@ class Config:
     break_everywhere: a graph break after every call (tests: results must not change).
     dump: a folder for readable files of everything generated, "" for none.
     logs: comma-separated channels to print (`jit.logs.CHANNELS`).
+    passes_off: comma-separated passes over graphs to leave out (`codegen.passes.table()` names them).
     disk_cache: keep compiled kernels on disk, for the next process.
     cache_dir: their folder, "" for $XDG_CACHE_HOME/framejit, else ~/.cache/framejit. Nobody else may write to it.
     cache_size_limit: bytes that they may take; those used longest ago go first.
@@ -30,6 +31,7 @@ class Config:
     break_everywhere: bool = False
     dump: str = ""
     logs: str = ""
+    passes_off: str = ""
     disk_cache: bool = True
     cache_dir: str = ""
     cache_size_limit: int = 1 << 30

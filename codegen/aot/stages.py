@@ -59,10 +59,8 @@ def _passes(graphs: dict[str, fx.GraphModule | None]) -> dict[str, str]:
     seen: dict[int, str] = {}
     for name, graph in graphs.items():
         if graph is not None and graph.meta.get("passes") and id(graph) not in seen:
-            seen[id(graph)] = "
-".join([f"{name}:", *map(str, graph.meta["passes"]), ""])
-    return {"passes.txt": "
-".join(seen.values())} if seen else {}
+            seen[id(graph)] = "\n".join([f"{name}:", *map(str, graph.meta["passes"]), ""])
+    return {"passes.txt": "\n".join(seen.values())} if seen else {}
 
 
 def _graph(graph: fx.GraphModule) -> str:
