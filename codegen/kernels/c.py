@@ -27,16 +27,29 @@ from codegen.kernels.c_preamble import preamble
 from codegen.kernels.c_scope import Writer
 from codegen.kernels.c_shape import in_lanes, transposed_loads
 from codegen.kernels.index import Symbol
-from codegen.kernels.ir import Kernel, Load
+from codegen.kernels.ir import Expr, Kernel, Load, reads, walk
 
 #: Of a block.
 ROWS, LANES = 16, 64
+#: Of expressions, in the comment on a kernel.
+LONGEST_TEXT = 400
 
 
 def print_c(kernels: Sequence[Kernel]) -> str:
     """The unit. Raises NotImplementedError for a kernel that C has no types for."""
     text = "\n".join(_Function(kernel).text() for kernel in kernels)
     return f"{preamble(text)}\n{text}"
+
+
+def _about(kernel: Kernel) -> list[str]:
+    """The lines it was made of, and what it does, unless that has no short form: what is computed once is written down
+    wherever it is used."""
+    sizes: dict[Expr, int] = {}
+    roots = [value for loop in kernel.loops for statement in loop.body for value in reads(statement)]
+    for expr in walk(*roots):
+        sizes[expr] = 1 + sum(sizes[arg] for arg in expr.args)
+    text = sum(sizes[root] for root in roots) <= LONGEST_TEXT
+    return [*kernel.sources, *(str(kernel) if text else kernel.name).splitlines()]
 
 
 class _Function:
@@ -70,7 +83,7 @@ class _Function:
         else:
             self._lanes(self.lane)
         w.line("return bad;")
-        about = "\n".join(f"// {line}".rstrip() for line in (*self.given.sources, *str(self.given).splitlines()))
+        about = "\n".join(f"// {line}".rstrip() for line in _about(self.given))
         head = (
             f"int {kernel.name}(void *const *buffers, const int64_t *sizes, const union number *scalars, "
             "int64_t begin, int64_t end)"
@@ -185,7 +198,7 @@ class _Function:
             w.line(f"{ct.stored} {array}[{ROWS}][{LANES}];")
             for whole in (True, False) if ct.bits > 8 else (False,):
                 step = 8 if whole else 1
-                w.open(f"if ({rows} == {ROWS} && lanes == {LANES})" if whole else "else" if ct.bits > 8 else "")
+                w.open(f"if (({rows} | lanes) % 8 == 0)" if whole else "else" if ct.bits > 8 else "")
                 w.open(f"for (int64_t t = 0; t < lanes; t += {step})")
                 w.line(f"const int64_t {w.bind(lane)} = tile + t;")
                 w.open(f"for (int64_t {r} = 0; {r} < {rows}; {r} += {step})")

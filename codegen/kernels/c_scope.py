@@ -78,7 +78,7 @@ class Writer:
         lines = self.scopes[-1].lines
         if scope.simd:
             lines.append(" ".join(["#pragma omp simd", *scope.clauses]))
-        lines.append(f"{scope.head} {{")
+        lines.append(f"{scope.head} {{".lstrip())
         lines.extend(f"    {line}" if not line.startswith("#") else line for line in scope.lines)
         lines.append("}")
 
@@ -197,7 +197,7 @@ class Writer:
         """The buffers that are written and that it reads."""
         if not self.written:
             return frozenset()
-        for below in walk(expr):
+        for below in walk(expr) if expr not in self._loads else ():
             if below not in self._loads:
                 own = {below.buffer} & self.written if isinstance(below, Load) else set()
                 self._loads[below] = frozenset(own).union(*(self._loads[arg] for arg in below.args))

@@ -41,7 +41,7 @@ class _Check:
         self.results: dict[str, torch.dtype] = {}
         self.running: dict[str, torch.dtype] = {}
         self.known: set[Symbol] = set()
-        self.where = kernel.name
+        self.where: object = kernel.name  # its text, which may be long, is made only for an error
 
     def need(self, condition: bool, what: str) -> None:
         if not condition:
@@ -75,7 +75,7 @@ class _Check:
         self.running = {}
         made: dict[str, torch.dtype] = {}
         for statement in loop.body:
-            self.where = str(statement)
+            self.where = statement
             for expr in walk(*reads(statement)):
                 self._expr(expr)
             match statement:
@@ -116,8 +116,8 @@ class _Check:
                 buffer = self.buffers.get(expr.buffer)
                 self.need(buffer is not None and buffer.role != "out", f"{expr.buffer} is not read")
                 assert buffer is not None
-                self.need(expr.dtype == buffer.dtype, f"{expr} is {buffer.dtype}, not {expr.dtype}")
-                self.need(expr.mask is None or expr.mask.dtype == torch.bool, f"the mask of {expr}")
+                self.need(expr.dtype == buffer.dtype, f"{expr.buffer} is {buffer.dtype}, not {expr.dtype}")
+                self.need(expr.mask is None or expr.mask.dtype == torch.bool, f"the mask of {expr.buffer}")
             case Op():
                 self._op(expr)
             case Result():
@@ -134,9 +134,9 @@ class _Check:
         self.need(len(expr.operands) == spec.arity, f"{expr.name} takes {spec.arity}, not {len(expr.operands)}")
         compared = [operand.dtype for operand in expr.operands]
         if expr.name == "where":
-            self.need(compared[0] == torch.bool, f"the condition of {expr}")
+            self.need(compared[0] == torch.bool, "the condition of a where")
             compared = compared[1:]
         self.need(len(set(compared)) == 1, f"{expr.name} of {', '.join(map(str, compared))}")
         self.need(kind_of(compared[0]) in spec.kinds, f"{expr.name} of {compared[0]}")
         expected = {"same": compared[0], "bool": torch.bool, "free": expr.dtype}[spec.gives]
-        self.need(expr.dtype == expected, f"{expr} gives {expected}, not {expr.dtype}")
+        self.need(expr.dtype == expected, f"{expr.name} gives {expected}, not {expr.dtype}")

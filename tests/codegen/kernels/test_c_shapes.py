@@ -287,6 +287,24 @@ def test_simpler_axes_mean_the_same(what: str) -> None:
             torch.testing.assert_close(after[name], before[name], equal_nan=True)
 
 
+def test_what_is_shared_many_times_is_computed_once() -> None:
+    """Written out, it would have 2^200 operations."""
+    value = load("x", j, F)
+    for _ in range(200):
+        value = op("sub", F, mul(value, value), lit(1.0))
+        value = op("minimum", F, op("maximum", F, value, lit(-1.0)), lit(1.0))
+    kernel = pointwise((J,), value, j, buffers(x=(F, m, "in"), out=(F, m, "out")), M)
+    compare(kernel, filled(kernel, (40,)), (40,), exact=True)
+
+
+def test_a_deep_expression() -> None:
+    value = load("x", j, F)
+    for n in range(3000):
+        value = add(value, lit(n % 7 - 3.0))
+    kernel = pointwise((J,), value, j, buffers(x=(F, m, "in"), out=(F, m, "out")), M)
+    compare(kernel, filled(kernel, (40,)), (40,), exact=True)
+
+
 def test_neighbours_of_one_stride_become_one() -> None:
     (A, a), (P, p), (Q, q) = axis("a", 3), axis("p", n), axis("q", m)
     at = (a * n + p) * m + q
