@@ -159,6 +159,16 @@ class LinkOf:
 
 
 @dataclass(frozen=True)
+class Raises:
+    """A gradient (by number among a level's) that is a RuntimeError for the tangent of that output: something that was
+    saved for it is not there any more."""
+
+    output: int
+    gradient: int
+    message: str
+
+
+@dataclass(frozen=True)
 class Level:
     """Carriers that share an autograd node.
 
@@ -173,6 +183,7 @@ class Level:
     cuts: tuple[Place, ...]
     foreign: tuple[LinkOf, ...]
     beyond: tuple[Place, ...]
+    raises: tuple[Raises, ...] = ()
 
     @property
     def outputs(self) -> tuple[Carrier | Link, ...]:

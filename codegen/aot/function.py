@@ -185,7 +185,8 @@ class _Backward:
         self.variants: dict[Any, Callable[..., Any]] = {}
 
     def tie(self, fw: fx.GraphModule, kept: Sequence[fx.Node]) -> wrapper.Tie:
-        backward = self._compiled(self.graph, [True] * len(self.level.outputs))
+        every = (True,) * len(self.level.outputs)
+        backward = self._raise if self.level.raises else self._compiled(self.graph, every)
         tensors = [at for at in self.used if isinstance(kept[at].meta["val"], torch.Tensor)]
         outside = _exist_outside(fw, self.traced, [kept[at] for at in tensors])
         plan = _C.Plan(self.settings.name, backward, self.partial, self.differentiable, outside)
@@ -209,12 +210,19 @@ class _Backward:
 
         return backward
 
+    def _raise(self, given: list[Any]) -> tuple[Any, ...]:
+        """The backward where all gradients together are an error."""
+        raise RuntimeError(self.level.raises[0].message)
+
     # --- gradients that are missing or not wanted ---------------------------------------------------------------------
     def partial(
         self, defined: tuple[bool, ...], needed: tuple[bool, ...], saved: list[Any], extra: tuple[Any, ...],
         tangents: list[Any],
     ) -> tuple[Any, ...]:
         """A backward of a graph of its own, with nothing in it that these gradients do not need."""
+        for each in self.level.raises:
+            if defined[each.output] and needed[each.gradient]:
+                raise RuntimeError(each.message)
         key = (defined, needed)
         if key not in self.variants:
             self.variants[key] = self.settings.suspended(self._partial, defined, needed)
@@ -228,7 +236,7 @@ class _Backward:
 
     def _variant(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> fx.GraphModule:
         with _under(self.state):
-            level = Again(self.level, self.number, defined)
+            level = Again(self.level, self.number, defined, needed)
             again = trace_again(self.program, self.call, self.settings.decompositions, level)
         self.settings.passes("joint", again.joint)
         nodes = {node.name: node for node in again.joint.graph.nodes}

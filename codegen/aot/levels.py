@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress, product
 from typing import Any
 
 import torch
@@ -22,12 +23,14 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.utils._python_dispatch import _pop_mode_temporarily
 
 from codegen import _C
-from codegen.aot.facts import Carrier, Level, Link, LinkOf, Place
+from codegen.aot.facts import Carrier, Level, Link, LinkOf, Place, Raises
 from codegen.aot.inputs import born
 from codegen.aot.order import arranged, arrivals
 from codegen.aot.recorder import Recorder, Untraceable, refusal
 
 Key = tuple[Any, int]  # of an edge: its node, and the number there
+Pair = tuple[Key, torch.Tensor]  # an output with its tangent
+Gradients = list[torch.Tensor | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,12 +157,13 @@ def _beyond(part: Part, ends: Container[Key], seen: Mapping[Key, Seen]) -> dict[
 # --- what is recorded -------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Again:
-    """Which gradients are recorded a second time: those of one level, where only the `defined` ones of its outputs have
-    tangents."""
+    """Which gradients are recorded a second time: the `needed` ones of one level, where only the `defined` ones of its
+    outputs have tangents."""
 
     level: Level
     number: int
     defined: tuple[bool, ...]
+    needed: tuple[bool, ...]
 
 
 def differentiate(
@@ -192,13 +196,18 @@ def differentiate(
         for tangent in tangents:
             count += 1
             recorder.add_input(f"tangents_{count}", tangent)
-        defined = again.defined if again else (True,) * len(outputs)
-        chosen = [(key, t) for key, t, wanted in zip(outputs, tangents, defined, strict=True) if wanted]
         later = {at for lower in graph.parts[:number] for at in lower.inputs.values()}
+        edges = [*(inputs[at] for at in level.inputs), *ends]
+        pairs = list(zip(outputs, tangents, strict=True))
         with arrivals({at: inputs[at] for at in level.inputs if at not in later}) as arrived:
-            found = _gradients(recorder, chosen, [*(inputs[at] for at in level.inputs), *ends])
-        if again is None:
-            level, found = _in_order(level, found, arrived, later)
+            try:
+                found = _gradients(pairs, edges, again)
+                level, found = (level, found) if again else _in_order(level, found, arrived, later)
+            except Lost:
+                if again:
+                    raise
+                level = replace(level, raises=_raises(pairs, edges))
+                found = _gradients_apart(pairs, edges, level.raises)
         levels.append(level)
         for key, gradient in zip(part.foreign, found[len(found) - len(part.foreign) :], strict=True):
             if gradient is not None:
@@ -220,8 +229,8 @@ def _level(graph: Graph, part: Part, links: Sequence[Link], strides: Mapping[Key
 
 
 def _in_order(
-    level: Level, found: Sequence[torch.Tensor | None], arrived: Sequence[int], later: Container[int]
-) -> tuple[Level, list[torch.Tensor | None]]:
+    level: Level, found: Gradients, arrived: Sequence[int], later: Container[int]
+) -> tuple[Level, Gradients]:
     """The level with the edges of its leaves, but those that wait for `later` levels, in the order in which they are to
     be reached; with its gradients."""
     waiting = [at for at in level.inputs if at in later]
@@ -231,19 +240,63 @@ def _in_order(
     return replace(level, inputs=tuple(order)), [*map(gradients.__getitem__, order), *found[len(order) :]]
 
 
-def _gradients(
-    recorder: Recorder, chosen: Sequence[tuple[Key, torch.Tensor]], edges: Sequence[GradientEdge]
-) -> Sequence[torch.Tensor | None]:
-    if not edges:
-        return []
+def _gradients(pairs: Sequence[Pair], edges: Sequence[GradientEdge], again: Again | None = None) -> Gradients:
+    """Raises Lost and Untraceable."""
+    defined = again.defined if again else (True,) * len(pairs)
+    needed = again.needed if again else (True,) * len(edges)
+    chosen, ends = list(compress(pairs, defined)), list(compress(edges, needed))
+    if not chosen or not ends:
+        return [None] * len(edges)
     try:
         with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-            return torch.autograd.grad(
-                [GradientEdge(*key) for key, _ in chosen], edges, [tangent for _, tangent in chosen],
+            found = torch.autograd.grad(
+                [GradientEdge(*key) for key, _ in chosen], ends, [tangent for _, tangent in chosen],
                 allow_unused=True, retain_graph=True,
             )
-    except Exception as error:  # parts of it may still be fine: autograd finds out which gradients are asked for
+    except Exception as error:
+        if str(error).startswith(_LOST):
+            raise Lost(str(error)) from error
         raise refusal(error) or Untraceable(f"a backward that raises: {error}") from error
+    gradients = iter(found)
+    return [next(gradients) if is_needed else None for is_needed in needed]
+
+
+# --- what some gradients need and is not there any more ---------------------------------------------------------------
+#: How autograd begins to say that a saved value was written, or freed.
+_LOST = (
+    "one of the variables needed for gradient computation has been modified by an inplace operation",
+    "Trying to backward through the graph a second time",
+)
+
+
+class Lost(Untraceable):
+    """A gradient that raises in eager code, too. Others of its level may be fine."""
+
+
+def _raises(pairs: Sequence[Pair], edges: Sequence[GradientEdge]) -> tuple[Raises, ...]:
+    found = []
+    with _pop_mode_temporarily():
+        for (at, pair), (number, edge) in product(enumerate(pairs), enumerate(edges)):
+            try:
+                _gradients([pair], [edge])
+            except Lost as error:
+                found.append(Raises(at, number, str(error)))
+    return tuple(found)
+
+
+def _gradients_apart(
+    pairs: Sequence[Pair], edges: Sequence[GradientEdge], raises: Sequence[Raises]
+) -> Gradients:
+    """Each gradient for those tangents for which it does not raise."""
+    lost = {(each.output, each.gradient) for each in raises}
+    fine = [tuple((at, number) not in lost for at in range(len(pairs))) for number in range(len(edges))]
+    found: Gradients = [None] * len(edges)
+    for defined in dict.fromkeys(fine):
+        alike = [number for number, each in enumerate(fine) if each == defined]
+        gradients = _gradients(list(compress(pairs, defined)), [edges[number] for number in alike])
+        for number, gradient in zip(alike, gradients, strict=True):
+            found[number] = gradient
+    return found
 
 
 def _like(key: Key, strides: tuple[Any, ...] | None = None) -> torch.Tensor:

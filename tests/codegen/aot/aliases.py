@@ -40,7 +40,6 @@ REFUSED = (
     "an operation reads in one turn what it writes in another",
     "a view that gets its gradient elsewhere than its base",
     "a view of a tensor that changes its geometry later",
-    "a backward that raises",
     "torch fails to take a view again",
     "an input that is a lazy conjugate",
     "a tensor with a gradient that is written where it came to lie",
