@@ -312,11 +312,16 @@ class Loops:
         known = {a.reduce.name: a for a in made}
         if axis is not None:
             self._kept(body, axis)
+        stores = []
         for statement in body:
             if isinstance(statement, Store):
-                self._store(statement)
+                stores.append((statement.buffer, self._stored(statement)))
             else:
                 self._reduce(statement, known[statement.name], position)
+        for _, line in stores:
+            self.w.line(line)
+        for buffer in {buffer for buffer, _ in stores}:
+            self.w.forget(buffer)
 
     def _kept(self, body: Sequence[Statement], axis: Symbol) -> None:
         """Values of the row that an earlier loop has kept are known; those that later loops need are kept."""
@@ -333,13 +338,13 @@ class Loops:
                 w.line(f"{array}[{name}] = {w.value(value)};")
                 self.filled.add(value)
 
-    def _store(self, store: Store) -> None:
+    def _stored(self, store: Store) -> str:
+        """The line that stores, all that it needs being said before."""
         w = self.w
         for value in values_in(store.index):
             w.value(value)
         stored = ctype(store.value.dtype).store.format(w.value(store.value))
-        w.line(f"{w.buffers[store.buffer]}[{w.index(store.index)}] = {stored};")
-        w.stored(store.buffer)
+        return f"{w.buffers[store.buffer]}[{w.index(store.index)}] = {stored};"
 
     def _reduce(self, reduce: Reduce, a: _Accumulator, position: str) -> None:
         w, new = self.w, self.w.value(reduce.value)

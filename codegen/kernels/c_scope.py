@@ -187,8 +187,8 @@ class Writer:
     def _flag(self, text: str, level: int) -> None:
         self.scopes[level].lines.append(f"bad |= {text};")
 
-    def stored(self, buffer: str) -> None:
-        """Forgets what was read from a buffer that was just written."""
+    def forget(self, buffer: str) -> None:
+        """What was read from a buffer that was just written."""
         for scope in self.scopes:
             for expr in [expr for expr in scope.known if buffer in self._read_by(expr)]:
                 del scope.known[expr]

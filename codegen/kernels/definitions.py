@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
@@ -26,6 +27,9 @@ from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Expr
 
 Shape = tuple[Index, ...]
+
+#: They give memory of their argument, and their schemas do not say so.
+_SECRET_VIEWS = (torch.ops.aten._unsafe_view.default,)
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,14 @@ class Made:
     def reads(self) -> tuple[str, ...]:
         """The tensors that it is called with."""
         return tuple(operand for operand in self.operands if isinstance(operand, str))
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it is memory of its own."""
+        target = self.node.target
+        if not isinstance(target, OpOverload) or target in _SECRET_VIEWS:
+            return False
+        return all(result.alias_info is None for result in target._schema.returns)
 
     def __str__(self) -> str:
         item = "" if self.item is None else f"[{self.item}]"
@@ -92,17 +104,30 @@ class Definition:
 Tensor = Given | Made | Definition
 
 
+@dataclass(frozen=True)
+class Number:
+    """The number in a tensor of one element, as Python has it."""
+
+    tensor: str
+
+
 @dataclass
 class Program:
-    """`results`: names of tensors, or what else the graph gives (numbers, None). `writes`: (input, what is written into
-    it at the end). `sizes`: where each symbol is read, (input, dim), or (input, None) for an input that is the number;
-    `scalars`: other inputs that are numbers."""
+    """`results`: names of tensors, or what else the graph gives (Numbers, sizes, constants). `writes`: (input, what is
+    written into it at the end). `sizes`: where each symbol is read, (input, dim), or (input, None) for an input that is
+    the number; `scalars`: other inputs that are numbers."""
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     results: list[Any] = field(default_factory=list)
     writes: list[tuple[str, str]] = field(default_factory=list)
     sizes: dict[Symbol, tuple[str, int | None]] = field(default_factory=dict)
     scalars: dict[str, ir.Scalar] = field(default_factory=dict)
+
+    @property
+    def given_back(self) -> list[str]:
+        """The tensors that results are, or are read from."""
+        values = (value.tensor if isinstance(value, Number) else value for value in self.results)
+        return [value for value in values if isinstance(value, str)]
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.tensors.values()))

@@ -132,6 +132,7 @@ class _Kernel(Rounds):
         self.runs: dict[str, torch.Tensor] = {}
 
     def run(self) -> None:
+        stores = []
         for statement in self.loop.body:
             if 0 in self.shape:  # nothing is computed, nothing is read
                 if isinstance(statement, Reduce):
@@ -140,13 +141,13 @@ class _Kernel(Rounds):
             elif isinstance(statement, Reduce):
                 self._reduce(statement)
             else:
-                self._store(statement)
-            self.values.clear()  # a store changes what loads give
+                for inside in values_in(statement.index):
+                    self.value(inside)
+                stores.append((statement, self.value(statement.value)))
+        for store, value in stores:
+            self._store(store, value)
 
-    def _store(self, store: Store) -> None:
-        for inside in values_in(store.index):
-            self.value(inside)
-        value = self.value(store.value)
+    def _store(self, store: Store, value: torch.Tensor) -> None:
         flat = self.position(store.index).expand(self.shape).reshape(-1)
         if flat.unique().numel() != flat.numel():
             raise IndexError(f"{store} names elements twice")

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from codegen.kernels import index as ix
-from codegen.kernels.definitions import Definition, Given, Made, Program
+from codegen.kernels.definitions import Definition, Given, Made, Number, Program
 from codegen.kernels.evaluate import Rounds, reduced, reduced_nothing, scanned
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Expr, Read
@@ -59,8 +59,8 @@ class _Run:
                 return self.tensors[value].clone()
             case Index():
                 return self.size(value)
-            case Expr():
-                return _Elements(self, ()).value(value).item()
+            case Number():
+                return self.tensors[value.tensor].item()
         return value
 
     def size(self, size: Index) -> int:

@@ -109,7 +109,7 @@ class _Grouping:
             self.needs[call] = set(self._homes(made.reads))
             if previous is not None:  # calls stay in their order: some draw random numbers
                 self.needs[call].add(previous)
-            for name in map(self._real, made.reads):
+            for name in (known for read in made.reads for known in self._memory(read)):
                 self.readers.setdefault(name, []).append(call)
         call.made.append(made)
         self.home[made.name] = call
@@ -133,12 +133,18 @@ class _Grouping:
         self.home[node.name] = found
         self.needs[found] |= self._dependencies(node) - {found}
         for read in node.reads:
-            self.readers.setdefault(read.tensor, []).append(found)
+            for name in self._memory(read.tensor):
+                self.readers.setdefault(name, []).append(found)
 
     # --- what depends on what -----------------------------------------------------------------------------------------
     def _real(self, name: str) -> str:
         alias = self.nodes.aliases.get(name)
         return name if alias is None else alias.base
+
+    def _memory(self, name: str) -> set[str]:
+        """The tensors whose memory that may be, itself among them."""
+        name = self._real(name)
+        return {name, *self.nodes.views.get(name, ())}
 
     def _homes(self, names: tuple[str, ...]) -> Iterator[Unit]:
         for name in names:
@@ -200,17 +206,21 @@ class _Grouping:
         return joined if goes else None
 
     def _in_step(self, members: Mapping[str, Member]) -> bool:
-        """Whether what is written into an input is read by the group in the same place only, or not at all."""
-        for writer in members.values():
-            if writer.node.target is None:
-                continue
-            for member in members.values():
-                for read in member.node.reads:
-                    if read.tensor != writer.node.target:
-                        continue
-                    at = tuple(ix.substitute(i, member.place) for i in read.indices)
-                    if at != writer.element() or member.inner != writer.inner:
-                        return False
+        """Whether what is written into an input is read by the group in the same place only, or not at all; and all
+        inputs in one loop."""
+        writers = {member.node.target: member for member in members.values() if member.node.target is not None}
+        if len({writer.inner for writer in writers.values()}) > 1:
+            return False
+        for member in members.values() if writers else ():
+            for read in member.node.reads:
+                if any(name in writers for name in self._memory(read.tensor) if name != read.tensor):
+                    return False
+                writer = writers.get(read.tensor)
+                if writer is None:
+                    continue
+                at = tuple(ix.substitute(i, member.place) for i in read.indices)
+                if at != writer.element() or member.inner != writer.inner:
+                    return False
         return True
 
     def _ordered(self) -> list[Unit]:

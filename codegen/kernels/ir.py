@@ -20,6 +20,9 @@ elements from the first one of the buffer (`codegen.kernels.index`). Integers th
 index (`index.Value(expr)`). The axes of the kernel are those of all its loops and their results; an index of a
 Store names each element once over all rounds.
 
+The statements of a round are computed in their order, and what they store is stored when all of them are: a load gives
+what was there before the round.
+
 Expressions are shared: equal ones are one object (`==` is `is`), so a memo by object finds what is computed twice.
 """
 

@@ -6,14 +6,16 @@ something. Nodes read each other and real tensors only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
-from codegen.kernels.definitions import Definition, Given, Made, Program, Shape, Tensor
+from codegen.kernels.definitions import Definition, Given, Made, Program, Shape, Tensor, contiguous
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Expr
 from codegen.kernels.ops import OPS
@@ -55,12 +57,14 @@ class Node:
 @dataclass
 class Nodes:
     """`nodes` in an order in which each comes after those it reads; `aliases` of real tensors and nodes; `stored`:
-    names of nodes that lie in memory whoever reads them; `needed`: names of tensors without which it does not go."""
+    names of nodes that lie in memory whoever reads them; `needed`: names of tensors without which it does not go;
+    `views`: whose memory what ATen gives may be, where that is not its own."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     aliases: dict[str, Alias] = field(default_factory=dict)
     stored: set[str] = field(default_factory=set)
     needed: set[str] = field(default_factory=set)
+    views: dict[str, set[str]] = field(default_factory=dict)
 
 
 def find_nodes(program: Program) -> Nodes:
@@ -81,6 +85,7 @@ class _Finder:
             if not self._alias(name):
                 self.found.stored.add(name)
         self.found.stored |= {alias.base for alias in self.found.aliases.values()}
+        self._note_views()
         many = self._read_by_many(needed)
         for name, tensor in tensors.items():
             if name not in needed or not isinstance(tensor, Definition) or name in self.found.aliases:
@@ -90,26 +95,59 @@ class _Finder:
             if tensor.kind is not None or name in self.found.stored or is_shared:
                 self.found.nodes[name] = Node(name, tensor, value)
         self.found.stored &= set(self.found.nodes)
-        for target, value_name in self.program.writes:
-            self._write(value_name, target)
+        self._write_all()
         return self.found
 
-    def _write(self, value: str, target: str) -> None:
+    def _note_views(self) -> None:
+        for name, tensor in self.program.tensors.items():
+            if isinstance(tensor, Made) and not tensor.is_fresh and name in self.found.needed:
+                homes = {self._home(read) for read in tensor.reads}
+                self.found.views[name] = homes.union(*(self.found.views.get(home, ()) for home in homes))
+
+    def _home(self, name: str) -> str:
+        alias = self.found.aliases.get(name)
+        return name if alias is None else alias.base
+
+    # --- inputs that are written --------------------------------------------------------------------------------------
+    def _write_all(self) -> None:
+        """Each write comes after those that read what it writes over. A value that would have to be read before and
+        after that lies in memory of its own: where two write what the other one reads, or one its own input elsewhere.
+        """
+        writes = dict(self._write(value, target) for target, value in self.program.writes)
+        for target, node in writes.items():
+            if any(read.tensor == target and not _is_place(read, node) for read in node.reads):
+                writes[target] = self._apart(node)
+        reads = {target: {read.tensor for read in node.reads} & set(writes) for target, node in writes.items()}
+        for target, is_apart in readers_first(reads):
+            node = writes[target]
+            if is_apart:
+                writes[target] = self._apart(node)
+            else:
+                self.found.nodes[node.name] = node
+
+    def _write(self, value: str, target: str) -> tuple[str, Node]:
         """The element of `value`, into the same place of an input."""
         given = self.program.tensors[target]
         axes = tuple(Symbol(f"i{number}", size) for number, size in enumerate(given.shape))
         source = ir.read(value, tuple(map(ix.index, axes)), given.dtype)
         name = f"{target}_written"
         definition = Definition(name, given.shape, given.dtype, given.strides, axes, source)
-        self.found.nodes[name] = Node(name, definition, self._inlined(definition), target)
         self.found.stored.add(name)
+        return target, Node(name, definition, self._inlined(definition), target)
+
+    def _apart(self, node: Node) -> Node:
+        """The same write of a value that is computed before, into memory of its own."""
+        name = f"{node.target}_new"
+        definition = replace(node.definition, name=name, strides=contiguous(node.definition.shape))
+        self.found.nodes[name] = Node(name, definition, node.value)
+        self.found.stored.add(name)
+        element = ir.read(name, tuple(map(ix.index, node.axes)), definition.dtype)
+        return replace(node, value=element)
 
     # --- which tensors lie in memory ----------------------------------------------------------------------------------
     def _wanted(self) -> Iterator[str]:
         """Results, and what ATen reads."""
-        for value in self.program.results:
-            if isinstance(value, str):
-                yield value
+        yield from self.program.given_back
         for tensor in self.program.tensors.values():
             if isinstance(tensor, Made) and tensor.name in self.found.needed:
                 yield from tensor.reads
@@ -127,9 +165,14 @@ class _Finder:
         if not isinstance(source, ir.Read) or source.mask is not None:
             return False
         base = self.program.tensors[source.tensor]
-        place = physical(source.indices, base.strides)
-        strides = tuple(ix.stride_of(place, axis) or ix.index(0) for axis in tensor.axes)
-        rest = place - physical(tuple(map(ix.index, tensor.axes)), strides)
+        # of dims of size 1 torch has strides, too
+        ones = {axis: ix.index(0) for axis in tensor.axes if axis.size == 1}
+        place = ix.substitute(physical(source.indices, base.strides), ones)
+        strides = tuple(
+            own if axis in ones else ix.stride_of(place, axis) or ix.index(0)
+            for axis, own in zip(tensor.axes, tensor.strides, strict=True)
+        )
+        rest = place - physical(tuple(ones.get(axis, ix.index(axis)) for axis in tensor.axes), strides)
         if ix.symbols(rest) & set(tensor.axes) or ix.has_values(rest):
             return False
         self.found.aliases[name] = Alias(name, base.name, tensor.shape, strides, rest)
@@ -176,7 +219,7 @@ class _Finder:
 
     def _needed(self) -> set[str]:
         found: set[str] = set()
-        stack = [value for value in self.program.results if isinstance(value, str)]
+        stack = self.program.given_back
         stack += [value for _, value in self.program.writes]
         stack += [t.name for t in self.program.tensors.values() if isinstance(t, Made) and t.has_effects]
         while stack:
@@ -201,6 +244,30 @@ class _Finder:
 
     def _is_cheap(self, value: Expr) -> bool:
         return cost(value) <= CHEAP and sum(isinstance(e, ir.Read) for e in ir.walk(value)) <= 1
+
+
+def readers_first(reads: Mapping[str, Set[str]]) -> Iterator[tuple[str, bool]]:
+    """(name, False) for each name, after all those that read it. (name, True), where no other order goes: from then on
+    it reads none of the others."""
+    left = {name: others - {name} for name, others in reads.items()}
+    readers = Counter(itertools.chain.from_iterable(left.values()))
+    free = [name for name in left if not readers[name]]
+    stuck = iter(reads)
+    while left:
+        name = free.pop() if free else next(name for name in stuck if left.get(name))
+        is_apart = bool(readers[name])
+        others = left.pop(name)
+        if is_apart:
+            left[name] = set()
+        yield name, is_apart
+        readers.subtract(others)
+        free.extend(other for other in others if not readers[other])
+
+
+def _is_place(read: ir.Read, node: Node) -> bool:
+    """Whether that is the element that the node itself is."""
+    axes = zip(read.indices, node.axes, strict=True)
+    return read.mask is None and all(at == ix.index(axis) or axis.size == 1 for at, axis in axes)
 
 
 def cost(value: Expr) -> int:

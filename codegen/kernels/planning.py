@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
-from codegen.kernels.definitions import Definition, Given, Made, contiguous
+from codegen.kernels.definitions import Definition, Given, Made, Number, contiguous
 from codegen.kernels.groups import Call
 from codegen.kernels.index import Index
 from codegen.kernels.ir import Kernel, Store
@@ -69,8 +68,10 @@ class _Planner:
         self.dying: dict[int, list[str]] = {}
         for name, time in self.last.items():
             self.dying.setdefault(time, []).append(name)
-        given = {v for v in self.program.results if isinstance(v, str)}
+        given = set(self.program.given_back)
         self.results = set(map(self._home, given))
+        bases = {alias.base for alias in schedule.aliases.values()}
+        self.shared = bases.union(*schedule.views.values())  # their memory is known under other names, too
         self.kept = self.results | given
 
     def _place(self, source: str, dim: int | None) -> tuple[s.TensorSlot, int] | s.NumberSlot:
@@ -89,14 +90,27 @@ class _Planner:
             else:
                 self._launch(step, time)
             self._free(time)
-        results = tuple(self._operand(v) if isinstance(v, str) else self._constant(v) for v in self.program.results)
+        results = tuple(map(self._result, self.program.results))
         kernels = self.schedule.kernels
         writes = {kernel.name: tuple(buffer.role != "in" for buffer in kernel.buffers) for kernel in kernels}
-        steps = (*self.numbers.steps, *blocks, *_together(self.steps, writes))
+        seen = set().union(*self.schedule.views.values())  # two launches may meet there without being seen to
+        alone = {self.slots[name] for name in seen & set(self.schedule.written.values())}
+        steps = (*self.numbers.steps, *blocks, *_together(self.steps, writes, alone))
         return s.Plan(self.name, tuple(self.parameters), steps, results, self.takes_list)
 
-    def _constant(self, value: Any) -> Any:
-        return self.numbers.of(value) if isinstance(value, Index) else value
+    def _result(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self._operand(value)
+            case Number():
+                dtype = self.program.tensors[value.tensor].dtype
+                slot = self.numbers.new(KINDS[dtype])
+                read = torch.ops.aten._local_scalar_dense.default
+                self.steps.append(s.Call(read, (self._operand(value.tensor),), (), (slot,)))
+                return slot
+            case Index():
+                return self.numbers.of(value)
+        return value
 
     # --- where tensors lie --------------------------------------------------------------------------------------------
     def _home(self, name: str) -> str:
@@ -166,9 +180,7 @@ class _Planner:
         is_over = self.last.get(name) == time and name not in self.taken_over
         if name in self.results or not is_over or isinstance(tensor, Given):
             return False
-        if any(alias.base == name for alias in self.schedule.aliases.values()):
-            return False
-        if isinstance(tensor, Made) and not _is_fresh(tensor):
+        if name in self.shared or isinstance(tensor, Made) and not tensor.is_fresh:
             return False
         return isinstance(self.slots.get(name), s.TensorSlot)
 
@@ -255,12 +267,6 @@ def _span(node: Definition) -> Index:
     return physical(tuple(size - 1 for size in node.shape), node.strides) + 1
 
 
-def _is_fresh(made: Made) -> bool:
-    """Whether ATen's result is memory of its own."""
-    target = made.node.target
-    return isinstance(target, OpOverload) and all(result.alias_info is None for result in target._schema.returns)
-
-
 def _work(kernel: Kernel) -> int:
     """Elements that a kernel goes through in one row."""
     most = 1
@@ -288,17 +294,14 @@ def _may_take(launch: Launch, name: str, other: str) -> bool:
         for expr in ir.walk(*ir.reads(statement)) if isinstance(expr, ir.Load) and expr.buffer == theirs.name
     ]  # fmt: skip
     ((at, place),) = written
-    if any(index != place or number > at for number, index in read):
-        return False
-    # a store before the last read of the round: the element is read again by statements after it
-    body = launch.kernel.loops[at].body
-    store = next(n for n, st in enumerate(body) if isinstance(st, Store) and st.buffer == mine.name)
-    later = (expr for st in body[store + 1 :] for expr in ir.walk(*ir.reads(st)))
-    return not any(isinstance(expr, ir.Load) and expr.buffer == theirs.name for expr in later)
+    return not any(index != place or number > at for number, index in read)
 
 
-def _together(steps: list[s.Step], writes_to: Mapping[str, tuple[bool, ...]]) -> list[s.Step]:
-    """Launches side by side that do not meet in memory as one step. What they need is made before the first of them."""
+def _together(
+    steps: list[s.Step], writes_to: Mapping[str, tuple[bool, ...]], alone: Set[s.TensorSlot | s.BlockSlot]
+) -> list[s.Step]:
+    """Launches side by side that do not meet in memory as one step. What they need is made before the first of them.
+    `alone`: they are written by none of these."""
     found: list[s.Step] = []
     run: list[s.Launch] = []
     before: list[s.Step] = []
@@ -319,6 +322,10 @@ def _together(steps: list[s.Step], writes_to: Mapping[str, tuple[bool, ...]]) ->
     for step in steps:
         if isinstance(step, s.Launch):
             writes = set(itertools.compress(step.buffers, writes_to[step.function.name]))
+            if writes & alone:
+                close()
+                found.append(step)
+                continue
             if writes & touched or set(step.buffers) & written:
                 close()
             run.append(step)

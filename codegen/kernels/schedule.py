@@ -31,7 +31,8 @@ class Launch:
 
 @dataclass(frozen=True)
 class Schedule:
-    """`steps`: in order. `stored`: nodes that lie in memory, of these `written` in that of an input."""
+    """`steps`: in order. `stored`: nodes that lie in memory, of these `written` in that of an input. `aliases`,
+    `views`: as in `Nodes`."""
 
     program: Program
     steps: tuple[Launch | Call, ...]
@@ -39,6 +40,7 @@ class Schedule:
     stored: dict[str, Node]
     written: dict[str, str]
     aliases: dict[str, Alias]
+    views: dict[str, set[str]]
 
     def __str__(self) -> str:
         lines = []
@@ -68,7 +70,7 @@ def schedule(program: Program) -> Schedule:
         steps.append(Launch(made[text], tensors, sizes, scalars))
     written = {name: node.target for name, node in nodes.nodes.items() if node.target is not None}
     stored = {name: nodes.nodes[name] for name in nodes.nodes if name in nodes.stored and name not in written}
-    return Schedule(program, tuple(steps), tuple(made.values()), stored, written, nodes.aliases)
+    return Schedule(program, tuple(steps), tuple(made.values()), stored, written, nodes.aliases, nodes.views)
 
 
 def _store_what_others_read(nodes: Nodes, units: list[Group | Call]) -> None:
@@ -118,15 +120,18 @@ class _Kernel:
         return stage
 
     def _loops(self) -> Iterator[Loop]:
+        """Inputs are written in the last one: until then they are what they were."""
         bodies: dict[tuple[int, tuple[Index, ...]], list[Statement]] = {}
+        last = max(self.stages.values())
+        written = {(last, member.inner) for member in self.group.members.values() if member.node.target is not None}
         for name, member in self.group.members.items():
-            stage = self.stages[name]
+            stage = self.stages[name] if member.node.target is None else last
             body = bodies.setdefault((stage, member.inner), [])
             body.extend(self._statements(member, stage))
             if member.node.definition.over and not member.node.definition.is_scan and name in self.nodes.stored:
                 value = ir.result(self.results[name], member.node.definition.dtype)
                 bodies.setdefault((stage + 1, ()), []).append(self._store(member, value))
-        for (_, shape), body in sorted(bodies.items(), key=lambda item: item[0][0]):
+        for (_, shape), body in sorted(bodies.items(), key=lambda item: (item[0][0], item[0] in written)):
             if body:
                 yield Loop(tuple(inner(number, size) for number, size in enumerate(shape)), tuple(body))
 

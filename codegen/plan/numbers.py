@@ -37,17 +37,18 @@ class Numbers:
                 place = self.sizes[symbol]
                 if isinstance(place, NumberSlot):
                     return place
-                slot = self._slot()
+                slot = self.new()
                 self.steps.append(Size(slot, *place))
                 return slot
         program = tuple(self._program(value))  # may need slots of its own
-        slot = self._slot()
+        slot = self.new()
         self.steps.append(Compute(slot, program))
         return slot
 
-    def _slot(self) -> NumberSlot:
+    def new(self, kind: type = int) -> NumberSlot:
+        """A slot for something else."""
         self.next += 1
-        return NumberSlot(self.next - 1)
+        return NumberSlot(self.next - 1, kind)
 
     def _program(self, value: Index) -> Iterator[Token]:
         if not value.terms:

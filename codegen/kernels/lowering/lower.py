@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
-from codegen.kernels.definitions import Definition, Given, Made, Program, Shape
+from codegen.kernels.definitions import Definition, Given, Made, Number, Program, Shape
 from codegen.kernels.index import Symbol
 from codegen.kernels.ir import Expr
 from codegen.kernels.lowering import (  # noqa: F401  (their rows)
@@ -265,4 +265,12 @@ def _is_half(fake: Any) -> bool:
 def _results(low: Lowering, values: dict[fx.Node, Any], results: Any) -> None:
     for node in results:
         value = values[node] if isinstance(node, fx.Node) else node
-        low.program.results.append(value.name if isinstance(value, Ref) else value)
+        low.program.results.append(_result(low, value))
+
+
+def _result(low: Lowering, value: Any) -> Any:
+    if isinstance(value, Ref):
+        return value.name
+    if isinstance(value, Expr):
+        return Number(low.define((), value.dtype, lambda: value, "number").name)
+    return value
