@@ -175,6 +175,9 @@ class _Finder:
         rest = place - physical(tuple(ones.get(axis, ix.index(axis)) for axis in tensor.axes), strides)
         if ix.symbols(rest) & set(tensor.axes) or ix.has_values(rest):
             return False
+        # along an axis of size 1 any stride leads to the same place
+        seen = zip(tensor.shape, strides, tensor.strides, strict=True)
+        strides = tuple(told if size == 1 else found for size, found, told in seen)
         self.found.aliases[name] = Alias(name, base.name, tensor.shape, strides, rest)
         return True
 

@@ -9,6 +9,7 @@ import torch
 
 from codegen.aot.function import Settings, compile_program
 from codegen.aot.numbers import Varying
+from codegen.kernels.evaluate_program import run_program
 from tests.codegen.kernels.lowered import compare, evaluated, evaluated_list, lowered, symbolic
 
 ROOT = Path(__file__).parents[3]
@@ -291,3 +292,45 @@ def test_forward_and_backward_are_lowered_each(dynamic):
 
 def leaves(tensors):
     return [t.detach().clone().requires_grad_() for t in tensors]
+
+
+@pytest.mark.parametrize("function", [lambda x: x + 300, lambda x: x.clamp(max=-1), lambda x: x * 2**40], ids=str)
+def test_numbers_that_do_not_fit_are_left_to_aten(function):
+    x = made(5, dtype=torch.int64).to(torch.uint8)
+    try:
+        function(x)
+    except RuntimeError:
+        return
+    found = lowered(function, [x])
+    assert found.called
+    compare(found, [x])
+
+
+MEMORY = {
+    "channels_last": lambda x: x.to(memory_format=torch.channels_last) * 2,
+    "clone": lambda x: x.permute(0, 2, 3, 1).clone() + 1,
+    "contiguous": lambda x: x.transpose(1, 2).contiguous(),
+    "empty_like": lambda x: torch.zeros_like(x.transpose(1, 3)) + x.transpose(1, 3),
+    "copied": lambda x: torch.empty_strided((2, 3), (1, 2)).copy_(x[0, 0, :2, :3]),
+}
+
+
+@pytest.mark.parametrize("name", MEMORY)
+def test_strides_are_those_of_eager(name):
+    x = made(2, 3, 4, 5)
+    found = lowered(MEMORY[name], [x])
+    assert not found.called
+    (ours,) = run_program(found.program, {"primals_1": x})
+    assert ours.stride() == MEMORY[name](x).stride()
+    compare(found, [x])
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4, 5)], ids=str)
+@pytest.mark.parametrize("name", ["flip", "repeat", "sum", "any", "softmax", "cumsum", "to", "layer_norm plain", "mse", "logsumexp"])
+def test_no_elements(name, shape):
+    x = torch.zeros(shape)
+    try:
+        COMPOSITES[name](x)
+    except (RuntimeError, IndexError):
+        pytest.skip("not in eager")
+    compare(lowered(COMPOSITES[name], [x]), [x])
