@@ -24,6 +24,7 @@ from symbolic.errors import GraphBreak, Restart, letting_go
 from symbolic.guards import Guard
 from symbolic.inner import InnerGraph
 from symbolic.late import Standing, Unknown
+from symbolic.operators import with_symbols
 from symbolic.shapes import Shapes
 from symbolic.sources import Source
 from symbolic.torch_state import enter_inference, leave_inference
@@ -402,9 +403,10 @@ class GraphBuilder:
     def fake_run(self, target: Any, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
         asking = self.shapes.asking() if self.shapes is not None else nullcontext()
+        symbols = with_symbols(name) if self.shapes is not None else nullcontext()
         standing = Standing() if self._late else nullcontext()
         try:
-            with torch._C._PreserveDispatchKeyGuard(), asking, self.fake_mode, standing, letting_go():
+            with torch._C._PreserveDispatchKeyGuard(), asking, self.fake_mode, symbols, standing, letting_go():
                 return run(*args, **kwargs)
         except (DataDependentOutputException, GuardOnDataDependentSymNode, Unknown) as error:
             raise GraphBreak("tensor value needed while tracing", f"{name}: {error}") from error

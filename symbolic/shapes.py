@@ -13,7 +13,6 @@ from typing import Any
 
 import sympy
 import torch
-from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils._sympy import functions
@@ -92,10 +91,8 @@ class Shapes:
     # --- while capturing --------------------------------------------------------------------------------------------
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """What is run inside may ask about symbols: the line being executed is the one that needed the answers. The
-        decompositions of operators run in Python, those in C++ take only plain numbers."""
-        with enable_python_dispatcher():
-            yield
+        """What is run inside may ask about symbols: the line being executed is the one that needed the answers."""
+        yield
         self._places += [self.place()] * (len(self.env.guards) - len(self._places))
 
     def fix(self, value: torch.SymInt | torch.SymFloat) -> None:
