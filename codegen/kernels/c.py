@@ -21,7 +21,7 @@ import torch
 from codegen.kernels import index as ix
 from codegen.kernels.axes import simplify
 from codegen.kernels.c_expand import expand
-from codegen.kernels.c_loops import TILE, Loops
+from codegen.kernels.c_loops import Loops
 from codegen.kernels.c_ops import ctype
 from codegen.kernels.c_preamble import preamble
 from codegen.kernels.c_scope import Writer
@@ -159,8 +159,8 @@ class _Function:
             w.line(f"const int64_t {last} = left < {size} - {first} ? {first} + left : {size};")
             w.line(f"left -= {last} - {first};")
         if self.loops.is_tiled:
-            tiles = w.names.new("tiles")
-            w.line(f"const int64_t {tiles} = ({last} - {first} + {TILE - 1}) / {TILE};")
+            tiles, tile = w.names.new("tiles"), self.loops.tile
+            w.line(f"const int64_t {tiles} = ({last} - {first} + {tile - 1}) / {tile};")
             w.line(f"const int64_t step = ({last} - {first} + {tiles} - 1) / {tiles};")
             w.open(f"for (int64_t tile = {first}; tile < {last}; tile += step)")
             w.line(f"const int64_t lanes = {last} - tile < step ? {last} - tile : step;")

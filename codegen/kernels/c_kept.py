@@ -1,13 +1,15 @@
-"""What several loops over a row compute from it, each element at some cost, is kept from the first of them on."""
+"""What is computed once and kept in an array: from one loop over a row to the next, or for all rounds of a lane."""
 
 from __future__ import annotations
 
 from codegen.kernels.index import Symbol, symbols
-from codegen.kernels.ir import Expr, Kernel, Load, Loop, Op, Running, indices_in, reads, walk
+from codegen.kernels.ir import Expr, Kernel, Load, Loop, Op, Result, Running, indices_in, reads, walk
 from codegen.kernels.ops import OPS
 
 #: A value is kept if it costs as much: writing and reading it, in the first cache, costs some operations, too.
 WORTH = 8
+#: The same where many rounds read it.
+DEAR = 4
 #: Elements of a row that may be kept, and bytes of all that is.
 LONGEST, MOST = 8192, 32768
 
@@ -39,6 +41,26 @@ def kept_values(kernel: Kernel) -> list[Expr]:
                 kept.append(expr)
                 room -= size * 8
     return kept
+
+
+def values_of_lanes(loop: Loop, lane: Symbol, written: set[str]) -> list[Expr]:
+    """Values that depend on the lane and not on the round, and cost more than reading an array."""
+    fixed: set[Expr] = set()
+    varying: set[Expr] = set()
+    costs: dict[Expr, int] = {}
+    found: dict[Expr, None] = {}
+    roots = _roots([loop])
+    for expr in walk(*roots):
+        at = indices_in(expr)
+        here = symbols(at) if at is not None else frozenset()
+        changes = isinstance(expr, Running) or (isinstance(expr, Load) and expr.buffer in written)
+        costs[expr] = sum(costs[arg] for arg in expr.args) + (OPS[expr.name].cost if isinstance(expr, Op) else 0)
+        if changes or here & set(loop.axes) or any(arg in varying for arg in expr.args):
+            varying.add(expr)
+            found |= {arg: None for arg in expr.args if arg in fixed and costs[arg] >= DEAR}
+        elif lane in here or isinstance(expr, Result) or any(arg in fixed for arg in expr.args):
+            fixed.add(expr)
+    return list(found)
 
 
 def _roots(loops: list[Loop]) -> list[Expr]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from codegen.kernels import index as ix
 from codegen.kernels.axes import shifted
-from codegen.kernels.c_kept import kept_values
+from codegen.kernels.c_kept import kept_values, values_of_lanes
 from codegen.kernels.c_ops import CReduction, ctype, keyed, reduction
 from codegen.kernels.c_scope import Writer
 from codegen.kernels.index import Symbol
@@ -19,8 +19,8 @@ from codegen.kernels.ops import OPS
 BLOCK = 4096
 #: The same where each lane has a sum of its own.
 LANE_BLOCK = 256
-#: Lanes in a tile, at most.
-TILE = 1024
+#: Lanes in a tile, at most and at least; and in all tiles of a kernel, so that they stay in the first cache.
+TILE, SMALL_TILE, LANES_HELD = 1024, 64, 4096
 #: So many rounds of a loop over lanes go together, if what each does costs no more than that.
 TOGETHER, LIGHT = 4, 12
 #: The place of an extreme value is looked for in so many at once.
@@ -60,6 +60,8 @@ class Loops:
         self.bounds = "begin", "end"
         self.is_tiled = lane is not None and any(isinstance(s, Reduce) for loop in kernel.loops for s in loop.body)
         self.suffix = "" if lane is None else "[t]"
+        reduced = sum(isinstance(s, Reduce) for loop in kernel.loops for s in loop.body)
+        self.tile = max(SMALL_TILE, min(TILE, LANES_HELD // max(reduced, 1) // SMALL_TILE * SMALL_TILE))
         self.kept = {} if lane is not None else {value: w.names.new("kept") for value in kept_values(kernel)}
         self.filled: set[Expr] = set()
         #: Loads whose elements, as they lie in memory, were brought into the order of the lanes.
@@ -152,14 +154,16 @@ class Loops:
         rounds = w.names.new("rounds") if parted else ""
         if parted:
             w.line(f"int64_t {rounds} = 0;")
-        for axis in loop.axes[:-1]:
+        for axis in loop.axes:
             self._guard(axis)
+        if loop.axes and self.is_tiled and not self.staged:
+            self._once(loop)
+        for axis in loop.axes[:-1]:
             self._open_rounds(axis)
         if not loop.axes:
             self._each_round(loop.body, made, position)
         else:
             inner = loop.axes[-1]
-            self._guard(inner)
             for start, stop, together in self._passes(inner, loop):
                 self._open_rounds(inner, start, stop, together)
                 bodies = [shifted(statement, inner, n) for n in range(together) for statement in loop.body]
@@ -174,6 +178,19 @@ class Loops:
                 w.close()
         while len(w.scopes) > depth:
             w.close()
+        w.arrays.clear()
+
+    def _once(self, loop: Loop) -> None:
+        """What the rounds of a loop have in common, at some cost, is computed once for each lane."""
+        assert self.lane is not None
+        w = self.w
+        for value in values_of_lanes(loop, self.lane, w.written):
+            array = w.names.new("fixed")
+            w.line(f"{ctype(value.dtype).held} {array}[{self.tile}];")
+            self._open_lanes()
+            w.line(f"{array}[t] = {w.value(value)};")
+            w.close()
+            w.arrays[value] = f"{array}[t]"
 
     def _passes(self, axis: Symbol, loop: Loop) -> list[tuple[str, str, int]]:
         """Ranges of a loop, and how many rounds of it go together."""
@@ -189,6 +206,13 @@ class Loops:
         return passes[:1] if rest == size else passes
 
     def _each_round(self, body: Sequence[Statement], made: list[_Accumulator], position: str) -> None:
+        self._open_lanes()
+        self._body(body, made, position, None)
+        self.w.close()
+        if position:
+            self.w.line(f"++{position};")
+
+    def _open_lanes(self) -> None:
         assert self.lane is not None
         scope = self.w.open("", simd=True)
         name = self.w.bind(self.lane)
@@ -202,10 +226,6 @@ class Loops:
         else:
             first, last = self.bounds
             scope.head = f"for (int64_t {name} = {first}; {name} < {last}; ++{name})"
-        self._body(body, made, position, None)
-        self.w.close()
-        if position:
-            self.w.line(f"++{position};")
 
     def _each_lane(self, texts: list[str]) -> None:
         """Statements for each lane, or for the one row."""
@@ -270,13 +290,13 @@ class Loops:
             if a.at:
                 w.line(f"int64_t {a.at} = 0;")
             return
-        w.line(f"{a.wide} {a.total}[{TILE}];")
+        w.line(f"{a.wide} {a.total}[{self.tile}];")
         starts = [f"{a.total}[t] = {a.spec.start};"]
         if a.is_parted:
-            w.line(f"{a.spec.held} {a.part}[{TILE}];")
+            w.line(f"{a.spec.held} {a.part}[{self.tile}];")
             starts.append(f"{a.part}[t] = 0;")
         if a.at:
-            w.line(f"int64_t {a.at}[{TILE}];")
+            w.line(f"int64_t {a.at}[{self.tile}];")
             starts.append(f"{a.at}[t] = 0;")
         self._each_lane(starts)
 
@@ -297,7 +317,7 @@ class Loops:
                 w.line(f"const {ct.held} {name} = {value};")
                 w.results[a.reduce.name] = name, len(w.scopes) - 1
             else:
-                w.line(f"{ct.held} {name}[{TILE}];")
+                w.line(f"{ct.held} {name}[{self.tile}];")
                 self._each_lane([f"{name}[t] = {value};"])
                 w.results[a.reduce.name] = f"{name}[t]", None
 

@@ -61,6 +61,8 @@ class Writer:
         #: by name: the text and the level it is known at; none: it is one of an array, with an element for each lane
         self.results: dict[str, tuple[str, int | None]] = {}
         self.running: dict[str, str] = {}
+        #: values that an array holds for each lane: its element
+        self.arrays: dict[Expr, str] = {}
         self.scalars = {scalar.name: self.names.new(scalar.name) for scalar in kernel.scalars}
         self._symbols: dict[Symbol, str] = {}
         self._loads: dict[Expr, frozenset[str]] = {}
@@ -97,6 +99,9 @@ class Writer:
             expr = stack[-1]
             if self._known(expr) is not None:
                 stack.pop()
+                continue
+            if expr in self.arrays:
+                self._name(expr, self.arrays[expr], len(self.scopes) - 1)
                 continue
             missing = [arg for arg in expr.args if self._known(arg) is None]
             if missing:
@@ -155,6 +160,9 @@ class Writer:
                 text, level = self.running[expr.name], len(self.scopes) - 1
             case _:
                 raise TypeError(expr)
+        self._name(expr, text, level)
+
+    def _name(self, expr: Expr, text: str, level: int) -> None:
         name = self.names.new("v")
         self.scopes[level].lines.append(f"const {ctype(expr.dtype).held} {name} = {text};")
         self.scopes[level].known[expr] = name

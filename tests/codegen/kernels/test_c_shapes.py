@@ -91,6 +91,31 @@ def pointwise(out_axes: tuple[Symbol, ...], value: Expr, at: Index, given: tuple
     return Kernel("pointwise", out_axes, (Loop((), (Store("out", at, value),)),), given, sizes)
 
 
+def batch_norm_gradient(rows: ix.Integer) -> Kernel:
+    """Sums over columns of what their own variances scale; of a mean that was reduced before."""
+    (P, p), (Q, q) = axis("p", rows), axis("q", 70)
+    x = load("x", p * 70 + q, F)
+    mean = op("div", F, result("total", F), to(ir.position(index(rows)), F))
+    scale = op("rsqrt", F, add(load("variance", q, F), lit(1e-5)))
+    loops = (
+        Loop((P,), (Reduce("total", "sum", x),)),
+        Loop((P,), (Reduce("r", "sum", mul(op("sub", F, x, mean), scale)), Reduce("s", "max", mul(x, op("exp", F, mean))))),
+        Loop((), (Store("out", q, add(result("r", F), result("s", F))),)),
+    )
+    given = buffers(x=(F, index(rows) * 70, "in"), variance=(F, 70, "in"), out=(F, 70, "out"))
+    return Kernel("batch_norm", (Q,), loops, given, (N,) if isinstance(rows, Index) else ())
+
+
+def many_columns() -> Kernel:
+    """More sums than fit into the first cache, for more lanes than a tile has then."""
+    (P, p), (Q, q) = axis("p", 20), axis("q", 500)
+    x = load("x", p * 500 + q, F)
+    sums = tuple(Reduce(f"r{k}", "sum", mul(x, lit(k))) for k in range(30))
+    stores = tuple(Store("out", q * 30 + k, result(f"r{k}", F)) for k in range(30))
+    return Kernel("many", (Q,), (Loop((P,), sums), Loop((), stores)),
+                  buffers(x=(F, 10000, "in"), out=(F, 15000, "out")))  # fmt: skip
+
+
 def cat_kernel() -> Kernel:
     """Two vectors after each other: neither may be read outside."""
     (P, p) = axis("p", n + m)
@@ -218,6 +243,9 @@ KERNELS = {
     "embedding, checked": (embedding("check_index"), [(5, 7), (100, 3)]),
     "embedding, wrapped": (embedding("wrap_index"), [(5, 7), (100, 3)]),
     "batch norm": (batch_norm_sums(), [()]),
+    "many columns": (many_columns(), [()]),
+    "batch norm's gradient": (batch_norm_gradient(n), [(50,), (0,), (1,)]),
+    "batch norm's gradient, known sizes": (batch_norm_gradient(30), [()]),
     "max pool": (max_pool(), [()]),
     "cross entropy": (cross_entropy(), [(5, 7), (40, 3000)]),
     "optimizer": (optimizer(), [(5,), (1001,)]),
@@ -247,12 +275,13 @@ def filled(kernel: Kernel, sizes: tuple[int, ...], seed: int = 0) -> dict[str, t
             found[buffer.name] = torch.rand(count, generator=g) < 0.5
         elif buffer.dtype.is_floating_point:
             found[buffer.name] = torch.randn(count, generator=g).to(buffer.dtype)
+            found[buffer.name] = found[buffer.name].abs() if buffer.name == "variance" else found[buffer.name]
         else:
             found[buffer.name] = torch.randint(0, 3, (count,), generator=g).to(buffer.dtype)
     return found
 
 
-CLOSE = {"columns of known sizes": (1e-4, 1e-4), "columns of many rows": (1e-4, 1e-4), "columns": (1e-4, 1e-4), "in place": (1e-5, 1e-6), "whole sum": (1e-5, 1e-4),
+CLOSE = {"many columns": (1e-4, 1e-4), "batch norm's gradient": (1e-4, 1e-4), "batch norm's gradient, known sizes": (1e-4, 1e-4), "columns of known sizes": (1e-4, 1e-4), "columns of many rows": (1e-4, 1e-4), "columns": (1e-4, 1e-4), "in place": (1e-5, 1e-6), "whole sum": (1e-5, 1e-4),
          "layernorm": (1e-5, 1e-5), "scan of two": (1e-5, 1e-5)}  # fmt: skip
 
 
