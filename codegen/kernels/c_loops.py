@@ -370,7 +370,7 @@ class Loops:
         w, new = self.w, self.w.value(reduce.value)
         into, old = a.part + self.suffix, w.names.new("old")
         # what was there is read for itself: else the compiler writes it only where it changes, which is no vector's way
-        w.line(f"const {a.spec.held} {old} = {into};")
+        w.line(f"const {a.spec.held if a.is_parted else a.wide} {old} = {into};")
         if a.at:
             sign = ">" if reduce.kind == "argmax" else "<"
             nan = f" | (({new} != {new}) & ({old} == {old}))" if reduce.value.dtype.is_floating_point else ""
