@@ -106,7 +106,8 @@ class _Kernel:
         sources = dict.fromkeys(m.node.definition.source for m in self.group.members.values())
         words = dict.fromkeys(map(_word, self.group.members))
         name = "_".join(list(words)[-3:])
-        kernel = Kernel(name, self.group.axes, loops, buffers, tuple(sizes), tuple(scalars.values()), tuple(sources))
+        axes = _in_order_of_memory(self.group.axes, loops)
+        kernel = Kernel(name, axes, loops, buffers, tuple(sizes), tuple(scalars.values()), tuple(sources))
         return kernel, tuple(self.buffers), tuple(sizes), tuple(scalars)
 
     # --- loops --------------------------------------------------------------------------------------------------------
@@ -217,6 +218,21 @@ class _Kernel:
                 for expr in ir.walk(*ir.reads(statement)):
                     see(ir.indices_in(expr))
         return found
+
+
+def _in_order_of_memory(axes: tuple[Symbol, ...], loops: tuple[Loop, ...]) -> tuple[Symbol, ...]:
+    """The axes as stores go through memory, the longest steps first, where all of these are known."""
+    stores = [statement.index for loop in loops for statement in loop.body if isinstance(statement, Store)]
+    steps = {axis: [ix.stride_of(index, axis) for index in stores] for axis in axes}
+    lengths = {axis: [_length(step) for step in of_axis if step is not None] for axis, of_axis in steps.items()}
+    if any(len(of_axis) < len(stores) for of_axis in lengths.values()):
+        return axes
+    return tuple(sorted(axes, key=lengths.__getitem__, reverse=True))
+
+
+def _length(step: Index) -> tuple[int, int]:
+    """Orders steps: a product of more sizes is longer than one of fewer."""
+    return max(((len(atoms), abs(factor)) for atoms, factor in step.terms), default=(0, 0))
 
 
 def _word(name: str) -> str:

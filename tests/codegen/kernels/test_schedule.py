@@ -123,6 +123,19 @@ def compare(found: Any, program: Any, args: list[torch.Tensor]) -> None:
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("order", [(1, 0), (2, 0, 1), (0, 3, 1, 2)], ids=str)
+def test_kernels_go_through_memory_as_it_lies(order: tuple[int, ...], dynamic: bool) -> None:
+    def program(x, y):
+        return x.permute(order) * 2 + y
+
+    x = torch.randn(3, 4, 5, 6)[(0,) * (4 - len(order))]
+    y = torch.randn_like(x.permute(order), memory_format=torch.contiguous_format)
+    found = scheduled(program, x, y, dynamic=dynamic)
+    compare(found, program, [x, y])
+    assert [axis.name for axis in found.kernels[0].axes] == [f"p{order.index(dim)}" for dim in range(x.dim())]
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("shape", [(1 << 17,), (257, 300), (2, 61, 700)], ids=str)
 def test_long_reductions_run_in_parts(shape: tuple[int, ...], dynamic: bool) -> None:
     def program(x):
