@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import torch
 
 from codegen.kernels import index as ix
+from codegen.kernels.about import about
 from codegen.kernels.axes import simplify
 from codegen.kernels.c_expand import expand
 from codegen.kernels.c_loops import Loops
@@ -27,29 +28,16 @@ from codegen.kernels.c_preamble import preamble
 from codegen.kernels.c_scope import Writer
 from codegen.kernels.c_shape import in_lanes, transposed_loads
 from codegen.kernels.index import Symbol
-from codegen.kernels.ir import Expr, Kernel, Load, reads, walk
+from codegen.kernels.ir import Kernel, Load
 
 #: Of a block.
 ROWS, LANES = 16, 64
-#: Of expressions, in the comment on a kernel.
-LONGEST_TEXT = 400
 
 
 def print_c(kernels: Sequence[Kernel]) -> str:
     """The unit. Raises NotImplementedError for a kernel that C has no types for."""
     text = "\n".join(_Function(kernel).text() for kernel in kernels)
     return f"{preamble(text)}\n{text}"
-
-
-def _about(kernel: Kernel) -> list[str]:
-    """The lines it was made of, and what it does, unless that has no short form: what is computed once is written down
-    wherever it is used."""
-    sizes: dict[Expr, int] = {}
-    roots = [value for loop in kernel.loops for statement in loop.body for value in reads(statement)]
-    for expr in walk(*roots):
-        sizes[expr] = 1 + sum(sizes[arg] for arg in expr.args)
-    text = sum(sizes[root] for root in roots) <= LONGEST_TEXT
-    return [*kernel.sources, *(str(kernel) if text else kernel.name).splitlines()]
 
 
 class _Function:
@@ -83,13 +71,13 @@ class _Function:
         else:
             self._lanes(self.lane)
         w.line("return bad;")
-        about = "\n".join(f"// {line}".rstrip() for line in _about(self.given))
+        comment = "\n".join(f"// {line}".rstrip() for line in about(self.given))
         head = (
             f"int {kernel.name}(void *const *buffers, const int64_t *sizes, const union number *scalars, "
             "int64_t begin, int64_t end)"
         )
         body = "\n".join(line if line.startswith("#") else f"    {line}" for line in w.scopes[0].lines)
-        return f"{about}\n{head}\n{{\n{body}\n}}\n"
+        return f"{comment}\n{head}\n{{\n{body}\n}}\n"
 
     def _size(self, axis: Symbol) -> str:
         """The size of an axis, as a name or a constant."""

@@ -11,13 +11,15 @@ text, so what several of them read or compute is there once. The source means wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from codegen.kernels import index as ix
+from codegen.kernels.about import about
 from codegen.kernels.index import Symbol
-from codegen.kernels.ir import Kernel, Load, Loop, Reduce, Running, Statement, Store, reads, values_in, walk
+from codegen.kernels.ir import Kernel, Load, Loop, Reduce, Running, Store, reads, values_in, walk
 from codegen.kernels.triton_ops import TReduction, reduction, ttype
 from codegen.kernels.triton_preamble import preamble
 from codegen.kernels.triton_scope import Dimension, Known, Writer, joined
@@ -51,6 +53,10 @@ class _Reduction:
     at: str
 
 
+#: A store with its value and its place.
+Ready = tuple[Store, Known, Known]
+
+
 class _Function:
     def __init__(self, kernel: Kernel, config: Config) -> None:
         self.given, self.config = kernel, config
@@ -76,8 +82,8 @@ class _Function:
         self._programs()
         for loop in kernel.loops:
             self._loop(loop)
-        about = [*self.given.sources, *str(self.given).splitlines(), str(self.config)]
-        head = [f"# {line}".rstrip() for line in about] + ["@triton.jit", f"def {kernel.name}({', '.join(given)}):"]
+        comment = [*about(self.given), str(self.config)]
+        head = [f"# {line}".rstrip() for line in comment] + ["@triton.jit", f"def {kernel.name}({', '.join(given)}):"]
         return "\n".join([*head, *(f"    {line}" for line in w.scopes[0].lines or ["pass"])]) + "\n"
 
     def _scalar(self, name: str, dtype: torch.dtype) -> None:
@@ -153,10 +159,15 @@ class _Function:
     # --- loops --------------------------------------------------------------------------------------------------------
     def _loop(self, loop: Loop) -> None:
         w = self.w
+        stores: list[Ready] = []
         if not loop.axes:
             w.enter_loop((), "")
             for statement in loop.body:
-                self._once(statement)
+                if isinstance(statement, Store):
+                    stores.append(self._ready(statement))
+                else:
+                    self._once(statement)
+            self._store(stores, self.outer)
             return
         size = size_of(loop.axes)
         each = block(self.config.r, size)
@@ -171,11 +182,12 @@ class _Function:
         shapes: dict[str, frozenset[str]] = {}
         for statement in loop.body:
             if isinstance(statement, Store):
-                self._store(statement, joined([self.outer, frozenset("r")]))
+                stores.append(self._ready(statement))
             elif one:
                 self._reduce_tile(known[statement.name], loop)
             else:
                 shapes[statement.name] = self._add_tile(known[statement.name], loop)
+        self._store(stores, joined([self.outer, frozenset("r")]))
         if not one:
             w.close()
             self.laid_out = ()
@@ -201,21 +213,22 @@ class _Function:
         w.dimensions["r"] = Dimension("r", block_name, mask)
         self._places(loop.axes, Known(place, frozenset("r"), len(w.scopes) - 1))
 
-    def _once(self, statement: Statement) -> None:
-        """A statement of a loop without axes: one round."""
-        w = self.w
-        if isinstance(statement, Store):
-            self._store(statement, self.outer)
-            return
-        found = w.value(statement.value)
-        if statement.kind in ("argmax", "argmin"):
+    def _once(self, reduce: Reduce) -> None:
+        """In a loop without axes: one round."""
+        found = self.w.value(reduce.value)
+        if reduce.kind in ("argmax", "argmin"):
             found = Known("tl.full([], 0, tl.int64)", None)
-        w.results[statement.name] = w.running[statement.name] = found
+        self.w.results[reduce.name] = self.w.running[reduce.name] = found
 
-    def _store(self, store: Store, shape: frozenset[str] | None) -> None:
+    def _ready(self, store: Store) -> Ready:
+        """Computes all that is needed to store: that is done when all statements of the round are computed."""
         for value in values_in(store.index):
             self.w.value(value)
-        self.w.store(store.buffer, store.index, store.value, shape)
+        return store, self.w.value(store.value), self.w.index(store.index)
+
+    def _store(self, stores: Sequence[Ready], shape: frozenset[str] | None) -> None:
+        for ready in stores:
+            self.w.store(*ready, shape)
 
     # --- what loops reduce --------------------------------------------------------------------------------------------
     def _reduction(self, reduce: Reduce) -> _Reduction:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from codegen.kernels import index as ix
 from codegen.kernels.index import Index, Symbol
-from codegen.kernels.ir import Expr, Kernel, Literal, Load, Op, Position, Result, Running, Scalar, load, walk
+from codegen.kernels.ir import Expr, Kernel, Literal, Load, Op, Position, Result, Running, Scalar, Store, load
 from codegen.kernels.triton_ops import PLAIN, literal, operation, ttype, typed
 from codegen.kernels.triton_preamble import reserved
 
@@ -82,16 +82,17 @@ class Writer:
         self.scopes = [Scope("")]
         self.buffers = {buffer.name: self.names.new(buffer.name) for buffer in kernel.buffers}
         self.error = self.names.new(error)
-        self.written = {buffer.name for buffer in kernel.buffers if buffer.role != "in"}
+        self.written = {buffer.name for buffer in kernel.buffers if buffer.role == "inout"}
         self.results: dict[str, Known] = {}
         self.running: dict[str, Known] = {}
         self.scalars = {scalar.name: self.names.new(scalar.name) for scalar in kernel.scalars}
         #: The axes of the loop that is being written and a test whether it has rounds, where it may have none.
         self.loop: tuple[Symbol, ...] | None = None
         self.loop_runs = ""
-        #: Of buffers that are written: stored into and loaded from since all threads last met.
+        #: Of buffers that are read and written: stored into and loaded from since all threads last met.
         self.fresh: set[str] = set()
         self.loaded: dict[str, set[Index]] = {}
+        #: The buffers that are read and written, of those that an expression reads.
         self._loads: dict[Expr, frozenset[str]] = {}
 
     # --- lines --------------------------------------------------------------------------------------------------------
@@ -162,6 +163,8 @@ class Writer:
 
     def _compute(self, expr: Expr) -> None:
         operands = [self.known(arg) for arg in expr.args]
+        own = {expr.buffer} & self.written if isinstance(expr, Load) else set()
+        self._loads[expr] = frozenset(own).union(*(self._loads.get(arg, ()) for arg in expr.args))
         shape = joined(operand.shape for operand in operands)
         level = max((operand.level for operand in operands), default=0)
         only_in = next((operand.only_in for operand in operands if operand.only_in is not None), None)
@@ -228,9 +231,10 @@ class Writer:
             return bracketed(place.text)
         return f"(tl.full({self.extents(shape)}, 0, tl.int32) + {bracketed(place.text)})"
 
-    def store(self, buffer: str, at: Index, value: Expr, loop: Shape) -> None:
-        """`loop`: the dimensions of the loop that it is in: each of its elements is stored once."""
-        known, place = self.value(value), self.index(at)
+    def store(self, store: Store, known: Known, place: Known, loop: Shape) -> None:
+        """`known`, `place`: what is stored and where. `loop`: the dimensions of the loop: each element is stored
+        once."""
+        buffer, at, value = store.buffer, store.index, store.value
         shape = joined([known.shape, place.shape, loop])
         if any(other != at for other in self.loaded.get(buffer, ())):
             self.meet()
@@ -242,7 +246,9 @@ class Writer:
         self._forget(buffer)
         if not isinstance(value, Literal) and known.shape == shape:
             level = len(self.scopes) - 1
-            self.scopes[-1].known[load(buffer, at, value.dtype)] = Known(known.text, known.shape, level, self.loop)
+            again = load(buffer, at, value.dtype)
+            self._loads[again] = frozenset([buffer])
+            self.scopes[-1].known[again] = Known(known.text, known.shape, level, self.loop)
 
     def meet(self) -> None:
         """From here on each thread of the program sees what the others stored."""
@@ -253,16 +259,8 @@ class Writer:
     def _forget(self, buffer: str) -> None:
         """What was read from a buffer that was just written."""
         for scope in self.scopes:
-            for expr in [expr for expr in scope.known if buffer in self._read_by(expr)]:
+            for expr in [expr for expr in scope.known if buffer in self._loads.get(expr, ())]:
                 del scope.known[expr]
-
-    def _read_by(self, expr: Expr) -> frozenset[str]:
-        """The buffers that are written and that it reads."""
-        for below in walk(expr):
-            if below not in self._loads:
-                own = {below.buffer} & self.written if isinstance(below, Load) else set()
-                self._loads[below] = frozenset(own).union(*(self._loads[arg] for arg in below.args))
-        return self._loads[expr]
 
     def _checked(self, expr: Op, operands: list[Known], shape: Shape, level: int) -> str:
         i, size = (operand.text for operand in operands)

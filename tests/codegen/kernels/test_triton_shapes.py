@@ -135,6 +135,16 @@ def test_what_other_threads_stored_is_read_after_they_met() -> None:
     assert text.index("tl.store(x") < text.index("tl.debug_barrier()") < text.rindex("tl.load(x")
 
 
+def test_what_is_shared_many_times_is_computed_once() -> None:
+    """Written out, it would have 2^100 operations."""
+    P, p = axis("p", 40)
+    value = load("x", p, F)
+    for _ in range(100):
+        value = op("minimum", F, op("mul", F, value, value), value)
+    kernel = pointwise((P,), value, p, buffers(x=(F, 40, "inout"), out=(F, 40, "out")))
+    compare(kernel, filled(kernel, ()), exact=True)
+
+
 def test_names_do_not_meet() -> None:
     """A kernel may call its buffers and axes what Triton, or its functions, are called."""
     P, p = axis("XBLOCK", 5)
