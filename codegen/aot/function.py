@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from codegen import _C
 from codegen.aot import wrapper
 from codegen.aot.boxed import boxed
+from codegen.aot.call import Call, flat_arguments
 from codegen.aot.draws import Draws
 from codegen.aot.facts import Base, BaseOf, Input, Level, OutputOf, Place, Traced, memory_of, overwritten
 from codegen.aot.inplace import write_in_place
@@ -30,7 +31,7 @@ from codegen.aot.partition import default_partition
 from codegen.aot.quiet import unsaved
 from codegen.aot.recorder import Untraceable
 from codegen.aot.stages import Stages
-from codegen.aot.trace import Call, Decompositions, Program, flat_arguments, trace, trace_again
+from codegen.aot.trace import Decompositions, Program, trace, trace_again
 from codegen.direct import direct
 from codegen.progress import tell
 from symbolic.torch_state import TorchState, is_watched
