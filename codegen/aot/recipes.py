@@ -98,7 +98,7 @@ class _Recipes:
         if not cut and not isinstance(start, (Data, Value)) and _target(start) in self.ends.leaves:
             start = self._before_or_after(start, result)
             tracked = tracked or isinstance(start, (Input, Base))
-        if _is_customized(result, alias.origin):
+        if _has_own_history(result, alias.origin):
             history = Value(self.ends.result(self.ends.recorder.read(result), result, OutputOf(at)))
             made = Custom(history, torch._C._autograd._get_creation_meta(result))
             return View(start, self.ends.plain(steps), False, made)
@@ -182,14 +182,19 @@ def bumps_of(results: list[Any], outputs: tuple[Recipe, ...]) -> Iterator[Bump]:
                 yield Bump(counter, version_of(result))
 
 
-def _is_customized(view: torch.Tensor, base: torch.Tensor) -> bool:
-    """Whether a custom autograd function leads the gradient of a view to its base."""
+def _has_own_history(view: torch.Tensor, base: torch.Tensor) -> bool:
+    """Whether the gradient of a view goes another way than to its base: through a custom autograd function, or to a
+    view made without grad, where it ends."""
     end = base.grad_fn
     node = view.grad_fn
     while node is not None and node is not end:
         if isinstance(node, BackwardCFunction):
             return True
-        node = node.next_functions[0][0] if node.next_functions else None
+        if not node.next_functions:
+            return False
+        node = node.next_functions[0][0]
+        if node is None:
+            return True
     return False
 
 
