@@ -27,6 +27,10 @@ from codegen.progress import tell
 log = logging.getLogger(__name__)
 
 
+#: Why ATen runs a graph: what kernels don't do, C has no types for, nobody can compile, or the disk lets nobody run.
+_REFUSALS = (Unsupported, NotImplementedError, NoCompiler, OSError)
+
+
 @dataclass(frozen=True)
 class Kernels:
     """Compiles graphs for one device type. `store`: where compiled code is kept from process to process."""
@@ -53,7 +57,7 @@ class Kernels:
             planned = plan(made, parameters, functions, "graph", takes_list)
             graph.meta["texts"] = lambda: {"kernels.txt": f"{made}\n", "kernels.c": source, "plan.txt": f"{planned}\n"}
             return build(planned)
-        except (Unsupported, NoCompiler, OSError) as reason:  # a library on a disk from which nothing may be run
+        except _REFUSALS as reason:
             log.info("ATen runs a graph, operation by operation: %s", reason)
             return None
 

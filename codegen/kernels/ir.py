@@ -28,8 +28,9 @@ Expressions are shared: equal ones are one object (`==` is `is`), so a memo by o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -258,6 +259,10 @@ def running(name: str, dtype: torch.dtype) -> Running:
     return _shared(Running, dtype, name)
 
 
+#: Operations and leaves in a line of a kernel's text.
+LONGEST_LINE = 24
+
+
 # --- statements -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Store:
@@ -295,7 +300,7 @@ class Loop:
     body: tuple[Statement, ...]
 
     def __str__(self) -> str:
-        return _nest(self.axes, map(str, self.body))
+        return _nest(self.axes, _written(self.body))
 
 
 @dataclass(frozen=True)
@@ -336,6 +341,30 @@ def _nest(axes: tuple[Symbol, ...], body: Iterator[str], kind: str = "") -> str:
         return "\n".join(lines)
     ranges = ", ".join(f"{axis} < {axis.size}" for axis in axes)
     return "\n".join([f"{kind}for {ranges}:", *(f"    {line}" for line in lines)])
+
+
+def _written(statements: tuple[Statement, ...]) -> Iterator[str]:
+    """A line for each. An operation whose result is read more than once, or that many others lead to, has a name and a
+    line of its own."""
+    roots = [expr for statement in statements for expr in reads(statement)]
+    uses = Counter(roots)
+    for expr in walk(*roots):
+        uses.update(expr.args)
+    short: dict[Expr, Expr] = {}  # with the names of its parts
+    sizes: dict[Expr, int] = {}
+    for statement in statements:
+        for expr in walk(*reads(statement)):
+            if expr in short:
+                continue
+            short[expr], sizes[expr] = expr, 1
+            if isinstance(expr, Op):
+                short[expr] = op(expr.name, expr.dtype, *(short[operand] for operand in expr.operands))
+                sizes[expr] += sum(sizes[operand] for operand in expr.operands)
+            if isinstance(expr, Op) and (uses[expr] > 1 or sizes[expr] > LONGEST_LINE):
+                name = result(f"t{sum(size == 0 for size in sizes.values())}", expr.dtype)
+                yield f"{name} = {short[expr]}"
+                short[expr], sizes[expr] = name, 0
+        yield str(replace(statement, value=short[statement.value]))
 
 
 # --- walks ------------------------------------------------------------------------------------------------------------

@@ -57,17 +57,17 @@ def schedule(program: Program) -> Schedule:
     nodes = find_nodes(program)
     units = group(program, nodes)
     _store_what_others_read(nodes, units)
-    made: dict[str, Kernel] = {}
+    made: dict[Kernel, Kernel] = {}
     steps: list[Launch | Call] = []
     for unit in units:
         if isinstance(unit, Call):
             steps.append(unit)
             continue
         kernel, tensors, sizes, scalars = _Kernel(program, nodes, unit).made()
-        text = str(replace(kernel, name=""))
-        if text not in made:
-            made[text] = check(replace(kernel, name=f"kernel_{len(made)}_{kernel.name}"))
-        steps.append(Launch(made[text], tensors, sizes, scalars))
+        same = replace(kernel, name="", sources=())
+        if same not in made:
+            made[same] = check(replace(kernel, name=f"kernel_{len(made)}_{kernel.name}"))
+        steps.append(Launch(made[same], tensors, sizes, scalars))
     written = {name: node.target for name, node in nodes.nodes.items() if node.target is not None}
     stored = {name: nodes.nodes[name] for name in nodes.nodes if name in nodes.stored and name not in written}
     return Schedule(program, tuple(steps), tuple(made.values()), stored, written, nodes.aliases, nodes.views)

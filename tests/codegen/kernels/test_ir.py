@@ -160,3 +160,12 @@ def test_the_evaluator_sees_what_is_out_of_bounds() -> None:
         kernel = Kernel("k", (), (loop,), (Buffer("x", F, m, "in"), Buffer("out", F, m, "out")), (M,))
         with pytest.raises(IndexError):
             run(check(kernel), {"x": torch.ones(4), "out": torch.ones(4)}, (4,))
+
+
+def test_the_text_of_shared_expressions_is_as_long_as_they_are() -> None:
+    value: ir.Expr = x
+    for _ in range(60):
+        value = op("add", F, value, value)
+    kernel = Kernel("k", (), (Loop((J,), (Store("out", j, value),)),), (Buffer("x", F, m, "in"), Buffer("out", F, m, "out")), (M,))
+    lines = str(check(kernel)).splitlines()
+    assert len(lines) == 62 and lines[-2].strip() == "t58 = add(t57, t57)" and lines[-1].strip() == "out[j] = add(t58, t58)"
