@@ -64,6 +64,7 @@ class _Planner:
         self.numbers = Numbers(scalars, places)
         self.steps: list[s.Step] = []
         self.taken_over: set[str] = set()  # tensors whose memory another one has now
+        self.viewed: set[str] = set()  # of these, the ones whose slot is still their own
         self.last = self._last_uses()
         self.dying: dict[int, list[str]] = {}
         for name, time in self.last.items():
@@ -166,11 +167,12 @@ class _Planner:
         for other in launch.tensors:
             if self._dies_free(other, time) and _may_take(launch, name, other) and self._is_as_large(node, other):
                 base = self.slots[other]
+                self.taken_over.add(other)
                 if self._alike(node, other):
                     self.slots[name] = base
-                    self.taken_over.add(other)
                 else:
                     self.steps.append(s.View(self._tensor(name), base, sizes, strides))
+                    self.viewed.add(other)
                 return
         self.steps.append(s.Allocate(self._tensor(name), sizes, strides, node.dtype))
 
@@ -208,7 +210,7 @@ class _Planner:
     def _free(self, time: int) -> None:
         for name in self.dying.get(time, ()):
             slot = self.slots.get(name)
-            is_kept = name in self.kept or name in self.taken_over
+            is_kept = name in self.kept or name in self.taken_over - self.viewed
             if is_kept or not isinstance(slot, s.TensorSlot):
                 continue
             if self.takes_list or not isinstance(self.program.tensors.get(name), Given):

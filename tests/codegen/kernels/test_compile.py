@@ -68,6 +68,11 @@ def chained(x):
     return x
 
 
+def two_in_the_place_of_one(x):
+    y = torch.mm(x, x.t()).view(1, -1)
+    return torch.mm(y.exp(), y.sin().t()), y.cos().view(-1) @ y.tan().view(-1)
+
+
 def numbers(x):
     return x.sum().item(), (x > 0).any().item(), x.argmax().item(), x.amax()
 
@@ -79,7 +84,8 @@ def numbers_that_go_on(x):
 
 PROGRAMS = {
     chain: 1, softmax: 1, norms: 2, mlp: 2, loss: 2, views: 1, written: 1, attention: 1, dropped: 1, reduced: 1,
-    gathered: 1, chained: 1, numbers: 1, numbers_that_go_on: 1,
+    gathered: 1, two_in_the_place_of_one: 1, chained: 1, numbers: 1,
+    numbers_that_go_on: 1,
 }  # fmt: skip
 
 
