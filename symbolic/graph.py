@@ -207,8 +207,8 @@ class GraphBuilder:
                 self.tx.know(known.source, "predicate", BeginsAt(known.value.storage_offset()))
 
     def only_claims(self, variable: TensorVariable) -> bool:
-        """Whether it is a view made without grad that says it requires a gradient, as its base does, and gets none. For
-        an input that is guarded."""
+        """Whether it may be a view made without grad that says it requires a gradient, as its base does, and gets none.
+        For an input that is guarded."""
         if variable.source is not None:
             known = _only_claims if _only_claims(variable.value) else _keeps_its_word
             self.tx.know(variable.source, "predicate", known)
@@ -524,12 +524,15 @@ def _is_no_view(value: torch.Tensor) -> bool:
 
 
 def _only_claims(value: torch.Tensor) -> bool:
-    """a view made without grad, which gets no gradient though it says so"""
-    return _is_view(value) and value.is_leaf and value._base.requires_grad  # type: ignore[union-attr]
+    """a view made without grad, which may get no gradient though it says so"""
+    if not _is_view(value) or not value._base.requires_grad:  # type: ignore[union-attr]
+        return False
+    # Of its history it may not be asked: autograd would take it again where it was written, and may fail to.
+    return bool(torch._C._autograd._get_creation_meta(value) != torch._C._autograd.CreationMeta.DEFAULT)
 
 
 def _keeps_its_word(value: torch.Tensor) -> bool:
-    """no view that gets no gradient though it says so"""
+    """no view made without grad"""
     return not _only_claims(value)
 
 

@@ -184,14 +184,22 @@ class Part:
     of: int
 
 
-def _judged(part: Part) -> list[tuple[str, Verdict]]:
-    """Under which name each is counted."""
+@dataclass(frozen=True)
+class Judged:
+    """A program with its verdict; `name`: under which it is counted."""
+
+    name: str
+    cell: Cell
+    verdict: Verdict
+
+
+def _judged(part: Part) -> list[Judged]:
     logging.disable(logging.ERROR)  # torch logs an error of a fake before it raises it
     torch.set_num_threads(1)
     cells = drawn(_SAMPLES[part.way], 0) if part.way in _SAMPLES else list(covering())
     by_mode = part.way == "sizes as they come"
     found = ((cell, judge(cell, WAYS[part.way])) for cell in cells[part.number :: part.of])
-    return [(f"{part.way}, {cell.mode}" if by_mode else part.way, verdict) for cell, verdict in found]
+    return [Judged(f"{part.way}, {cell.mode}" if by_mode else part.way, cell, verdict) for cell, verdict in found]
 
 
 def _row(name: str, verdicts: list[Verdict]) -> str:
@@ -201,8 +209,10 @@ def _row(name: str, verdicts: list[Verdict]) -> str:
     return f"| {name} | {' | '.join(map(str, counts))} |"
 
 
-def report(named: list[tuple[str, Verdict]]) -> str:
+def report(judged: list[Judged]) -> str:
     """Markdown."""
+    named = [(each.name, each.verdict) for each in judged]
+    wrong = [each for each in judged if each.verdict.outcome == "wrong"]
     names = [*(f"sizes as they come, {mode}" for mode in MODES), *list(WAYS)[1:]]
     refused = Counter(found.why for name, found in named if found.outcome == "refused")
     able = Counter(found.why for name, found in named if found.outcome == "refused" and found.eager_runs)
@@ -223,6 +233,8 @@ def report(named: list[tuple[str, Verdict]]) -> str:
         "| refused | programs | of these eager can |",
         "|---|---|---|",
         *(f"| `{why}` | {count} | {able[why]} |" for why, count in sorted(refused.items(), key=lambda each: -able[each[0]])),
+        *(["", "Wrong:", ""] if wrong else []),
+        *(f"- {each.name}: `{each.cell}`: {each.verdict.why.splitlines()[0]}" for each in wrong),
     ]
     return "\n".join(lines) + "\n"
 
@@ -235,7 +247,7 @@ def main() -> None:
     count = 4 * options.processes
     parts = [Part(way, number, count) for way in WAYS for number in range(count)]
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
-        text = report([found for part in pool.map(_judged, parts, chunksize=1) for found in part])
+        text = report([each for part in pool.map(_judged, parts, chunksize=1) for each in part])
     print(text)
     if options.report is not None:
         options.report.write_text(text)

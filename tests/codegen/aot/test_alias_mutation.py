@@ -48,6 +48,7 @@ def test_inputs_of_symbolic_sizes_that_become_other_tensors(name):
 #: What capture knows of inputs that came as others than they are in the end, or than they say
 SEEN = [
     "requires_grad_-strided-views_without_grad-custom_view_and_views-no_grad",
+    "mul_then_requires_grad_-overlapping-leaf-middle_and_detached-inference",
     "set_data-base_first-views_without_grad-products_of_two_values-grad",
     "set_data-base_first-views_without_grad-products_of_two_values-autocast",
 ]
