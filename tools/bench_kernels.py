@@ -7,12 +7,11 @@ One thread's times are those of the processor: what the neighbours on a shared m
 threads they are those of the clock, since who waits for another thread may burn the processor's time.
 """
 import argparse
-import math
 import statistics
 import sys
 import time
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -70,12 +69,19 @@ def measure(case: Case, mode: str, rounds: int, clock: Callable[[], float]) -> d
     return take_turns(timers, rounds)
 
 
-def row(case: Case, mode: str, times: dict[str, float]) -> list[str]:
-    return [case.name, *map(duration, times.values()), *(f"{r:.2f}" for r in ratios(times))]
-
-
-def ratios(times: dict[str, float]) -> tuple[float, float]:
-    return times["eager"] / times["ours"], times["inductor"] / times["ours"]
+def report(title: str, mode: str, cases: Iterable[tuple[str, dict[str, float]]], markdown: bool) -> None:
+    """The table of what was measured; a line on stderr as soon as each case is."""
+    rows, found = [], []
+    for name, times in cases:
+        ratios = [times[side] / times["ours"] for side in SIDES if side != "ours"]
+        rows.append([name, *map(duration, times.values()), *(f"{r:.2f}" for r in ratios)])
+        found.append(ratios)
+        print(*rows[-1], sep="  ", file=sys.stderr, flush=True)
+    if found:
+        means = [f"{statistics.geometric_mean(column):.2f}" for column in zip(*found, strict=True)]
+        rows.append(["geometric mean", *("" for _ in SIDES), *means])
+    show(title, [mode, *SIDES, *(f"{side} / ours" for side in SIDES if side != "ours")], rows, markdown)
+    print()
 
 
 def main() -> None:
@@ -91,21 +97,10 @@ def main() -> None:
     jit.config.on_error = "raise"  # a fallback to eager would be no slower than eager
 
     for mode in options.modes:
-        rows, found = [], []
-        for case in CASES:
-            if options.only not in case.name or (mode == "training" and not case.trains):
-                continue
-            with torch.set_grad_enabled(mode == "training"):
-                times = measure(case, mode, options.rounds, clock)
-            rows.append(row(case, mode, times))
-            found.append(ratios(times))
-            print(*rows[-1], sep="  ", file=sys.stderr, flush=True)
-        if found:
-            means = [f"{math.exp(statistics.fmean(map(math.log, column))):.2f}" for column in zip(*found, strict=True)]
-            rows.append(["geometric mean", *("" for _ in SIDES), *means])
-        columns = [mode, *SIDES, *(f"{side} / ours" for side in SIDES if side != "ours")]
-        show(f"Programs through our kernels: {mode}", columns, rows, options.markdown)
-        print()
+        chosen = [c for c in CASES if options.only in c.name and (c.trains or mode == "forward")]
+        with torch.set_grad_enabled(mode == "training"):
+            cases = ((case.name, measure(case, mode, options.rounds, clock)) for case in chosen)
+            report(f"Programs through our kernels: {mode}", mode, cases, options.markdown)
     print(f"Medians of {options.rounds} rounds taken in turn, {options.threads} threads. {machine()}.")
 
 

@@ -161,6 +161,28 @@ TRAINING_CASES = (
 )
 
 
+def five_operations(compile: Compile) -> tuple[str, dict[str, Any]]:
+    def f(x: T) -> T:
+        return (((x + 1) * x) + 2) * 0.5 - x
+
+    return "f(x)", {"f": compile(f), "x": torch.ones(4)}
+
+
+def small_step(compile: Compile) -> tuple[str, dict[str, Any]]:
+    _, names = small_module(compile)
+    return "model(x).backward(one)", {**names, "one": torch.ones(4)}
+
+
+#: Small calls, through kernels.
+SMALL_CASES = (
+    CASES[0],
+    Case("five operations, four elements", five_operations),
+    Case("Linear-ReLU-Linear", small_module),
+    TRAINING_CASES[0],
+    Case("forward and backward of Linear-ReLU-Linear", small_step),
+)
+
+
 class NoWork:
     """A backend whose graphs return one ready-made tensor; it remembers its last graph for a direct call."""
 
@@ -233,6 +255,17 @@ def measure_training(case: Case, rounds: int) -> list[str]:
     return [case.name, *map(duration, (*times.values(), ours, theirs)), ratio(ours, theirs)]
 
 
+def measure_kernels(case: Case, rounds: int) -> list[str]:
+    """Whole calls, with kernels of each compiler's own."""
+    forget()
+    timers = {"eager": timer(case, lambda program: program)}
+    timers["ours"] = timer(case, partial(jit.compile, backend="kernels"))
+    timers["theirs"] = timer(case, torch.compile)
+    times = take_turns(timers, rounds)
+    return [case.name, *map(duration, times.values()), ratio(times["ours"], times["eager"]),
+            ratio(times["ours"], times["theirs"])]  # fmt: skip
+
+
 def measure_guards(case: Case, rounds: int) -> list[str]:
     """The guards of a whole step alone, beside the eager step."""
     forget()
@@ -272,6 +305,9 @@ def main() -> None:
     show('Cost of a cached step, backend="aot_eager"', columns, rows, options.markdown)
     rows = [measure_guards(STEP, options.rounds)] if options.only in STEP.name else []
     show("Guards of a cached step", ["per call", "eager step", "guards", "share"], rows, options.markdown)
+    rows = [measure_kernels(case, options.rounds) for case in SMALL_CASES if options.only in case.name]
+    columns = ["per call", "eager", "ours", "torch.compile", "eager / ours", "theirs / ours"]
+    show('Small calls, backend="kernels" and inductor', columns, rows, options.markdown)
     print('\nWhole calls have backend="eager"; added cost has a backend that does no work, its own cost taken off.')
     print(f"Medians of {options.rounds} rounds taken in turn, 1 thread. {machine()}.")
 
