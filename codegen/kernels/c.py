@@ -23,7 +23,7 @@ from codegen.kernels.about import about
 from codegen.kernels.axes import simplify
 from codegen.kernels.c_expand import expand
 from codegen.kernels.c_loops import Loops
-from codegen.kernels.c_ops import ctype
+from codegen.kernels.c_ops import NOUGHT, ctype
 from codegen.kernels.c_preamble import preamble
 from codegen.kernels.c_scope import Writer
 from codegen.kernels.c_shape import in_lanes, transposed_loads
@@ -76,7 +76,10 @@ class _Function:
             f"int {kernel.name}(void *const *buffers, const int64_t *sizes, const union number *scalars, "
             "int64_t begin, int64_t end)"
         )
-        body = "\n".join(line if line.startswith("#") else f"    {line}" for line in w.scopes[0].lines)
+        lines = w.scopes[0].lines
+        if any(NOUGHT in line for line in lines):
+            lines.insert(0, f'int {NOUGHT} = 0; __asm__("" : "+r"({NOUGHT}));')
+        body = "\n".join(line if line.startswith("#") else f"    {line}" for line in lines)
         return f"{comment}\n{head}\n{{\n{body}\n}}\n"
 
     def _size(self, axis: Symbol) -> str:

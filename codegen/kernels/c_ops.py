@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from codegen.kernels.ir import Op
+from codegen.kernels.ir import Expr, Op
 from codegen.kernels.ops import kind_of
 
 
@@ -136,11 +136,18 @@ OWN = {
 DIVISIONS = {"floor_div", "trunc_div", "fmod", "remainder"}
 
 
+#: A 0 that C compilers do not know to be one: added to an integer that was a float and becomes one again, or they take
+#: that for the whole part of the first one, which may be -0.
+NOUGHT = "nought"
+
+
 def operation(expr: Op, operands: list[str]) -> str:
     """The C expression of `expr` over operands that are names or constants. (`check_index` and `wrap_index` are
     statements too: see the printer.)"""
     name, of = expr.name, expr.operands[-1].dtype
     if name == "to":
+        if expr.dtype.is_floating_point and kind_of(of) == "i" and _is_conversion(expr.operands[0]):
+            operands = [f"({ctype(of).held})({operands[0]} + {NOUGHT})"]
         return conversion(operands[0], of, expr.dtype)
     if name == "bits":
         return _same_bits(operands[0], of, expr.dtype)
@@ -165,6 +172,10 @@ def operation(expr: Op, operands: list[str]) -> str:
         }
     text = text.format(*operands, **fields)
     return text if expr.dtype != of or name in EXACT else ct.round.format(text)
+
+
+def _is_conversion(expr: Expr) -> bool:
+    return isinstance(expr, Op) and expr.name == "to" and expr.operands[0].dtype.is_floating_point
 
 
 def conversion(value: str, old: torch.dtype, new: torch.dtype) -> str:

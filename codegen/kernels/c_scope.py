@@ -16,7 +16,7 @@ from codegen.kernels.ops import kind_of
 _C_WORDS = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long register
     restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof bad
-    begin end buffers sizes scalars main t tile lanes left step""".split()
+    begin end buffers sizes scalars main t tile lanes left step nought""".split()
 ) | frozenset(keyword.kwlist)
 
 

@@ -115,12 +115,13 @@ class Number:
 class Program:
     """`results`: names of tensors, or what else the graph gives (Numbers, sizes, constants). `writes`: (input, what is
     written into it at the end). `sizes`: where each symbol is read, (input, dim), or (input, None) for an input that is
-    the number; `scalars`: other inputs that are numbers."""
+    the number; `steps`: the same for symbols of strides; `scalars`: other inputs that are numbers."""
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     results: list[Any] = field(default_factory=list)
     writes: list[tuple[str, str]] = field(default_factory=list)
     sizes: dict[Symbol, tuple[str, int | None]] = field(default_factory=dict)
+    steps: dict[Symbol, tuple[str, int]] = field(default_factory=dict)
     scalars: dict[str, ir.Scalar] = field(default_factory=dict)
 
     @property

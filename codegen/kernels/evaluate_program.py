@@ -31,6 +31,7 @@ class _Run:
             symbol: given[name] if dim is None else given[name].shape[dim]
             for symbol, (name, dim) in program.sizes.items()
         }
+        self.numbers |= {symbol: given[name].stride(dim) for symbol, (name, dim) in program.steps.items()}
         self.scalars = {name: given[name] for name in program.scalars}
         self.tensors: dict[str, torch.Tensor] = {}
         self.called: dict[fx.Node, Any] = {}

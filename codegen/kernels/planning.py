@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import torch
@@ -61,7 +61,9 @@ class _Planner:
                 scalars += 1
         self.given = dict(zip(parameters, self.parameters, strict=True))
         places = {symbol: self._place(*place) for symbol, place in self.program.sizes.items()}
-        self.numbers = Numbers(scalars, places)
+        strides = [symbol for symbol in self.program.steps if symbol not in places]
+        self.strides = {symbol: s.NumberSlot(scalars + at) for at, symbol in enumerate(strides)}
+        self.numbers = Numbers(scalars + len(strides), {**self.strides, **places})
         self.steps: list[s.Step] = []
         self.taken_over: set[str] = set()  # tensors whose memory another one has now
         self.viewed: set[str] = set()  # of these, the ones whose slot is still their own
@@ -96,8 +98,14 @@ class _Planner:
         writes = {kernel.name: tuple(buffer.role != "in" for buffer in kernel.buffers) for kernel in kernels}
         seen = set().union(*self.schedule.views.values())  # two launches may meet there without being seen to
         alone = {self.slots[name] for name in seen & set(self.schedule.written.values())}
-        steps = (*self.numbers.steps, *blocks, *_together(self.steps, writes, alone))
+        steps = (*self._read_strides(), *self.numbers.steps, *blocks, *_together(self.steps, writes, alone))
         return s.Plan(self.name, tuple(self.parameters), steps, results, self.takes_list)
+
+    def _read_strides(self) -> Iterator[s.Step]:
+        for symbol, slot in self.strides.items():
+            if ix.index(symbol) in self.numbers.known:
+                source, dim = self.program.steps[symbol]
+                yield s.Call(torch.ops.aten.stride.int, (self._tensor(source), dim), (), (slot,))
 
     def _result(self, value: Any) -> Any:
         match value:

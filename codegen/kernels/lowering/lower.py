@@ -73,8 +73,9 @@ def _lowered(graph: fx.GraphModule) -> Program:
             values[node] = _made(low, values, node)
         else:
             raise Unsupported(f"{node.op} {node.target}")
+    known = low.program.sizes.keys() | low.program.steps.keys()
     for tensor in low.program.tensors.values():
-        if any(not ix.symbols(size) <= low.program.sizes.keys() for size in tensor.shape):
+        if any(not ix.symbols(size) <= known for size in (*tensor.shape, *tensor.strides)):
             raise Unsupported("a size that no input tells")
     return low.program
 
@@ -96,6 +97,9 @@ def _given(low: Lowering, node: fx.Node) -> Any:
         for dim, size in enumerate(value.shape):
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                 low.program.sizes.setdefault(Symbol(size.node.expr.name), (node.name, dim))
+        for dim, step in enumerate(value.stride()):
+            if isinstance(step, torch.SymInt) and step.node.expr.is_Symbol:
+                low.program.steps.setdefault(Symbol(step.node.expr.name), (node.name, dim))
         return low.ref(given)
     if is_size(value):
         if value.node.expr.is_Symbol:

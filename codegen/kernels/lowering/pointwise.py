@@ -110,13 +110,21 @@ def _add(low: Lowering, a: Ref, b: Any, alpha: Any = 1) -> Ref:
     return elementwise(low, [a, b], lambda x, y: added(x, y, alpha))
 
 
+def _no_truths(*operands: Any) -> None:
+    """Torch takes no difference to a bool, and says so when it is called."""
+    if any(isinstance(each, bool) or getattr(each, "dtype", None) == torch.bool for each in operands):
+        raise Unsupported("a difference of bools")
+
+
 @lowers(aten.sub.Tensor, aten.sub.Scalar)
 def _sub(low: Lowering, a: Ref, b: Any, alpha: Any = 1) -> Ref:
+    _no_truths(a, b)
     return elementwise(low, [a, b], lambda x, y: x - _times(y, alpha))
 
 
 @lowers(aten.rsub.Tensor, aten.rsub.Scalar)
 def _rsub(low: Lowering, a: Ref, b: Any, alpha: Any = 1) -> Ref:
+    _no_truths(a, b)
     return elementwise(low, [a, b], lambda x, y: y - _times(x, alpha))
 
 

@@ -124,6 +124,34 @@ def test_an_index_out_of_range_raises_what_eager_raises():
     torch.testing.assert_close(compiled(torch.tensor([2, 0])), table[[2, 0]] * 2)
 
 
+def test_what_each_round_reads_twice_is_no_larger_for_it():
+    def program(x):
+        for _ in range(40):
+            x = x + (x * 0.5).tanh() * x * 0.1
+        return x
+
+    check(program, torch.randn(4, 5), backend="kernels", tolerance=CLOSE)
+
+
+def test_strides_that_vary():
+    def make(size):
+        return [torch.randn(size, 2 * size)[:, ::2], torch.randn(size, 3).t()[:, 1:]]
+
+    check(lambda x, y: (x * 2 + x.t(), y.exp().sum(0)), *make(4), backend="kernels", dynamic=True,
+          make=lambda: (make(4), {}), changed=[lambda: make(5), lambda: make(7)], tolerance=CLOSE)
+
+
+def test_whole_parts_below_zero_are_zero_and_not_minus_zero():
+    def program(x):
+        return x.int().float(), x.long().to(torch.bfloat16), x.double().to(torch.int16).double()
+
+    check(program, torch.tensor([-0.5, 0.5, -0.0, -1.5, 7.0] * 4), backend="kernels")
+
+
+def test_a_difference_of_bools_raises_what_eager_raises():
+    check(lambda x: x - True, torch.tensor([True, False]), backend="kernels")
+
+
 def test_threads():
     compiled = jit.compile(lambda x: (x * 2).softmax(-1) @ x.t(), backend="kernels")
     inputs = [torch.randn(16, 16) for _ in range(8)]
