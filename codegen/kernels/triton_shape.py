@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from codegen.kernels import index as ix
 from codegen.kernels.axes import indices, simplify, statements_of
 from codegen.kernels.c_expand import expand
 from codegen.kernels.index import Index, Symbol
-from codegen.kernels.ir import Kernel, Op, Running, reads, walk
+from codegen.kernels.ir import Kernel, Op, Reduce, Running, reads, walk
 
 #: Rounds of a loop that a program does at once, if there are no more of them: so many registers there are. Scans keep
 #: several values for each.
@@ -24,6 +25,8 @@ LONGEST, LONGEST_SCAN = 8192, 1024
 TYPICAL = 1024
 #: Programs that keep a device busy; with fewer, tiles are made smaller.
 BUSY = 512
+#: Numbers that a thread adds up in.
+TOTALS = 64
 #: Elements of a program's tile, at least: some for each thread of a warp.
 SMALLEST = 128
 INT32_MAX = 2**31 - 1
@@ -52,6 +55,7 @@ class Tiling:
     loops: tuple[tuple[Symbol, ...], ...] = ()
 
 
+@lru_cache(32)
 def prepared(kernel: Kernel) -> Kernel:
     """The kernel as it is printed: it does the same."""
     return expand(simplify(kernel))
@@ -97,12 +101,12 @@ def block(largest: int, size: Index) -> int:
 
 
 def candidates(kernel: Kernel, sizes: Mapping[Symbol, int] | None = None) -> tuple[Config, ...]:
-    """Tiles worth trying, the one that is likely best first. `sizes`: what those of the kernel may be, for estimates.
+    """Tiles worth trying, the one that is likely best first. `sizes`: what those of the kernel are, or will often be.
 
-    A kernel whose sizes are all known counts in int64 where it has to; for others see `is_small`."""
+    They count in int64 where these sizes need it; a launch with others has to see if it `is_small`, or be wide."""
+    wide = (sizes is not None or not kernel.sizes) and not is_small(kernel, sizes or {})
     kernel = prepared(kernel)
     tiles = tiling(kernel)
-    wide = not kernel.sizes and not is_small(kernel, {})
     found = dict.fromkeys(_limited(config, tiles) for config in _table(kernel, tiles, sizes or {}))
     return tuple(replace(config, wide=wide) for config in found)
 
@@ -114,7 +118,8 @@ def _table(kernel: Kernel, tiles: Tiling, sizes: Mapping[Symbol, int]) -> tuple[
     if not tiles.loops:
         return Config(1024 if work >= 1024 * BUSY else 256), Config(512), Config(2048, warps=8), Config(128)
     if _is_along_x(kernel):
-        return Config(32, r=32), Config(64, r=64, warps=8), Config(128, r=16), Config(16, r=128, warps=8)
+        in_parts = Config(32, r=32), Config(64, r=64, warps=8), Config(128, r=16), Config(16, r=128, warps=8)
+        return tuple(_lighter(config, kernel) for config in in_parts)
     longest = min(max(_estimate(axes, sizes) for axes in tiles.loops), LONGEST_SCAN if _scans(kernel) else LONGEST)
     row = power_of_two(longest)
     at_once = []
@@ -122,7 +127,15 @@ def _table(kernel: Kernel, tiles: Tiling, sizes: Mapping[Symbol, int]) -> tuple[
         rows = max(1, min(elements // row, power_of_two(work // BUSY)), SMALLEST // row)
         at_once.append(Config(rows, r=row, warps=_warps(rows * row)))
     in_parts = Config(r=2048, warps=8), Config(r=1024), Config(4, r=512, warps=8), Config(r=4096, warps=16)
-    return (*at_once, *(config for config in in_parts if config.r < row))
+    return (*at_once, *(_lighter(config, kernel) for config in in_parts if config.r < row))
+
+
+def _lighter(config: Config, kernel: Kernel) -> Config:
+    """With so short a tile of loops that the totals of a loop fit into registers."""
+    totals = max(sum(isinstance(statement, Reduce) for statement in loop.body) for loop in kernel.loops)
+    while config.r > 1 and config.x * config.r * totals > TOTALS * 32 * config.warps:
+        config = replace(config, r=config.r // 2)
+    return config
 
 
 def _estimate(axes: Sequence[Symbol], sizes: Mapping[Symbol, int]) -> int:

@@ -125,6 +125,12 @@ def test_operations_are_rounded_for_themselves() -> None:
     assert "div.full" not in text and "div.approx" not in text and ".ftz" not in text
 
 
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_extremes_of_what_has_a_nan_are_nan(kind: str) -> None:
+    """The interpreter's always are."""
+    assert f"{kind}.NaN.f32" in ptx(reduce_kernel(kind, torch.float32, "rows"), ())
+
+
 def test_arguments_lie_at_multiples_of_their_sizes() -> None:
     made = Compiled("f", b"", ("*fp32", "i32", "fp64", "fp32", "i64", "*i8", "*i8"), 4, 0)
     text = pack(made, [1 << 40, -5, 0.5, 0.25, 7])

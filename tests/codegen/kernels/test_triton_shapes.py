@@ -20,11 +20,13 @@ from tests.codegen.kernels.schedules import scheduled  # noqa: E402
 from tests.codegen.kernels.test_c_shapes import (  # noqa: E402
     CLOSE,
     KERNELS,
+    M,
     axis,
     buffers,
     embedding,
     filled,
     layernorm,
+    m,
     pointwise,
     random_kernel,
     transposed,
@@ -117,7 +119,9 @@ def test_int64_only_where_it_is_needed() -> None:
     assert "int64" not in body(copy(1 << 20)) and not candidates(copy(1 << 20))[0].wide
     assert ".to(tl.int64)" in body(copy(1 << 31)) and candidates(copy(1 << 31))[0].wide
     kernel = KERNELS["softmax"][0]
-    assert is_small(kernel, dict(zip(kernel.sizes, (100, 1000)))) and not is_small(kernel, dict(zip(kernel.sizes, (1 << 16, 1 << 16))))
+    few, many = (dict(zip(kernel.sizes, sizes)) for sizes in [(100, 1000), (1 << 16, 1 << 16)])
+    assert is_small(kernel, few) and not is_small(kernel, many)
+    assert not candidates(kernel, few)[0].wide and candidates(kernel, many)[0].wide
 
 
 def test_what_other_threads_stored_is_read_after_they_met() -> None:
@@ -143,6 +147,28 @@ def test_what_is_shared_many_times_is_computed_once() -> None:
         value = op("minimum", F, op("mul", F, value, value), value)
     kernel = pointwise((P,), value, p, buffers(x=(F, 40, "inout"), out=(F, 40, "out")))
     compare(kernel, filled(kernel, ()), exact=True)
+
+
+def test_indices_are_divided_as_python_divides() -> None:
+    P, p = axis("p", 40)
+    value = op("add", F, load("x", (p - 7) // m + 2, F), load("x", (p - 7) % m, F))
+    kernel = pointwise((P,), value, p, buffers(x=(F, 40, "in"), out=(F, 40, "out")), M)
+    assert "quotient_of" in body(kernel) and "modulo_of" in body(kernel)
+    compare(kernel, filled(kernel, (6,)), (6,), exact=True)
+
+
+@pytest.mark.parametrize("kind", ["argmax", "argmin"])
+@pytest.mark.parametrize("dtype", [F, torch.float64, torch.int32], ids=str)
+def test_the_first_of_several_extremes(kind: str, dtype: torch.dtype) -> None:
+    g = torch.Generator().manual_seed(0)
+    x = torch.randint(-2, 2, (30, 100), generator=g).to(dtype)
+    if dtype.is_floating_point:
+        x[::3] = -torch.inf if kind == "argmax" else torch.inf
+        x[5, 40:] = x[6, 70] = x[6, 71] = torch.nan
+    (P, p), (Q, q) = axis("p", 30), axis("q", 100)
+    loops = Loop((Q,), (Reduce("r", kind, load("x", p * 100 + q, dtype)),)), Loop((), (Store("out", p, result("r", L)),))
+    kernel = Kernel("first", (P,), loops, buffers(x=(dtype, 3000, "in"), out=(L, 30, "out")))
+    compare(kernel, {"x": x.reshape(-1), "out": torch.zeros(30, dtype=L)}, configs=tiles_of(kernel))
 
 
 def test_names_do_not_meet() -> None:
