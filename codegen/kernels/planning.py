@@ -31,6 +31,22 @@ USUAL = 512
 KINDS = {torch.bool: bool, torch.int64: int, torch.float64: float}
 
 
+aten = torch.ops.aten
+#: Operations that copy their first operand and write into the copy, and those that write into it at once.
+INSIDE: dict[Any, Any] = {
+    aten.index_add.default: aten.index_add_.default,
+    aten.index_copy.default: aten.index_copy_.default,
+    aten.index_put.default: aten.index_put_.default,
+    aten._unsafe_index_put.default: aten.index_put_.default,
+    aten.index_reduce.default: aten.index_reduce_.default,
+    aten.masked_scatter.default: aten.masked_scatter_.default,
+    aten.scatter.src: aten.scatter_.src,
+    aten.scatter.value: aten.scatter_.value,
+    aten.scatter_add.default: aten.scatter_add_.default,
+    aten.scatter_reduce.two: aten.scatter_reduce_.two,
+}
+
+
 def plan(
     schedule: Schedule, parameters: list[str], functions: Mapping[str, s.Function], name: str, takes_list: bool = False
 ) -> s.Plan:
@@ -89,7 +105,7 @@ class _Planner:
         blocks = self._blocks()
         for time, step in enumerate(self.schedule.steps):
             if isinstance(step, Call):
-                self._call(step)
+                self._call(step, time)
             else:
                 self._launch(step, time)
             self._free(time)
@@ -248,7 +264,7 @@ class _Planner:
         assert isinstance(slot, s.NumberSlot)
         return s.Floating(slot) if slot.kind is float else slot
 
-    def _call(self, call: Call) -> None:
+    def _call(self, call: Call, time: int) -> None:
         made = call.made[0]
         node = made.node
         if node.op == "get_attr":  # a tensor of the graph itself
@@ -261,7 +277,18 @@ class _Planner:
         }
         args = fx.map_arg(node.args, operands.__getitem__)
         kwargs = fx.map_arg(node.kwargs, operands.__getitem__)
-        self.steps.append(s.Call(node.target, args, tuple(kwargs.items()), self._call_results(call)))  # type: ignore[arg-type]
+        op: Any = INSIDE[node.target] if self._may_write_inside(made, time) else node.target
+        self.steps.append(s.Call(op, args, tuple(kwargs.items()), self._call_results(call)))
+
+    def _may_write_inside(self, made: Made, time: int) -> bool:
+        """Whether the operation may write into its first operand, which nobody needs any more."""
+        if made.node.target not in INSIDE:
+            return False
+        first, *others = made.reads
+        tensor = self.program.tensors[first]
+        is_alike = (tensor.shape, tensor.strides, tensor.dtype) == (made.shape, made.strides, made.dtype)
+        is_alone = first == self._home(first) and first not in map(self._home, others)
+        return is_alike and is_alone and self._dies_free(first, time)
 
     def _call_results(self, call: Call) -> tuple[s.Result, ...]:
         node = call.made[0].node

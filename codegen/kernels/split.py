@@ -18,8 +18,8 @@ from codegen.kernels.ops import REDUCTIONS
 FEW_ROWS = 32
 #: Shorter ones are over before threads have started.
 LONG = 1 << 16
-#: Into how many parts, if the length allows it: a divisor of it, which needs no mask, else the last one.
-PARTS = (64, 60, 56, 48, 40, 32, 64)
+#: So many rows of parts there should be.
+PARTS = 64
 
 
 def split(program: Program) -> Program:
@@ -36,27 +36,37 @@ def split(program: Program) -> Program:
 def _is_long(definition: Definition) -> bool:
     if not definition.over or definition.is_scan or definition.kind in ("argmax", "argmin"):
         return False
-    rows = math.prod(definition.shape, start=ix.index(1)).constant
-    length = math.prod((axis.size or ix.index(1) for axis in definition.over), start=ix.index(1)).constant
-    if rows is None or rows > FEW_ROWS or _longest(definition) is None:
+    rows, length = _rows(definition), _count(definition.over)
+    if rows is None or rows > FEW_ROWS or _to_cut(definition) is None:
         return False
     return length is None or length * rows >= LONG
 
 
-def _longest(definition: Definition) -> Symbol | None:
-    """The axis to cut: the first one that is long enough for all parts, or may be."""
+def _count(axes: tuple[Symbol, ...]) -> int | None:
+    return math.prod((axis.size or ix.index(1) for axis in axes), start=ix.index(1)).constant
+
+
+def _rows(definition: Definition) -> int | None:
+    return math.prod(definition.shape, start=ix.index(1)).constant
+
+
+def _to_cut(definition: Definition) -> tuple[Symbol, int] | None:
+    """The first axis that is long enough, or may be, and into how many parts: what divides it needs no mask."""
+    wanted = PARTS // max(1, _rows(definition) or 1)
     for axis in definition.over:
         assert axis.size is not None
-        if axis.size.constant is None or axis.size.constant >= min(PARTS):
-            return axis
+        size = axis.size.constant
+        if size is None or size >= wanted:
+            fitting = range(wanted, max(1, wanted // 2), -1)
+            return axis, next((n for n in fitting if size is not None and size % n == 0), wanted)
     return None
 
 
 def _halves(definition: Definition, program: Program) -> tuple[Definition, Definition]:
-    cut = _longest(definition)
-    assert definition.kind is not None and cut is not None and cut.size is not None
-    size = cut.size
-    parts = next((n for n in PARTS if size.constant is None or size.constant % n == 0), PARTS[-1])
+    found = _to_cut(definition)
+    assert definition.kind is not None and found is not None and found[0].size is not None
+    cut, parts = found
+    size = found[0].size
     length = (size + parts - 1) // parts
     # [.., part]: over the places of that axis in this part, and the other axes
     axes = axes_of((*definition.shape, ix.index(parts)))

@@ -68,6 +68,15 @@ def chained(x):
     return x
 
 
+def written_by_aten(x):
+    at, zeros = torch.tensor([0, 2, 2]), torch.zeros(3, 8)
+    y, z = x.exp()[:3], x.cos()[:3]
+    return (
+        zeros.index_add(0, at, y), zeros.index_add(0, at, y * 2), y.index_copy(0, at[:2], y[1:]), z.index_add(0, at, z),
+        (z + 1).scatter_add(0, at.expand(8, 3).t(), y), (z * 3)[:, ::2].index_put((at,), y[:, ::2], accumulate=True),
+    )
+
+
 def two_in_the_place_of_one(x):
     y = torch.mm(x, x.t()).view(1, -1)
     return torch.mm(y.exp(), y.sin().t()), y.cos().view(-1) @ y.tan().view(-1)
@@ -84,7 +93,7 @@ def numbers_that_go_on(x):
 
 PROGRAMS = {
     chain: 1, softmax: 1, norms: 2, mlp: 2, loss: 2, views: 1, written: 1, attention: 1, dropped: 1, reduced: 1,
-    gathered: 1, two_in_the_place_of_one: 1, chained: 1, numbers: 1,
+    gathered: 1, written_by_aten: 1, two_in_the_place_of_one: 1, chained: 1, numbers: 1,
     numbers_that_go_on: 1,
 }  # fmt: skip
 

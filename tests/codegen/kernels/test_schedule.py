@@ -144,7 +144,8 @@ def test_long_reductions_run_in_parts(shape: tuple[int, ...], dynamic: bool) -> 
     x = torch.randn(shape, dtype=torch.float64)
     found = scheduled(program, x, dynamic=dynamic)
     compare(found, program, [x])
-    assert any(kernel.axes and kernel.axes[-1].size.constant in PARTS for kernel in found.kernels), str(found)
+    parts = [kernel.axes[-1].size.constant for kernel in found.kernels if kernel.axes]
+    assert any(PARTS // 2 < (count or 0) <= PARTS for count in parts), str(found)
 
 
 def test_parts_of_a_length_that_nothing_divides_read_nothing_beyond_its_end() -> None:
