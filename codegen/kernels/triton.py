@@ -45,12 +45,13 @@ def print_triton(kernel: Kernel, config: Config | None = None) -> str:
 @dataclass(frozen=True)
 class _Reduction:
     """A Reduce in a loop of axes. `total`: what it adds up in, over the tiles of a loop that has several; `at`, of
-    argmax and argmin: the place of the extreme value."""
+    argmax and argmin: the place of the extreme value. `runs`: what it is up to each round is needed, too."""
 
     reduce: Reduce
     spec: TReduction
     total: str
     at: str
+    runs: bool
 
 
 #: A store with its value and its place.
@@ -178,7 +179,8 @@ class _Function:
             self.laid_out = loop.axes
         elif not one:
             self._open(loop, each)
-        known = {s.name: self._reduction(s) for s in loop.body if isinstance(s, Reduce)}
+        running = _running(loop)
+        known = {s.name: self._reduction(s, s.name in running) for s in loop.body if isinstance(s, Reduce)}
         shapes: dict[str, frozenset[str]] = {}
         for statement in loop.body:
             if isinstance(statement, Store):
@@ -231,10 +233,10 @@ class _Function:
             self.w.store(*ready, shape)
 
     # --- what loops reduce --------------------------------------------------------------------------------------------
-    def _reduction(self, reduce: Reduce) -> _Reduction:
+    def _reduction(self, reduce: Reduce, runs: bool) -> _Reduction:
         total = self.w.names.new(f"{reduce.name}_total")
         at = self.w.names.new(f"{reduce.name}_at") if reduce.kind in ("argmax", "argmin") else ""
-        return _Reduction(reduce, reduction(reduce.kind, reduce.value.dtype), total, at)
+        return _Reduction(reduce, reduction(reduce.kind, reduce.value.dtype), total, at, runs)
 
     def _masked(self, made: _Reduction) -> Known:
         """The values of this tile, with all its rounds; those of none are what changes nothing."""
@@ -266,7 +268,7 @@ class _Function:
             places = f"tl.broadcast_to({_bracketed(self._place(loop))}, {w.extents(values.shape)})"
             self._argument(made, values.text, places, values.shape, loop)
             return
-        if _runs(loop, made.reduce.name):
+        if made.runs:
             w.line(f"{made.total} = {values.text}")
             values = Known(made.total, values.shape)
             running = w.names.new(f"{made.reduce.name}_running")
@@ -291,7 +293,7 @@ class _Function:
             places = f"tl.broadcast_to({places}, {w.extents(shape)}).to({self.int})"
             w.line(f"{total}, {made.at} = {combine}({total}, {made.at}, {values.text}, {places})")
             return shape
-        if _runs(loop, made.reduce.name):
+        if made.runs:
             shape = shape - {"r"}
             tile = w.names.new(f"{made.reduce.name}_tile")
             running = w.names.new(f"{made.reduce.name}_running")
@@ -349,10 +351,10 @@ class _Function:
         return ttype(dtype).round.format(text) if made.reduce.kind in ("sum", "prod", "logsumexp") else text
 
 
-def _runs(loop: Loop, name: str) -> bool:
-    return any(
-        isinstance(expr, Running) and expr.name == name for statement in loop.body for expr in walk(*reads(statement))
-    )
+def _running(loop: Loop) -> set[str]:
+    """The names of what this loop reads while it is reduced."""
+    exprs = walk(*(value for statement in loop.body for value in reads(statement)))
+    return {expr.name for expr in exprs if isinstance(expr, Running)}
 
 
 def _bracketed(text: str) -> str:

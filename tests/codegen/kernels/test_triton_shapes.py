@@ -11,6 +11,7 @@ import torch
 pytest.importorskip("triton")
 
 from codegen.kernels import index as ix  # noqa: E402
+from codegen.kernels.definitions import Given  # noqa: E402
 from codegen.kernels.groups import Call  # noqa: E402
 from codegen.kernels.index import index  # noqa: E402
 from codegen.kernels.ir import Buffer, Kernel, Loop, Reduce, Store, load, op, result  # noqa: E402
@@ -31,7 +32,7 @@ from tests.codegen.kernels.test_c_shapes import (  # noqa: E402
     random_kernel,
     transposed,
 )
-from tests.codegen.kernels.test_schedule import PROGRAMS  # noqa: E402
+from tests.codegen.kernels.test_schedule import PROGRAMS, Drawn  # noqa: E402
 from tests.codegen.kernels.triton_runs import compare  # noqa: E402
 
 F, L = torch.float32, torch.int64
@@ -74,8 +75,22 @@ def test_a_random_kernel(seed: int) -> None:
 def test_a_scheduled_program(program, dynamic: bool) -> None:
     torch.manual_seed(0)
     args = [torch.randn(6, 8), *([torch.randn(8, 8)] if program.__name__ == "residual" else [])]
+    compare_kernels(program, args, dynamic)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 50))])
+def test_a_drawn_program(seed: int, dynamic: bool) -> None:
+    torch.manual_seed(seed)
+    args = [torch.randn(3, 4, 5, dtype=torch.float64), torch.randn(4, 5, dtype=torch.float64), torch.randn(5, dtype=torch.float64)]
+    compare_kernels(Drawn(seed), args, dynamic)
+
+
+def compare_kernels(program, args: list[torch.Tensor], dynamic: bool) -> None:
+    """The kernels of a program, each for itself."""
     found = scheduled(program, *args, dynamic=dynamic)
-    numbers = {symbol: args[0].shape[dim] for symbol, (name, dim) in found.program.sizes.items()}
+    given_at = dict(zip((name for name, tensor in found.program.tensors.items() if isinstance(tensor, Given)), args))
+    numbers = {symbol: given_at[name].shape[dim] for symbol, (name, dim) in found.program.sizes.items()}
     for step in found.steps:
         if not isinstance(step, Call):
             given = tuple(numbers[size] for size in step.sizes)
