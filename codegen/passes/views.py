@@ -10,7 +10,18 @@ from torch import fx
 
 from codegen.aot import cost
 from codegen.aot.views import BY_PLACE
-from codegen.passes.graphs import Results, is_contiguous, is_late, is_pure, looks, may_read, replace, static, tensor
+from codegen.passes.graphs import (
+    Results,
+    is_contiguous,
+    is_late,
+    is_pure,
+    looks,
+    may_read,
+    replace,
+    sizes,
+    static,
+    tensor,
+)
 from codegen.passes.registry import register
 
 aten = torch.ops.aten
@@ -42,13 +53,13 @@ def _same_before(node: fx.Node, seen: dict[fx.Node, Any]) -> fx.Node | None:
     def known(shown: fx.Node) -> Any:
         if shown not in seen:
             value = tensor(shown)
-            seen[shown] = None if value is None else looks(value)
+            seen[shown] = None if value is None else sizes(value)
         return seen[shown]
 
     here, before = known(node), node
     while _is_plain_view(before):
         before = before.all_input_nodes[0]
-        if known(before) == here:
+        if known(before) == here and looks(before.meta["val"]) == looks(node.meta["val"]):
             return before if may_read(node, before) else None
     return None
 
