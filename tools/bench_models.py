@@ -23,7 +23,7 @@ def call_of(name: str, mode: str, compile: Callable[[Any], Any]) -> Callable[[],
     """What runs a fresh model once, and gives its loss, and its gradients when training."""
     program = bench_zoo.make(name, train=mode == "training")
     compiled = compile(program.model)
-    weights = list(program.model.parameters())
+    weights = [weight for weight in program.model.parameters() if weight.requires_grad]
 
     def step() -> Any:
         loss = program.loss(compiled)
@@ -33,7 +33,8 @@ def call_of(name: str, mode: str, compile: Callable[[Any], Any]) -> Callable[[],
 
 
 def measure(name: str, mode: str, rounds: int, clock: Callable[[], float]) -> dict[str, float]:
-    """Seconds of each side, whose results are compared first."""
+    """Seconds of each side, whose results are compared first: of ours all, of the peer's the loss. An element at the
+    bend of a ReLU may fall to either side of it, as sums are ordered, and with it a part of the gradients."""
     jit.reset()
     torch.compiler.reset()
     timers: dict[str, timeit.Timer | None] = {}
@@ -43,6 +44,8 @@ def measure(name: str, mode: str, rounds: int, clock: Callable[[], float]) -> di
         found = call()
         if side == "eager":
             expected = found
+        if side == "inductor" and mode == "training":
+            found, expected = found[0], expected[0]
         torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-3)
         for _ in range(2):
             call()
