@@ -17,6 +17,7 @@ from codegen.kernels.definitions import Definition, Given, Made, Number, contigu
 from codegen.kernels.groups import Call
 from codegen.kernels.index import Index
 from codegen.kernels.ir import Kernel, Store
+from codegen.kernels.lowering.context import Unsupported
 from codegen.kernels.nodes import physical
 from codegen.kernels.schedule import Launch, Schedule
 from codegen.plan import steps as s
@@ -32,6 +33,8 @@ KINDS = {torch.bool: bool, torch.int64: int, torch.float64: float}
 
 
 aten = torch.ops.aten
+#: Their results have the strides that torch's fakes say.
+FORESEEN = frozenset({aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default})
 #: Operations that copy their first operand and write into the copy, and those that write into it at once.
 INSIDE: dict[Any, Any] = {
     aten.index_add.default: aten.index_add_.default,
@@ -90,6 +93,8 @@ class _Planner:
         given = set(self.program.given_back)
         self.results = set(map(self._home, given))
         bases = {alias.base for alias in schedule.aliases.values()}
+        launched = {name for step in schedule.steps if isinstance(step, Launch) for name in step.tensors}
+        self.read = launched | bases  # by kernels, or by what is said of their strides
         self.shared = bases.union(*schedule.views.values())  # their memory is known under other names, too
         self.kept = self.results | given
 
@@ -121,7 +126,7 @@ class _Planner:
         for symbol, slot in self.strides.items():
             if ix.index(symbol) in self.numbers.known:
                 source, dim = self.program.steps[symbol]
-                yield s.Call(torch.ops.aten.stride.int, (self._tensor(source), dim), (), (slot,))
+                yield s.Call(aten.stride.int, (self._tensor(source), dim), (), (slot,))
 
     def _result(self, value: Any) -> Any:
         match value:
@@ -130,7 +135,7 @@ class _Planner:
             case Number():
                 dtype = self.program.tensors[value.tensor].dtype
                 slot = self.numbers.new(KINDS[dtype])
-                read = torch.ops.aten._local_scalar_dense.default
+                read = aten._local_scalar_dense.default
                 self.steps.append(s.Call(read, (self._operand(value.tensor),), (), (slot,)))
                 return slot
             case Index():
@@ -269,7 +274,7 @@ class _Planner:
         node = made.node
         if node.op == "get_attr":  # a tensor of the graph itself
             constant = operator.attrgetter(str(node.target))(node.graph.owning_module)
-            self.steps.append(s.Call(torch.ops.aten.alias.default, (constant,), (), (self._tensor(made.name),)))
+            self.steps.append(s.Call(aten.alias.default, (constant,), (), (self._tensor(made.name),)))
             return
         operands: dict[fx.Node, Any] = {
             given: self._operand(value) if isinstance(value, str) else self.numbers.of(value)
@@ -279,6 +284,29 @@ class _Planner:
         kwargs = fx.map_arg(node.kwargs, operands.__getitem__)
         op: Any = INSIDE[node.target] if self._may_write_inside(made, time) else node.target
         self.steps.append(s.Call(op, args, tuple(kwargs.items()), self._call_results(call)))
+        for each in call.made:
+            if each.name in self.read and each.is_fresh and node.target not in FORESEEN:
+                self._lay_out(each)
+
+    def _lay_out(self, made: Made) -> None:
+        """Results do not always have the strides that torch's fakes say, by which kernels go: these become copies."""
+        slot, dims = self._tensor(made.name), range(len(made.shape))
+        order = sorted(dims, key=lambda dim: made.strides[dim].constant or 0, reverse=True)
+        if not all(step.constant for step in made.strides):
+            order = list(dims)
+        long = [dim for dim in order if made.shape[dim] != 1]
+        shape, strides = (tuple(given[dim] for dim in long) for given in (made.shape, made.strides))
+        if 0 in shape:
+            return
+        if strides != contiguous(shape):
+            raise Unsupported(f"the strides of what {made.node.target} gives")
+        is_turned = order != list(dims)
+        if is_turned:
+            self.steps.append(s.Call(aten.permute.default, (slot, order), (), (slot,)))
+        self.steps.append(s.Call(aten.contiguous.default, (slot,), (), (slot,)))
+        if is_turned:
+            back = [order.index(dim) for dim in dims]
+            self.steps.append(s.Call(aten.permute.default, (slot, back), (), (slot,)))
 
     def _may_write_inside(self, made: Made, time: int) -> bool:
         """Whether the operation may write into its first operand, which nobody needs any more."""

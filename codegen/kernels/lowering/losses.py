@@ -131,15 +131,22 @@ def _huber_backward(low: Lowering, grad: Ref, x: Ref, y: Ref, reduction: int, de
 
 @lowers(aten.soft_margin_loss.default)
 def _soft_margin(low: Lowering, x: Ref, y: Ref, reduction: int = MEAN) -> Ref:
-    return _loss(low, [x, y], lambda x, y: fn("log1p", fn("exp", -x * y)), reduction)
+    def margin(x: Expr, y: Expr) -> Expr:
+        # torch makes it of operations, each of which rounds: of halves the power may be infinite
+        power = fn("exp", to(-x * y, dtype))
+        return to(fn("log1p", power), x.dtype)
+
+    dtype = x.dtype
+    return _loss(low, [x, y], margin, reduction)
 
 
 @lowers(aten.soft_margin_loss_backward.default)
 def _soft_margin_backward(low: Lowering, grad: Ref, x: Ref, y: Ref, reduction: int) -> Ref:
     def gradient(g: Expr, x: Expr, y: Expr) -> Expr:
-        z = fn("exp", -x * y)
+        z = to(fn("exp", to(-x * y, dtype)), x.dtype)
         return -y * z / (1 + z) * g
 
+    dtype = x.dtype
     return _gradient(low, grad, [x, y], gradient, reduction)
 
 
