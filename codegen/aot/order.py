@@ -12,6 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from torch.autograd.graph import GradientEdge
+from torch.utils.hooks import RemovableHandle
+
+#: Handles that no user sees have numbers from here on.
+_OWN_IDS = 1 << 60
 
 
 @contextmanager
@@ -20,7 +24,13 @@ def arrivals(edges: dict[int, GradientEdge]) -> Iterator[list[int]]:
     found: list[int] = []
     variables = ((at, getattr(edge.node, "variable", None)) for at, edge in edges.items())
     leaves = {at: leaf for at, leaf in variables if leaf is not None and leaf.requires_grad}
-    handles = [leaf.register_hook(lambda _, at=at: found.append(at)) for at, leaf in leaves.items()]
+    handles = []
+    next_id = RemovableHandle.next_id
+    try:  # the user's handles count on as if these had never been
+        RemovableHandle.next_id = _OWN_IDS
+        handles += [leaf.register_hook(lambda _, at=at: found.append(at)) for at, leaf in leaves.items()]
+    finally:
+        RemovableHandle.next_id = next_id
     try:
         yield found
     finally:
