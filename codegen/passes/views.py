@@ -57,7 +57,7 @@ def _same_before(node: fx.Node, seen: dict[fx.Node, Any]) -> fx.Node | None:
         return seen[shown]
 
     here, before = known(node), node
-    while _is_plain_view(before):
+    while _is_plain_view(before) and before.all_input_nodes:  # `conj` may be of a number
         before = before.all_input_nodes[0]
         if known(before) == here and looks(before.meta["val"]) == looks(node.meta["val"]):
             return before if may_read(node, before) else None

@@ -161,6 +161,12 @@ def test_a_difference_of_bools_raises_what_eager_raises():
     check(lambda x: x - True, torch.tensor([True, False]), backend="kernels")
 
 
+def test_a_view_of_a_number():
+    """The gradient multiplies by the number's conjugate."""
+    x = torch.randn(3, 2, 2, requires_grad=True)
+    check(lambda x: torch.view_as_real(torch.view_as_complex(x) * 2j), x, backend="kernels", tolerance=CLOSE)
+
+
 def test_threads():
     compiled = jit.compile(lambda x: (x * 2).softmax(-1) @ x.t(), backend="kernels")
     inputs = [torch.randn(16, 16) for _ in range(8)]
