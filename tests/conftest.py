@@ -15,8 +15,10 @@ THIRD = 3
 INIT = torch.nn.Module.__init__
 
 torch.set_num_threads(1)
-jit.config.cache_dir = tempfile.mkdtemp(prefix="framejit-tests-")  # kept by no other run
-atexit.register(shutil.rmtree, jit.config.cache_dir, ignore_errors=True)
+if "JIT_TEST_CACHE" not in os.environ:  # the processes of a run share a folder of their own
+    os.environ["JIT_TEST_CACHE"] = tempfile.mkdtemp(prefix="framejit-tests-")
+    atexit.register(shutil.rmtree, os.environ["JIT_TEST_CACHE"], ignore_errors=True)
+jit.config.cache_dir = os.environ["JIT_TEST_CACHE"]
 
 
 @pytest.hookimpl(tryfirst=True)

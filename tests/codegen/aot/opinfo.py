@@ -15,37 +15,26 @@ What eager refuses must be refused in the same words.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
-import multiprocessing
-import random
-import signal
-import sys
-import warnings
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
-import numpy
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from codegen.aot.function import Settings, compile_program
 from codegen.aot.partition import min_cut_partition
 from codegen.aot.recorder import Untraceable
+from tests.codegen.operations import OPERATIONS, TooLong, arguments, limited, run, samples, seed
 from tests.codegen.passes.checking import Checked
 
-DEVICE, DTYPE = "cpu", torch.float64
+DTYPE = torch.float64
 PARTS = ("forward", "first", "second", "inplace")
 OUTCOMES = ("same", "alike", "refused", "error", "wrong")  # the worst last
 PASSED = ("same", "alike")
 #: Their results are memory as it was found: only the looks are compared.
 UNINITIALISED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
-PER_OPERATION = 90  # seconds
 
 
 @dataclass(frozen=True)
@@ -71,33 +60,6 @@ class Raised:
 
     def __str__(self) -> str:
         return f"{type(self.error).__name__}: {self.error}"
-
-
-class TooLong(Exception):
-    pass
-
-
-def unseeded(op, *args, **kwargs):
-    """In the place of torch's wrapper, which sets the seed in the middle of the operation: no compiled graph does."""
-    return op(*args, **kwargs)
-
-
-for module in list(sys.modules.values()):
-    if module.__name__.startswith("torch.testing._internal") and hasattr(module, "wrapper_set_seed"):
-        module.wrapper_set_seed = unseeded
-
-
-def name_of(op):
-    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
-
-
-OPERATIONS = {name_of(op): op for op in op_db}
-
-
-def seed():
-    torch.manual_seed(0)
-    random.seed(0)
-    numpy.random.seed(0)
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
@@ -281,13 +243,6 @@ def _short(value):
 
 
 # --- one operation ----------------------------------------------------------------------------------------------------
-def samples(op, count):
-    """The first samples, with tensors that ask for gradients where the operation gives them any."""
-    gradients = op.supports_autograd and DTYPE in op.supported_backward_dtypes(DEVICE)
-    seed()
-    return list(itertools.islice(op.sample_inputs(DEVICE, DTYPE, requires_grad=gradients), count))
-
-
 def judge(name, at, case, order, parts, settings):
     """Verdicts on the parts that eager has an answer to. `parts`: what the parts of a run are called."""
     eager = observe(case, case.program, order)
@@ -316,9 +271,7 @@ def judge(name, at, case, order, parts, settings):
 
 def examine(name, count, settings):
     op = OPERATIONS[name]
-    if DTYPE not in op.supported_dtypes(DEVICE):
-        return
-    for at, sample in enumerate(samples(op, count)):
+    for at, sample in enumerate(samples(op, DTYPE, count)):
         order = 1 + op.supports_gradgrad if op.supports_autograd else 0
         parts = {"forward": "forward", "first": "first", "second": "second"}
         yield from judge(name, at, Case(op, sample, False, []), order, parts, settings)
@@ -331,42 +284,18 @@ def examine(name, count, settings):
         yield from judge(name, at, Case(inplace, sample, True, []), order, parts, settings)
 
 
-def _alarm(*args):
-    raise TooLong
-
-
 def verdicts(name, count, settings):
     """All verdicts on an operation."""
     found = []
-    signal.signal(signal.SIGALRM, _alarm)
-    signal.alarm(PER_OPERATION)
     try:
-        for verdict in examine(name, count, settings):
-            found.append(verdict)
-    except TooLong:
-        found.append(Verdict(name, -1, "forward", "error", f"takes more than {PER_OPERATION} seconds"))
-    finally:
-        signal.alarm(0)
+        with limited():
+            found.extend(examine(name, count, settings))
+    except TooLong as error:
+        found.append(Verdict(name, -1, "forward", "error", str(error)))
     return found
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
-def prepare():
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-
-
-def examined(names, count, processes, settings):
-    """(name, its verdicts), one after the other."""
-    if processes == 1:
-        prepare()
-        yield from ((name, verdicts(name, count, settings)) for name in names)
-        return
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), prepare) as pool:
-        counts, same = itertools.repeat(count), itertools.repeat(settings)
-        yield from zip(names, pool.map(verdicts, names, counts, same, chunksize=8), strict=True)
-
-
 def report(found, count):
     """All verdicts as a page."""
     total = [v for vs in found.values() for v in vs]
@@ -411,11 +340,7 @@ def report(found, count):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--samples", type=int, default=4)
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--report", type=Path)
+    parser = arguments(samples=4)
     parser.add_argument("--passes", action="store_true", help="the graphs go through all passes")
     parser.add_argument("--budget", type=float, help="cut graphs by the minimum cut, to save this part at most")
     options = parser.parse_args()
@@ -424,10 +349,4 @@ if __name__ == "__main__":
         settings = Settings(partition=partial(min_cut_partition, budget=options.budget))
     if options.passes:
         settings = replace(settings, passes=Checked())
-    answers = {}
-    names = options.names or list(OPERATIONS)
-    for name, answer in examined(names, options.samples, options.processes, settings):
-        answers[name] = answer
-        print(json.dumps([name, [asdict(verdict) for verdict in answer]]), flush=True)
-    if options.report:
-        options.report.write_text(report(answers, options.samples))
+    run(options, verdicts, report, settings)

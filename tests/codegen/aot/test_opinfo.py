@@ -1,13 +1,7 @@
 """Torch's own table of operations through the AOT stage: a sample of it, and (long) all of it. See `opinfo`."""
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-pytest.importorskip("expecttest")  # torch's table needs it
-ROOT = Path(__file__).parents[3]
+from tests.codegen.apart import verdicts
 
 PASSED = ("same", "alike")
 #: Each for what it is alone with: its results, arguments, derivatives or errors.
@@ -32,16 +26,9 @@ REFUSED = {
 REASONS = [*REFUSED.values(), "sparse_csr", "the program made grows", "as_strided_() of an input", "a backward that raises"]
 
 
-def verdicts(*arguments):
-    """By operation: its verdicts. In a process of its own, for torch's table changes torch's flags when it is loaded."""
-    command = [sys.executable, "-m", "tests.codegen.aot.opinfo", *arguments]
-    lines = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True).stdout.splitlines()
-    return dict(map(json.loads, lines))
-
-
 @pytest.fixture(scope="module")
 def sampled():
-    return verdicts("--samples", "2", *SAMPLE, *REFUSED)
+    return verdicts("aot.opinfo", "--samples", "2", *SAMPLE, *REFUSED)
 
 
 @pytest.mark.parametrize("name", SAMPLE)
@@ -59,7 +46,7 @@ def test_refused(name, sampled):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("options", [(), ("--budget", "0")], ids=["saves all", "saves the least"])
 def test_nothing_is_wrong(options):
-    found = [v for vs in verdicts("--samples", "4", "--processes", "2", *options).values() for v in vs]
+    found = [v for vs in verdicts("aot.opinfo", "--samples", "4", "--processes", "2", *options).values() for v in vs]
     assert len(found) > 6000
     assert [v for v in found if v["outcome"] not in (*PASSED, "refused")] == []
     assert [v for v in found if v["outcome"] == "refused" and not any(why in v["why"] for why in REASONS)] == []

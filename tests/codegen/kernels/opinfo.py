@@ -8,31 +8,19 @@ and the program evaluated; what it gives must be what the graph gives.
 
 from __future__ import annotations
 
-import argparse
-import itertools
-import json
-import multiprocessing
-import random
-import signal
-import warnings
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
-import numpy
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from codegen.aot.recorder import Untraceable
 from codegen.kernels.lowering.context import Unsupported
 from tests.codegen.kernels.lowered import compare, lowered
+from tests.codegen.operations import OPERATIONS, TooLong, arguments, limited, run, samples
 
-DEVICE = "cpu"
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool)
 ULPS = {torch.float32: 40, torch.float64: 40, torch.bfloat16: 2}
-PER_OPERATION = 120  # seconds
 #: Their results are memory as it was found.
 UNINITIALISED = ("empty", "new_empty")
 #: Where rounding is blown up: differences of what is nearly equal, or of what one kernel rounds and the other does not.
@@ -53,23 +41,6 @@ class Verdict:
     outcome: str
     called: tuple[str, ...] = ()
     why: str = ""
-
-
-class TooLong(Exception):
-    pass
-
-
-def name_of(op):
-    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
-
-
-OPERATIONS = {name_of(op): op for op in op_db}
-
-
-def samples(op, dtype, count):
-    gradients = op.supports_autograd and dtype in op.supported_backward_dtypes(DEVICE)
-    torch.manual_seed(0), random.seed(0), numpy.random.seed(0)
-    return itertools.islice(op.sample_inputs(DEVICE, dtype, requires_grad=gradients), count)
 
 
 def judge(name, dtype, at, op, sample):
@@ -113,43 +84,17 @@ def judge(name, dtype, at, op, sample):
     return verdict("whole" if not called else "partly" if made.defined else "not", called)
 
 
-def _alarm(*args):
-    raise TooLong
-
-
-def verdicts(name, count, dtypes):
-    op = OPERATIONS[name]
-    found = []
-    signal.signal(signal.SIGALRM, _alarm)
-    signal.alarm(PER_OPERATION)
+def verdicts(name, count):
+    op, found = OPERATIONS[name], []
     try:
-        for dtype in dtypes:
-            if dtype in op.supported_dtypes(DEVICE):
+        with limited():
+            for dtype in DTYPES:
                 for at, sample in enumerate(samples(op, dtype, count)):
                     verdict = judge(name, dtype, at, op, sample)
-                    if verdict is not None:
-                        found.append(verdict)
-    except TooLong:
-        found.append(Verdict(name, "", -1, "error", (), f"takes more than {PER_OPERATION} seconds"))
-    finally:
-        signal.alarm(0)
+                    found += [] if verdict is None else [verdict]
+    except TooLong as error:
+        found.append(Verdict(name, "", -1, "error", (), str(error)))
     return found
-
-
-def prepare():
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-
-
-def examined(names, count, processes, dtypes):
-    """(name, its verdicts), one after the other."""
-    if processes == 1:
-        prepare()
-        yield from ((name, verdicts(name, count, dtypes)) for name in names)
-        return
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), prepare) as pool:
-        counts, same = itertools.repeat(count), itertools.repeat(dtypes)
-        yield from zip(names, pool.map(verdicts, names, counts, same, chunksize=8), strict=True)
 
 
 def report(found, count):
@@ -198,15 +143,4 @@ def report(found, count):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--samples", type=int, default=4)
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--report", type=Path)
-    options = parser.parse_args()
-    answers = {}
-    for name, answer in examined(options.names or list(OPERATIONS), options.samples, options.processes, DTYPES):
-        answers[name] = answer
-        print(json.dumps([name, [asdict(verdict) for verdict in answer]]), flush=True)
-    if options.report:
-        options.report.write_text(report(answers, options.samples))
+    run(arguments(samples=4).parse_args(), verdicts, report)

@@ -8,33 +8,23 @@ of it. Numbers may differ by some rounding of their dtype; all else may not.
 
 from __future__ import annotations
 
-import argparse
-import itertools
-import json
-import multiprocessing
-import signal
-import tempfile
-import warnings
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import torch
 
-import jit
 from codegen.aot.function import compile_program
 from codegen.aot.recorder import Untraceable
 from codegen.kernels.compile import Kernels
 from jit import cache
 from jit.backends import FUSED
-from tests.codegen.aot.opinfo import DEVICE, OPERATIONS, UNINITIALISED, Case, Raised, TooLong, observe, seed, unequal
+from tests.codegen.aot.opinfo import UNINITIALISED, Case, Raised, observe, unequal
+from tests.codegen.operations import OPERATIONS, TooLong, arguments, limited, run, samples
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 #: Of the largest value: some roundings.
 BOUNDS = {torch.float64: 1e-10, torch.float32: 2e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 OUTCOMES = ("same", "strides", "refused", "error", "wrong")  # the worst last
-PER_OPERATION = 120  # seconds
 
 
 @dataclass(frozen=True)
@@ -103,46 +93,19 @@ def judge(name, dtype, at, op, sample, settings):
     return Verdict(name, dtype, at, *compare(eager, observe(case, compiled, order), values))
 
 
-def _alarm(*args):
-    raise TooLong
-
-
 def verdicts(name, count):
     op, found = OPERATIONS[name], []
     compiler = Kernels(cache.store())
     settings = replace(FUSED, forward=compiler, backward=compiler.of_list, inference=compiler)
-    signal.signal(signal.SIGALRM, _alarm)
-    signal.alarm(PER_OPERATION)
     try:
-        for dtype in DTYPES:
-            if dtype in op.supported_dtypes(DEVICE):
-                gradients = op.supports_autograd and dtype in op.supported_backward_dtypes(DEVICE)
-                seed()
-                given = op.sample_inputs(DEVICE, dtype, requires_grad=gradients)
-                for at, sample in enumerate(itertools.islice(given, count)):
+        with limited():
+            for dtype in DTYPES:
+                for at, sample in enumerate(samples(op, dtype, count)):
                     verdict = judge(name, dtype, at, op, sample, settings)
                     found += [] if verdict is None else [verdict]
-    except TooLong:
-        found.append(Verdict(name, "", -1, "error", f"takes more than {PER_OPERATION} seconds"))
-    finally:
-        signal.alarm(0)
+    except TooLong as error:
+        found.append(Verdict(name, "", -1, "error", str(error)))
     return found
-
-
-def prepare():
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    jit.config.cache_dir = tempfile.mkdtemp(prefix="framejit-opinfo-")
-
-
-def examined(names, count, processes):
-    """(name, its verdicts), one after the other."""
-    if processes == 1:
-        prepare()
-        yield from ((name, verdicts(name, count)) for name in names)
-        return
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), prepare) as pool:
-        yield from zip(names, pool.map(verdicts, names, itertools.repeat(count), chunksize=8), strict=True)
 
 
 def report(found, count):
@@ -172,15 +135,4 @@ def report(found, count):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--samples", type=int, default=2)
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--report", type=Path)
-    options = parser.parse_args()
-    answers = {}
-    for name, answer in examined(options.names or list(OPERATIONS), options.samples, options.processes):
-        answers[name] = answer
-        print(json.dumps([name, [asdict(verdict) for verdict in answer]]), flush=True)
-        if options.report:
-            options.report.write_text(report(answers, options.samples))
+    run(arguments(samples=2).parse_args(), verdicts, report)

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-pytest.importorskip("expecttest")  # torch's table needs it
-ROOT = Path(__file__).parents[3]
+from tests.codegen.apart import verdicts
 
 #: Wholly definitions, with their gradients.
 WHOLE = """
@@ -25,16 +19,9 @@ WHOLE = """
 MIXED = "matmul bmm index_select gather nn.functional.embedding nn.functional.conv2d nn.functional.dropout sort".split()
 
 
-def verdicts(*arguments):
-    """By operation: its verdicts. In a process of its own, for torch's table changes torch's flags when it is loaded."""
-    command = [sys.executable, "-m", "tests.codegen.kernels.opinfo", *arguments]
-    lines = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True).stdout.splitlines()
-    return dict(map(json.loads, (line for line in lines if line.startswith("["))))
-
-
 @pytest.fixture(scope="module")
 def sampled():
-    return verdicts("--samples", "2", *WHOLE, *MIXED)
+    return verdicts("kernels.opinfo", "--samples", "2", *WHOLE, *MIXED)
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -50,6 +37,6 @@ def test_mixed(name, sampled):
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_nothing_is_wrong():
-    found = [v for vs in verdicts("--samples", "4", "--processes", "2").values() for v in vs]
+    found = [v for vs in verdicts("kernels.opinfo", "--samples", "4", "--processes", "2").values() for v in vs]
     assert len(found) > 7000
     assert [v for v in found if v["outcome"] in ("wrong", "error")] == []

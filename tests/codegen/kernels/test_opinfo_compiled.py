@@ -1,14 +1,9 @@
 """Torch's own table of operations through compiled kernels: a sample of it, and (long) all of it."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-pytest.importorskip("expecttest")  # torch's table needs it
-ROOT = Path(__file__).parents[3]
+from tests.codegen.apart import verdicts
+
 PASSED = ("same", "strides", "refused")
 #: Each for what it is alone with.
 SAMPLE = """
@@ -18,16 +13,9 @@ SAMPLE = """
 """.split()
 
 
-def verdicts(*arguments):
-    """By operation: its verdicts. In a process of its own, for torch's table changes torch's flags when it is loaded."""
-    command = [sys.executable, "-m", "tests.codegen.kernels.opinfo_compiled", *arguments]
-    lines = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True).stdout.splitlines()
-    return dict(map(json.loads, lines))
-
-
 @pytest.fixture(scope="module")
 def sampled():
-    return verdicts("--samples", "1", *SAMPLE)
+    return verdicts("kernels.opinfo_compiled", "--samples", "1", *SAMPLE)
 
 
 @pytest.mark.parametrize("name", SAMPLE)
@@ -38,6 +26,6 @@ def test_same_as_eager(name, sampled):
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_nothing_is_wrong():
-    found = [v for vs in verdicts("--samples", "4", "--processes", "2").values() for v in vs]
+    found = [v for vs in verdicts("kernels.opinfo_compiled", "--samples", "4", "--processes", "2").values() for v in vs]
     assert len(found) > 6000
     assert [v for v in found if v["outcome"] not in PASSED] == []
