@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from codegen.kernels.ir import Expr, Op
-from codegen.kernels.ops import kind_of
+from codegen.kernels.ops import COMPARED, EXACT, OWN, kind_of
 
 
 @dataclass(frozen=True)
@@ -120,18 +120,8 @@ BOOL = {
     "sign": "{0}", "not": "!{0}", "maximum": "{0} | {1}", "minimum": "{0} & {1}", "and": "{0} & {1}",
     "or": "{0} | {1}", "xor": "{0} ^ {1}", "where": "({0} & {1}) | (!{0} & {2})",
 }  # fmt: skip
-COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 TABLES = {"f": FLOAT, "i": INTEGER, "b": BOOL}
 
-#: What gives a value of the operands' dtype, if they are of it: no rounding.
-EXACT = {"abs", "neg", "sign", "floor", "ceil", "round", "trunc", "maximum", "minimum", "fmax", "fmin", "copysign",
-         "where"}  # fmt: skip
-#: Of halves, and not what float32 gives, rounded.
-OWN = {
-    ("nextafter", torch.bfloat16): "nextafter_bf16",
-    ("floor_div", torch.bfloat16): "floor_div_bf16",
-    ("floor_div", torch.float16): "floor_div_f16",
-}
 #: Of integers: a divisor of 0 has no answer.
 DIVISIONS = {"floor_div", "trunc_div", "fmod", "remainder"}
 

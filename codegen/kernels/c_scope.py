@@ -10,7 +10,7 @@ from codegen.kernels import index as ix
 from codegen.kernels.c_ops import DIVISIONS, ctype, literal, operation
 from codegen.kernels.c_preamble import reserved
 from codegen.kernels.index import Index, Symbol
-from codegen.kernels.ir import Expr, Kernel, Literal, Load, Op, Position, Result, Running, Scalar, walk
+from codegen.kernels.ir import Expr, Kernel, Literal, Load, Op, Position, Result, Running, Scalar, demand, walk
 from codegen.kernels.ops import kind_of
 
 _C_WORDS = frozenset(
@@ -94,21 +94,10 @@ class Writer:
     # --- values -------------------------------------------------------------------------------------------------------
     def value(self, root: Expr) -> str:
         """The text of a value: a name or a constant. What has to be said before is said in the right scopes."""
-        stack = [root]
-        while stack:
-            expr = stack[-1]
-            if self._known(expr) is not None:
-                stack.pop()
-                continue
-            if expr in self.arrays:
-                self._name(expr, self.arrays[expr], len(self.scopes) - 1)
-                continue
-            missing = [arg for arg in expr.args if self._known(arg) is None]
-            if missing:
-                stack.extend(reversed(missing))
-                continue
-            self._compute(expr)
-            stack.pop()
+        demand(
+            root, lambda expr: self._known(expr) is not None,
+            lambda expr: () if expr in self.arrays else expr.args, self._compute,
+        )  # fmt: skip
         found = self._known(root)
         assert found is not None
         return found[0]
@@ -123,6 +112,9 @@ class Writer:
         return None
 
     def _compute(self, expr: Expr) -> None:
+        if expr in self.arrays:
+            self._name(expr, self.arrays[expr], len(self.scopes) - 1)
+            return
         operands = [self._known(arg) for arg in expr.args]
         texts = [text for text, _ in operands if text]  # type: ignore[misc]
         level = max((level for _, level in operands), default=0)  # type: ignore[misc]

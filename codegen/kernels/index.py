@@ -323,7 +323,7 @@ def is_nonnegative(a: Index) -> bool:
             upper = _upper(atom)
             return upper is not None and is_nonnegative(rest + slope * upper)
         return False
-    lowest = _polynomial([(m, c) for m, c in a.terms])
+    lowest = a
     # sizes are at least 1: with s = t + 1 and t >= 0, coefficients of one sign tell
     for size in {atom for monomial, _ in lowest.terms for atom in monomial}:
         if not (isinstance(size, Symbol) and size.size is None):

@@ -29,7 +29,7 @@ Expressions are shared: equal ones are one object (`==` is `is`), so a memo by o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -395,6 +395,23 @@ def walk(*roots: Expr) -> Iterator[Expr]:
             seen.add(expr)
             stack.append((expr, True))
             stack.extend((arg, False) for arg in reversed(expr.args) if arg not in seen)
+
+
+def demand(
+    root: Expr, is_known: Callable[[Expr], bool], needs: Callable[[Expr], Iterable[Expr]],
+    compute: Callable[[Expr], None],
+) -> None:
+    """Computes what is not known yet of all that `root` needs, operands first. Without recursion: chains are long."""
+    stack = [root]
+    while stack:
+        expr = stack[-1]
+        missing = [] if is_known(expr) else [other for other in needs(expr) if not is_known(other)]
+        if missing:
+            stack.extend(reversed(missing))
+            continue
+        if not is_known(expr):
+            compute(expr)
+        stack.pop()
 
 
 def indices_in(expr: Expr) -> Index | None:

@@ -91,6 +91,20 @@ OPS: dict[str, OpSpec] = {
 }
 
 
+# --- what printers share ----------------------------------------------------------------------------------------------
+#: Comparisons as C and Python write them.
+COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+#: What gives a value of the operands' dtype, if they are of it: no rounding.
+EXACT = {"abs", "neg", "sign", "floor", "ceil", "round", "trunc", "maximum", "minimum", "fmax", "fmin", "copysign",
+         "where"}  # fmt: skip
+#: Of halves, and not what float32 gives, rounded.
+OWN = {
+    ("nextafter", torch.bfloat16): "nextafter_bf16",
+    ("floor_div", torch.bfloat16): "floor_div_bf16",
+    ("floor_div", torch.float16): "floor_div_f16",
+}
+
+
 @dataclass(frozen=True)
 class ReductionSpec:
     """`meaning(values, dims)`: over all these dims at once. `empty(dtype)`: what no values at all give."""

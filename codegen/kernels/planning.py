@@ -171,13 +171,14 @@ class _Planner:
         calls = [step for step in self.schedule.steps if isinstance(step, Call)]
         seen = {self._home(name) for call in calls for name in call.made[0].reads}
         hidden = [name for name in self.schedule.stored if name not in seen | self.results]
+        makers: dict[str, tuple[int, Launch]] = {}
+        for time, step in enumerate(self.schedule.steps):
+            if isinstance(step, Launch):
+                for name in step.tensors:
+                    makers.setdefault(name, (time, step))
         intermediates = []
         for name in hidden:
-            times = [
-                (time, step) for time, step in enumerate(self.schedule.steps)
-                if isinstance(step, Launch) and name in step.tensors
-            ]  # fmt: skip
-            first, maker = times[0]
+            first, maker = makers[name]
             over = tuple(other for other in maker.tensors if other in hidden and _may_take(maker, name, other))
             node = self.schedule.stored[name].definition
             size = _span(node) * node.dtype.itemsize

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from codegen.kernels import index as ix
 from codegen.kernels.index import Index, Symbol
-from codegen.kernels.ir import Expr, Kernel, Literal, Load, Op, Position, Result, Running, Scalar, Store, load
+from codegen.kernels.ir import Expr, Kernel, Literal, Load, Op, Position, Result, Running, Scalar, Store, demand, load
 from codegen.kernels.triton_ops import PLAIN, literal, operation, ttype, typed
 from codegen.kernels.triton_preamble import reserved
 
@@ -131,18 +131,7 @@ class Writer:
     # --- values -------------------------------------------------------------------------------------------------------
     def value(self, root: Expr) -> Known:
         """A value. What has to be said before is said in the right scopes."""
-        stack = [root]
-        while stack:
-            expr = stack[-1]
-            if self._known(expr) is not None:
-                stack.pop()
-                continue
-            missing = [arg for arg in expr.args if self._known(arg) is None]
-            if missing:
-                stack.extend(reversed(missing))
-                continue
-            self._compute(expr)
-            stack.pop()
+        demand(root, lambda expr: self._known(expr) is not None, lambda expr: expr.args, self._compute)
         found = self._known(root)
         assert found is not None
         return found
