@@ -12,7 +12,6 @@ import jit
 HERE = os.path.dirname(os.path.abspath(__file__))
 COMPARING = ("symbolic", "sideeffects", "test_graph_breaks.py", "test_guards.py", "test_recursion.py", "test_threads.py")
 THIRD = 3
-INIT = torch.nn.Module.__init__
 
 torch.set_num_threads(1)
 if "JIT_TEST_CACHE" not in os.environ:  # the processes of a run share a folder of their own
@@ -40,5 +39,4 @@ def empty_compiler():
     jit.config.on_error = "raise"
     yield
     jit.config.on_error = before
-    torch.nn.Module.__init__ = INIT  # torch.compile, a peer in some tests, leaves one of its own that breaks graphs
     jit.reset()

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import jit
 from jit.dynamo_backend import framejit
+from tests.differential import Counting
 
 ROOT = Path(__file__).parent.parent
 
@@ -182,3 +184,31 @@ print(type(f(x).grad_fn).__name__, f(x).grad_fn.name(), "framejit" in torch.comp
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[1:] == ["CompiledBackward", "True"]
+
+
+def test_modules_are_made_in_graphs_also_after_torch_compile_has_put_its_own_init_in_place():
+    def program(x):
+        return torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Tanh())(x)
+
+    x = torch.randn(4)
+    torch.compile(program, backend="eager")(x)
+    assert torch.nn.Module.__init__.__module__.startswith("torch._dynamo")
+    counter = Counting()
+    assert torch.equal(jit.compile(program, backend=counter, fullgraph=True)(x), program(x))
+    counter.expect(1)
+
+
+def test_optimizers_step_in_graphs_also_after_torch_compile_has_kept_itself_out_of_them():
+    torch.compile(torch.sin, backend="eager")(torch.randn(4))
+    weight = torch.randn(4, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+    assert torch.optim.SGD._init_group._torchdynamo_disable
+
+    def program(x):
+        (weight * x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    counter = Counting()
+    jit.compile(program, backend=counter, fullgraph=True)(torch.randn(4))
+    counter.expect(1)

@@ -90,6 +90,13 @@ LATE: CallableTable[Callable[[Translator, Args, Kwargs], Variable | None]] = Cal
 KINDS: dict[type, Family] = {}
 CODES: CallableTable[Family] = CallableTable()  # by code object
 WRAPPERS: CallableTable[tuple[str, Any]] = CallableTable()  # by code object
+#: Wrappers that torch puts in place when somebody uses torch.compile, by the module and the name of their code: nothing
+#: of it is imported here. Beside what they wrap they count modules for torch.compile, or keep it from tracing.
+LATE_WRAPPERS: dict[tuple[str, str], tuple[str, Any]] = {
+    ("torch._dynamo.mutation_guard", "install_generation_tagging_init.<locals>.patched_init"): ("init", None),
+    ("torch._dynamo.mutation_guard", "install_generation_tagging_init.<locals>.patched_setstate"): ("setstate", None),
+    ("torch._dynamo.eval_frame", "DisableContext.__call__.<locals>._fn"): ("fn", None),
+}
 
 
 #: (class, name) of native class methods -> handler(tx, bound method, *args, **kwargs)
@@ -190,7 +197,17 @@ def lookup(fn: Any) -> bool:
         return not _of_torch(fn.__objclass__)
     if kind is MethodWrapperType:
         return not _of_torch(type(fn.__self__))
-    return kind in KINDS or (kind is FunctionType and (fn.__code__ in CODES or fn.__code__ in WRAPPERS))
+    return kind in KINDS or (kind is FunctionType and (fn.__code__ in CODES or wrapper_row(fn) is not None))
+
+
+def wrapper_row(fn: Any) -> tuple[str, Any] | None:
+    """A function's row in WRAPPERS, or in LATE_WRAPPERS if it is torch's own: a user's is called as it is."""
+    if type(fn) is not FunctionType:
+        return None
+    row = WRAPPERS.get(fn.__code__)
+    if row is None and str(fn.__module__).startswith("torch."):
+        row = LATE_WRAPPERS.get((fn.__globals__.get("__name__", ""), fn.__code__.co_qualname))
+    return row
 
 
 def _of_torch(*owners: Any) -> bool:
@@ -273,7 +290,7 @@ class BuiltinVariable(FixedVariable):
 
     def _wrapped(self, tx: Translator, args: Args) -> tuple[Variable, Args] | None:
         """Of a wrapper in WRAPPERS: what to call, and the positional arguments."""
-        row = WRAPPERS.get(getattr(self.value, "__code__", None))
+        row = wrapper_row(self.value)
         if row is None:
             return None
         name, polyfill = row
