@@ -7,10 +7,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-pytest.importorskip("triton")
-
-from codegen.kernels.triton_shape import Config  # noqa: E402
-from tests.codegen.kernels.test_c import (  # noqa: E402
+from codegen.kernels.triton_shape import Config
+from tests.codegen.kernels.test_c import (
     BITS,
     CONVERSIONS,
     EXACT,
@@ -26,7 +24,7 @@ from tests.codegen.kernels.test_c import (  # noqa: E402
     scan_kernel,
     some,
 )
-from tests.codegen.kernels.triton_runs import compare  # noqa: E402
+from tests.codegen.kernels.triton_runs import compare
 
 F, B, L = torch.float32, torch.bool, torch.int64
 

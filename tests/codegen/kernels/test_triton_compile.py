@@ -9,19 +9,18 @@ import tempfile
 
 import pytest
 import torch
+import triton
 
-triton = pytest.importorskip("triton")
-
-from codegen.artifacts.store import Store  # noqa: E402
-from codegen.kernels.groups import Call  # noqa: E402
-from codegen.kernels.index import Symbol, index  # noqa: E402
-from codegen.kernels.ir import Buffer, Kernel, Loop, load, op  # noqa: E402
-from codegen.kernels.ir import Store as Into  # noqa: E402
-from codegen.kernels.ops import OPS  # noqa: E402
-from codegen.kernels.triton_launch import Compiled, compile_triton, pack  # noqa: E402
-from codegen.kernels.triton_shape import candidates  # noqa: E402
-from tests.codegen.kernels.schedules import scheduled  # noqa: E402
-from tests.codegen.kernels.test_c import (  # noqa: E402
+from codegen.artifacts.store import Store
+from codegen.kernels.groups import Call
+from codegen.kernels.index import Symbol, index
+from codegen.kernels.ir import Buffer, Kernel, Loop, load, op
+from codegen.kernels.ir import Store as Into
+from codegen.kernels.ops import OPS
+from codegen.kernels.triton_launch import Compiled, compile_triton, pack
+from codegen.kernels.triton_shape import candidates
+from tests.codegen.kernels.schedules import scheduled
+from tests.codegen.kernels.test_c import (
     BITS,
     CONVERSIONS,
     DTYPES,
@@ -31,8 +30,8 @@ from tests.codegen.kernels.test_c import (  # noqa: E402
     scan_cases,
     scan_kernel,
 )
-from tests.codegen.kernels.test_c_shapes import KERNELS  # noqa: E402
-from tests.codegen.kernels.test_schedule import PROGRAMS  # noqa: E402
+from tests.codegen.kernels.test_c_shapes import KERNELS
+from tests.codegen.kernels.test_schedule import PROGRAMS
 
 B = torch.bool
 CAPABILITIES = [80, 90, 100]

@@ -8,17 +8,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-pytest.importorskip("triton")
-
-from codegen.kernels import index as ix  # noqa: E402
-from codegen.kernels.definitions import Given  # noqa: E402
-from codegen.kernels.groups import Call  # noqa: E402
-from codegen.kernels.index import index  # noqa: E402
-from codegen.kernels.ir import Buffer, Kernel, Loop, Reduce, Store, load, op, result  # noqa: E402
-from codegen.kernels.triton import print_triton  # noqa: E402
-from codegen.kernels.triton_shape import Config, candidates, is_small, programs  # noqa: E402
-from tests.codegen.kernels.schedules import scheduled  # noqa: E402
-from tests.codegen.kernels.test_c_shapes import (  # noqa: E402
+from codegen.kernels import index as ix
+from codegen.kernels.definitions import Given
+from codegen.kernels.groups import Call
+from codegen.kernels.index import index
+from codegen.kernels.ir import Buffer, Kernel, Loop, Reduce, Store, load, op, result
+from codegen.kernels.triton import print_triton
+from codegen.kernels.triton_shape import Config, candidates, is_small, programs
+from tests.codegen.kernels.schedules import scheduled
+from tests.codegen.kernels.test_c_shapes import (
     CLOSE,
     KERNELS,
     M,
@@ -32,8 +30,8 @@ from tests.codegen.kernels.test_c_shapes import (  # noqa: E402
     random_kernel,
     transposed,
 )
-from tests.codegen.kernels.test_schedule import PROGRAMS, Drawn  # noqa: E402
-from tests.codegen.kernels.triton_runs import compare  # noqa: E402
+from tests.codegen.kernels.test_schedule import PROGRAMS, Drawn
+from tests.codegen.kernels.triton_runs import compare
 
 F, L = torch.float32, torch.int64
 

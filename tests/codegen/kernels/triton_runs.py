@@ -1,8 +1,9 @@
 """Runs kernels as Triton in its interpreter, on CPU tensors, next to the evaluator.
 
-The interpreter runs as it is but for four things: it has no libdevice (here: torch's functions), it rounds to bfloat16
+The interpreter runs as it is but for five things: it has no libdevice (here: torch's functions), it rounds to bfloat16
 wrongly, it calls a reduction's function for one element after the other (here: for all pairs of neighbours at once, as a
-tree, which is what a GPU does), and it has no numbers as arguments but integers.
+tree, which is what a GPU does), it has no numbers as arguments but integers, and that of Triton 3.6 makes no index of a
+number as numpy 2.4 has it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
+import triton
+import triton.language as tl
+from triton.runtime import interpreter
 
 from codegen.kernels import evaluate
 from codegen.kernels import index as ix
@@ -24,12 +27,7 @@ from codegen.kernels.ir import Kernel
 from codegen.kernels.triton import print_triton
 from codegen.kernels.triton_launch import functions_of, pointer_type
 from codegen.kernels.triton_shape import Config, candidates, programs, reports_errors
-
-triton = pytest.importorskip("triton")
-import triton.language as tl  # noqa: E402
-from triton.runtime import interpreter  # noqa: E402
-
-from tests.codegen.kernels.c_runs import CLOSE, Guarded  # noqa: E402
+from tests.codegen.kernels.c_runs import CLOSE, Guarded
 
 
 # --- what the interpreter lacks ---------------------------------------------------------------------------------------
@@ -60,6 +58,14 @@ def _convert_float(data: np.ndarray, old: tl.dtype, new: tl.dtype, rounding: Any
     """As `interpreter._convert_float`, rounded to the nearest: the bits."""
     given = torch.from_numpy(np.array(data).view(f"int{old.primitive_bitwidth}")).view(_DTYPES[old])
     return given.to(_DTYPES[new]).view(getattr(torch, f"int{new.primitive_bitwidth}")).numpy()
+
+
+_OWN_PATCH = interpreter._patch_lang_tensor
+
+
+def _patch_tensor(tensor: Any, *scope: Any) -> None:
+    _OWN_PATCH(tensor, *scope)
+    tensor.__index__ = lambda self: int(self.handle.data.item())
 
 
 def _combined(operation: Any, left: list[np.ndarray], right: list[np.ndarray], like: Sequence[tl.tensor]) -> list[np.ndarray]:
@@ -99,6 +105,7 @@ def interpreting() -> Iterator[None]:
         (interpreter, "_convert_float"): _convert_float,
         (interpreter.ReduceOps, "apply_impl"): _reduce,
         (interpreter.ScanOps, "apply_impl"): _scan,
+        (interpreter, "_patch_lang_tensor"): _patch_tensor,
     }
     before = {(owner, name): getattr(owner, name) for owner, name in replaced}
     with triton.knobs.runtime.scope(), np.errstate(all="ignore"):
