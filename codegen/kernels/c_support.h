@@ -270,56 +270,28 @@ static inline float erfinv_f32(float x) { return (float)erfinv_f64(x); }
         p = low; \
     }
 
+#define TRANSPOSE(bits) {                                                                                             \
+    typedef uint##bits##_t row __attribute__((vector_size(bits), aligned(bits / 8), may_alias));                      \
+    const uint##bits##_t *x = from;                                                                                   \
+    uint##bits##_t *y = to;                                                                                           \
+    row a = *(const row *)x, b = *(const row *)(x + along), c = *(const row *)(x + 2 * along);                        \
+    row d = *(const row *)(x + 3 * along), e = *(const row *)(x + 4 * along), f = *(const row *)(x + 5 * along);      \
+    row g = *(const row *)(x + 6 * along), h = *(const row *)(x + 7 * along);                                         \
+    CROSS(a, b, 1, 0, 8, 2, 10, 4, 12, 6, 14) CROSS(c, d, 1, 0, 8, 2, 10, 4, 12, 6, 14)                               \
+    CROSS(e, f, 1, 0, 8, 2, 10, 4, 12, 6, 14) CROSS(g, h, 1, 0, 8, 2, 10, 4, 12, 6, 14)                               \
+    CROSS(a, c, 2, 0, 1, 8, 9, 4, 5, 12, 13) CROSS(b, d, 2, 0, 1, 8, 9, 4, 5, 12, 13)                                 \
+    CROSS(e, g, 2, 0, 1, 8, 9, 4, 5, 12, 13) CROSS(f, h, 2, 0, 1, 8, 9, 4, 5, 12, 13)                                 \
+    CROSS(a, e, 4, 0, 1, 2, 3, 8, 9, 10, 11) CROSS(b, f, 4, 0, 1, 2, 3, 8, 9, 10, 11)                                 \
+    CROSS(c, g, 4, 0, 1, 2, 3, 8, 9, 10, 11) CROSS(d, h, 4, 0, 1, 2, 3, 8, 9, 10, 11)                                 \
+    *(row *)y = a, *(row *)(y + down) = b, *(row *)(y + 2 * down) = c, *(row *)(y + 3 * down) = d;                    \
+    *(row *)(y + 4 * down) = e, *(row *)(y + 5 * down) = f, *(row *)(y + 6 * down) = g, *(row *)(y + 7 * down) = h;   \
+    }
+
 static inline void transpose_u16(void *to, int64_t down, const void *from, int64_t along)
-{
-    typedef uint16_t row __attribute__((vector_size(16), aligned(2), may_alias));
-    const uint16_t *x = from;
-    uint16_t *y = to;
-    row a = *(const row *)x, b = *(const row *)(x + along), c = *(const row *)(x + 2 * along);
-    row d = *(const row *)(x + 3 * along), e = *(const row *)(x + 4 * along), f = *(const row *)(x + 5 * along);
-    row g = *(const row *)(x + 6 * along), h = *(const row *)(x + 7 * along);
-    CROSS(a, b, 1, 0, 8, 2, 10, 4, 12, 6, 14) CROSS(c, d, 1, 0, 8, 2, 10, 4, 12, 6, 14)
-    CROSS(e, f, 1, 0, 8, 2, 10, 4, 12, 6, 14) CROSS(g, h, 1, 0, 8, 2, 10, 4, 12, 6, 14)
-    CROSS(a, c, 2, 0, 1, 8, 9, 4, 5, 12, 13) CROSS(b, d, 2, 0, 1, 8, 9, 4, 5, 12, 13)
-    CROSS(e, g, 2, 0, 1, 8, 9, 4, 5, 12, 13) CROSS(f, h, 2, 0, 1, 8, 9, 4, 5, 12, 13)
-    CROSS(a, e, 4, 0, 1, 2, 3, 8, 9, 10, 11) CROSS(b, f, 4, 0, 1, 2, 3, 8, 9, 10, 11)
-    CROSS(c, g, 4, 0, 1, 2, 3, 8, 9, 10, 11) CROSS(d, h, 4, 0, 1, 2, 3, 8, 9, 10, 11)
-    *(row *)y = a, *(row *)(y + down) = b, *(row *)(y + 2 * down) = c, *(row *)(y + 3 * down) = d;
-    *(row *)(y + 4 * down) = e, *(row *)(y + 5 * down) = f, *(row *)(y + 6 * down) = g, *(row *)(y + 7 * down) = h;
-}
+TRANSPOSE(16)
 
 static inline void transpose_u32(void *to, int64_t down, const void *from, int64_t along)
-{
-    typedef uint32_t row __attribute__((vector_size(32), aligned(4), may_alias));
-    const uint32_t *x = from;
-    uint32_t *y = to;
-    row a = *(const row *)x, b = *(const row *)(x + along), c = *(const row *)(x + 2 * along);
-    row d = *(const row *)(x + 3 * along), e = *(const row *)(x + 4 * along), f = *(const row *)(x + 5 * along);
-    row g = *(const row *)(x + 6 * along), h = *(const row *)(x + 7 * along);
-    CROSS(a, b, 1, 0, 8, 2, 10, 4, 12, 6, 14) CROSS(c, d, 1, 0, 8, 2, 10, 4, 12, 6, 14)
-    CROSS(e, f, 1, 0, 8, 2, 10, 4, 12, 6, 14) CROSS(g, h, 1, 0, 8, 2, 10, 4, 12, 6, 14)
-    CROSS(a, c, 2, 0, 1, 8, 9, 4, 5, 12, 13) CROSS(b, d, 2, 0, 1, 8, 9, 4, 5, 12, 13)
-    CROSS(e, g, 2, 0, 1, 8, 9, 4, 5, 12, 13) CROSS(f, h, 2, 0, 1, 8, 9, 4, 5, 12, 13)
-    CROSS(a, e, 4, 0, 1, 2, 3, 8, 9, 10, 11) CROSS(b, f, 4, 0, 1, 2, 3, 8, 9, 10, 11)
-    CROSS(c, g, 4, 0, 1, 2, 3, 8, 9, 10, 11) CROSS(d, h, 4, 0, 1, 2, 3, 8, 9, 10, 11)
-    *(row *)y = a, *(row *)(y + down) = b, *(row *)(y + 2 * down) = c, *(row *)(y + 3 * down) = d;
-    *(row *)(y + 4 * down) = e, *(row *)(y + 5 * down) = f, *(row *)(y + 6 * down) = g, *(row *)(y + 7 * down) = h;
-}
+TRANSPOSE(32)
 
 static inline void transpose_u64(void *to, int64_t down, const void *from, int64_t along)
-{
-    typedef uint64_t row __attribute__((vector_size(64), aligned(8), may_alias));
-    const uint64_t *x = from;
-    uint64_t *y = to;
-    row a = *(const row *)x, b = *(const row *)(x + along), c = *(const row *)(x + 2 * along);
-    row d = *(const row *)(x + 3 * along), e = *(const row *)(x + 4 * along), f = *(const row *)(x + 5 * along);
-    row g = *(const row *)(x + 6 * along), h = *(const row *)(x + 7 * along);
-    CROSS(a, b, 1, 0, 8, 2, 10, 4, 12, 6, 14) CROSS(c, d, 1, 0, 8, 2, 10, 4, 12, 6, 14)
-    CROSS(e, f, 1, 0, 8, 2, 10, 4, 12, 6, 14) CROSS(g, h, 1, 0, 8, 2, 10, 4, 12, 6, 14)
-    CROSS(a, c, 2, 0, 1, 8, 9, 4, 5, 12, 13) CROSS(b, d, 2, 0, 1, 8, 9, 4, 5, 12, 13)
-    CROSS(e, g, 2, 0, 1, 8, 9, 4, 5, 12, 13) CROSS(f, h, 2, 0, 1, 8, 9, 4, 5, 12, 13)
-    CROSS(a, e, 4, 0, 1, 2, 3, 8, 9, 10, 11) CROSS(b, f, 4, 0, 1, 2, 3, 8, 9, 10, 11)
-    CROSS(c, g, 4, 0, 1, 2, 3, 8, 9, 10, 11) CROSS(d, h, 4, 0, 1, 2, 3, 8, 9, 10, 11)
-    *(row *)y = a, *(row *)(y + down) = b, *(row *)(y + 2 * down) = c, *(row *)(y + 3 * down) = d;
-    *(row *)(y + 4 * down) = e, *(row *)(y + 5 * down) = f, *(row *)(y + 6 * down) = g, *(row *)(y + 7 * down) = h;
-}
+TRANSPOSE(64)
