@@ -26,31 +26,31 @@ _WithHistory = Callable[
 python_version: str
 torch_version: str
 
-class Plan:
+class Backward:
     """What all calls of one compiled function share of its backward; immutable.
 
-    `backward([*saved, *extra, *tangents])` is called where every output has a gradient, every input wants one and the
+    `whole([*saved, *extra, *tangents])` is called where every output has a gradient, every input wants one and the
     gradients get no history; `partial` in all other cases without a history; `differentiable` where they get one
     (`create_graph=True`): its last argument are tensors that have the shapes and the histories of the outputs, but no
     numbers of theirs. Nobody else looks at the lists: a function that empties them frees each tensor when it is done
     with it. `inputs_saved` says of each saved tensor whether it exists outside the compiled function.
 
-    A plan is visible to the garbage collector, the nodes that it made are not (as with torch's own C++ nodes): its
+    It is visible to the garbage collector, the nodes that have it are not (as with torch's own C++ nodes): its
     functions must not hold a tensor that was tied with it.
     """
 
     def __new__(
         cls,
         name: str,
-        backward: Callable[[list[Any]], _Gradients],
+        whole: Callable[[list[Any]], _Gradients],
         partial: _General,
         differentiable: _WithHistory,
         inputs_saved: _Flags,
-    ) -> Plan: ...
+    ) -> Backward: ...
     @property
     def name(self) -> str: ...
     @property
-    def backward(self) -> Callable[..., _Gradients]: ...
+    def whole(self) -> Callable[..., _Gradients]: ...
     @property
     def partial(self) -> _General: ...
     @property
@@ -59,7 +59,7 @@ class Plan:
     def inputs_saved(self) -> _Flags: ...
 
 def tie(
-    plan: Plan,
+    backward: Backward,
     inputs: tuple[torch.Tensor | None, ...],
     outputs: tuple[torch.Tensor, ...],
     saved: tuple[torch.Tensor, ...],
@@ -79,7 +79,7 @@ def tie(
     (never, if nothing was saved).
 
     Raises TypeError for what is no tensor, for an output of a dtype without gradients and for a wrong number of saved
-    tensors; ValueError for an output that requires a gradient already or is a view. What the plan's functions raise
+    tensors; ValueError for an output that requires a gradient already or is a view. What its functions raise
     comes out of the backward; gradients in a wrong number or of a wrong type are a TypeError there.
     """
 
@@ -101,7 +101,7 @@ def graft(
     Raises TypeError for what is no tuple of edges, ValueError for more or fewer `others` than `edges`.
     """
 
-class Executable:
+class Plan:
     """A plan made native: `build.build` makes it of `codegen.plan.steps.Plan`, `run.run` says what it means.
 
     Safe in several threads at a time and within itself. It runs below autograd and autocast, as `below` says; what
@@ -109,14 +109,14 @@ class Executable:
     """
 
     def __new__(
-        cls, plan: Any, name: str, parameters: tuple[Any, ...], steps: tuple[Any, ...], results: tuple[Any, ...],
+        cls, source: Any, name: str, parameters: tuple[Any, ...], steps: tuple[Any, ...], results: tuple[Any, ...],
         takes_list: bool,
-    ) -> Executable: ...
+    ) -> Plan: ...
     def __call__(self, *args: Any) -> tuple[Any, ...]: ...
     @property
     def __name__(self) -> str: ...
     @property
-    def plan(self) -> Any: ...
+    def source(self) -> Any: ...
 
 def workspace_bytes() -> int:
     """How much memory this thread keeps for the blocks of plans."""

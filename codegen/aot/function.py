@@ -187,13 +187,13 @@ class _Backward:
 
     def tie(self, fw: fx.GraphModule, kept: Sequence[fx.Node]) -> wrapper.Tie:
         every = (True,) * len(self.level.outputs)
-        backward = self._raise if self.level.raises else self._compiled(self.graph, every)
+        whole = self._raise if self.level.raises else self._compiled(self.graph, every)
         tensors = [at for at in self.used if isinstance(kept[at].meta["val"], torch.Tensor)]
         outside = _exist_outside(fw, self.traced, [kept[at] for at in tensors])
-        plan = _C.Plan(self.settings.name, backward, self.partial, self.differentiable, outside)
+        backward = _C.Backward(self.settings.name, whole, self.partial, self.differentiable, outside)
         first = self.traced.num_forward
         places = [first + at for at in self.used]
-        return wrapper.Tie(plan, tuple(places[: len(tensors)]), tuple(places[len(tensors) :]))
+        return wrapper.Tie(backward, tuple(places[: len(tensors)]), tuple(places[len(tensors) :]))
 
     def _compiled(self, graph: fx.GraphModule, defined: Sequence[bool]) -> Callable[..., Any]:
         """A backward of a list of what is saved, extra and the defined tangents, these brought to the strides of the

@@ -45,9 +45,9 @@ _numbers = count()
 
 @dataclass(frozen=True)
 class Tie:
-    """How the results of a level are tied into autograd: the plan, and where among all results the saved values are."""
+    """How the results of a level are tied into autograd, and where among all results the saved values are."""
 
-    plan: Any
+    backward: Any
     saved: tuple[int, ...]
     extra: tuple[int, ...]
 
@@ -164,7 +164,7 @@ class _Order:
             seen = [*cuts, *map(self.cut, level.beyond), *foreign]
             rows = [inputs, _row([*carriers, *links]), _picked(tie.saved), _picked(tie.extra)]
             values = ", ".join([*rows, _row([*self.history, *seen])])
-            self.source.add(f"{name('tie', _C.tie)}({name('plan', tie.plan)}, {values})")
+            self.source.add(f"{name('tie', _C.tie)}({name('backward', tie.backward)}, {values})")
             self.finished.add(number)
 
     def link(self, level: int, number: int, link: Link) -> str:

@@ -1,7 +1,7 @@
 // The extension module `codegen._C`.
-#include "executable.h"
 #include "graft.h"
 #include "node.h"
+#include "plan.h"
 
 #include <torch/version.h>
 
@@ -10,8 +10,8 @@ namespace {
 
 PyMethodDef functions[] = {
     {"tie", (PyCFunction)(void (*)())tie, METH_FASTCALL,
-     "tie(plan, inputs, outputs, saved, extra, history) -> None\n\nMakes `outputs` results of one autograd node, whose backward is "
-     "the plan's and whose gradients go to `inputs`."},
+     "tie(backward, inputs, outputs, saved, extra, history) -> None\n\nMakes `outputs` results of one autograd node, "
+     "of which `backward` takes the gradients to `inputs`."},
     {"below", (PyCFunction)(void (*)())below, METH_FASTCALL,
      "below(function, *args) -> its result\n\nCalls `function` below autograd and autocast: nothing gets a history, nothing "
      "is a view, no write is counted, nothing is cast."},
@@ -31,8 +31,8 @@ PyMODINIT_FUNC PyInit__C() {
     using namespace codegen;
     return guarded((PyObject*)nullptr, []() -> PyObject* {
         Ref module = checked(PyModule_Create(&definition));
+        add_backward(module.get());
         add_plan(module.get());
-        add_executable(module.get());
         if (PyModule_AddStringConstant(module.get(), "torch_version", TORCH_VERSION) < 0 ||
             PyModule_AddStringConstant(module.get(), "python_version", PY_VERSION) < 0)
             throw PythonError();

@@ -68,21 +68,21 @@ class Saved {
 public:
     // A tensor that exists outside goes through torch's own record: it notices writes, knows the tensor's history, and
     // holds no output of `node` in a cycle. A private one needs none of that, unless the user's hooks want to see it.
-    Saved(const PlanState& plan, PyObject* tensors, const Node* node)
+    Saved(const BackwardState& backward, PyObject* tensors, const Node* node)
         : all_tracked_(at::SavedTensorDefaultHooks::get_hooks().has_value()) {
-        for (size_t i = 0; i < plan.inputs_saved.size(); ++i) {
+        for (size_t i = 0; i < backward.inputs_saved.size(); ++i) {
             const at::Tensor& tensor = THPVariable_Unpack(PyTuple_GET_ITEM(tensors, i));
-            if (all_tracked_ || plan.inputs_saved[i]) tracked_.emplace_back(tensor, tensor.grad_fn().get() == node);
+            if (all_tracked_ || backward.inputs_saved[i]) tracked_.emplace_back(tensor, tensor.grad_fn().get() == node);
             else raw_.push_back(tensor);
         }
     }
 
     // Adds the tensors, in their order, to `list`; may run the user's hooks.
     template <class NodePointer>
-    void unpack(const PlanState& plan, const NodePointer& node, List& list) const {
+    void unpack(const BackwardState& backward, const NodePointer& node, List& list) const {
         auto tracked = tracked_.begin();
         auto raw = raw_.begin();
-        for (bool is_outside : plan.inputs_saved)
+        for (bool is_outside : backward.inputs_saved)
             list.add(wrapped(all_tracked_ || is_outside ? (tracked++)->unpack(node) : *raw++));
     }
 
@@ -129,29 +129,29 @@ thread_local const Node* released_next = nullptr;
 
 class CompiledNode : public Node {
 public:
-    CompiledNode(Owned<Plan> plan, Ref extra, PyObject* history, edge_list&& edges)
-        : Node(std::move(edges)), plan_(std::move(plan)), extra_(std::move(extra)), history_(std::in_place, history) {}
+    CompiledNode(Owned<Backward> backward, Ref extra, PyObject* history, edge_list&& edges)
+        : Node(std::move(edges)), backward_(std::move(backward)), extra_(std::move(extra)), history_(std::in_place, history) {}
 
     // Nodes die on the engine's threads too, and some after Python itself.
     ~CompiledNode() override {
         if (Py_IsInitialized()) {
             HoldGil gil;
-            plan_.reset();
+            backward_.reset();
             extra_.reset();
             history_.reset();
         } else {
-            plan_.release();
+            backward_.release();
             extra_.release();
             if (history_) history_->leak();
         }
     }
 
-    std::string name() const override { return plan_->name; }
+    std::string name() const override { return backward_->name; }
 
     // The outputs must have been tied: an output that is saved is known by its node.
     void save(PyObject* tensors) {
         consumed_.assign(num_inputs(), false);
-        if (!plan_->inputs_saved.empty()) saved_ = std::make_shared<const Saved>(*plan_.get(), tensors, this);
+        if (!backward_->inputs_saved.empty()) saved_ = std::make_shared<const Saved>(*backward_.get(), tensors, this);
     }
 
     void will_release_variables() override { released_next = this; }
@@ -178,7 +178,7 @@ protected:
 private:
     // What was saved, for a backward of these outputs.
     std::shared_ptr<const Saved> present(const Flags& defined) const {
-        TORCH_CHECK(plan_->inputs_saved.empty() || !within(defined, consumed_), torch::autograd::ERR_BACKWARD_TWICE);
+        TORCH_CHECK(backward_->inputs_saved.empty() || !within(defined, consumed_), torch::autograd::ERR_BACKWARD_TWICE);
         return saved_;
     }
 
@@ -201,20 +201,20 @@ private:
         const bool has_history = bool(history);
         const bool is_common = !has_history && all(defined) && all(needed);
         const Py_ssize_t num_extra = PyTuple_GET_SIZE(extra_.get());
-        List list(plan_->inputs_saved.size() + (is_common ? num_extra + tangents.size() : 0));
-        if (saved) saved->unpack(*plan_.get(), getptr(), list);
+        List list(backward_->inputs_saved.size() + (is_common ? num_extra + tangents.size() : 0));
+        if (saved) saved->unpack(*backward_.get(), getptr(), list);
         saved.reset();
         if (is_common) {
             for (Py_ssize_t i = 0; i < num_extra; ++i) list.add(share(PyTuple_GET_ITEM(extra_.get(), i)));
             for (at::Tensor& tangent : tangents) list.add(wrapped(std::move(tangent)));
-            return checked(PyObject_CallOneArg(plan_->backward.get(), list.get().get()));
+            return checked(PyObject_CallOneArg(backward_->whole.get(), list.get().get()));
         }
         List changes(tangents.size());
         for (at::Tensor& tangent : tangents) changes.add(wrapped(std::move(tangent)));  // undefined: None
         const Ref defined_tuple = tuple_of(defined), needed_tuple = tuple_of(needed), results = has_history ? outputs() : Ref();
         PyObject* arguments[] = {nullptr, defined_tuple.get(), needed_tuple.get(), list.get().get(), extra_.get(),
                                  changes.get().get(), history.get(), results.get()};
-        PyObject* function = (has_history ? plan_->differentiable : plan_->partial).get();
+        PyObject* function = (has_history ? backward_->differentiable : backward_->partial).get();
         const size_t count = has_history ? 7 : 5;
         return checked(PyObject_Vectorcall(function, arguments + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
     }
@@ -240,7 +240,7 @@ private:
 
     variable_list to_list(const Ref& gradients) const {
         PyObject* tuple = gradients.get();
-        const char* name = plan_->name.c_str();
+        const char* name = backward_->name.c_str();
         if (!PyTuple_Check(tuple))
             raise(PyExc_TypeError, "%s: its backward must give a tuple of gradients, not %s", name, Py_TYPE(tuple)->tp_name);
         if (PyTuple_GET_SIZE(tuple) != (Py_ssize_t)num_outputs())
@@ -256,7 +256,7 @@ private:
         return list;
     }
 
-    Owned<Plan> plan_;
+    Owned<Backward> backward_;
     Ref extra_;
     std::optional<History> history_;
     std::shared_ptr<const Saved> saved_;  // shared with the applies under way
@@ -264,24 +264,24 @@ private:
 };
 
 // Throws PythonError unless all of the tuple are tensors (or None, where that is allowed).
-void check_tensors(const char* plan, const char* what, PyObject* tuple, bool allow_none) {
-    if (!PyTuple_Check(tuple)) raise(PyExc_TypeError, "%s: %s must be a tuple, not %s", plan, what, Py_TYPE(tuple)->tp_name);
+void check_tensors(const char* name, const char* what, PyObject* tuple, bool allow_none) {
+    if (!PyTuple_Check(tuple)) raise(PyExc_TypeError, "%s: %s must be a tuple, not %s", name, what, Py_TYPE(tuple)->tp_name);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
         PyObject* item = PyTuple_GET_ITEM(tuple, i);
         if (!THPVariable_Check(item) && !(allow_none && item == Py_None))
-            raise(PyExc_TypeError, "%s: %s[%zd] is a %s, not a tensor", plan, what, i, Py_TYPE(item)->tp_name);
+            raise(PyExc_TypeError, "%s: %s[%zd] is a %s, not a tensor", name, what, i, Py_TYPE(item)->tp_name);
     }
 }
 
-void check_outputs(const char* plan, PyObject* outputs) {
-    check_tensors(plan, "outputs", outputs, false);
+void check_outputs(const char* name, PyObject* outputs) {
+    check_tensors(name, "outputs", outputs, false);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(outputs); ++i) {
         const at::Tensor& output = THPVariable_Unpack(PyTuple_GET_ITEM(outputs, i));
         if (!torch::autograd::isDifferentiableType(output.scalar_type()))
-            raise(PyExc_TypeError, "%s: outputs[%zd] has dtype %s, which has no gradients", plan, i,
+            raise(PyExc_TypeError, "%s: outputs[%zd] has dtype %s, which has no gradients", name, i,
                   c10::toString(output.scalar_type()));
-        if (output.requires_grad()) raise(PyExc_ValueError, "%s: outputs[%zd] requires a gradient already", plan, i);
-        if (output.is_view()) raise(PyExc_ValueError, "%s: outputs[%zd] is a view", plan, i);
+        if (output.requires_grad()) raise(PyExc_ValueError, "%s: outputs[%zd] requires a gradient already", name, i);
+        if (output.is_view()) raise(PyExc_ValueError, "%s: outputs[%zd] is a view", name, i);
     }
 }
 
@@ -290,17 +290,17 @@ void check_outputs(const char* plan, PyObject* outputs) {
 PyObject* tie(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     try {
         if (count != 5 && count != 6) raise(PyExc_TypeError, "tie() takes 5 or 6 arguments, got %zd", count);
-        if (Py_TYPE(arguments[0]) != plan_type) raise(PyExc_TypeError, "tie() takes a Plan, got %R", arguments[0]);
-        auto* plan = static_cast<Plan*>(arguments[0]);
+        if (Py_TYPE(arguments[0]) != backward_type) raise(PyExc_TypeError, "tie() takes a Backward, got %R", arguments[0]);
+        auto* backward = static_cast<Backward*>(arguments[0]);
         PyObject *inputs = arguments[1], *outputs = arguments[2], *saved = arguments[3], *extra = arguments[4];
         Ref none = count == 6 ? Ref() : checked(PyTuple_New(0));
         PyObject* history = count == 6 ? arguments[5] : none.get();
-        const char* name = plan->name.c_str();
+        const char* name = backward->name.c_str();
         check_tensors(name, "inputs", inputs, true);
         check_outputs(name, outputs);
         check_tensors(name, "saved", saved, false);
-        if (PyTuple_GET_SIZE(saved) != (Py_ssize_t)plan->inputs_saved.size())
-            raise(PyExc_TypeError, "%s: %zd saved tensors, its plan has %zu", name, PyTuple_GET_SIZE(saved), plan->inputs_saved.size());
+        if (PyTuple_GET_SIZE(saved) != (Py_ssize_t)backward->inputs_saved.size())
+            raise(PyExc_TypeError, "%s: %zd saved tensors, its Backward has %zu", name, PyTuple_GET_SIZE(saved), backward->inputs_saved.size());
         if (!PyTuple_Check(extra)) raise(PyExc_TypeError, "%s: extra must be a tuple, not %s", name, Py_TYPE(extra)->tp_name);
         if (!PyTuple_Check(history)) raise(PyExc_TypeError, "%s: history must be a tuple, not %s", name, Py_TYPE(history)->tp_name);
 
@@ -309,7 +309,7 @@ PyObject* tie(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
             PyObject* input = PyTuple_GET_ITEM(inputs, i);
             if (input != Py_None) edges[i] = torch::autograd::impl::gradient_edge(THPVariable_Unpack(input));
         }
-        auto node = make_node<CompiledNode>(Owned<Plan>::share(plan), share(extra), history, std::move(edges));
+        auto node = make_node<CompiledNode>(Owned<Backward>::share(backward), share(extra), history, std::move(edges));
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(outputs); ++i) {
             const at::Tensor& output = THPVariable_Unpack(PyTuple_GET_ITEM(outputs, i));
             torch::autograd::impl::set_gradient_edge(output, {node, node->add_input_metadata(output)});

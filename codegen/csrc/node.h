@@ -1,11 +1,11 @@
 // The autograd node of one call of a compiled function.
 #pragma once
 
-#include "plan.h"
+#include "backward.h"
 
 namespace codegen {
 
-// tie(plan, inputs, outputs, saved, extra, history): see codegen/_C.pyi.
+// tie(backward, inputs, outputs, saved, extra, history): see codegen/_C.pyi.
 PyObject* tie(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
 
 // below(function, *args): see codegen/_C.pyi.

@@ -14,13 +14,13 @@ from codegen.plan.check import check
 Native = tuple[Any, ...]  # the name of a kind, and what it is made of
 
 
-def build(plan: s.Plan) -> _C.Executable:
+def build(plan: s.Plan) -> _C.Plan:
     """`plan` as a callable, `built(*args) -> tuple`, or `built(list) -> tuple` if it takes a list.
 
     Raises Malformed, TypeError or ValueError for what is no plan: slots that no step sets before they are read,
     operations that do not take these arguments, programs that do not end with one number."""
     check(plan)
-    return _C.Executable(
+    return _C.Plan(
         plan, plan.name, tuple(map(_parameter, plan.parameters)), tuple(map(_step, plan.steps)),
         tuple(map(_operand, plan.results)), plan.takes_list,
     )  # fmt: skip

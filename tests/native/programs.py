@@ -18,7 +18,7 @@ def total(*terms):
 
 @dataclass(frozen=True)
 class Program:
-    """`run(*inputs)` -> (outputs, saved, extra); `gradients(saved, extra, tangents)`; `outside`: the plan's inputs_saved."""
+    """`run(*inputs)` -> (outputs, saved, extra); `gradients(saved, extra, tangents)`; `outside`: as `_C.Backward` has it."""
 
     name: str
     inputs: int
@@ -85,7 +85,7 @@ def as_function(program):
     return Function.apply
 
 
-def plan_of(program, log, name):
+def backward_of(program, log, name):
     def backward(arguments):
         assert not torch.is_grad_enabled()
         log.append(("backward",))
@@ -103,17 +103,17 @@ def plan_of(program, log, name):
         log.append(("differentiable", defined, needed))
         return program.gradients(saved, extra, tangents)
 
-    return _C.Plan(name, backward, partial, differentiable, program.outside)
+    return _C.Backward(name, backward, partial, differentiable, program.outside)
 
 
 def through_node(program, log=None, name=None):
-    """The calls of the plan's functions are noted in `log`."""
-    plan = plan_of(program, [] if log is None else log, name or f"{program.name}Backward")
+    """The calls of the node's functions are noted in `log`."""
+    backward = backward_of(program, [] if log is None else log, name or f"{program.name}Backward")
 
     def call(*inputs):
         with torch._C._AutoDispatchBelowAutograd():
             outputs, saved, extra = program.run(*inputs)
-        _C.tie(plan, inputs, outputs, saved, extra)
+        _C.tie(backward, inputs, outputs, saved, extra)
         return outputs
 
     return call

@@ -153,7 +153,7 @@ def test_inputs_without_gradients_get_none():
         assert_same(backward_of_all(through_node(TWO), make_inputs(TWO, [frozen])), expected)
 
 
-# --- which of the plan's functions is called
+# --- which of the functions is called
 
 
 def each_output(f, inputs):
@@ -185,8 +185,8 @@ def test_none_among_the_inputs_wants_no_gradient():
     x, = make_inputs(EXP)
     seen = []
     y = torch.ones(4)
-    plan = _C.Plan("Some", None.__class__, lambda defined, needed, *_: seen.append(needed) or (None, torch.ones(4) * 5, None), max, ())
-    _C.tie(plan, (None, x, torch.ones(4)), (y,), (), ())
+    backward = _C.Backward("Some", None.__class__, lambda defined, needed, *_: seen.append(needed) or (None, torch.ones(4) * 5, None), max, ())
+    _C.tie(backward, (None, x, torch.ones(4)), (y,), (), ())
     y.sum().backward()
     assert seen == [(False, True, False)] and torch.equal(x.grad, torch.ones(4) * 5)
     assert [fn is None for fn, _ in y.grad_fn.next_functions] == [True, False, True]
@@ -203,7 +203,7 @@ def test_extra_comes_back_as_it_is():
 
     for tangent_count in (1, 2):
         outputs = tuple(torch.ones(4) for _ in range(tangent_count))
-        _C.tie(_C.Plan("Extra", keep, lambda *general: keep([*general[3], general[4][0]]), max, ()), (x,), outputs, (), extra)
+        _C.tie(_C.Backward("Extra", keep, lambda *general: keep([*general[3], general[4][0]]), max, ()), (x,), outputs, (), extra)
         outputs[0].sum().backward()
     assert len(seen) == 2
     for arguments in seen:
@@ -240,12 +240,12 @@ def test_the_node_looks_like_one():
     assert middle.grad_fn._sequence_nr() < fn._sequence_nr() < later._sequence_nr()
 
 
-def test_a_plan_shows_its_parts():
-    plan = _C.Plan("name", max, min, sum, (True, False))
-    assert (plan.name, plan.backward, plan.partial, plan.differentiable, plan.inputs_saved) == ("name", max, min, sum, (True, False))
-    assert repr(plan) == "<Plan name>"
+def test_a_backward_shows_its_parts():
+    backward = _C.Backward("name", max, min, sum, (True, False))
+    assert (backward.name, backward.whole, backward.partial, backward.differentiable, backward.inputs_saved) == ("name", max, min, sum, (True, False))
+    assert repr(backward) == "<Backward name>"
     with pytest.raises(AttributeError):
-        plan.name = "other"
+        backward.name = "other"
 
 
 def test_anomaly_mode_names_the_node_and_the_forward(child):  # a child: here torch itself leaks, in eager code too
@@ -255,7 +255,7 @@ def test_anomaly_mode_names_the_node_and_the_forward(child):  # a child: here to
 
         def the_forward():
             x, y = torch.ones(4, requires_grad=True), torch.ones(4)
-            _C.tie(_C.Plan("Strange", lambda tangents: (tangents[0] * float("nan"),), max, max, ()), (x,), (y,), (), ())
+            _C.tie(_C.Backward("Strange", lambda tangents: (tangents[0] * float("nan"),), max, max, ()), (x,), (y,), (), ())
             return y
 
         with warnings.catch_warnings(record=True) as seen, torch.autograd.detect_anomaly():

@@ -74,8 +74,8 @@ def kept():
 
     x = torch.ones(4, requires_grad=True)
     outputs, private = (torch.ones(4), torch.ones(4)), torch.full((4,), 3.0)
-    plan = _C.Plan("Kept", lambda given: general(None, None, given[:1], (), given[1:]), general, general, (False,))
-    _C.tie(plan, (x,), outputs, (private,), ())
+    backward = _C.Backward("Kept", lambda given: general(None, None, given[:1], (), given[1:]), general, general, (False,))
+    _C.tie(backward, (x,), outputs, (private,), ())
     return Kept(x, outputs, weakref.ref(private))
 
 
@@ -119,7 +119,7 @@ def test_a_backward_may_let_go_of_what_it_read(wanted, options, alive):
 
     inputs, y, saved = tuple(make_inputs(MUL)), torch.ones(4), torch.ones(4)
     private = weakref.ref(saved)
-    _C.tie(_C.Plan("Hasty", backward, partial, max, (False,)), inputs, (y,), (saved,), ())
+    _C.tie(_C.Backward("Hasty", backward, partial, max, (False,)), inputs, (y,), (saved,), ())
     del saved
     torch.autograd.grad(y.sum(), [inputs[i] for i in wanted], **options)
     assert seen == [alive]
@@ -150,7 +150,7 @@ def test_a_gradient_is_handed_over_without_a_copy():
         places.append(gradient.data_ptr())
         return (gradient,)
 
-    _C.tie(_C.Plan("Handed", backward, max, max, ()), (x,), (y,), (), ())
+    _C.tie(_C.Backward("Handed", backward, max, max, ()), (x,), (y,), (), ())
     y.backward(torch.ones(4))
     assert [x.grad.data_ptr()] == places
 
@@ -234,7 +234,7 @@ def broken(*arguments):
 def test_what_a_backward_raises_comes_out(options):
     x, w = make_inputs(MUL)
     y = torch.ones(4)
-    _C.tie(_C.Plan("Broken", broken, broken, broken, ()), (x, w), (y,), (), ())
+    _C.tie(_C.Backward("Broken", broken, broken, broken, ()), (x, w), (y,), (), ())
     with pytest.raises(OwnError, match="mine") as caught:
         torch.autograd.grad(y.sum(), (x, w), **options)
     assert "broken" in [frame.name for frame in traceback.extract_tb(caught.tb)]
@@ -251,7 +251,7 @@ def test_gradients_of_the_wrong_kind_are_refused(result, expected):
     x, w = make_inputs(MUL)
     for options in ({}, {"create_graph": True}):
         y = torch.ones(4)
-        _C.tie(_C.Plan("Wrong", *[lambda *_: result] * 3, ()), (x, w), (y,), (), ())
+        _C.tie(_C.Backward("Wrong", *[lambda *_: result] * 3, ()), (x, w), (y,), (), ())
         with pytest.raises(TypeError) as caught:
             torch.autograd.grad(y.sum(), (x, w), **options)
         assert str(caught.value) == expected
@@ -260,18 +260,18 @@ def test_gradients_of_the_wrong_kind_are_refused(result, expected):
 def test_a_gradient_of_the_wrong_shape_is_torchs_error():
     x, w = make_inputs(MUL)
     y = torch.ones(4)
-    _C.tie(_C.Plan("Shape", lambda _: (torch.ones(3), None), max, max, ()), (x, w), (y,), (), ())
+    _C.tie(_C.Backward("Shape", lambda _: (torch.ones(3), None), max, max, ()), (x, w), (y,), (), ())
     with pytest.raises(RuntimeError, match="Function Shape returned an invalid gradient at index 0 - got .3. but expected shape compatible with .4."):
         y.sum().backward()
 
 
-SAVES_ONE = _C.Plan("P", max, max, max, (True,))
+SAVES_ONE = _C.Backward("P", max, max, max, (True,))
 X = torch.ones(2, requires_grad=True)
 
 
 @pytest.mark.parametrize("arguments, error, expected", [
     ((SAVES_ONE,), TypeError, "tie() takes 5 or 6 arguments, got 1"),
-    ((None, (), (), (), ()), TypeError, "tie() takes a Plan, got None"),
+    ((None, (), (), (), ()), TypeError, "tie() takes a Backward, got None"),
     ((SAVES_ONE, [X], (), (X,), ()), TypeError, "P: inputs must be a tuple, not list"),
     ((SAVES_ONE, (1,), (), (X,), ()), TypeError, "P: inputs[0] is a int, not a tensor"),
     ((SAVES_ONE, (X,), (None,), (X,), ()), TypeError, "P: outputs[0] is a NoneType, not a tensor"),
@@ -279,7 +279,7 @@ X = torch.ones(2, requires_grad=True)
      "P: outputs[1] has dtype Long, which has no gradients"),
     ((SAVES_ONE, (X,), (torch.ones(2), X), (X,), ()), ValueError, "P: outputs[1] requires a gradient already"),
     ((SAVES_ONE, (X,), (), (None,), ()), TypeError, "P: saved[0] is a NoneType, not a tensor"),
-    ((SAVES_ONE, (X,), (), (), ()), TypeError, "P: 0 saved tensors, its plan has 1"),
+    ((SAVES_ONE, (X,), (), (), ()), TypeError, "P: 0 saved tensors, its Backward has 1"),
     ((SAVES_ONE, (X,), (), (X,), []), TypeError, "P: extra must be a tuple, not list"),
     ((SAVES_ONE, (X,), (), (X,), (), []), TypeError, "P: history must be a tuple, not list"),
     ((SAVES_ONE, (X,), (torch.ones(4)[1:],), (X,), ()), ValueError, "P: outputs[0] is a view"),
@@ -296,9 +296,9 @@ def test_tie_refuses_what_it_cannot_tie(arguments, error, expected):
     (), (1, max, max, max, ()), ("p", 1, max, max, ()), ("p", max, None, max, ()), ("p", max, max, 3, ()),
     ("p", max, max, max, [True]), ("p", max, max, max, (1,)),
 ])
-def test_plan_refuses_what_is_no_plan(arguments):
+def test_what_is_no_backward_is_refused(arguments):
     with pytest.raises(TypeError):
-        _C.Plan(*arguments)
+        _C.Backward(*arguments)
 
 
 # --- memory and threads (that nothing leaks is checked for every test of this folder)
@@ -317,13 +317,13 @@ def test_a_saved_output_makes_no_cycle():
         gc.enable()
 
 
-def test_cycles_through_a_plan_are_found():
+def test_cycles_through_a_backward_are_found():
     class Mark:
         pass
 
     def cycle():
         mark = Mark()
-        mark.plan = _C.Plan("Cyclic", lambda _: mark, max, max, ())
+        mark.backward = _C.Backward("Cyclic", lambda _: mark, max, max, ())
         return weakref.ref(mark)
 
     alive = cycle()
@@ -350,7 +350,7 @@ def run_threads(count, body):
     return errors
 
 
-def test_threads_may_share_a_plan_and_a_graph():
+def test_threads_may_share_a_backward_and_a_graph():
     f, inputs = through_node(SINE), make_inputs(SINE)
     expected = torch.autograd.grad(f(*inputs)[0].sum(), inputs)[0]
     shared, = f(*inputs)
@@ -373,7 +373,7 @@ def test_of_threads_without_retain_graph_one_comes_through():
 
 def test_a_backward_in_another_thread_raises_its_own_error():
     y = torch.ones(4)
-    _C.tie(_C.Plan("Broken", broken, broken, broken, ()), tuple(make_inputs(MUL)), (y,), (), ())
+    _C.tie(_C.Backward("Broken", broken, broken, broken, ()), tuple(make_inputs(MUL)), (y,), (), ())
     errors = run_threads(1, lambda number: y.sum().backward())
     assert [type(error) for error in errors] == [OwnError]
 
@@ -381,11 +381,11 @@ def test_a_backward_in_another_thread_raises_its_own_error():
 def test_a_long_chain_dies_without_recursion(child):
     child("""
         from codegen import _C
-        plan = _C.Plan("Link", tuple, max, max, ())
+        backward = _C.Backward("Link", tuple, max, max, ())
         y = x = torch.ones(1, requires_grad=True)
         for _ in range(200_000):
             z = torch.ones(1)
-            _C.tie(plan, (y,), (z,), (), ())
+            _C.tie(backward, (y,), (z,), (), ())
             y = z
         y.backward()
         assert x.grad.item() == 1
@@ -397,7 +397,7 @@ def test_a_node_may_outlive_the_interpreter(child):
     child("""
         from codegen import _C
         x, y = torch.ones(2, requires_grad=True), torch.ones(2)
-        _C.tie(_C.Plan("Last", lambda given: (given[2],), max, max, (False,)), (x,), (y,), (torch.ones(2),), ([],))
+        _C.tie(_C.Backward("Last", lambda given: (given[2],), max, max, (False,)), (x,), (y,), (torch.ones(2),), ([],))
         y.sum().backward(retain_graph=True)
         torch.leaked = y
     """)
@@ -406,24 +406,24 @@ def test_a_node_may_outlive_the_interpreter(child):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="its backward runs on an engine thread of a GPU")
 def test_errors_come_out_of_an_engine_thread():
     x, y = torch.ones(4, device="cuda", requires_grad=True), torch.ones(4, device="cuda")
-    _C.tie(_C.Plan("Broken", broken, broken, broken, ()), (x,), (y,), (), ())
+    _C.tie(_C.Backward("Broken", broken, broken, broken, ()), (x,), (y,), (), ())
     with pytest.raises(OwnError) as caught:
         y.sum().backward()
     assert "broken" in [frame.name for frame in traceback.extract_tb(caught.tb)]
 
 
-def history_plan(seen):
+def with_history(seen):
     def differentiable(defined, needed, saved, extra, tangents, history, outputs):
         seen.append(history)
         return (tangents[0] * history[0],)
 
-    return _C.Plan("Historic", tuple, max, differentiable, ())
+    return _C.Backward("Historic", tuple, max, differentiable, ())
 
 
 def test_a_history_comes_back_to_the_gradients_that_have_one():
     x, seen = torch.tensor([2.0, 3.0], requires_grad=True), []
     y, word = torch.ones(2), object()
-    _C.tie(history_plan(seen), (x,), (y,), (), (), (x, word))
+    _C.tie(with_history(seen), (x,), (y,), (), (), (x, word))
     (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     assert seen == [(x, word)] and gradient.tolist() == [2, 3]
     assert torch.autograd.grad(gradient.sum(), x)[0].tolist() == [1, 1]
@@ -436,7 +436,7 @@ def test_gradients_may_depend_on_the_outputs():
         return (tangents[0][:, 0] * output[:, 0],)
 
     x, y = torch.tensor([2.0, 3.0], requires_grad=True), torch.ones(2, 1)
-    _C.tie(_C.Plan("Own", lambda tangents: (tangents[0][:, 0],), max, differentiable, ()), (x,), (y,), (), ())
+    _C.tie(_C.Backward("Own", lambda tangents: (tangents[0][:, 0],), max, differentiable, ()), (x,), (y,), (), ())
     (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     assert [g.tolist() for g in torch.autograd.grad(gradient.sum(), (x, y))] == [[1, 1], [[1], [1]]]
 
@@ -444,7 +444,7 @@ def test_gradients_may_depend_on_the_outputs():
 def test_the_last_backward_may_have_a_history():
     x, seen = torch.tensor([2.0, 3.0], requires_grad=True), []
     y = torch.ones(2)
-    _C.tie(history_plan(seen), (x,), (y,), (), (), (x,))
+    _C.tie(with_history(seen), (x,), (y,), (), (), (x,))
     (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True, retain_graph=False)
     assert gradient.tolist() == [2, 3]
     with pytest.raises(RuntimeError, match="second time"):
@@ -454,7 +454,7 @@ def test_the_last_backward_may_have_a_history():
 def test_a_written_history_is_noticed_and_only_where_it_is_needed():
     x = torch.ones(2, requires_grad=True)
     y, seen = torch.ones(2), []
-    _C.tie(history_plan(seen), (x,), (y,), (), (), (x,))
+    _C.tie(with_history(seen), (x,), (y,), (), (), (x,))
     with torch.no_grad():
         x.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation.*is at version 1; expected version 0"):

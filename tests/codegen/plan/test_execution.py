@@ -65,11 +65,11 @@ def error(function, *args):
 @pytest.mark.parametrize("what, steps", FAILING, ids=[row[0] for row in FAILING])
 def test_errors_are_eager_s(what, steps):
     failing = plan([*BEFORE, *steps], [T(5)])
-    executable, x = build(failing), vector()
+    built, x = build(failing), vector()
     expected = error(run, failing, x)
     kept = weakref.ref(x)
     for _ in range(2):
-        assert error(executable, x) == expected
+        assert error(built, x) == expected
     assert build(CASES["blocks"].plan)(x)[0].tolist() == [2 * i + 3 + i for i in x.tolist()]  # nothing is left locked
     del x
     assert kept() is None
@@ -114,12 +114,12 @@ def test_memory_does_not_grow_with_errors():
 
     failing = [new(T(1), [1 << 18]), call(aten.zero_.default, T(1)), call(aten.mul.Tensor, T(1), 2, to=T(2)), Python(raises, ())]
     good = failing[:-1]
-    executables = build(plan(failing)), build(plan(good, [T(2), T(2)]))
+    both = build(plan(failing)), build(plan(good, [T(2), T(2)]))
     for rounds in (10, 100):
         before = resident()
         for _ in range(rounds):
-            error(executables[0], torch.ones(1))
-            executables[1](torch.ones(1))
+            error(both[0], torch.ones(1))
+            both[1](torch.ones(1))
     assert resident() - before < 60 << 20  # each run makes 2 MB
 
 
@@ -142,17 +142,17 @@ def test_wrong_arguments(name, args, text):
 
 
 def test_how_it_is_called():
-    executable, takes_list = build(CASES["one launch"].plan), build(CASES["a list"].plan)
-    for wrong in (lambda: executable(x=1), lambda: takes_list(vector()), lambda: takes_list([], []), lambda: takes_list(())):
+    built, takes_list = build(CASES["one launch"].plan), build(CASES["a list"].plan)
+    for wrong in (lambda: built(x=1), lambda: takes_list(vector()), lambda: takes_list([], []), lambda: takes_list(())):
         with pytest.raises(TypeError):
             wrong()
     with pytest.raises(OverflowError):
         build(CASES["scalars"].plan)(vector(), 1.0, 1 << 70, True)
     for native in [("tensor",), ("unknown", 1), ("tensor", -1), ("tensor", 1 << 40), ("list", ()), 5]:
         with pytest.raises((TypeError, ValueError, OverflowError)):
-            _C.Executable(None, "p", (), (), (native,), False)
+            _C.Plan(None, "p", (), (), (native,), False)
         with pytest.raises((TypeError, ValueError, OverflowError)):
-            _C.Executable(None, "p", (), (native,), (), False)
+            _C.Plan(None, "p", (), (native,), (), False)
 
 
 # --- lifetimes --------------------------------------------------------------------------------------------------------
@@ -164,23 +164,23 @@ def test_arguments_of_a_list_die_when_they_are_freed():
         alive.append([ref() is not None for ref in refs])
         return ()
 
-    executable = build(plan([Python(look, ()), Free(T(0)), Python(look, ()), Free(T(1)), Python(look, ())],
+    built = build(plan([Python(look, ()), Free(T(0)), Python(look, ()), Free(T(1)), Python(look, ())],
                             parameters=[T(0), T(1)], takes_list=True))
     given = [vector(), vector()]
     refs = [weakref.ref(x) for x in given]
-    executable(given)
+    built(given)
     assert alive == [[True, True], [False, True], [False, False]] and given == []
     x, y = vector(), vector()
     refs[:] = [weakref.ref(x), weakref.ref(y)]
     alive.clear()
-    executable([x, y])
+    built([x, y])
     assert alive == [[True, True]] * 3
 
 
 def test_results_and_arguments_die():
-    executable = build(CASES["two tensors"].plan)
+    built = build(CASES["two tensors"].plan)
     x = vector()
-    result, = executable(x, x)
+    result, = built(x, x)
     refs = weakref.ref(x), weakref.ref(result)
     del x, result
     assert [ref() for ref in refs] == [None, None]
@@ -193,13 +193,13 @@ def test_cycles_are_collected():
 
     for make in (lambda mark: Python(mark, ()), lambda mark: Python(len, (mark,)), lambda mark: Python(len, ([T(0), mark],))):
         mark = Mark()
-        mark.executable = build(plan([make(mark)]))
+        mark.built = build(plan([make(mark)]))
         ref = weakref.ref(mark)
         del mark
         gc.collect()
         assert ref() is None
     mark = Mark()
-    mark.executable = build(plan([], [mark]))
+    mark.built = build(plan([], [mark]))
     ref = weakref.ref(mark)
     del mark
     gc.collect()
@@ -229,12 +229,12 @@ def test_the_workspace_is_kept_from_run_to_run():
 
 def test_blocks_are_aligned():
     seen = []
-    executable = build(plan([
+    built = build(plan([
         Reserve(tuple((B(at), 65 * at) for at in range(5))),
         *(View(T(at), B(at), (65 * at,), (1,), 0, torch.uint8) for at in range(5)),
         Python(lambda *tensors: seen.extend(t.data_ptr() for t in tensors[1:]) or (), tuple(T(at) for at in range(5))),
     ]))  # fmt: skip
-    executable(vector())
+    built(vector())
     assert all(pointer % 64 == 0 for pointer in seen)
     assert [b - a for a, b in zip(seen, seen[1:])] == [128, 192, 256]
 
@@ -246,14 +246,14 @@ def test_a_run_within_a_run():
     def again(x):
         nonlocal depth
         depth += 1
-        return (executable(x * 2)[0] if depth < 4 else x,)
+        return (built(x * 2)[0] if depth < 4 else x,)
 
-    executable = build(plan([
+    built = build(plan([
         Reserve(((B(0), 24),)), launch("add_one", T(0), B(0), total=6), Python(again, (T(0),), (T(1),)), new(T(2), [6]),
         launch("add", B(0), T(1), T(2), total=6),
     ], [T(2)]))  # fmt: skip
     x = vector()
-    result, = executable(x)
+    result, = built(x)
     expected = x * 8
     for factor in (8, 4, 2, 1):
         expected = expected + (x * factor + 1)
@@ -266,12 +266,12 @@ def test_many_threads_at_a_time():
         call(aten.mul.Tensor, T(0), 2, to=T(1)), launch("add", B(0), T(1), B(1), total=5000, grain=1000), new(T(2), [5000]),
         launch("add_one", B(1), T(2), total=5000, grain=1000), call(aten.add.Tensor, T(2), 1, to=T(3)),
     ], [T(3)])  # fmt: skip
-    executable, wrong = build(big), []
+    built, wrong = build(big), []
 
     def work(number):
         x = torch.full((5000,), float(number))
         for _ in range(50):
-            if not torch.equal(executable(x)[0], x * 3 + 3):
+            if not torch.equal(built(x)[0], x * 3 + 3):
                 wrong.append(number)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
@@ -302,9 +302,9 @@ def threads():
 
 @pytest.mark.parametrize("total, grain", [(1000, 1000), (1001, 1000), (20_000, 1000), (10_001, 64), (7, 1), (2, 1), (1000, 999)])
 def test_ranges_of_threads(threads, total, grain):
-    executable = build(plan([launch("ranges", T(0), T(1), total=total, grain=grain)], parameters=[T(0), T(1)]))
+    built = build(plan([launch("ranges", T(0), T(1), total=total, grain=grain)], parameters=[T(0), T(1)]))
     begins, count = torch.empty(total, dtype=torch.int64), torch.zeros(total, dtype=torch.int64)
-    executable(begins, count)
+    built(begins, count)
     assert torch.equal(count, torch.ones_like(count))
     starts = begins.unique().tolist()
     assert len(starts) <= min(threads, -(-total // grain)) and starts[0] == 0
@@ -316,19 +316,19 @@ def test_ranges_of_threads(threads, total, grain):
 def test_ranges_of_several_launches(threads, totals, grain):
     pairs = [(T(2 * at), T(2 * at + 1)) for at in range(len(totals))]
     group = LaunchGroup(tuple(launch("ranges", *pair, total=n, grain=grain) for pair, n in zip(pairs, totals)))
-    executable = build(plan([group], parameters=[slot for pair in pairs for slot in pair]))
+    built = build(plan([group], parameters=[slot for pair in pairs for slot in pair]))
     counts = [torch.zeros(n, dtype=torch.int64) for n in totals]
-    executable(*(x for count in counts for x in (torch.empty_like(count), count)))
+    built(*(x for count in counts for x in (torch.empty_like(count), count)))
     assert all(torch.equal(count, torch.ones_like(count)) for count in counts)
 
 
 def test_an_error_of_one_range(threads):
     at = torch.zeros(10_000, dtype=torch.int64)
     at[7777] = 5
-    executable = build(plan([new(T(2), [10_000]), launch("gather", T(0), T(1), T(2), total=10_000, sizes=(1,), grain=100)],
+    built = build(plan([new(T(2), [10_000]), launch("gather", T(0), T(1), T(2), total=10_000, sizes=(1,), grain=100)],
                             parameters=[T(0), T(1)]))
     with pytest.raises(IndexError, match="index out of range in self"):
-        executable(torch.ones(1), at)
+        built(torch.ones(1), at)
 
 
 # --- modes ------------------------------------------------------------------------------------------------------------
@@ -336,30 +336,30 @@ MATMUL = replace(CASES["two tensors"].plan, steps=(call(aten.mm.default, T(0), T
 
 
 def test_below_autograd_and_autocast():
-    executable = build(MATMUL)
+    built = build(MATMUL)
     x = torch.ones(3, 3, requires_grad=True)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        result, = executable(x, x)
+        result, = built(x, x)
     assert result.dtype == F and not result.requires_grad and torch.is_grad_enabled()
     detached, = build(CASES["view"].plan)(torch.arange(24.0, requires_grad=True))[:1]
     assert not detached.requires_grad and not detached._is_view()
 
 
 def test_inference_mode():
-    executable = build(CASES["blocks"].plan)
+    built = build(CASES["blocks"].plan)
     with torch.inference_mode():
-        result, = executable(vector())
-    assert result.is_inference() and not executable(vector())[0].is_inference()
+        result, = built(vector())
+    assert result.is_inference() and not built(vector())[0].is_inference()
 
 
 def test_warnings_are_python_s():
-    executable = build(plan([call(aten.add.out, T(0), T(0), out=T(1))], parameters=[T(0), T(1)]))
+    built = build(plan([call(aten.add.out, T(0), T(0), out=T(1))], parameters=[T(0), T(1)]))
     with pytest.warns(UserWarning, match="An output with one or more elements was resized"):
-        executable(vector(), torch.ones(2))
+        built(vector(), torch.ones(2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(UserWarning):
-            executable(vector(), torch.ones(2))
+            built(vector(), torch.ones(2))
 
 
 @pytest.fixture(scope="module")
@@ -371,12 +371,12 @@ def failing_operation():
 
 
 def test_errors_of_operations_in_python(failing_operation):
-    executable = build(plan([call(failing_operation, T(0), to=T(1))]))
+    built = build(plan([call(failing_operation, T(0), to=T(1))]))
     with pytest.raises(KeyError, match="mine"):
-        executable(vector())
+        built(vector())
 
 
 def test_meta_tensors_and_devices():
-    executable = build(plan([Allocate(T(1), (2, 3), (1, 2), F, torch.device("meta")), call(aten.relu.default, T(1), to=T(2))], [T(1), T(2)]))
-    for result in executable(vector()):
+    built = build(plan([Allocate(T(1), (2, 3), (1, 2), F, torch.device("meta")), call(aten.relu.default, T(1), to=T(2))], [T(1), T(2)]))
+    for result in built(vector()):
         assert result.device.type == "meta" and result.shape == (2, 3) and result.stride() == (1, 2)

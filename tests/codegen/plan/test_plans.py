@@ -30,9 +30,9 @@ def outcome(function, case):
 @pytest.mark.parametrize("name", CASES)
 def test_as_the_interpreter(name):
     case = CASES[name]
-    executable = build(case.plan)
+    built = build(case.plan)
     for _ in range(2):
-        assert repr(outcome(executable, case)) == repr(outcome(lambda *args: run(case.plan, *args), case))
+        assert repr(outcome(built, case)) == repr(outcome(lambda *args: run(case.plan, *args), case))
 
 
 @pytest.mark.parametrize("at", range(len(PROGRAMS)))
@@ -43,8 +43,8 @@ def test_programs_mean_what_python_means(at):
 @pytest.mark.parametrize("name", CASES)
 def test_printed(name):
     plan = CASES[name].plan
-    executable = build(plan)
-    assert repr(executable) == str(plan) and executable.plan is plan and executable.__name__ == name
+    built = build(plan)
+    assert repr(built) == str(plan) and built.source is plan and built.__name__ == name
     assert len(str(plan).splitlines()) >= 2 + len(plan.steps)
 
 

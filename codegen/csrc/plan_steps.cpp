@@ -1,5 +1,5 @@
 // Steps on numbers and memory, and the launch of kernels.
-#include "executable.h"
+#include "plan.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>

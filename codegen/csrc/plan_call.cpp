@@ -1,5 +1,5 @@
 // Steps that call: an ATen operation, through the dispatcher, or a Python function.
-#include "executable.h"
+#include "plan.h"
 
 #include <ATen/ScalarOps.h>
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,0 +1,79 @@
+// The Python type `Backward`.
+#include "backward.h"
+
+namespace codegen {
+
+PyTypeObject* backward_type = nullptr;
+
+namespace {
+
+const BackwardState& as_backward(PyObject* self) { return *static_cast<Backward*>(self); }
+
+std::vector<bool> bools(PyObject* tuple) {
+    std::vector<bool> flags;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+        PyObject* flag = PyTuple_GET_ITEM(tuple, i);
+        if (!PyBool_Check(flag)) raise(PyExc_TypeError, "inputs_saved must be a tuple of bools, got %R", tuple);
+        flags.push_back(flag == Py_True);
+    }
+    return flags;
+}
+
+PyObject* backward_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+    static const char* names[] = {"name", "whole", "partial", "differentiable", "inputs_saved", nullptr};
+    const char* name;
+    PyObject *whole, *partial, *differentiable, *inputs_saved;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOOOO!:Backward", (char**)names, &name, &whole, &partial,
+                                     &differentiable, &PyTuple_Type, &inputs_saved))
+        return nullptr;
+    return guarded((PyObject*)nullptr, [&]() -> PyObject* {
+        for (PyObject* function : {whole, partial, differentiable})
+            if (!PyCallable_Check(function)) raise(PyExc_TypeError, "%s: not callable: %R", name, function);
+        return Backward::make(type, {name, share(whole), share(partial), share(differentiable), bools(inputs_saved)}).release();
+    });
+}
+
+PyObject* backward_repr(PyObject* self) { return PyUnicode_FromFormat("<Backward %s>", as_backward(self).name.c_str()); }
+
+PyObject* backward_name(PyObject* self, void*) { return PyUnicode_FromString(as_backward(self).name.c_str()); }
+PyObject* backward_whole(PyObject* self, void*) { return none_or(as_backward(self).whole.get()); }
+PyObject* backward_partial(PyObject* self, void*) { return none_or(as_backward(self).partial.get()); }
+PyObject* backward_differentiable(PyObject* self, void*) { return none_or(as_backward(self).differentiable.get()); }
+PyObject* backward_inputs_saved(PyObject* self, void*) {
+    return guarded((PyObject*)nullptr, [&] {
+        const std::vector<bool>& flags = as_backward(self).inputs_saved;
+        Ref tuple = checked(PyTuple_New(flags.size()));
+        for (size_t i = 0; i < flags.size(); ++i) PyTuple_SET_ITEM(tuple.get(), i, PyBool_FromLong(flags[i]));
+        return tuple.release();
+    });
+}
+
+PyGetSetDef attributes[] = {
+    {"name", backward_name, nullptr, "what grad_fn.name() gives", nullptr},
+    {"whole", backward_whole, nullptr, "called where all gradients are there and wanted", nullptr},
+    {"partial", backward_partial, nullptr, "called where some are not", nullptr},
+    {"differentiable", backward_differentiable, nullptr, "called where the gradients get a history", nullptr},
+    {"inputs_saved", backward_inputs_saved, nullptr, "per saved tensor: does it exist outside?", nullptr},
+    {}};
+
+PyType_Slot slots[] = {
+    {Py_tp_doc, (void*)"Backward(name, whole, partial, differentiable, inputs_saved)\n\nWhat all calls of one compiled "
+                       "function share of its backward; immutable."},
+    {Py_tp_new, (void*)backward_new},
+    {Py_tp_dealloc, (void*)Backward::dealloc},
+    {Py_tp_traverse, (void*)Backward::traverse},
+    {Py_tp_repr, (void*)backward_repr},
+    {Py_tp_getset, attributes},
+    {}};
+PyType_Spec spec = {"codegen._C.Backward", sizeof(Backward), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, slots};
+
+}  // namespace
+
+void add_backward(PyObject* module) {
+    Ref type = checked(PyType_FromModuleAndSpec(module, &spec, nullptr));
+    if (PyModule_AddType(module, (PyTypeObject*)type.get()) < 0) throw PythonError();
+    backward_type = (PyTypeObject*)type.release();  // kept for the life of the process: C++ code names it
+}
+
+}  // namespace codegen
