@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,6 +13,7 @@ from torch import fx
 from codegen.aot.backend import ATEN, compile_graph
 from codegen.aot.partition import min_cut_partition
 from codegen.kernels.compile import Kernels
+from codegen.notices import notify
 from codegen.passes import Passes
 from jit import _C, cache
 from jit.config import config
@@ -34,15 +37,28 @@ def aot_eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., An
 
 
 def kernels(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-    """Forward and backward as kernels of our own, and ATen's where it has the better ones."""
-    compiler = Kernels(cache.store())
+    """Forward and backward as kernels of our own, and ATen's where it has the better ones, or they can't be made."""
+    compiler = Kernels(cache.store(), _failed)
     passes = Passes(frozenset(name.strip() for name in config.passes_off.split(",") if name.strip()))
     settings = replace(FUSED, forward=compiler, backward=compiler.of_list, inference=compiler, passes=passes)
     return compile_graph(gm, example_inputs, settings)
 
 
+def _failed(error: Exception) -> None:
+    """Raises it if that is asked for; else ATen does the kernels' work."""
+    if config.on_error == "raise":
+        raise error
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    text = (str(error).splitlines() or [""])[-1]  # a compiler's output is long
+    notify(
+        f"could not compile the kernels of a graph, which ATen runs operation by operation. Cause: "
+        f"{type(error).__name__}: {text} at {os.path.basename(place.filename)}:{place.lineno}. "
+        'Please report it with the traceback that jit.config.on_error = "raise" gives.'
+    )
+
+
 #: name -> backend
-BACKENDS: dict[str, Backend] = {"eager": eager, "aot_eager": aot_eager, "kernels": kernels, "default": aot_eager}
+BACKENDS: dict[str, Backend] = {"eager": eager, "aot_eager": aot_eager, "default": kernels, "kernels": kernels}
 
 
 def resolve(backend: str | Backend) -> Backend:

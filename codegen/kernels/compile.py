@@ -20,6 +20,7 @@ from codegen.kernels.lowering.lower import lower
 from codegen.kernels.planning import plan
 from codegen.kernels.schedule import Schedule, schedule
 from codegen.kernels.toolchain import NoCompiler, compile_c
+from codegen.notices import notify
 from codegen.plan.build import build
 from codegen.plan.steps import Function
 from codegen.progress import tell
@@ -27,15 +28,18 @@ from codegen.progress import tell
 log = logging.getLogger(__name__)
 
 
-#: Why ATen runs a graph: what kernels don't do, C has no types for, nobody can compile, or the disk lets nobody run.
-_REFUSALS = (Unsupported, NotImplementedError, NoCompiler, OSError)
+def raise_it(error: Exception) -> None:
+    raise error
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """Compiles graphs for one device type. `store`: where compiled code is kept from process to process."""
+    """Compiles graphs for one device type. What kernels can't do, nobody can compile or goes wrong, ATen does.
+
+    `store`: where compiled code is kept from process to process. `failed`: is told of errors of the compiler's own."""
 
     store: Store
+    failed: Callable[[Exception], None] = raise_it
 
     def __call__(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         return self._compiled(graph, False) or direct(graph)
@@ -57,9 +61,13 @@ class Kernels:
             planned = plan(made, parameters, functions, "graph", takes_list)
             graph.meta["texts"] = lambda: {"kernels.txt": f"{made}\n", "kernels.c": source, "plan.txt": f"{planned}\n"}
             return build(planned)
-        except _REFUSALS as reason:
+        except (Unsupported, NotImplementedError) as reason:
             log.info("ATen runs a graph, operation by operation: %s", reason)
-            return None
+        except (NoCompiler, OSError) as reason:
+            notify(f"ATen runs graphs operation by operation, without kernels: {reason}")
+        except Exception as error:
+            self.failed(error)
+        return None
 
     def _load(self, made: Schedule, source: str) -> dict[str, Function]:
         if not made.kernels:

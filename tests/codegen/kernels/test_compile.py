@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 import jit
+from codegen.notices import notify
+from jit.errors import JitError
 from tests.differential import check
 
 CLOSE = (1e-5, 1e-5)
@@ -186,11 +189,52 @@ def test_threads():
     assert not wrong
 
 
+def warned(times=2):
+    """What is said while that many functions are compiled and run, with gradients, each as eager code would."""
+    notify.cache_clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for scale in range(times):
+            x = torch.randn(4, 4, requires_grad=True)
+            program = lambda x: chain(x) * (scale + 0.5)
+            y, expected = jit.compile(program, backend="kernels")(x), program(x)
+            assert torch.equal(y, expected)
+            assert torch.equal(*(torch.autograd.grad(z.sum(), x)[0] for z in (y, expected)))
+    return [str(warning.message) for warning in caught]
+
+
 def test_without_a_c_compiler_programs_work(monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
-    x = torch.randn(4, 4, requires_grad=True)
-    assert torch.equal(jit.compile(chain, backend="kernels")(x), chain(x))
+    said = warned()
+    assert len(said) == 1 and "no C compiler" in said[0]
+
+
+@pytest.fixture
+def broken_compiler(monkeypatch, tmp_path):
+    """It says its version, and compiles nothing."""
+    path = tmp_path / "cc"
+    path.write_text('#!/bin/sh\n[ "$1" = --version ] && echo cc 1.0 && exit\necho "disk full" >&2\nexit 1\n')
+    path.chmod(0o755)
+    monkeypatch.setenv("CC", str(path))
+
+
+def test_where_the_compiler_fails_programs_work(monkeypatch, broken_compiler):
+    monkeypatch.setattr(jit.config, "on_error", "fallback")
+    said = warned()
+    assert len(said) == 1 and all(word in said[0] for word in ("CompileError", "disk full", "on_error"))
+
+
+def test_an_error_in_the_kernel_compiler_leaves_graphs_to_aten(monkeypatch):
+    def broken(graph):
+        raise ZeroDivisionError("of ours")
+
+    monkeypatch.setattr("codegen.kernels.compile.lower", broken)
+    with pytest.raises(JitError, match="ZeroDivisionError"):
+        warned()
+    monkeypatch.setattr(jit.config, "on_error", "fallback")
+    said = warned()
+    assert len(said) == 1 and "ZeroDivisionError: of ours at test_compile.py" in said[0]
 
 
 def test_training_steps():

@@ -1,9 +1,10 @@
-"""Random programs beside eager: a sample, and (long) many. See `drawn`."""
+"""Random programs beside eager (see `drawn`) and beside the evaluator (see `fused`): a sample, and (long) many."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.codegen.kernels import fused
 from tests.codegen.kernels.drawn import examine, examined
 
 
@@ -24,4 +25,21 @@ def test_programs_are_as_they_are_meant_to_be():
 @pytest.mark.timeout(7200)
 def test_ten_thousand_programs():
     wrong = [f"{text}\n{why}" for _, text, why, _ in examined(range(10_000), 2) if why]
+    assert not wrong, "\n".join(wrong[:5])
+
+
+@pytest.mark.parametrize("batch", fused.batches(20_000, 150), ids=str)
+def test_fused_programs(batch):
+    found = fused.examined(batch)
+    assert len(found) > 0.8 * len(batch)
+    wrong = [f"{text}\n{why}" for _, text, why in found if why]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_ten_thousand_fused_programs():
+    found = list(fused.all_examined(0, 10_000, 2))
+    assert len(found) > 9000
+    wrong = [f"{text}\n{why}" for _, text, why in found if why]
     assert not wrong, "\n".join(wrong[:5])
