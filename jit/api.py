@@ -41,8 +41,8 @@ def compile(  # noqa: A001
 
     fullgraph: a graph break raises `Unsupported` instead. dynamic: True compiles for all sizes (from 2 on) of the
     tensors in the arguments, as far as the program does not depend on them; otherwise sizes are compiled as they come.
-    backend: "default" ("aot_eager", until kernels are proven), "kernels", "eager", or a callable
-        `(gm, example_inputs) -> callable`.
+    backend: "default" (kernels of our own), "aot_eager" (the same graphs, run by ATen), "eager" (as captured), or a
+        callable `(gm, example_inputs) -> callable`.
     options: settings of `jit.config` for this call. disable: gives `model` back as it is.
     Raises TypeError for what can't be called, ValueError for unknown backends, modes and options.
     """

@@ -1,4 +1,4 @@
-"""`torch.compile(..., backend="framejit")`: graphs that torch's own front end captured, through the AOT stage.
+"""`torch.compile(..., backend="framejit")`: graphs that torch's own front end captured, through the default backend.
 
 An entry point of the group `torch_dynamo_backends` (see pyproject.toml) makes the name known.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from codegen.aot.backend import compile_graph
+from jit.backends import BACKENDS
 
 
 def framejit(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -26,4 +26,4 @@ def framejit(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[...,
         example_inputs = [
             real if fake is None else fake for real, fake in zip(example_inputs, stand_ins, strict=True)
         ]
-    return compile_graph(gm, example_inputs)
+    return BACKENDS["default"](gm, list(example_inputs))

@@ -1,4 +1,4 @@
-"""`torch.compile(backend="framejit")`: the AOT stage under torch's own front end, beside eager."""
+"""`torch.compile(backend="framejit")`: AOT stage and kernels under torch's own front end, beside eager."""
 import os
 import subprocess
 import sys
@@ -114,7 +114,8 @@ def test_a_module_trains_as_eager():
     found = []
     for compiled in (True, False):
         torch.manual_seed(0)
-        mod = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(), torch.nn.GELU())
+        # the gradient of a bias ahead of a normalisation is rounding alone, which AdamW makes large
+        mod = torch.nn.Sequential(torch.nn.Linear(3, 4, bias=False), torch.nn.BatchNorm1d(4), torch.nn.Dropout(), torch.nn.GELU())
         made = Made()
         call = torch.compile(mod, backend=made) if compiled else mod
         optimizer = torch.optim.AdamW(mod.parameters())
@@ -126,7 +127,7 @@ def test_a_module_trains_as_eager():
         found.append([call(torch.randn(6, 3)), *mod.state_dict().values()])
         if compiled:
             assert len(made.compiled()) == len(made.programs) >= 2
-    torch.testing.assert_close(*found, rtol=0, atol=0)
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
 
 def test_second_derivatives():
