@@ -120,14 +120,16 @@ def _table(kernel: Kernel, tiles: Tiling, sizes: Mapping[Symbol, int]) -> tuple[
     if _is_along_x(kernel):
         in_parts = Config(32, r=32), Config(64, r=64, warps=8), Config(128, r=16), Config(16, r=128, warps=8)
         return tuple(_lighter(config, kernel) for config in in_parts)
-    longest = min(max(_estimate(axes, sizes) for axes in tiles.loops), LONGEST_SCAN if _scans(kernel) else LONGEST)
-    row = power_of_two(longest)
+    row = power_of_two(max(_estimate(axes, sizes) for axes in tiles.loops))
+    parts = Config(r=2048, warps=8), Config(r=1024), Config(4, r=512, warps=8), Config(r=4096, warps=16)
+    in_parts = tuple(_lighter(config, kernel) for config in parts if config.r < row)
+    if row > (LONGEST_SCAN if _scans(kernel) else LONGEST):
+        return in_parts
     at_once = []
     for elements in (1024, 4096, 2048):
         rows = max(1, min(elements // row, power_of_two(work // BUSY)), SMALLEST // row)
         at_once.append(Config(rows, r=row, warps=_warps(rows * row)))
-    in_parts = Config(r=2048, warps=8), Config(r=1024), Config(4, r=512, warps=8), Config(r=4096, warps=16)
-    return (*at_once, *(_lighter(config, kernel) for config in in_parts if config.r < row))
+    return (*at_once, *in_parts)
 
 
 def _lighter(config: Config, kernel: Kernel) -> Config:

@@ -28,8 +28,8 @@ def traced(function: Callable[..., Any], *args: torch.Tensor, dynamic: bool = Fa
     return make_fx(flat, tracing_mode="symbolic" if dynamic else "fake")(*args)
 
 
-def evaluated(what: Schedule, args: Sequence[torch.Tensor]) -> list[Any]:
-    """The results, and the inputs as they are written."""
+def evaluated(what: Schedule, args: Sequence[torch.Tensor], run: Callable[..., None] = run) -> list[Any]:
+    """The results, and the inputs as they are written. `run`: does what a kernel does, as the evaluator."""
     program = what.program
     given = [name for name, tensor in program.tensors.items() if type(tensor).__name__ == "Given"]
     memory = dict(zip(given, args, strict=True))
