@@ -118,12 +118,13 @@ def _table(kernel: Kernel, tiles: Tiling, sizes: Mapping[Symbol, int]) -> tuple[
     if not tiles.loops:
         return Config(1024 if work >= 1024 * BUSY else 256), Config(512), Config(2048, warps=8), Config(128)
     if _is_along_x(kernel):
-        in_parts = Config(32, r=32), Config(64, r=64, warps=8), Config(128, r=16), Config(16, r=128, warps=8)
-        return tuple(_lighter(config, kernel) for config in in_parts)
+        squares = Config(32, r=32), Config(64, r=64, warps=8), Config(128, r=16), Config(16, r=128, warps=8)
+        return tuple(_lighter(config, kernel) for config in squares)
     row = power_of_two(max(_estimate(axes, sizes) for axes in tiles.loops))
+    longest = LONGEST_SCAN if _scans(kernel) else LONGEST
     parts = Config(r=2048, warps=8), Config(r=1024), Config(4, r=512, warps=8), Config(r=4096, warps=16)
-    in_parts = tuple(_lighter(config, kernel) for config in parts if config.r < row)
-    if row > (LONGEST_SCAN if _scans(kernel) else LONGEST):
+    in_parts = tuple(_lighter(config, kernel) for config in parts if config.r < row and config.r <= longest)
+    if row > longest:
         return in_parts
     at_once = []
     for elements in (1024, 4096, 2048):
