@@ -6,14 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from codegen.kernels import index as ix
 from codegen.kernels.axes import shifted
+from codegen.kernels.c_chunks import KINDS, TOGETHER, fold, in_chunks, is_light, lanes, rests, together
 from codegen.kernels.c_kept import kept_values, values_of_lanes
 from codegen.kernels.c_ops import CReduction, ctype, keyed, reduction
 from codegen.kernels.c_scope import Writer
 from codegen.kernels.index import Symbol
-from codegen.kernels.ir import Expr, Kernel, Load, Loop, Op, Reduce, Running, Statement, Store, reads, values_in, walk
-from codegen.kernels.ops import OPS
+from codegen.kernels.ir import Expr, Kernel, Load, Loop, Reduce, Running, Statement, Store, reads, values_in, walk
 
 #: A sum of floats is one of sums of so many, which are added up as doubles.
 BLOCK = 4096
@@ -21,8 +20,6 @@ BLOCK = 4096
 LANE_BLOCK = 256
 #: Lanes in a tile, at most and at least; and in all tiles of a kernel, so that they stay in the first cache.
 TILE, SMALL_TILE, LANES_HELD = 1024, 64, 4096
-#: So many rounds of a loop over lanes go together, if what each does costs no more than that.
-TOGETHER, LIGHT = 4, 12
 #: The place of an extreme value is looked for in so many at once.
 SEARCHED = 256
 #: What OpenMP calls sums and products of floats.
@@ -32,7 +29,8 @@ SIGNS = {"sum": "+", "prod": "*"}
 @dataclass(frozen=True)
 class _Accumulator:
     """What a Reduce adds up in: `total`, and where that is another one `part`, which is added to it now and then.
-    `at`, of argmax and argmin in order: the position of the extreme value."""
+    `at`, of argmax and argmin in order: the position of the extreme value. `nan`, of extreme values of which `spec`
+    forgets a NaN: whether there was one."""
 
     reduce: Reduce
     spec: CReduction
@@ -40,6 +38,7 @@ class _Accumulator:
     total: str
     part: str
     at: str = ""
+    nan: str = ""
 
     @property
     def is_parted(self) -> bool:
@@ -64,6 +63,7 @@ class Loops:
         self.tile = max(SMALL_TILE, min(TILE, LANES_HELD // max(reduced, 1) // SMALL_TILE * SMALL_TILE))
         self.kept = {} if lane is not None else {value: w.names.new("kept") for value in kept_values(kernel)}
         self.filled: set[Expr] = set()
+        self.filling: set[Expr] = set()
         #: Loads whose elements, as they lie in memory, were brought into the order of the lanes.
         self.staged: dict[Load, str] = {}
 
@@ -84,38 +84,29 @@ class Loops:
 
     # --- rows ---------------------------------------------------------------------------------------------------------
     def _in_rows(self, loop: Loop, made: list[_Accumulator]) -> None:
-        w, depth, in_order = self.w, len(self.w.scopes), _is_in_order(loop)
+        w, depth = self.w, len(self.w.scopes)
         position = self._position(made)
-        parted = [a for a in made if a.is_parted]
         for axis in loop.axes:
             self._guard(axis)
-            if axis is loop.axes[-1]:
-                self._innermost(axis, parted, made, in_order)
-            else:
+            if axis is not loop.axes[-1]:
                 self._open_rounds(axis)
-        self._body(loop.body, made, position, loop.axes[-1] if loop.axes else None)
-        if position:
-            w.line(f"++{position};")
-        if loop.axes and parted:
-            w.close()
-            for a in parted:
-                w.line(f"{a.total} += {a.part};")
+            elif lanes(loop) and not _is_in_order(loop):
+                self._in_chunks(axis, loop, made)
+            else:
+                self._innermost(axis, loop, made, position)
+        if not loop.axes:
+            self._body(loop.body, made, position, None)
         while len(w.scopes) > depth:
             w.close()
+        self.filled |= self.filling
 
-    def _innermost(self, axis: Symbol, parted: list[_Accumulator], made: list[_Accumulator], in_order: bool) -> None:
-        """Opens the loop of a row that becomes vectors; with partial sums, in blocks."""
-        w, size = self.w, self.size(axis)
-        first, last = "0", size
-        if parted:
-            if axis.size is None or axis.size.constant is None or axis.size.constant > BLOCK:
-                first, last = w.names.new("block"), w.names.new("block_end")
-                w.open(f"for (int64_t {first} = 0; {first} < {size}; {first} += {BLOCK})")
-                w.line(f"const int64_t {last} = {size} - {first} < {BLOCK} ? {size} : {first} + {BLOCK};")
-            else:
-                w.open("")
-            for a in parted:
-                w.line(f"{a.spec.held} {a.part} = {a.spec.start};")
+    def _innermost(self, axis: Symbol, loop: Loop, made: list[_Accumulator], position: str) -> None:
+        """The loop of a row that becomes vectors; with partial sums, in blocks."""
+        w, in_order = self.w, _is_in_order(loop)
+        parted = [a for a in made if a.is_parted]
+        first, last = self._open_block(axis) if parted else ("0", self.size(axis))
+        for a in parted:
+            w.line(f"{a.spec.held} {a.part} = {a.spec.start};")
         scope = w.open("", simd=not in_order)
         name = w.bind(axis)
         scope.head = f"for (int64_t {name} = {first}; {name} < {last}; ++{name})"
@@ -123,6 +114,72 @@ class Loops:
             # integers may be combined in any order, and need no leave
             floats = [a for a in made if a.spec.held in ("float", "double")]
             scope.clauses.extend(f"reduction({SIGNS[a.reduce.kind]}:{a.part})" for a in floats)
+        self._body(loop.body, made, position, axis)
+        if position:
+            w.line(f"++{position};")
+        if parted:
+            w.close()
+            for a in parted:
+                w.line(f"{a.total} += {a.part};")
+
+    def _open_block(self, axis: Symbol) -> tuple[str, str]:
+        """Opens the loop over the blocks of a row, or a scope for its only one: where that begins and ends."""
+        w, size = self.w, self.size(axis)
+        if axis.size is not None and axis.size.constant is not None and axis.size.constant <= BLOCK:
+            w.open("")
+            return "0", size
+        first, last = w.names.new("block"), w.names.new("block_end")
+        w.open(f"for (int64_t {first} = 0; {first} < {size}; {first} += {BLOCK})")
+        w.line(f"const int64_t {last} = {size} - {first} < {BLOCK} ? {size} : {first} + {BLOCK};")
+        return first, last
+
+    def _in_chunks(self, axis: Symbol, loop: Loop, made: list[_Accumulator]) -> None:
+        """The same loop where each lane of some vectors has a total: some vectors at once, one by one, what is left."""
+        w, count, most = self.w, lanes(loop), together(loop)
+        first, last = self._open_block(axis)
+        nans = {a: w.names.new(f"{a.reduce.name}_nans") for a in made if KINDS[a.reduce.kind] != "sum"}
+        parts = {a: [w.names.new(f"{a.reduce.name}_part") for _ in range(most)] for a in made}
+        specs = {a: in_chunks(a.spec, a.reduce.kind) for a in made}
+        starts: list[str] = []
+        for a in made:
+            w.line(f"{specs[a].held} {', '.join(f'{part}[{count}]' for part in parts[a])};")
+            starts.extend(f"{part}[t] = {specs[a].start};" for part in parts[a])
+        for a, array in nans.items():
+            w.line(f"{a.wide} {array}[{count}];")
+            starts.append(f"{array}[t] = 0;")
+        self._for_lanes(starts, count)
+        at = w.names.new("at")
+        w.line(f"int64_t {at} = {first};")
+        for vectors in rests(loop, most):
+            head = f"for (; {last} - {at} >= {vectors} * {count}; {at} += {vectors} * {count})" if vectors else ""
+            w.open(head)
+            w.open(f"for (int64_t t = 0; t < {count if vectors else f'{last} - {at}'}; ++t)", simd=True)
+            here = {a: w.names.new("nan") for a in nans}
+            for a, name in here.items():
+                w.line(f"{a.wide} {name} = 0;")
+            for number in range(vectors or 1):
+                w.open("")
+                name = w.bind(axis)
+                w.line(f"const int64_t {name} = {at} + {number} * {count} + t;")
+                chunk = [
+                    replace(a, spec=specs[a], part=f"{parts[a][number]}[t]", nan=here.get(a, "")) for a in made
+                ]  # fmt: skip
+                self._body(loop.body, chunk, "", axis)
+                w.close()
+            for a, name in here.items():
+                w.line(f"{nans[a]}[t] |= {name};")
+            w.close()
+            w.close()
+        for a in made:
+            folds, part = fold(a.reduce.kind, [f"{part}[t]" for part in parts[a]]), parts[a][0]
+            if a not in nans:
+                self._for_lanes(folds, count)
+                w.line(f"{a.total} += sum_lanes_{ctype(a.reduce.dtype).short}({part});")
+                continue
+            short = ctype(a.reduce.value.dtype).short  # all bits of a NaN are set, without a branch
+            key = a.spec.key.format(f"{short}_of_bits(bits_of_{short}({part}[t]) | -{nans[a]}[t])")
+            folds += [f"const {a.wide} key = {key};", f"{a.total} = {a.spec.combine.format(a.total, 'key')};"]
+            self._for_lanes(folds, count)
 
     def _search(self, a: _Accumulator, loop: Loop) -> str:
         """Where the extreme value is first."""
@@ -197,7 +254,7 @@ class Loops:
         size = self.size(axis)
         assert axis.size is not None
         constant = axis.size.constant
-        if not _is_light(loop) or (constant is not None and constant < TOGETHER):
+        if not is_light(loop) or (constant is not None and constant < TOGETHER):
             return [("0", size, 1)]
         rest = f"{size} - {size} % {TOGETHER}"
         if constant is not None:
@@ -232,9 +289,13 @@ class Loops:
         if self.lane is None:
             for text in texts:
                 self.w.line(text)
-        elif texts:
+        else:
+            self._for_lanes(texts, "lanes")
+
+    def _for_lanes(self, texts: list[str], count: str) -> None:
+        if texts:
             self.w.line("#pragma omp simd")
-            self.w.line(f"for (int64_t t = 0; t < lanes; ++t) {{ {' '.join(texts)} }}")
+            self.w.line(f"for (int64_t t = 0; t < {count}; ++t) {{ {' '.join(texts)} }}")
 
     # --- both ---------------------------------------------------------------------------------------------------------
     def _guard(self, axis: Symbol) -> None:
@@ -356,7 +417,7 @@ class Loops:
                 w.scopes[-1].known[value] = text
             else:
                 w.line(f"{array}[{name}] = {w.value(value)};")
-                self.filled.add(value)
+                self.filling.add(value)
 
     def _stored(self, store: Store) -> str:
         """The line that stores, all that it needs being said before."""
@@ -371,7 +432,9 @@ class Loops:
         into, old = a.part + self.suffix, w.names.new("old")
         # what was there is read for itself: else the compiler writes it only where it changes, which is no vector's way
         w.line(f"const {a.spec.held if a.is_parted else a.wide} {old} = {into};")
-        if a.at:
+        if a.nan:
+            w.line(f"{a.nan} |= {new} != {new};")
+        elif a.at:
             sign = ">" if reduce.kind == "argmax" else "<"
             nan = f" | (({new} != {new}) & ({old} == {old}))" if reduce.value.dtype.is_floating_point else ""
             taken, before = w.names.new("taken"), w.names.new("before")
@@ -410,13 +473,3 @@ def _runs(loop: Loop, name: str) -> bool:
 def _rounds(loop: Loop) -> float:
     sizes = [math.inf if axis.size is None or axis.size.constant is None else axis.size.constant for axis in loop.axes]
     return math.prod(sizes)
-
-
-def _is_light(loop: Loop) -> bool:
-    """Whether it only reduces, each round by a few operations."""
-    if not all(isinstance(s, Reduce) and s.kind in ("sum", "prod", "max", "min", "any", "all") for s in loop.body):
-        return False
-    exprs = list(walk(*_values(loop)))
-    if any(isinstance(expr, Running) or ix.has_values(getattr(expr, "index", ix.index(0))) for expr in exprs):
-        return False
-    return sum(OPS[expr.name].cost for expr in exprs if isinstance(expr, Op)) <= LIGHT

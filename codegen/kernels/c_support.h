@@ -73,6 +73,54 @@ static inline double max_f64(double a, double b) { return (a > b) | (a != a) ? a
 
 static inline double min_f64(double a, double b) { return (a < b) | (a != a) ? a : b; }
 
+/* Bytes of a vector, as long as there are; how many numbers of 32 and 64 bits are in one. */
+
+#if defined(__AVX512F__)
+#define VECTOR 64
+#elif defined(__AVX__)
+#define VECTOR 32
+#else
+#define VECTOR 16
+#endif
+
+#define LANES_32 (VECTOR / 4)
+
+#define LANES_64 (VECTOR / 8)
+
+/* The sum of a vector's lanes, by halves. */
+
+static inline float sum_lanes_f32(const float *x)
+{
+#if VECTOR == 64
+    float half[8];
+#pragma omp simd
+    for (int t = 0; t < 8; ++t) half[t] = x[t] + x[t + 8];
+#else
+    const float *half = x;
+#endif
+#if VECTOR == 16
+    return (half[0] + half[2]) + (half[1] + half[3]);
+#else
+    return ((half[0] + half[4]) + (half[2] + half[6])) + ((half[1] + half[5]) + (half[3] + half[7]));
+#endif
+}
+
+static inline double sum_lanes_f64(const double *x)
+{
+#if VECTOR == 64
+    double half[4];
+#pragma omp simd
+    for (int t = 0; t < 4; ++t) half[t] = x[t] + x[t + 4];
+#else
+    const double *half = x;
+#endif
+#if VECTOR == 16
+    return half[0] + half[1];
+#else
+    return (half[0] + half[2]) + (half[1] + half[3]);
+#endif
+}
+
 /* Floats as integers of the same order, -0.0 below 0.0, NaN above all (for a maximum) or below (for a minimum): a
    maximum of integers is one instruction, and may be taken in any order. */
 

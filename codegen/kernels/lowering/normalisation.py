@@ -182,7 +182,7 @@ def _centred(
 
     def element(*at: Index) -> Expr:
         row = kept(at, dims)
-        return to(scale(at) * (slope(at) - (sums.at(row) + distance(at) * products.at(row)) / n), dtype)
+        return to(scale(at) * (slope(at) - (sums.at(row) / n + distance(at) * (products.at(row) / n))), dtype)
 
     return low.define(x.shape, dtype, element)
 
@@ -227,7 +227,7 @@ def _rms_norm_backward(
 
         def element(*at: Index) -> Expr:
             row = kept(at, dims)
-            change = slope(at) - distance(at) * products.at(row) / n
+            change = slope(at) - distance(at) * (products.at(row) / n)
             return to(to(scale.at(row), wide) * change, x.dtype)
 
         return low.define(x.shape, x.dtype, element)

@@ -235,6 +235,7 @@ KERNELS = {
     "softmax": (_softmax(), [(5, 7), (3, 9000), (64, 64), (4, 0), (0, 3), (1, 1)]),
     "layernorm": (layernorm(n, m), [(5, 7), (3, 9000), (64, 768)]),
     "layernorm of known sizes": (layernorm(8, 768), [()]),
+    **{f"layernorm of {size}": (layernorm(3, size), [()]) for size in (15, 16, 48, 80, 100, 300, 4096, 4200)},
     "layernorm of bfloat16": (layernorm(8, 768, BF), [()]),
     "columns": (column_kernel(n, m), [(5, 7), (1000, 33), (30, 1100), (0, 5)]),
     "columns of known sizes": (column_kernel(100, 768), [()]),
@@ -291,6 +292,28 @@ def test_kernel(what: str) -> None:
     for given in sizes:
         scalars = [3 if scalar.dtype is L else 0.25 for scalar in kernel.scalars]
         compare(kernel, filled(kernel, given), given, scalars, close=CLOSE.get(what))
+
+
+def extremes(columns: ix.Integer, dtype: torch.dtype) -> Kernel:
+    """The largest, the smallest, where they are, and a sum, of each of 40 rows."""
+    (P, p), (Q, q) = axis("p", 40), axis("q", columns)
+    kinds, x = ("max", "argmax", "min", "argmin", "sum"), load("x", p * columns + q, dtype)
+    reduced = tuple(Reduce(kind, kind, x) for kind in kinds)
+    loops = (Loop((Q,), reduced), Loop((), tuple(Store(f"o{r.kind}", p, result(r.kind, r.dtype)) for r in reduced)))
+    given = buffers(x=(dtype, index(columns) * 40, "in"), **{f"o{r.kind}": (r.dtype, 40, "out") for r in reduced})
+    return Kernel("extremes", (P,), loops, given, (M,) if columns is m else ())
+
+
+@pytest.mark.parametrize("dtype", [F, D], ids=str)
+@pytest.mark.parametrize("columns, is_known", [(16, True), (48, True), (80, True), (300, True), (7, False), (150, False)])
+def test_a_nan_anywhere_in_a_row(columns: int, is_known: bool, dtype: torch.dtype) -> None:
+    kernel = extremes(columns if is_known else m, dtype)
+    given = filled(kernel, () if is_known else (columns,))
+    rows = given["x"].view(40, columns)
+    for row in range(1, 40):
+        rows[row, row * columns // 40] = float("nan")
+    rows[20:22] = -float("inf")
+    compare(kernel, given, () if is_known else (columns,), close=(1e-5, 1e-5))
 
 
 @pytest.mark.parametrize("name, values, bad", [
