@@ -1,4 +1,6 @@
 """jit.cache: the folder, its knobs, and what a user can ask of it."""
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -85,3 +87,44 @@ def test_by_environment_in_a_fresh_process(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert (done.stdout, done.stderr, done.returncode) == (f"{tmp_path / 'cache'} 0 12345\n", "", 0)
     assert not (tmp_path / "cache").exists(), "importing and asking leave nothing behind"
+
+
+PROGRAM = """
+import torch, jit
+
+@jit.compile
+def step(x, w):
+    return torch.nn.functional.layer_norm((x @ w).tanh() * 2, w.shape[1:]).softmax(-1)
+
+torch.manual_seed(0)
+w = torch.randn(5, 6, requires_grad=True)
+for size in (3, 4):
+    y = step(torch.randn(size, 5), w)
+    y.square().sum().backward()
+    print(y.sum(1).tolist(), w.grad.tolist())
+"""
+
+
+def test_kernels_are_compiled_once_for_all_processes_and_again_where_files_were_damaged(tmp_path):
+    compiler, calls = tmp_path / "cc", tmp_path / "calls"
+    compiler.write_text(f'#!/bin/sh\n[ "$1" = --version ] || echo >> {calls}\nexec {shutil.which("cc")} "$@"\n')
+    compiler.chmod(0o755)
+    folder = tmp_path / "cache"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JIT_CACHE_DIR": str(folder), "CC": str(compiler)}
+
+    def run():
+        calls.write_text("")
+        done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment, check=True)
+        assert done.stderr == ""
+        return done.stdout, len(calls.read_text())
+
+    def entries():
+        return [path for path in folder.iterdir() if len(path.name) == len(KEY)]
+
+    first, compiled = run()
+    assert compiled == len(entries()) >= 2
+    assert run() == (first, 0)
+    for number, path in enumerate(entries()):
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2] if number % 2 else content[:100] + b"?" + content[101:])
+    assert run() == (first, compiled)

@@ -8,10 +8,16 @@ import pytest
 import torch
 
 import jit
+from jit.backends import BACKENDS
 from tests.differential import COUNTING, Counting, tensors
 
 X, = tensors(3, 4)
 THREADS = 8
+
+
+@pytest.fixture(params=["eager", "default"])
+def backend(request):
+    return request.param
 
 
 def together(work, count=THREADS):
@@ -25,14 +31,14 @@ def together(work, count=THREADS):
         return [f.result(timeout=120) for f in [pool.submit(run, i) for i in range(count)]]
 
 
-def test_one_function_first_called_by_all():
-    f = jit.compile(lambda x: x.sin() * 2, backend="eager")
-    assert all(torch.equal(got, X.sin() * 2) for got in together(lambda i: f(X)))
+def test_one_function_first_called_by_all(backend):
+    f = jit.compile(lambda x: x.abs() * 2, backend=backend)
+    assert all(torch.equal(got, X.abs() * 2) for got in together(lambda i: f(X)))
 
 
-def test_one_function_is_compiled_at_most_once_per_thread():
-    counter = Counting()
-    f = jit.compile(lambda x: x.sin() * 2, backend=counter)
+def test_one_function_is_compiled_at_most_once_per_thread(backend):
+    counter = Counting(BACKENDS[backend])
+    f = jit.compile(lambda x: x.abs() * 2, backend=counter)
     together(lambda i: [f(X) for _ in range(20)])
     if COUNTING:
         assert 1 <= counter.count <= THREADS
@@ -41,8 +47,8 @@ def test_one_function_is_compiled_at_most_once_per_thread():
     assert counter.count == before
 
 
-def test_different_inputs_in_each_thread():
-    f = jit.compile(lambda x, n: x * n + x.shape[0], backend="eager")
+def test_different_inputs_in_each_thread(backend):
+    f = jit.compile(lambda x, n: x * n + x.shape[0], backend=backend)
 
     def work(i):
         x = torch.ones(i + 1, 4)
@@ -50,19 +56,19 @@ def test_different_inputs_in_each_thread():
     assert all(together(work))
 
 
-def test_each_thread_compiles_its_own():
+def test_each_thread_compiles_its_own(backend):
     def work(i):
         def program(x):
             for _ in range(i):
                 x = x + i
             return x
-        return torch.equal(jit.compile(program, backend="eager")(X), program(X))
+        return torch.equal(jit.compile(program, backend=backend)(X), program(X))
     assert all(together(work))
 
 
-def test_grad_mode_is_of_the_thread():
+def test_grad_mode_is_of_the_thread(backend):
     x = X.clone().requires_grad_()
-    f = jit.compile(lambda x: (x * 2, torch.is_grad_enabled()), backend="eager")
+    f = jit.compile(lambda x: (x * 2, torch.is_grad_enabled()), backend=backend)
 
     def work(i):
         right = True
@@ -74,7 +80,7 @@ def test_grad_mode_is_of_the_thread():
     assert all(together(work))
 
 
-def test_graph_breaks_in_threads():
+def test_graph_breaks_in_threads(backend):
     def inner(x, i):
         x = x + i
         jit.graph_break()
@@ -83,11 +89,11 @@ def test_graph_breaks_in_threads():
     def program(x, i):
         with torch.no_grad():
             return inner(x, i) - 1
-    f = jit.compile(program, backend="eager")
+    f = jit.compile(program, backend=backend)
     assert all(together(lambda i: all(torch.equal(f(X, i), (X + i) * 2 - 1) for _ in range(20))))
 
 
-def test_other_threads_run_their_python_untouched():
+def test_other_threads_run_their_python_untouched(backend):
     stop, seen = threading.Event(), queue.Queue()
 
     def plain(n):
@@ -104,42 +110,42 @@ def test_other_threads_run_their_python_untouched():
                 x = x + k
                 jit.graph_break()
                 return x * 2
-            assert torch.equal(jit.compile(program, backend="eager")(X), (X + i) * 2)
+            assert torch.equal(jit.compile(program, backend=backend)(X), (X + i) * 2)
     finally:
         stop.set()
         thread.join(60)
     assert not thread.is_alive() and set(seen.queue) <= {144}
 
 
-def test_thread_started_inside_a_compiled_function():
+def test_thread_started_inside_a_compiled_function(backend):
     def program(x):
         out = []
         thread = threading.Thread(target=lambda: out.append(x + 1))
         thread.start()
         thread.join()
         return out[0] * 2
-    assert torch.equal(jit.compile(program, backend="eager")(X), (X + 1) * 2)
+    assert torch.equal(jit.compile(program, backend=backend)(X), (X + 1) * 2)
 
 
-def test_lock_held_inside_a_compiled_function():
+def test_lock_held_inside_a_compiled_function(backend):
     lock, total = threading.Lock(), [0]
 
     def program(x):
         with lock:
             total[0] += 1
         return x * 2
-    f = jit.compile(program, backend="eager")
+    f = jit.compile(program, backend=backend)
     together(lambda i: [f(X) for _ in range(25)])
     assert total[0] == 25 * THREADS and not lock.locked()
 
 
-def test_exceptions_in_threads():
+def test_exceptions_in_threads(backend):
     def program(x, i):
         y = x + i
         if i % 2:
             raise ValueError(i)
         return y
-    f = jit.compile(program, backend="eager")
+    f = jit.compile(program, backend=backend)
 
     def work(i):
         try:
@@ -149,8 +155,8 @@ def test_exceptions_in_threads():
     assert all(together(work))
 
 
-def test_reset_while_others_call():
-    f = jit.compile(lambda x: x * 2 + 1, backend="eager")
+def test_reset_while_others_call(backend):
+    f = jit.compile(lambda x: x * 2 + 1, backend=backend)
 
     def work(i):
         for n in range(30):
@@ -162,8 +168,8 @@ def test_reset_while_others_call():
     assert all(together(work))
 
 
-def test_backward_in_another_thread():
-    f = jit.compile(lambda x: (x * x).sum(), backend="eager")
+def test_backward_in_another_thread(backend):
+    f = jit.compile(lambda x: (x * x).sum(), backend=backend)
     x = X.clone().requires_grad_()
     y = f(x)
     thread = threading.Thread(target=y.backward)
@@ -173,11 +179,11 @@ def test_backward_in_another_thread():
 
 
 @pytest.mark.parametrize("interval", [1e-6])
-def test_with_a_tiny_switch_interval(interval):
+def test_with_a_tiny_switch_interval(interval, backend):
     before = sys.getswitchinterval()
     sys.setswitchinterval(interval)
     try:
-        f = jit.compile(lambda x, n: [x + i for i in range(n)][-1], backend="eager")
+        f = jit.compile(lambda x, n: [x + i for i in range(n)][-1], backend=backend)
         assert all(together(lambda i: all(torch.equal(f(X, n), X + (n - 1)) for n in (1, 2, 3))))
     finally:
         sys.setswitchinterval(before)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from codegen.kernels.ir import Expr, Op
+from codegen.kernels.ir import Expr, Op, Position
 from codegen.kernels.ops import COMPARED, EXACT, OWN, kind_of
 
 
@@ -126,9 +126,16 @@ TABLES = {"f": FLOAT, "i": INTEGER, "b": BOOL}
 DIVISIONS = {"floor_div", "trunc_div", "fmod", "remainder"}
 
 
-#: A 0 that C compilers do not know to be one: added to an integer that was a float and becomes one again, or they take
-#: that for the whole part of the first one, which may be -0.
+#: A 0 that C compilers do not know to be one. It is added to an integer that was a float and becomes one again, or they
+#: take that for the whole part of the first one, which may be -0; and to what a sign is told by: behind a mask of signs
+#: alone gcc 12 reads what is not to be read (it has one instruction for that choice, with both sides as operands).
 NOUGHT = "nought"
+
+
+def _tells_signs(bound: Expr) -> bool:
+    """Whether the sign of an integer tells on which side of this one it lies."""
+    value = bound.index.constant if isinstance(bound, Position) else getattr(bound, "value", None)
+    return value in (0, -1)
 
 
 def operation(expr: Op, operands: list[str]) -> str:
@@ -142,6 +149,11 @@ def operation(expr: Op, operands: list[str]) -> str:
     if name == "bits":
         return _same_bits(operands[0], of, expr.dtype)
     if name in COMPARED:
+        if kind_of(of) == "i":
+            operands = [
+                f"({ctype(of).held})({text} + {NOUGHT})" if _tells_signs(operand) else text
+                for text, operand in zip(operands, expr.operands, strict=True)
+            ]
         return f"{operands[0]} {COMPARED[name]} {operands[1]}"
     if (name, of) in OWN:
         return f"{OWN[name, of]}({', '.join(operands)})"

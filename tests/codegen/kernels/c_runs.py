@@ -28,15 +28,16 @@ def compile_unit(kernels: Sequence[Kernel]) -> ctypes.CDLL:
 
 
 class Guarded:
-    """A copy of a tensor whose last byte is the last one before memory that nobody may touch."""
+    """A copy of a tensor whose last byte is the last one before memory that nobody may touch (`first`: whose first one
+    is the first one after that)."""
 
-    def __init__(self, tensor: torch.Tensor) -> None:
+    def __init__(self, tensor: torch.Tensor, first: bool = False) -> None:
         size, page = tensor.numel() * tensor.element_size(), mmap.PAGESIZE
         room = -(-max(size, 1) // page) * page
         self.memory = mmap.mmap(-1, room + page)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-        assert _libc.mprotect(start + room, page, 0) == 0
-        self.address, self.size, self.like = start + room - size, size, tensor
+        assert _libc.mprotect(start if first else start + room, page, 0) == 0
+        self.address, self.size, self.like = start + (page if first else room - size), size, tensor
         ctypes.memmove(self.address, tensor.data_ptr(), size)
 
     def tensor(self) -> torch.Tensor:
@@ -47,7 +48,7 @@ class Guarded:
 
 def run_c(
     library: ctypes.CDLL, kernel: Kernel, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = (),
-    scalars: Sequence[Any] = (), cuts: Sequence[float] = (),
+    scalars: Sequence[Any] = (), cuts: Sequence[float] = (), guard_first: bool = False,
 ) -> tuple[int, dict[str, torch.Tensor]]:
     """The answer (of all calls together) and the buffers afterwards. `cuts`: where, in 0..1, the work is cut in pieces."""
     numbers = dict(zip(kernel.sizes, sizes, strict=True))
@@ -55,7 +56,7 @@ def run_c(
     for axis in kernel.axes:
         assert axis.size is not None
         work *= ix.evaluate(axis.size, numbers.__getitem__)
-    guarded = {buffer.name: Guarded(buffers[buffer.name]) for buffer in kernel.buffers}
+    guarded = {buffer.name: Guarded(buffers[buffer.name], guard_first) for buffer in kernel.buffers}
     pointers = (ctypes.c_void_p * (len(guarded) + 1))(*(g.address for g in guarded.values()))
     given = (Number * (len(scalars) + 1))()
     for n, (scalar, value) in enumerate(zip(kernel.scalars, scalars, strict=True)):
@@ -83,6 +84,7 @@ CUTS = [(), (0.5,), (0.01, 0.31, 0.32, 0.77)]
 def compare(
     kernel: Kernel, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = (), scalars: Sequence[Any] = (),
     library: ctypes.CDLL | None = None, exact: bool = False, close: tuple[float, float] | None = None,
+    guard_first: bool = False,
 ) -> None:
     """C does to the buffers what the evaluator does, however the work is cut."""
     expected = {name: tensor.clone() for name, tensor in buffers.items()}
@@ -94,7 +96,7 @@ def compare(
         answer = 1
     library = library or compile_unit([kernel])
     for cuts in CUTS:
-        bad, found = run_c(library, kernel, buffers, sizes, scalars, cuts)
+        bad, found = run_c(library, kernel, buffers, sizes, scalars, cuts, guard_first)
         assert bad == answer, f"{kernel}\nanswers {bad}"
         if bad:
             continue

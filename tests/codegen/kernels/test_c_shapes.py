@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from codegen.kernels.evaluate import run
 from codegen.kernels.index import Index, Symbol, index
 from codegen.kernels.ir import Buffer, Expr, Kernel, Loop, Reduce, Store, load, op, result, running
 from codegen.kernels.ops import SCANS
-from tests.codegen.kernels.c_runs import compare
+from tests.codegen.kernels.c_runs import compare, compile_unit
 from tests.codegen.kernels.test_ir import _softmax
 
 F, B, L, BF, D = torch.float32, torch.bool, torch.int64, torch.bfloat16, torch.float64
@@ -314,6 +315,38 @@ def test_a_nan_anywhere_in_a_row(columns: int, is_known: bool, dtype: torch.dtyp
         rows[row, row * columns // 40] = float("nan")
     rows[20:22] = -float("inf")
     compare(kernel, given, () if is_known else (columns,), close=(1e-5, 1e-5))
+
+
+#: What is true for places from 2 on, and what for those below.
+BEYOND = {
+    "at least zero": lambda p: op("ge", B, ir.position(p - 2), ir.position(index(0))),
+    "above minus one": lambda p: op("gt", B, ir.position(p - 2), lit(-1, L)),
+    "zero at most": lambda p: op("le", B, lit(0, L), ir.position(p - 2)),
+    "in 32 bits": lambda p: op("ge", B, to(ir.position(p - 2), torch.int32), lit(0, torch.int32)),
+}
+BELOW = {
+    "less than zero": lambda p: op("lt", B, ir.position(p - 2), ir.position(index(0))),
+    "minus one at least": lambda p: op("ge", B, lit(-1, L), ir.position(p - 2)),
+    "in 8 bits": lambda p: op("lt", B, to(ir.position(p - 2), torch.int8), lit(0, torch.int8)),
+}
+
+
+@pytest.mark.parametrize("length", [5, 7, 12, 30])
+@pytest.mark.parametrize("where", [*BEYOND, *BELOW])
+def test_nothing_is_read_behind_a_mask_of_signs(where: str, length: int) -> None:
+    """gcc 12 has one instruction for a choice by signs, which reads both sides."""
+    (A, a), (P, p) = axis("a", N), axis("p", length)
+    is_beyond = where in BEYOND
+    mask = (BEYOND if is_beyond else BELOW)[where](p)
+    at, size = (p - 2, length - 2) if is_beyond else (p, 2)
+    kernels = []
+    for dtype in (torch.uint8, BF, torch.int32, F, L, D):
+        value = op("where", dtype, mask, load("x", at, dtype, mask), lit(0, dtype))
+        given = buffers(x=(dtype, size, "in"), out=(dtype, n * length, "out"))
+        kernels.append(replace(pointwise((A, P), value, a * length + p, given, N), name=str(dtype).replace(".", "_")))
+    library = compile_unit(kernels)
+    for kernel in kernels:
+        compare(kernel, filled(kernel, (9,)), (9,), library=library, exact=True, guard_first=is_beyond)
 
 
 @pytest.mark.parametrize("name, values, bad", [
