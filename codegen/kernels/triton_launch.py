@@ -13,7 +13,7 @@ import struct
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -43,6 +43,16 @@ class Compiled:
     shared: int
 
 
+class Tiles(Protocol):
+    """What of a configuration is no part of the source."""
+
+    @property
+    def warps(self) -> int: ...
+
+    @property
+    def stages(self) -> int: ...
+
+
 def functions_of(source: str) -> dict[str, Any]:
     """What the source defines. Triton reads the text of its functions: it is kept for `inspect`."""
     name = f"<triton {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
@@ -57,13 +67,14 @@ def pointer_type(dtype: torch.dtype) -> str:
     return f"*{ttype(dtype).signature}"
 
 
-def arguments(kernel: Kernel, config: Config) -> tuple[str, ...]:
-    """The types of the kernel's arguments: its buffers, the error if it reports one, its sizes, its scalars."""
+def arguments(kernel: Kernel, wide: bool) -> tuple[str, ...]:
+    """The types of the kernel's arguments: its buffers, the error if it reports one, its sizes (`wide`: as int64), its
+    scalars."""
     scalars = {torch.float64: "fp64"}
     return (
         *(pointer_type(buffer.dtype) for buffer in kernel.buffers),
         *(["*i32"] if reports_errors(kernel) else []),
-        *(["i64" if config.wide else "i32"] * len(kernel.sizes)),
+        *(["i64" if wide else "i32"] * len(kernel.sizes)),
         *(scalars.get(s.dtype, "fp32" if s.dtype.is_floating_point else "i64") for s in kernel.scalars),
     )
 
@@ -73,17 +84,27 @@ def compile_triton(
 ) -> Compiled:
     """The kernel for a device (capability 90: sm_90). `aligned`: the numbers of arguments that are multiples of ALIGNED
     in all its launches. Raises ImportError without Triton."""
+    return compile_source(
+        kernel.name, print_triton(kernel, config), arguments(kernel, config.wide), config, capability, store=store,
+        aligned=aligned,
+    )
+
+
+def compile_source(
+    name: str, source: str, types: tuple[str, ...], tiles: Tiles, capability: int, *, store: Store,
+    aligned: Sequence[int] = (),
+) -> Compiled:
+    """The function of that name, which takes arguments of these types."""
     import triton
 
-    source, types = print_triton(kernel, config), arguments(kernel, config)
-    options = {**OPTIONS, "num_warps": config.warps, "num_stages": config.stages}
+    options = {**OPTIONS, "num_warps": tiles.warps, "num_stages": tiles.stages}
     made = key(
         source=source, arguments=" ".join(types), aligned=str(sorted(aligned)), capability=str(capability),
         options=str(sorted(options.items())), triton=triton.__version__,
     )  # fmt: skip
     kept = store.get(made)
     if kept is None:
-        found = compiled(kernel.name, source, types, aligned, capability, options)
+        found = compiled(name, source, types, aligned, capability, options)
         needed = found.metadata
         assert not needed.global_scratch_size and not needed.profile_scratch_size, "scratch memory in a printed kernel"
         all_types = (*types, "*i8", "*i8")

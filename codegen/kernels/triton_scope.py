@@ -92,6 +92,8 @@ class Writer:
         #: Of buffers that are read and written: stored into and loaded from since all threads last met.
         self.fresh: set[str] = set()
         self.loaded: dict[str, set[Index]] = {}
+        #: Whether what a mask leaves out is loaded as 0.
+        self.fills = False
         #: The buffers that are read and written, of those that an expression reads.
         self._loads: dict[Expr, frozenset[str]] = {}
 
@@ -212,8 +214,16 @@ class Writer:
             tests.append(mask.text)
         pointer = f"{self.buffers[expr.buffer]} + {self.spread_index(place, shape)}"
         masked = f", {conjunction(tests)}" if tests else ""
-        other = ", other=0" if mask is not None else ""
+        other = ", other=0" if mask is not None or (tests and self.fills) else ""
         return ttype(expr.dtype).load.format(f"tl.load({pointer}{masked}{other})"), shape, level
+
+    def plain_load(self, expr: Load, shape: frozenset[str]) -> str:
+        """The name of elements as they are stored, in all these dimensions."""
+        place, tests = self.index(expr.index), self.masks(shape)
+        masked = f", {conjunction(tests)}, other=0" if tests else ""
+        name = self.names.new(f"{self.buffers[expr.buffer]}_tile")
+        self.line(f"{name} = tl.load({self.buffers[expr.buffer]} + {self.spread_index(place, shape)}{masked})")
+        return name
 
     def spread_index(self, place: Known, shape: Shape) -> str:
         if shape is None or (place.shape is not None and place.shape == shape):

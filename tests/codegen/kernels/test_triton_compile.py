@@ -112,7 +112,7 @@ def ptx(kernel: Kernel, aligned) -> str:
     config = candidates(kernel)[0]
     options = {**triton_launch.OPTIONS, "num_warps": config.warps, "num_stages": config.stages}
     return triton_launch.compiled(
-        kernel.name, print_triton(kernel, config), triton_launch.arguments(kernel, config), aligned, 90, options
+        kernel.name, print_triton(kernel, config), triton_launch.arguments(kernel, config.wide), aligned, 90, options
     ).asm["ptx"]
 
 

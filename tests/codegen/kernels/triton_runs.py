@@ -1,7 +1,7 @@
 """Runs kernels as Triton in its interpreter, on CPU tensors, next to the evaluator.
 
-The interpreter runs as it is but for five things: it has no libdevice (here: torch's functions), it rounds to bfloat16
-wrongly, it calls a reduction's function for one element after the other (here: for all pairs of neighbours at once, as a
+The interpreter runs as it is but for six things: it has no libdevice (here: torch's functions), it rounds to bfloat16
+wrongly, it multiplies the bits of matrices of them, it calls a reduction's function for one element after the other (here: for all pairs of neighbours at once, as a
 tree, which is what a GPU does), it has no numbers as arguments but integers, and that of Triton 3.6 makes no index of a
 number as numpy 2.4 has it.
 """
@@ -60,6 +60,19 @@ def _convert_float(data: np.ndarray, old: tl.dtype, new: tl.dtype, rounding: Any
     return given.to(_DTYPES[new]).view(getattr(torch, f"int{new.primitive_bitwidth}")).numpy()
 
 
+_OWN_DOT = interpreter.InterpreterBuilder.create_dot
+
+
+def _dot(self: Any, a: Any, b: Any, total: Any, *options: Any) -> Any:
+    def factor(given: Any) -> Any:
+        if given.dtype != tl.bfloat16:
+            return given
+        bits = torch.from_numpy(np.array(given.data).view("int16"))
+        return interpreter.TensorHandle(bits.view(torch.bfloat16).float().numpy(), tl.float32)
+
+    return _OWN_DOT(self, factor(a), factor(b), total, *options)
+
+
 _OWN_PATCH = interpreter._patch_lang_tensor
 
 
@@ -106,6 +119,7 @@ def interpreting() -> Iterator[None]:
         (interpreter.ReduceOps, "apply_impl"): _reduce,
         (interpreter.ScanOps, "apply_impl"): _scan,
         (interpreter, "_patch_lang_tensor"): _patch_tensor,
+        (interpreter.InterpreterBuilder, "create_dot"): _dot,
     }
     before = {(owner, name): getattr(owner, name) for owner, name in replaced}
     with triton.knobs.runtime.scope(), np.errstate(all="ignore"):
@@ -127,17 +141,27 @@ def _number(value: Any, dtype: torch.dtype) -> Any:
     return tl.tensor(interpreter.TensorHandle(np.array([value], dtype=array), held), held)
 
 
+#: Of a kernel in tiles of that size: its source, and how many programs of it do it.
+Printer = Callable[[Kernel, Any], tuple[str, ix.Index]]
+
+
+def printed(kernel: Kernel, config: Config) -> tuple[str, ix.Index]:
+    return print_triton(kernel, config), programs(kernel, config)
+
+
 def run_triton(
-    kernel: Kernel, config: Config, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = (), scalars: Sequence[Any] = ()
+    kernel: Kernel, config: Any, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = (), scalars: Sequence[Any] = (),
+    printer: Printer = printed,
 ) -> tuple[int, dict[str, torch.Tensor]]:
     """The error flag and the buffers afterwards."""
     numbers = dict(zip(kernel.sizes, sizes, strict=True))
     guarded = {buffer.name: Guarded(buffers[buffer.name]) for buffer in kernel.buffers}
     error = torch.zeros(1, dtype=torch.int32)
+    source, count = printer(kernel, config)
     with interpreting():
-        function = functions_of(print_triton(kernel, config))[kernel.name]
+        function = functions_of(source)[kernel.name]
         function.fn.__globals__["libdevice"] = LIBDEVICE
-        grid = ix.evaluate(programs(kernel, config), numbers.__getitem__)
+        grid = ix.evaluate(count, numbers.__getitem__)
         given = [_pointer(guarded[buffer.name], buffer.dtype) for buffer in kernel.buffers]
         given += [error] if reports_errors(kernel) else []
         given += [*sizes, *(_number(value, scalar.dtype) for value, scalar in zip(scalars, kernel.scalars, strict=True))]
@@ -162,8 +186,8 @@ def roomy(kernel: Kernel, config: Config, sizes: Sequence[int], most: int = 64) 
 
 def compare(
     kernel: Kernel, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = (), scalars: Sequence[Any] = (),
-    exact: bool = False, close: tuple[float, float] | None = None, configs: Sequence[Config] | None = None,
-    bits: bool = False,
+    exact: bool = False, close: tuple[float, float] | None = None, configs: Sequence[Any] | None = None,
+    bits: bool = False, printer: Printer = printed,
 ) -> None:
     """Triton does to the buffers what the evaluator does, in tiles of these sizes."""
     check(kernel)
@@ -175,16 +199,16 @@ def compare(
         assert str(error) == "index out of range in self"
         answer = 1
     for wanted in configs or candidates(kernel, dict(zip(kernel.sizes, sizes, strict=True)))[:1]:
-        config = roomy(kernel, wanted, sizes)
-        bad, found = run_triton(kernel, config, buffers, sizes, scalars)
+        config = roomy(kernel, wanted, sizes) if isinstance(wanted, Config) else wanted
+        bad, found = run_triton(kernel, config, buffers, sizes, scalars, printer)
         assert bad == answer, f"{kernel}\nanswers {bad}"
         if bad:
             continue
         for name, tensor in expected.items():
             if bits:  # also the sign of zero
-                assert found[name].numpy().tobytes() == tensor.numpy().tobytes(), print_triton(kernel, config)
+                assert found[name].numpy().tobytes() == tensor.numpy().tobytes(), printer(kernel, config)[0]
             rtol, atol = (0, 0) if exact else close or CLOSE.get(tensor.dtype, (0, 0))
             torch.testing.assert_close(
                 found[name], tensor, rtol=rtol, atol=atol, equal_nan=True,
-                msg=lambda text: f"{text}\n{name} of\n{kernel}\n{print_triton(kernel, config)}",
+                msg=lambda text: f"{text}\n{name} of\n{kernel}\n{printer(kernel, config)[0]}",
             )
