@@ -1,7 +1,8 @@
 """What it costs to keep a tensor from forward to backward, and what it costs to compute it again.
 
-The unit is a byte kept. It is written once, read once, and in the way of everything allocated in between. The price of
-running an operation again is a part of the bytes that this moves (`Kind.rate`, in sixteenths):
+The unit is a byte kept. It is written once, read once, and in the way of everything allocated in between; an output is
+written anyway, and in its owner's way alone. The price of running an operation again is a part of the bytes that this
+moves (`Kind.rate`, in sixteenths):
 
 - A pointwise operation is fused with what reads it. Its operands are there anyway, and its result never reaches memory:
   what is left is arithmetic, of which a machine does ten or more per byte that it moves.
@@ -174,8 +175,13 @@ def bytes_of(value: Any) -> int:
 
 
 def kept(node: fx.Node) -> int:
-    """The price of keeping a node's value."""
+    """The bytes of a node's value."""
     return bytes_of(node.meta.get("val"))
+
+
+def keeping(node: fx.Node, is_output: bool) -> int:
+    """The price of keeping a node's value: that of an output is to read it, the least of three parts."""
+    return kept(node) // 3 if is_output else kept(node)
 
 
 def alone(node: fx.Node) -> int:

@@ -269,6 +269,7 @@ def _cheapest(joint: Joint, halvings: int = 0, compute: bool = False) -> set[fx.
     runs: dict[fx.Node, int] = {}
     todo: list[fx.Node] = []
     overwritten = joint.overwritten()
+    shown = joint.roots(value for value in joint.outputs if isinstance(value, fx.Node))
 
     def need(value: fx.Node, reader: int) -> None:
         value = joint.root.get(value, value)
@@ -283,7 +284,7 @@ def _cheapest(joint: Joint, halvings: int = 0, compute: bool = False) -> set[fx.
         need(value, network.SINK)
     while todo:
         value = todo.pop()
-        keep = UNLIMITED if cost.is_several(value) else cost.kept(value) << halvings
+        keep = UNLIMITED if cost.is_several(value) else cost.keeping(value, value in shown) << halvings
         again = _again(joint, value, overwritten, compute)
         if again is None or again >= keep:
             network.edge(network.SOURCE, there[value], keep)

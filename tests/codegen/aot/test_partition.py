@@ -402,6 +402,16 @@ def test_an_output_is_saved_in_the_place_of_its_view():
     assert [about.origin for about in forward.meta["partition"].tensors] == ["an input", "an input", "an output"]
 
 
+@pytest.mark.parametrize("fn, again", [
+    (lambda x: x.softmax(-1), set()), (lambda x: x.softmax(-1) * 2, {aten._softmax.default}),
+], ids=["output", "not"])  # fmt: skip
+def test_an_output_is_kept_where_what_is_none_is_computed_again(fn, again):
+    graph = trace(fn, (rand(8, 8),), [torch.ones(8, 8)], phased=True)
+    forward, _ = cut("min-cut", graph, 1, 1)
+    kinds = {node.name: node.target for node in graph.graph.nodes}
+    assert {kinds[name] for name in forward.meta["partition"].recomputed} == again
+
+
 def test_memory_shared_with_an_output_is_told():
     def fn(x, w):
         y = x @ w
@@ -718,10 +728,10 @@ def price(joint, saved):
         if node not in needed:
             needed.add(node)
             stack += [] if node in given or node in saved else node.all_input_nodes
-    total = 0
+    total, shown = 0, joint.roots(joint.outputs)
     for node in needed - given:
         if node in saved:
-            total += cost.kept(node)
+            total += cost.keeping(node, node in shown)
         elif cost.again(node) is None:
             return None
         else:
