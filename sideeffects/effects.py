@@ -51,17 +51,21 @@ class SetContents:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """function(*args, **kwargs), for its effect on the world outside
+    """result = function(*args, **kwargs), for its effect on the world outside
 
-    `place` is (file, function, line) of the user's call, for a function that looks at who calls it."""
+    `place` is (file, function, line) of the user's call, for a function that looks at who calls it. `result` is the
+    target that is born by it, None if nobody reads what it answers."""
 
     function: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     place: tuple[str, str, int] | None = None
+    result: Any = None
 
     def __str__(self) -> str:
-        return f"{self.function}({', '.join(map(str, self.args))})"
+        named = (f"{name}={value}" for name, value in self.kwargs.items())
+        called = f"{self.function}({', '.join([*map(str, self.args), *named])})"
+        return called if self.result is None else f"{self.result} = {called}"
 
 
 Effect = SetAttr | DelAttr | SetContents | Call

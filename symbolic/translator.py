@@ -26,7 +26,7 @@ from symbolic.protocols import Protocols
 from symbolic.shapes import Shapes
 from symbolic.sources import Source, Sources
 from symbolic.torch_state import TracingState
-from symbolic.variables import symbols
+from symbolic.variables import hooks, symbols
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
@@ -70,6 +70,7 @@ class Translator(Protocols):
         self._split_next = False
         self._raised_at: dict[Variable, int] = {}
         self.unnamed: set[Variable] = set()
+        self.hooks: list[hooks.Hook] = []  # that the frame registered
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
 
     # --- facts ------------------------------------------------------------------------------------------------------
@@ -455,6 +456,7 @@ def capture(
             outcome = Return(tx.result)
         except _Stop as stop:
             outcome = Break(list(tx.frames), stop.inst, tx.located(stop.cause))
+        hooks.settle(tx)
         tx.guard_aliases()
         tx.graph.guard_aliases()
     finally:

@@ -24,11 +24,12 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables import (  # noqa: F401  (seven fill the tables)
+from symbolic.variables import (  # noqa: F401  (eight fill the tables)
     autograd_functions,
     builtins,
     checkpoints,
     gradients,
+    hooks,
     optimizers,
     stdlib,
     tables,

@@ -29,6 +29,7 @@ from symbolic.variables import (
     constants,
     containers,
     functions,
+    hooks,
     mappings,
     numbers,
     objects,
@@ -93,6 +94,7 @@ class Writer:
         self.values: dict[Source, int] = {}
         self.packed = False  # values come as one tuple; else each is a parameter of its own
         self._built: dict[Variable, str] = {}
+        self._made: set[Call] = set()  # calls that were made ahead of their turn
         self._building: set[Variable] = set()
         self._cyclic: set[Variable] = set()
 
@@ -261,13 +263,27 @@ class Writer:
         else:
             self._call_effect(effect)
 
+    def birth(self, variable: Variable) -> None:
+        """Pushes what a call of the ledger answers. Calls that answer with objects keep their order."""
+        for effect in self.ledger.effects():
+            if isinstance(effect, Call) and effect.result is not None and effect not in self._made:
+                self._call_effect(effect)
+                if effect.result is variable:
+                    break
+        self.emit.load(self._built[variable])
+
     def _call_effect(self, effect: Call) -> None:
+        if effect in self._made:
+            return
+        self._made.add(effect)
         if effect.place is None:
             self.call_with(effect.function, effect.args, effect.kwargs)
         else:
             names = [(constants.ConstantVariable(name), value) for name, value in effect.kwargs.items()]
             args = Emit(lambda: self.load_tuple(effect.args)), Emit(lambda: self.load_map(names))
             self.call(_caller(*effect.place), effect.function, *args)
+        if effect.result is not None:
+            self.keep(effect.result)
         self.emit.pop()
 
     def contents(self, variable: Variable) -> None:
@@ -477,6 +493,8 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     functions.GeneratorVariable: _generator,
     stdlib.GetterVariable: lambda w, v: w.call_with(v.kind, v.args, v.kwargs),
     builtins.IdVariable: lambda w, v: w.call(id, v.value),
+    hooks.HandleVariable: Writer.birth,
+    hooks.HandleNumber: _attribute("owner", "name"),
     functions.GeneratorMethod: _attribute("owner", "name"),
     functions.FunctionGet: _function_get,
     classes.SuperVariable: _super,

@@ -76,8 +76,7 @@ def _super(tx: Translator, frame: Frame, args: list[Variable]) -> Variable:
     owner = held.contents(tx) if isinstance(held, CellVariable) else frame.locals.get(first)
     if owner is None:
         raise GraphBreak("super() without arguments")
-    realize = getattr(owner, "realize", None)
-    return make_super(cls, realize(tx) if realize is not None else owner)
+    return make_super(cls, owner.realize(tx))
 
 
 @opcode("CALL_FUNCTION_EX")

@@ -24,36 +24,33 @@ def read_local(tx: Translator, frame: Frame, name: str) -> Variable:
     found = frame.locals.get(name)
     if found is None:
         tx.raise_(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
-    realize = getattr(found, "realize", None)
-    if realize is not None:
-        found = frame.locals[name] = realize(tx)
+    found = frame.locals[name] = found.realize(tx)
     return found
 
 
-def _in_slot(tx: Translator, frame: Frame, inst: Inst) -> Variable | None:
+def _in_slot(frame: Frame, inst: Inst) -> Variable | None:
     """What the slot of a local, cell or free variable holds at the moment: a value, a cell or nothing (None).
 
     A comprehension that is inlined (3.12) may use the slot of a cell for a plain value, and the other way round. A free
     variable and a comprehension's variable of the same name have slots of their own, told apart by their numbers."""
     code, name = frame.code.raw, inst.argval
     if inst.arg < code.co_nlocals:
-        if name in frame.locals:
-            return read_local(tx, frame, name)
-        if name not in code.co_cellvars:
-            return None
+        if name in frame.locals or name not in code.co_cellvars:
+            return frame.locals.get(name)
     return frame.cells.get(name)
 
 
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_CLOSURE")
 def load_fast(tx: Translator, frame: Frame, inst: Inst) -> None:
-    found = _in_slot(tx, frame, inst)
-    frame.push(found if found is not None else read_local(tx, frame, inst.argval))
+    found = _in_slot(frame, inst)
+    is_cell = found is not None and found is not frame.locals.get(inst.argval)
+    frame.push(found if is_cell else read_local(tx, frame, inst.argval))  # type: ignore[arg-type]
 
 
 @opcode("LOAD_FAST_AND_CLEAR")
 def load_fast_and_clear(tx: Translator, frame: Frame, inst: Inst) -> None:
-    found = _in_slot(tx, frame, inst)
-    frame.push(found if found is not None else NULL)
+    found = _in_slot(frame, inst)
+    frame.push(found.realize(tx) if found is not None else NULL)
     _clear_slot(frame, inst.argval)
 
 
@@ -88,7 +85,7 @@ def _cell(frame: Frame, name: str) -> CellVariable:
 
 @opcode("MAKE_CELL")
 def make_cell(tx: Translator, frame: Frame, inst: Inst) -> None:
-    held = _in_slot(tx, frame, inst)
+    held = _in_slot(frame, inst)
     cell = CellVariable()
     if held is not None:
         cell.store(tx, held)

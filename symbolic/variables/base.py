@@ -12,6 +12,7 @@ The protocol, for every kind of variable (`tx` is the `Translator`):
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from symbolic.errors import GraphBreak
@@ -88,6 +89,12 @@ class Variable:
     """A runtime value as tracing knows it. `source` is the path to an object that exists before the frame runs."""
 
     source: Source | None = None
+    #: Of a dict key that the frame made: says of the keys of a dict that existed before that none is equal to it.
+    absent_if: Callable[[Any], bool] | None = None
+
+    def realize(self, tx: Translator) -> Variable:
+        """The variable itself; for an argument that nobody has looked at yet, the one that it becomes."""
+        return self
 
     # --- what it is -------------------------------------------------------------------------------------------------
     def python_type(self) -> type:

@@ -163,7 +163,7 @@ def _locals(tx: Translator) -> Variable:
     code = frame.code.raw
     if _calls_again(frame):
         raise GraphBreak(READS_FRAME, "locals() more than once")
-    found = {name: realized(tx, frame.locals[name]) for name in code.co_varnames if name in frame.locals}
+    found = {name: frame.locals[name].realize(tx) for name in code.co_varnames if name in frame.locals}
     for name in (*code.co_cellvars, *code.co_freevars):
         cell = frame.cells.get(name)
         contents = cell.contents(tx) if isinstance(cell, CellVariable) else None
@@ -171,11 +171,6 @@ def _locals(tx: Translator) -> Variable:
             found[name] = contents
     order = {name: found[name] for name in code.co_varnames if name in found} | found
     return tx.new_dict([(ConstantVariable(name), value) for name, value in order.items()])
-
-
-def realized(tx: Translator, variable: Variable) -> Variable:
-    realize = getattr(variable, "realize", None)
-    return realize(tx) if realize is not None else variable
 
 
 def _calls_again(frame: Frame) -> bool:

@@ -39,7 +39,7 @@ class CellVariable(Variable):
         """The variable in the cell, None if it is empty."""
         pending = tx.ledger.pending(self, "cell_contents")
         if pending is not None:
-            return None if pending is DELETED else pending
+            return None if pending is DELETED else pending.realize(tx)
         if self.cell is MISSING:
             return None
         try:

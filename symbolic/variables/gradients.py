@@ -60,6 +60,13 @@ def _check_history(tx: Translator, nodes: list[Any], allowed: set[Any]) -> None:
             )
 
 
+def _check_registered(tx: Translator, nodes: list[Any]) -> None:
+    """Hooks of the frame's own are run by the gradients of tensors that exist."""
+    for hook in tx.hooks:
+        if not hook.removed and get_gradient_edge(hook.tensor.fake).node in nodes:
+            raise GraphBreak("derivative for a tensor with hooks", hook.tensor.describe())
+
+
 def _check_hooks(tx: Translator, variable: TensorVariable) -> None:
     if variable.source is None:
         return
@@ -78,7 +85,9 @@ def _grad(
     results, wanted = _tensors(tx, outputs, "results"), _tensors(tx, inputs, "inputs")
     fakes = [item.fake for item in results if isinstance(item, TensorVariable)]
     allowed = {item.fake.grad_fn for item in wanted if isinstance(item, TensorVariable)}
-    _check_history(tx, list(_history(fakes)), allowed)
+    nodes = list(_history(fakes))
+    _check_history(tx, nodes, allowed)
+    _check_registered(tx, nodes)
     for item in wanted:
         assert isinstance(item, TensorVariable)
         _check_hooks(tx, item)
@@ -106,6 +115,7 @@ def _backward(
         return _raise_like_eager(result)
     nodes = list(_history([result.fake]))
     _check_history(tx, nodes, set())
+    _check_registered(tx, nodes)
     if inputs.is_constant() and inputs.constant() is None:
         leaves = [_leaf(tx, node.variable) for node in nodes if hasattr(node, "variable")]
     else:

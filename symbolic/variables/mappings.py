@@ -101,6 +101,10 @@ class DictVariable(NativeVariable):
     def _load(self, tx: Translator, hashed: Any, key: Variable) -> Variable | None:
         """Looks into the existing dict for a key that the frame has not touched."""
         assert self.source is not None
+        if key.absent_if is not None:
+            self._know_newer(tx, key)
+            self._absent.add(hashed)
+            return None
         if self._names is None and not key.is_constant():
             self._load_names(tx)
         if self._names is not None:
@@ -123,6 +127,12 @@ class DictVariable(NativeVariable):
             tx.know(self.source, "absent", key)
         else:
             tx.know(self.source, "predicate", Lacks(key))
+
+    def _know_newer(self, tx: Translator, key: Variable) -> None:
+        assert key.absent_if is not None
+        if not key.absent_if(self._contents):
+            raise GraphBreak("value not known before the program runs", key.describe())
+        tx.know(self.source, "predicate", key.absent_if)
 
     def _load_names(self, tx: Translator) -> None:
         """Learns the keys of the existing dict and their order."""
@@ -189,14 +199,15 @@ class DictVariable(NativeVariable):
         if not issubclass(self.cls, dict):
             super().delitem(tx, key)
         hashed = hash_key(tx, key)
-        if hashed in self.stored and not self.complete and self._names is None:
+        existed = key.absent_if is None
+        if existed and hashed in self.stored and not self.complete and self._names is None:
             self._load_names(tx)  # whether it was there before the frame stored it decides what is to be deleted
         found = self._lookup(tx, hashed, key)
         if found is None:
             return None
         own_key, _ = self.entries.pop(hashed)
         self.stored.pop(hashed, None)
-        if self.value is not MISSING and not self.rewritten:
+        if existed and self.value is not MISSING and not self.rewritten:
             real = self._names is None or hashed in self._names
             if real:
                 self.deleted[hashed] = own_key

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 #: Methods and attributes whose answer needs the tensor's data, the storage's address, or the autograd graph.
 DATA_METHODS = frozenset(
     """item tolist numpy data_ptr storage untyped_storage storage_offset_ptr __array__ __bool__ __int__
-    __float__ __index__ __complex__ __len_data__ register_hook register_post_accumulate_grad_hook retain_grad
-    share_memory_ is_pinned is_shared is_set_to _is_view set_ __dlpack__ __cuda_array_interface__ __reduce_ex__
-    __deepcopy__ pin_memory""".split()
+    __float__ __index__ __complex__ __len_data__ share_memory_ is_pinned is_shared is_set_to _is_view set_ __dlpack__
+    __cuda_array_interface__ __reduce_ex__ __deepcopy__ pin_memory""".split()
 )
 #: name -> handler(tx, tensor, *args, **kwargs) of methods that are more than an operation
 METHODS: dict[str, Callable[..., Variable]] = {}
@@ -91,7 +90,9 @@ class TensorVariable(Variable):
             return TensorMethod(self, name)
         if name in HISTORY and self.value is not MISSING:
             assert self.source is not None
-            tx.wrap(getattr(self.value, name), self.source.attr(name))
+            before = tx.wrap(getattr(self.value, name), self.source.attr(name))
+            if name == "retains_grad" and not self.fake.retains_grad:
+                return before
         if name == "shape" and tx.graph.shapes is not None:
             return tx.new_tuple(tx.graph.sizes(self), torch.Size)
         if name == "nbytes" and tx.graph.shapes is not None:

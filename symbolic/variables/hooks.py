@@ -1,0 +1,198 @@
+"""Hooks of tensors, and the handles that take hooks away: `RemovableHandle`.
+
+A hook that the frame registers is registered by the residual code, after the graph, on the tensor that came of it:
+what autograd does with it is the same, as long as the tensor's place in the history is the same. The handle is what
+that call answers; so handles get their numbers in eager's order.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from symbolic.errors import GraphBreak, Restart
+from symbolic.variables.base import Variable
+from symbolic.variables.builtins import IdVariable
+from symbolic.variables.classes import NATIVE_CONSTRUCTORS
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.mappings import DictVariable
+from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.tables import handles
+from symbolic.variables.tensors import METHODS, TensorMethod, TensorVariable
+from symbolic.variables.torch_functions import HANDLERS
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+NONE = ConstantVariable(None)
+#: Attributes of a handle that only the running program knows, by a weak reference.
+_WEAK = ("hooks_dict_ref", "extra_dict_ref")
+
+
+# --- handles ----------------------------------------------------------------------------------------------------------
+class HandleVariable(ObjectVariable):
+    """A RemovableHandle born in the frame. `dicts` are those of the hook, the first one and further ones; None for a
+    hook of a tensor, whose dict is not looked into."""
+
+    def __init__(self, dicts: list[DictVariable] | None) -> None:
+        super().__init__(RemovableHandle)
+        self.dicts = dicts
+        self.number = HandleNumber(self)
+
+    def plain_getattr(self, tx: Translator, name: str) -> Variable:
+        if name in _WEAK or name == "next_id":
+            raise GraphBreak("attribute of a hook's handle", name)
+        return self.number if name == "id" else super().plain_getattr(tx, name)
+
+    def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if name in _WEAK or name == "id":
+            raise GraphBreak("attribute of a hook's handle", name)
+        super().plain_setattr(tx, name, value)
+
+
+class HandleNumber(IdVariable):
+    """`handle.id`: later than all that there were before the frame."""
+
+    def __init__(self, owner: HandleVariable) -> None:
+        super().__init__(owner)
+        self.owner = owner
+        self.name = "id"
+
+    def key(self) -> Any:
+        return self
+
+    @staticmethod
+    def absent_if(keys: Any) -> bool:
+        """no number of a handle to come"""
+        return all(key < RemovableHandle.next_id for key in keys if isinstance(key, int))
+
+    def describe(self) -> str:
+        return "id of a handle born in the frame"
+
+
+def _made(tx: Translator, hooks_dict: Variable, *, extra_dict: Variable = NONE) -> Variable:
+    """`RemovableHandle(hooks_dict, extra_dict=extra_dict)`"""
+    extra: list[Variable] = [] if extra_dict is NONE else [extra_dict]
+    if not isinstance(extra_dict, (ConstantVariable, DictVariable)):
+        extra = tx.unpack(extra_dict)
+    dicts = [each for each in (hooks_dict, *extra) if isinstance(each, DictVariable)]
+    if len(dicts) != 1 + len(extra):
+        raise GraphBreak("handle of something else than dicts", hooks_dict.describe())
+    handle = HandleVariable(dicts)
+    kwargs = {} if extra_dict is NONE else {"extra_dict": extra_dict}
+    tx.ledger.bear(handle, tx.class_variable(RemovableHandle), hooks_dict, **kwargs)
+    return handle
+
+
+NATIVE_CONSTRUCTORS[RemovableHandle] = lambda tx, args, kwargs: _made(tx, *args, **kwargs)
+
+
+@handles(RemovableHandle.remove)
+def _remove(tx: Translator, self: Variable) -> Variable:
+    if not isinstance(self, HandleVariable):
+        raise GraphBreak("handle of a hook registered before", self.describe())
+    if self.dicts is None:
+        tx.ledger.call(tx.class_attribute(RemovableHandle, "remove"), self)
+        for hook in tx.hooks:
+            hook.removed = hook.removed or hook.handle is self
+    for each in self.dicts or ():
+        each.remove(tx, self.number)
+    return NONE
+
+
+handles(RemovableHandle.__enter__)(lambda tx, self: self)
+handles(RemovableHandle.__exit__)(lambda tx, self, type, value, tb: _remove(tx, self))
+
+
+# --- hooks of tensors -------------------------------------------------------------------------------------------------
+def expect_hooks(*tensors: torch.Tensor) -> None:
+    """Lets autograd ask these tensors for hooks, in this order."""
+    for tensor in tensors:
+        if tensor._backward_hooks is None:
+            tensor._backward_hooks = OrderedDict()
+            assert tensor.grad_fn is not None
+            tensor.grad_fn._register_hook_dict(tensor)
+
+
+@dataclass(eq=False)
+class Hook:
+    """What the frame asked autograd to do with the gradient of `tensor`, by the method `kind`. `place` is where in the
+    history the tensor stood, `born_at` the step to break at if it moves on."""
+
+    kind: str
+    tensor: TensorVariable
+    function: Variable | None
+    handle: HandleVariable | None
+    place: Any
+    born_at: int
+    removed: bool = False
+
+
+def _place(tensor: TensorVariable) -> Any:
+    try:
+        return tensor.fake.grad_fn, tensor.fake.requires_grad
+    except RuntimeError:  # a view that autograd would have to take again, and can't
+        return None
+
+
+def _hook(tx: Translator, kind: str, tensor: TensorVariable, function: Variable | None) -> HandleVariable | None:
+    handle = HandleVariable(None) if function is not None else None
+    args = [function] if function is not None else []
+    tx.ledger.bear(handle, TensorMethod(tensor, kind), *args)
+    tx.hooks.append(Hook(kind, tensor, function, handle, _place(tensor), tx.anchor()))
+    return handle
+
+
+def settle(tx: Translator) -> None:
+    """At the end of the capture. Raises `Restart` for a hook of a tensor that was written after: it is of the gradient
+    of what was there before.
+
+    Where a graph gives several tensors by one node, that runs their hooks in the order in which they got their first;
+    the nodes that made them are run the last one first."""
+    for hook in tx.hooks:
+        if _place(hook.tensor) != hook.place:
+            raise Restart(hook.born_at, GraphBreak("tensor with hooks is written", hook.tensor.describe()))
+    made = {hook.tensor: hook.place[0] for hook in tx.hooks if hook.kind == "register_hook" and hook.place[0]}
+    if len(made) > 1:
+        order = sorted(made, key=lambda tensor: made[tensor]._sequence_nr(), reverse=True)
+        tx.ledger.call_first(tx.function(expect_hooks), *order)
+
+
+def _register_hook(tx: Translator, self: TensorVariable, hook: Variable) -> Variable:
+    if not self.fake.requires_grad:
+        _refuse(tx, self, "register_hook")
+    return _hook(tx, "register_hook", self, hook) or NONE
+
+
+def _register_post_accumulate_grad_hook(tx: Translator, self: TensorVariable, hook: Variable) -> Variable:
+    if not self.fake.requires_grad or not tx.truth(self.getattr(tx, "is_leaf")):
+        _refuse(tx, self, "register_post_accumulate_grad_hook")
+    return _hook(tx, "register_post_accumulate_grad_hook", self, hook) or NONE
+
+
+def _retain_grad(tx: Translator, self: TensorVariable) -> Variable:
+    if not self.fake.requires_grad:
+        _refuse(tx, self, "retain_grad")
+    if not tx.truth(self.getattr(tx, "is_leaf")) and not tx.truth(self.getattr(tx, "retains_grad")):
+        self.fake.retain_grad()
+        _hook(tx, "retain_grad", self, None)
+    return NONE
+
+
+def _refuse(tx: Translator, tensor: TensorVariable, kind: str) -> None:
+    """Raises what eager code raises."""
+    tx.attempt(getattr(torch.Tensor, kind), tensor.fake, *(() if kind == "retain_grad" else (None,)))
+
+
+METHODS.update(
+    register_hook=_register_hook,
+    register_post_accumulate_grad_hook=_register_post_accumulate_grad_hook,
+    retain_grad=_retain_grad,
+)
+handles(torch.Tensor.register_hook)(_register_hook)
+handles(torch.Tensor.register_post_accumulate_grad_hook)(_register_post_accumulate_grad_hook)
+HANDLERS[torch.Tensor.retain_grad] = _retain_grad
