@@ -449,7 +449,7 @@ def test_the_handle_is_pickled_and_copied_as_eager_code_does_it(program):
 # --- what can't be one graph ------------------------------------------------------------------------------------------
 def written_later(x, w, log):
     y = x * w
-    y.register_hook(lambda g: log.append(g))
+    y.register_hook(lambda g: log.append(g.sum()))
     y.mul_(3)
     return y.sum()
 
@@ -457,14 +457,14 @@ def written_later(x, w, log):
 def base_written_later(x, w, log):
     y = x * w
     z = y[0]
-    z.register_hook(lambda g: log.append(g))
+    z.register_hook(lambda g: log.append(g.sum()))
     y.mul_(3)
     return y.sum(), z
 
 
 def let_go_later(x, w, log):
     y = x * w
-    y.register_hook(lambda g: log.append(g))
+    y.register_hook(lambda g: log.append(g.sum()))
     z = y + 1
     y.detach_()
     return z.sum(), y
