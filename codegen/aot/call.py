@@ -16,6 +16,8 @@ from codegen.aot.inputs import (
     counters,
     is_fragile,
     joined,
+    made_like,
+    may_claim,
     member,
     placed,
     stand_in,
@@ -31,7 +33,8 @@ class Call:
     with a stand-in for each group's base, all as they are before the program runs. `again` says which positions have
     the tensor of an earlier position, and `counters` which members of flat groups count their writes together with an
     earlier one; `differentiated` are those of them that get gradients of their own, `fragile` inputs that autograd lets
-    nobody write, `claimants` those that say they require a gradient and get none."""
+    nobody write, `claimants` those that say they require a gradient and get none; `as_made`: stand-ins of these
+    are such views, too."""
 
     fake_mode: FakeTensorMode
     args: tuple[Any, ...]
@@ -40,6 +43,7 @@ class Call:
     fragile: frozenset[int] = frozenset()
     viewed: frozenset[int] = frozenset()
     claimants: frozenset[int] = frozenset()
+    as_made: bool = False
     again: Mapping[int, int] = field(default_factory=dict)
     counters: Mapping[int, int] = field(default_factory=dict)
     differentiated: frozenset[int] = frozenset()
@@ -51,29 +55,31 @@ class Call:
         return tuple(i for i, a in enumerate(self.args) if isinstance(a, varying) and i not in members)
 
 
-def describe(args: Sequence[Any], groups: tuple[Shared, ...] = ()) -> Call:
+def describe(args: Sequence[Any], groups: tuple[Shared, ...] = (), as_made: bool = False) -> Call:
     """Stand-ins for real arguments (or for fakes, all of one mode). Raises Untraceable for unusual tensors."""
     mode = next((a.fake_mode for a in args if isinstance(a, FakeTensor)), None)
     mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
-    fakes = [stand_in(mode, a) if isinstance(a, torch.Tensor) else a for a in args]
+    fakes = [stand_in(mode, a, fragile=as_made) if isinstance(a, torch.Tensor) else a for a in args]
     counted = counters(groups, list(args))
     for i, at in counted.items():
-        fakes[i] = stand_in(mode, args[i], fakes[at])
+        fakes[i] = stand_in(mode, args[i], fakes[at], as_made)
     bases = tuple(stand_in(mode, base_of(group, list(args))) for group in groups)
     fragile = frozenset(i for i, a in enumerate(args) if is_fragile(a))
     bases_of_others = {id(a._base) for a in args if isinstance(a, torch.Tensor) and not a.is_inference()}
     viewed = frozenset(i for i, a in enumerate(args) if id(a) in bases_of_others - {id(None)})
-    claimants = frozenset(i for i, a in enumerate(args) if claims(a))
+    claimants = frozenset(i for i, a in enumerate(args) if (claims if as_made else may_claim)(a))
     first: dict[int, int] = {}
     tensors = ((i, a) for i, a in enumerate(args) if isinstance(a, torch.Tensor))
     again = {i: at for i, a in tensors if (at := first.setdefault(id(a), i)) != i}
     differentiated = frozenset(i for g in groups if g.flat for i in g.members if args[i].requires_grad)
-    return Call(mode, tuple(fakes), groups, bases, fragile, viewed, claimants, again, counted, differentiated)
+    return Call(mode, tuple(fakes), groups, bases, fragile, viewed, claimants, as_made, again, counted, differentiated)
 
 
 def fresh(call: Call) -> Call:
     """The call with stand-ins that a program may change."""
-    args = tuple(stand_in_again(call.fake_mode, a) if isinstance(a, torch.Tensor) else a for a in call.args)
+    args = tuple(
+        stand_in_again(call.fake_mode, a, call.as_made) if isinstance(a, torch.Tensor) else a for a in call.args
+    )
     return replace(call, args=args, bases=tuple(stand_in_again(call.fake_mode, base) for base in call.bases))
 
 
@@ -91,8 +97,9 @@ def flat_arguments(
             if i == group.base:
                 flat[i] = base
             elif not group.flat:
-                with torch.enable_grad():
+                with torch.set_grad_enabled(not (call.as_made and i in call.claimants)):
                     flat[i] = member(base, known, like)
+                flat[i] = made_like(flat[i], like) if call.as_made else flat[i]
             elif members is not None:
                 flat[i] = members[i]
             else:

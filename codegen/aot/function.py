@@ -23,7 +23,7 @@ from codegen.aot.call import Call, flat_arguments
 from codegen.aot.draws import Draws
 from codegen.aot.facts import Base, BaseOf, Input, Level, OutputOf, Place, Traced, memory_of, overwritten
 from codegen.aot.inplace import write_in_place
-from codegen.aot.inputs import copied, counters, places
+from codegen.aot.inputs import claimant, copied, counters, places, ways
 from codegen.aot.levels import Again, Seen, edge_of, survey
 from codegen.aot.mutations import RENAMED, count_drawn, refill
 from codegen.aot.numbers import Varying
@@ -113,14 +113,16 @@ def compile_program(
 
 def _lying_alike(compiled: Any, program: Program, call: Call, args: Sequence[Any]) -> Any:
     """The program runs as it is for inputs that lie elsewhere in the memory of their base, or in another one, or count
-    their writes together where these did not, or the other way round: no other property tells."""
-    if not call.groups:
+    their writes together where these did not, or the other way round: no other property tells. So where it depends on
+    which of them autograd lets nobody write."""
+    if not call.groups and not call.as_made:
         return compiled
-    known = places(call.groups, args)
+    known, made = places(call.groups, args), ways(args) if call.as_made else None
 
     def checked(*args: Any) -> tuple[Any, ...]:
         alike = all(one is None or one == other for one, other in zip(known, places(call.groups, args), strict=True))
-        return tuple((compiled if alike and counters(call.groups, list(args)) == call.counters else program)(*args))
+        alike = alike and counters(call.groups, list(args)) == call.counters
+        return tuple((compiled if alike and (made is None or made == ways(args)) else program)(*args))
 
     checked.source = compiled.source  # type: ignore[attr-defined]
     return checked
@@ -354,6 +356,8 @@ class _Gradients:
 
         def copy(place: Input | Base, value: Any, known: Any) -> Any:
             made = value if isinstance(place, Input) and place not in written else copied(value, self.traced.by_place)
+            if call.as_made and isinstance(place, Input) and place.index in call.claimants:
+                return claimant(made)
             is_own = place in switched and known.is_leaf and known.requires_grad
             return made.detach().requires_grad_() if is_own else made
 

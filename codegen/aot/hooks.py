@@ -12,6 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.hooks import RemovableHandle
 
+from codegen.aot.inputs import answers
 from codegen.aot.recorder import Untraceable
 from symbolic.code import Inst, decode
 
@@ -31,7 +32,7 @@ def check(seen: Iterable[Any], others: Iterable[torch.Tensor]) -> None:
         if isinstance(value, FakeTensor) and value.requires_grad and not torch.is_inference_mode_enabled():
             if value._backward_hooks or value._post_accumulate_grad_hooks:
                 raise Untraceable("a hook on an input or a result")
-            if value.retains_grad or (value.is_leaf and value.grad is not None):
+            if value.retains_grad or (answers(value) and value.is_leaf and value.grad is not None):
                 raise Untraceable("a gradient kept by an input or a result")
     for tensor in others:
         hooks: dict[int, Callable[..., Any]] = tensor._backward_hooks or {}

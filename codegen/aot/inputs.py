@@ -41,11 +41,50 @@ def is_fragile(value: Any) -> bool:
     return bool(torch._C._autograd._get_creation_meta(value) != torch._C._autograd.CreationMeta.DEFAULT)
 
 
-def claims(value: Any) -> bool:
-    """Whether it is a view made without grad that says it requires a gradient, as its base does, and gets none."""
+class FragileInputs(Exception):
+    """Something is done to views that autograd lets nobody write, or to what they share memory with, or a claimant
+    comes to require a gradient: their stand-ins must be such views, too."""
+
+
+def answers(tensor: torch.Tensor) -> bool:
+    """Whether autograd says where its gradient goes: not of a view that it would have to take again, for its base was
+    written, and can't."""
+    try:
+        _ = tensor.grad_fn
+    except RuntimeError:
+        return False
+    except Untraceable as error:
+        raise Untraceable("torch fails to take a view again") from error
+    return True
+
+
+def may_claim(value: Any) -> bool:
+    """Whether it is a view made without grad that says it requires a gradient, as its base does, and may get none."""
     if not isinstance(value, torch.Tensor) or value.is_inference() or not value._is_view():
         return False
     return value.is_leaf and value._base.requires_grad  # type: ignore[union-attr]
+
+
+def claims(value: Any) -> bool:
+    """Whether it gets none. Of a fake that torch made like another tensor this is not known."""
+    if not may_claim(value):
+        return False
+    with torch.inference_mode(False), torch.enable_grad():  # a node where it was told to require one for itself
+        return value.view_as(value).grad_fn.next_functions[0][0] is None
+
+
+def claimant(tensor: torch.Tensor) -> torch.Tensor:
+    """A view of the tensor that claims a gradient, and gets none."""
+    root = tensor.detach().requires_grad_()
+    with torch.no_grad():
+        return root.view_as(root)
+
+
+def made_like(view: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """`view`, which autograd lets nobody write if that holds of `like`."""
+    if is_fragile(like):
+        torch._C._autograd._set_creation_meta(view, torch._C._autograd._get_creation_meta(like))
+    return view
 
 
 class _Born(torch.autograd.Function):
@@ -65,9 +104,11 @@ def born(tensor: torch.Tensor) -> torch.Tensor:
     return _Born.apply(torch.zeros((), requires_grad=True), [tensor])
 
 
-def stand_in(fake_mode: FakeTensorMode, value: torch.Tensor, counter: torch.Tensor | None = None) -> torch.Tensor:
+def stand_in(
+    fake_mode: FakeTensorMode, value: torch.Tensor, counter: torch.Tensor | None = None, fragile: bool = False
+) -> torch.Tensor:
     """A fake tensor of the same geometry: leaf or not, and with or without gradient, as `value` is. With a gradient it
-    is no view.
+    is no view, but for one that autograd lets nobody write where all these are to be `fragile`.
 
     Stand-ins of tensors that share memory share it, too. It counts its writes together with the fake `counter`, or on
     its own.
@@ -81,18 +122,20 @@ def stand_in(fake_mode: FakeTensorMode, value: torch.Tensor, counter: torch.Tens
     known = value if isinstance(value, FakeTensor) else fake_mode.from_tensor(value.detach(), static_shapes=True)
     with torch.inference_mode(value.is_inference()):
         fake = known.data if counter is None else placed(counter, known)
-    return _as_it_came(fake_mode, fake, value)
+    return _as_it_came(fake_mode, fake, value, fragile)
 
 
-def stand_in_again(fake_mode: FakeTensorMode, fake: torch.Tensor) -> torch.Tensor:
+def stand_in_again(fake_mode: FakeTensorMode, fake: torch.Tensor, fragile: bool = False) -> torch.Tensor:
     """A stand-in once more. It counts its writes together with the first."""
     with torch.inference_mode(fake.is_inference()):  # views made in that mode would not
         again = fake.detach()
-    return _as_it_came(fake_mode, again, fake)
+    return _as_it_came(fake_mode, again, fake, fragile)
 
 
-def _as_it_came(fake_mode: FakeTensorMode, fake: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+def _as_it_came(fake_mode: FakeTensorMode, fake: torch.Tensor, value: torch.Tensor, fragile: bool) -> torch.Tensor:
     """`fake` as a leaf or not, and with or without gradient, as `value` is."""
+    if fragile and is_fragile(value):
+        return made_like(_as_view(fake_mode, fake, value), value)
     if not value.requires_grad:
         if value.is_inference() or not value._is_view():
             return fake
@@ -102,6 +145,18 @@ def _as_it_came(fake_mode: FakeTensorMode, fake: torch.Tensor, value: torch.Tens
         return fake.requires_grad_()
     with torch.enable_grad(), fake_mode:
         return born(fake)
+
+
+def _as_view(fake_mode: FakeTensorMode, fake: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The same as a view."""
+    is_leaf, claimed = value.is_leaf, claims(value)
+    with fake_mode, torch.set_grad_enabled(not claimed):
+        if claimed:
+            fake.requires_grad_()
+        elif not is_leaf:
+            fake = born(fake)
+        view = fake.as_strided(fake.shape, fake.stride(), fake.storage_offset())
+    return view.requires_grad_() if is_leaf and value.requires_grad and not claimed else view
 
 
 def _exotic(value: torch.Tensor) -> str:
@@ -116,10 +171,12 @@ def shared(members: list[int], values: list[Any], flat: bool = False) -> Shared:
     related = _related(tensors)
     base = next((t._base for t in tensors if t._base is not None), None)
     at = next((i for i in members if values[i] is base), None)
+    if any(isinstance(number, torch.SymInt) for t in tensors for number in (*t.shape, *t.stride())):
+        raise Untraceable("inputs of sizes that vary, in memory of which more is looked at than they show")
     if not flat and base is not None and all(_is_of(base, tensor) for tensor in tensors):
-        if any(t.requires_grad and is_fragile(t) for t in tensors):
-            raise Untraceable(FRAGILE)
         return Shared(tuple(members), at)
+    if any(map(claims, tensors)):
+        raise Untraceable(FRAGILE)
     if related and any(t.requires_grad for t in tensors):
         raise Untraceable(RELATED)
     if tensors[0].untyped_storage().nbytes() % max(t.element_size() for t in tensors):
@@ -154,6 +211,12 @@ def _related(tensors: list[torch.Tensor]) -> bool:
     """Whether some of them are views of one another, or of one base."""
     bases = [t if t.is_inference() or t._base is None else t._base for t in tensors]
     return len(set(map(id, bases))) < len(bases)
+
+
+def ways(values: Sequence[Any]) -> list[Any]:
+    """How autograd says that views among them were made, and which of them get no gradient."""
+    made = torch._C._autograd._get_creation_meta
+    return [(made(v), answers(v) and claims(v)) if is_fragile(v) else None for v in values]
 
 
 def count_together(one: torch.Tensor, other: torch.Tensor) -> bool:

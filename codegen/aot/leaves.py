@@ -9,7 +9,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 
-from codegen.aot.levels import edge_of
+from codegen.aot.inputs import FragileInputs, answers
+from codegen.aot.levels import edge_of, node_of
 from codegen.aot.memory import Untraceable
 
 _CreationMeta = torch._C._autograd.CreationMeta
@@ -20,8 +21,8 @@ _SWITCHES = _REQUIRES_GRAD | {torch.Tensor.detach_, torch.detach_}
 
 class Switches(TorchFunctionMode):
     """Notes of which tensors the program says that they require a gradient or none, be it for a while; `seen` are their
-    ids. Refuses that for the stand-ins (by id) of `claimants`: these get a gradient from then on, and their stand-ins,
-    which are leaves that always do, can't tell."""
+    ids. Raises FragileInputs for the stand-ins (by id) of `claimants`: these get a gradient from then on, and leaves
+    that always do can't tell."""
 
     def __init__(self, claimants: Container[int]) -> None:
         super().__init__()
@@ -31,17 +32,19 @@ class Switches(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _SWITCHES:
             if func in _REQUIRES_GRAD and id(args[0]) in self.claimants:
-                raise Untraceable("requires_grad_() of an input")
+                raise FragileInputs
             self.seen.add(id(args[0]))
         return func(*args, **(kwargs or {}))
 
 
 def is_leaf(fake: torch.Tensor) -> bool:
     """Whether an input needs a gradient for itself. Raises Untraceable where autograd knows it by other sizes."""
-    if not fake.requires_grad or fake.grad_fn is not None:
+    if not fake.requires_grad or node_of(fake) is not None:
         return False
     if torch.is_inference_mode_enabled():
-        raise Untraceable("requires_grad_() of an input in inference mode")
+        if not fake.is_inference():
+            raise Untraceable("requires_grad_() of an input in inference mode")
+        return True
     edge = edge_of(fake)
     if edge is not None and tuple(edge.node._input_metadata[0].shape) != tuple(fake.shape):
         raise Untraceable("requires_grad_() of an input that changes its sizes later")
@@ -57,7 +60,5 @@ def is_taken_before(view: torch.Tensor) -> bool:
 def check_views(values: Sequence[Any]) -> None:
     """Refuses views that autograd would have to take again from their base, and can't."""
     for value in values:
-        try:
-            value.grad_fn if isinstance(value, FakeTensor) else None
-        except (RuntimeError, Untraceable) as error:
-            raise Untraceable("torch fails to take a view again") from error
+        if isinstance(value, FakeTensor) and not answers(value):
+            raise Untraceable("torch fails to take a view again")

@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import _pop_mode_temporarily
 
 from codegen import _C
 from codegen.aot.facts import Carrier, Level, Link, LinkOf, Place, Raises
-from codegen.aot.inputs import born
+from codegen.aot.inputs import answers, born
 from codegen.aot.order import arranged, arrivals
 from codegen.aot.recorder import Recorder, Untraceable, refusal
 
@@ -66,9 +66,14 @@ class Graph:
 
 
 # --- what is there ----------------------------------------------------------------------------------------------------
+def node_of(tensor: torch.Tensor) -> Any:
+    """Its `grad_fn`, if autograd says so."""
+    return tensor.grad_fn if answers(tensor) else None
+
+
 def edge_of(tensor: torch.Tensor) -> GradientEdge | None:
     """Where its gradient goes; None for a tensor without one."""
-    if not tensor.requires_grad or torch.is_inference_mode_enabled():
+    if not tensor.requires_grad or torch.is_inference_mode_enabled() or not answers(tensor):
         return None
     with torch.enable_grad():  # a leaf's node is found through a view of it
         node = tensor.grad_fn or tensor.view_as(tensor).grad_fn

@@ -35,7 +35,8 @@ class Untraceable(Exception):
 
 
 class Fails(Untraceable):
-    """The program raised `__cause__` on stand-ins: run as it is, it raises what eager code does."""
+    """The program raised `__cause__` on stand-ins, or writes as most operations refuse to: run as it is, it raises what
+    eager code does."""
 
 
 class SharedInputs(Exception):

@@ -13,7 +13,8 @@ from torch.autograd.function import BackwardCFunction
 from codegen.aot import leaves
 from codegen.aot.ends import Ends, version_of
 from codegen.aot.facts import Base, BaseOf, Bump, Changed, Constant, Custom, Data, Input, OutputOf, Recipe, Value, View
-from codegen.aot.inputs import count_together
+from codegen.aot.inputs import count_together, may_claim
+from codegen.aot.levels import node_of
 from codegen.aot.memory import TRANSPARENT, Alias, Memory, Untraceable
 from codegen.aot.recorder import NUMBERS
 from codegen.aot.views import Step
@@ -185,7 +186,7 @@ def bumps_of(results: list[Any], outputs: tuple[Recipe, ...]) -> Iterator[Bump]:
 def _has_own_history(view: torch.Tensor, base: torch.Tensor) -> bool:
     """Whether the gradient of a view goes another way than to its base: through a custom autograd function, or to a
     view made without grad, where it ends."""
-    end = base.grad_fn
+    end = node_of(base)
     node = view.grad_fn
     while node is not None and node is not end:
         if isinstance(node, BackwardCFunction):
@@ -194,7 +195,7 @@ def _has_own_history(view: torch.Tensor, base: torch.Tensor) -> bool:
             return False
         node = node.next_functions[0][0]
         if node is None:
-            return True
+            return not may_claim(base)
     return False
 
 

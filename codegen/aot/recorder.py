@@ -32,7 +32,7 @@ from torch.utils._pytree import tree_leaves
 
 from codegen.aot import mutations, views
 from codegen.aot.draws import Draws, Reseeded
-from codegen.aot.memory import TRANSPARENT, Alias, Memories, SharedInputs, Untraceable, storage_of
+from codegen.aot.memory import TRANSPARENT, Alias, Fails, Memories, SharedInputs, Untraceable, storage_of
 from codegen.aot.numbers import Varying
 from codegen.aot.symbols import Symbols
 from codegen.aot.views import Step, Unwritable, step_of
@@ -58,7 +58,9 @@ _NO_DATA = "its data is not allocated yet"
 
 def refusal(error: Exception) -> Untraceable | None:
     """What to raise in the place of an error that only a trace meets; None if the program itself raised it."""
-    if isinstance(error, (Unwritable, Unknown, Reseeded)):
+    if isinstance(error, Unwritable):
+        return Fails(str(error))
+    if isinstance(error, (Unknown, Reseeded)):
         return Untraceable(str(error))
     if isinstance(error, _DEPENDS_ON_VALUES):
         return Untraceable(f"something depends on values: {error}")
@@ -375,7 +377,7 @@ class Recorder(Memories, TorchDispatchMode):
         if meeting is not None:
             turns = mutations.turns(func, args, kwargs)
             if not turns:
-                raise Untraceable(meeting)
+                raise Fails(meeting)
             for turn in turns:
                 self._mutate(func, *turn)
             return None

@@ -15,13 +15,14 @@ from codegen.aot import hooks, leaves
 from codegen.aot.call import Call, describe, flat_arguments, fresh
 from codegen.aot.ends import Before, Ends
 from codegen.aot.facts import Base, Input, Level, Link, OutputOf, Place, Traced, Update
-from codegen.aot.inputs import RELATED, Shared, shared
+from codegen.aot.inputs import FRAGILE, RELATED, FragileInputs, Shared, is_fragile, shared
 from codegen.aot.levels import Again, Seen, differentiate, edge_of, survey
 from codegen.aot.memory import Fails, SharedInputs, Untraceable
 from codegen.aot.quiet import quiet
 from codegen.aot.recipes import bumps_of, outputs_of
 from codegen.aot.recorder import Recorder, refusal
 from codegen.aot.updates import changes_of
+from codegen.aot.versions import count_to, version
 from codegen.aot.views import place
 
 Program = Callable[..., Sequence[Any]]
@@ -39,9 +40,12 @@ def trace(
     `args` are real tensors or fakes of one mode, numbers and constants; they are not touched. Raises Untraceable.
     """
     groups: tuple[Shared, ...] = ()
+    as_made = False
     while True:
+        if as_made and any(isinstance(arg, FakeTensor) for arg in args):
+            raise Untraceable(FRAGILE)  # they don't tell
         try:
-            call = describe(args, groups)
+            call = describe(args, groups, as_made)
         except RuntimeError as error:
             raise Untraceable(f"an input of which autograd answers no question: {error}") from error
         tracer = _Tracer(program, call, decompositions, inside)
@@ -51,6 +55,10 @@ def trace(
             if _count_known(call) == known:
                 return call, traced
             # A trace that finds out about sizes has other nodes than the next.
+        except FragileInputs:
+            if as_made:
+                raise Untraceable(FRAGILE) from None
+            as_made = True
         except SharedInputs as found:
             members = tracer.positions(found.inputs)
             others = tuple(group for group in groups if members.isdisjoint(group.members))
@@ -58,6 +66,7 @@ def trace(
             if group in groups:
                 raise Untraceable("a look at more than there is of an input's memory") from None
             groups = (*others, group)
+            as_made = as_made or any(is_fragile(args[i]) and args[i].requires_grad for i in group.members)
 
 
 def _count_known(call: Call) -> int:
@@ -79,7 +88,7 @@ def _refusing(recorder: Recorder) -> Iterator[None]:
     or sizes vary, only a trace may meet them."""
     try:
         yield
-    except (Untraceable, SharedInputs):
+    except (Untraceable, SharedInputs, FragileInputs):
         raise
     except Exception as error:
         varies = recorder.has_numbers or recorder.fake_mode.shape_env is not None
@@ -88,13 +97,17 @@ def _refusing(recorder: Recorder) -> Iterator[None]:
 
 
 @contextmanager
-def _sizes_kept(values: Sequence[Any]) -> Iterator[None]:
-    """Storages of stand-ins have the sizes again that they had before: those of the next trace share them."""
-    storages = [value.untyped_storage() for value in values if isinstance(value, torch.Tensor)]
-    sizes = [storage.nbytes() for storage in storages]
+def _restored(values: Sequence[Any]) -> Iterator[None]:
+    """Stand-ins count as many writes, and their storages have the sizes again, as before: the next trace shares these.
+    """
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    sizes, versions = [storage.nbytes() for storage in storages], list(map(version, tensors))
     try:
         yield
     finally:
+        for tensor, before in zip(tensors, versions, strict=True):
+            count_to(tensor, before)
         for storage, size in zip(storages, sizes, strict=True):
             if isinstance(size, int) and storage.nbytes() != size:
                 storage.resize_(size)
@@ -120,7 +133,7 @@ class _Tracer:
     def run(self, again: Again | None = None) -> Traced:
         call = self.call
         with ExitStack() as stack:
-            stack.enter_context(_sizes_kept([*call.args, *call.bases]))
+            stack.enter_context(_restored([*call.args, *call.bases]))
             stack.enter_context(_refusing(self.recorder))
             stack.enter_context(quiet())
             stack.enter_context(self.recorder.draws.counting())
@@ -140,13 +153,16 @@ class _Tracer:
                         self.ends.members.append(Before.of(flat[i]))
                     self.ends.known.setdefault(id(flat[i]), Input(i))
             known = [value for value in (*flat, *call.bases) if isinstance(value, torch.Tensor)]
-            free = [fake for fake in known if not fake.requires_grad]
-            with leaves.Switches({id(flat[i]) for i in call.claimants}) as switches:
+            training = any(fake.requires_grad for fake in known)
+            claimants = {id(flat[i]) for i in call.claimants}
+            claimed = claimants if call.as_made else set()
+            free = [fake for fake in known if not fake.requires_grad or id(fake) in claimed]
+            with leaves.Switches(claimants - claimed) as switches:
                 results = list(self.program(*flat))
-            leaves.check_views([*known, *results])
+            leaves.check_views([result for result in results if id(result) not in self.ends.known])
             self.ends.leaves = {self.ends.known[id(fake)] for fake in free if leaves.is_leaf(fake)}
             self._check_viewed()
-            training = len(free) < len(known) or bool(self.ends.leaves)
+            training = training or bool(self.ends.leaves)
             self._check_leaves(results, training)
             self.recorder.draws.check()
             hooks.check([*flat, *results], [alias.tensor for alias in self.recorder.aliases.values()])
@@ -219,7 +235,7 @@ class _Tracer:
         members = ((Input(i), flat[i]) for group in self.call.groups for i in group.members)
         outputs = ((OutputOf(at), result) for at, result in enumerate(results) if isinstance(result, FakeTensor))
         others: list[tuple[Place, torch.Tensor]] = [*inputs, *members, *outputs]
-        return self.ends.carriers + [Seen(place, fake) for place, fake in others if fake.requires_grad]
+        return self.ends.carriers + [Seen(place, fake) for place, fake in others if edge_of(fake) is not None]
 
     @contextmanager
     def _left_alone(self) -> Iterator[None]:

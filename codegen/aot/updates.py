@@ -10,7 +10,8 @@ from torch import fx
 
 from codegen.aot.ends import Before, Ends, version_of
 from codegen.aot.facts import Base, Input, Recipe, Resized, Update, Value, View
-from codegen.aot.inputs import FRAGILE, RELATED
+from codegen.aot.inputs import RELATED, FragileInputs
+from codegen.aot.levels import node_of
 from codegen.aot.memory import Alias, Memory, SharedInputs, Untraceable
 
 
@@ -45,8 +46,8 @@ class _Changes:
         known = [b for b in self.ends.placeholders if b is not None and id(b.fake) not in members] + self.ends.members
         fragile: set[int] = set()
         if torch.is_grad_enabled():
-            inputs = (flat[i] for i in self.ends.call.fragile)
-            fragile = {id(self.ends.recorder.alias(fake).first.memory) for fake in inputs if fake.requires_grad}
+            views = (flat[i] for i in self.ends.call.fragile)
+            fragile = {id(self.ends.recorder.alias(fake).first.memory) for fake in views if fake.requires_grad}
         inside = self.inside and not self.ends.carriers and not any(map(_tracked, known))
         for before in known:
             fake = before.fake
@@ -56,7 +57,7 @@ class _Changes:
             at = self.ends.call.counters.get(target.index) if isinstance(target, Input) else None
             counter = None if at is None else Input(at)
             versions = version_of(fake) - before.version - self._counted_by_members(target, flat)
-            ends = alias.by_set and type(fake.grad_fn).__name__ == "NotImplemented"
+            ends = alias.by_set and type(node_of(fake)).__name__ == "NotImplemented"
             tracked = _tracked(before) and not ends
             detached = before.requires_grad and not fake.requires_grad
             later = target in self.ends.leaves
@@ -66,12 +67,12 @@ class _Changes:
                 raise Untraceable("as_strided_() of a written input that gets a gradient")
             if part and tracked and len(alias.memory.inputs) > 1:
                 raise SharedInputs(alias.memory.inputs)
-            if detached and self.ends.call.fragile:
-                raise Untraceable("requires_grad_(False) of an input")
-            if versions and id(memory) in fragile:
-                raise Untraceable(FRAGILE)
-            if tracked and not self.ends.call.fragile.isdisjoint(self.ends.inputs_of(target)):
-                raise Untraceable(FRAGILE)
+            inputs = self.ends.inputs_of(target)
+            is_fragile = tracked and not self.ends.call.fragile.isdisjoint(inputs) or versions and id(memory) in fragile
+            if not self.ends.call.as_made and (is_fragile or detached and self.ends.call.fragile):
+                raise FragileInputs
+            if (detached or is_fragile and versions) and len(memory.inputs) > 1:
+                raise SharedInputs(memory.inputs)  # it holds of all of them
             is_member = id(fake) in members
             if is_member and tracked and self._is_related(target.index):
                 raise Untraceable(RELATED)
@@ -158,5 +159,5 @@ class _Changes:
 
 def _tracked(before: Before) -> bool:
     """Whether autograd saw a write to the input."""
-    grad_fn = before.fake.grad_fn
+    grad_fn = node_of(before.fake)
     return grad_fn is not None and grad_fn is not before.grad_fn

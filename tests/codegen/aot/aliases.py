@@ -149,9 +149,9 @@ def _judged_beside(cell: Cell, make: Callable[[Cell], Call]) -> Verdict:
 
     try:
         compiled = make(cell)
-    except Fails as error:  # then the program runs as it is
-        return verdict("raises" if "error" in eager else "wrong", str(error))
     except Untraceable as error:
+        if isinstance(error, Fails) and "error" in eager:  # then the program runs as it is
+            return verdict("raises")
         reason = next((reason for reason in REFUSED if re.match(reason, str(error))), None)
         return verdict("wrong", f"refused: {error}") if reason is None else verdict("refused", reason)
     except Exception as error:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from codegen.aot.function import Settings, compile_program
-from tests.codegen.aot.aliases import differences
+from tests.codegen.aot.aliases import differences, judge
 from tests.codegen.aot.programs import Cell, covering, drawn
 
 
@@ -52,6 +52,24 @@ SEEN = [
     "set_data-base_first-views_without_grad-products_of_two_values-grad",
     "set_data-base_first-views_without_grad-products_of_two_values-autocast",
 ]
+
+
+#: Views that autograd lets nobody write, or that get no gradient, in what the program does to them all the same
+FRAGILE = [
+    "no_grad-strided-views_without_grad-detach_input-grad",
+    "through_data-unbound-middle-fresh-grad",
+    "requires_grad_then_no_grad-unbound-second_alone-custom_views_of_input-grad",
+    "used_and_for_a_while_without-siblings-views_without_grad-fresh-grad",
+    "viewed_then_requires_grad_-view_first-views_without_grad-view_of_input-grad",
+    "requires_no_grad_-transposed-views_without_grad-middle_twice-autocast",
+    "requires_grad_-halves-leaf_first-fresh-inference-inference_inputs",
+]
+
+
+@pytest.mark.parametrize("name", FRAGILE)
+def test_fragile_inputs(name):
+    cell = Cell(*name.split("-")[:5], inference_inputs=name.endswith("inputs"))
+    assert judge(cell).outcome == "equal"
 
 
 @pytest.mark.parametrize("name", SEEN)

@@ -16,6 +16,64 @@ def first(value):
     return without_grad(lambda each: each[0], value)
 
 
+def told(x):
+    """A view that comes without a gradient is told to require one."""
+    before, used = x[0], x * 2
+    x.requires_grad_()
+    return [before, used, x[1], x * x, x * used]
+
+
+def told_otherwise(x):
+    used = x * 2
+    x.requires_grad_(False)
+    return [used, x * x * x]
+
+
+def told_again(x):
+    return [*told_otherwise(x), x.requires_grad_() * x]
+
+
+@pytest.mark.parametrize("program", [told, told_otherwise, told_again])
+def test_one_that_comes_in_is_told_to_require_a_gradient(program):
+    def observed(call):
+        leaf = torch.arange(6.0).view(3, 2).requires_grad_()
+        x = without_grad(lambda each: each[:2], leaf)
+        results = call(x)
+        seen = [look([leaf, x, *results])]
+        for result in results:
+            seen.append(derivatives(result, x))
+            if result.requires_grad:
+                result.sum().backward(retain_graph=True)
+            seen += [each if each is None else each.tolist() for each in (leaf.grad, x.grad)]
+        return seen
+
+    x = without_grad(lambda each: each[:2], torch.ones(3, 2, requires_grad=True))
+    assert observed(compile_program(program, (x,), Settings())) == observed(program)
+    assert observed(jit.compile(program, backend="aot_eager")) == observed(program)
+
+
+def test_what_was_compiled_for_one_without_a_gradient_is_not_for_others():
+    def program(x):
+        used = x * x
+        return [used, x.requires_grad_() * 3]
+
+    x = without_grad(lambda each: each[:2], torch.ones(3, 2, requires_grad=True))
+    compiled = compile_program(program, (x,), Settings())
+    leaf = torch.ones(2, 2, requires_grad=True)
+    used, _ = compiled(leaf)
+    assert torch.autograd.grad(used.sum(), leaf)[0].tolist() == [[2, 2], [2, 2]]
+
+
+def derivatives(result, x):
+    """By the view, of first and second order; an error's words."""
+    try:
+        first = torch.autograd.grad(result.sum(), x, retain_graph=True, create_graph=True)[0]
+        second = torch.autograd.grad(first.sum(), x, retain_graph=True)[0] if first.requires_grad else first
+    except RuntimeError as error:
+        return str(error)
+    return first.tolist(), second.tolist()
+
+
 PROGRAMS = {
     "itself": lambda x: [first(x)],
     "of a value": lambda x: [first(x * 3), x * 2],
