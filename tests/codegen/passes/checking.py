@@ -1,5 +1,6 @@
 """Passes with a look at the graph after each: its form, its fakes, and which of its results share memory."""
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import fx
@@ -55,6 +56,10 @@ def wrong_fakes(graph):
             yield node
 
 
+#: What was wrong of graphs when the last pass had run.
+_WRONG = WeakKeyDictionary()
+
+
 @dataclass(frozen=True)
 class Checked(Passes):
     """Raises AssertionError where a pass leaves a graph behind that is none."""
@@ -64,9 +69,12 @@ class Checked(Passes):
             change = super().run(each, graph)
             graph.graph.lint()
             return change
-        before, wrong = (standing(graph), lasting(graph)), set(wrong_fakes(graph))
+        before = standing(graph), lasting(graph)
+        wrong = _WRONG[graph] if graph in _WRONG else set(wrong_fakes(graph))
         change = super().run(each, graph)
         graph.graph.lint()
-        assert [node.format_node() for node in wrong_fakes(graph) if node not in wrong] == [], each.name
+        after = wrong if change is None else set(wrong_fakes(graph))
+        assert [node.format_node() for node in after if node not in wrong] == [], each.name
+        _WRONG[graph] = after
         assert (standing(graph), lasting(graph)) == before, (each.name, before, standing(graph), lasting(graph))
         return change
