@@ -14,7 +14,7 @@ would make them. Tensor descriptors would let one thread fetch a tile, but want 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -74,7 +74,7 @@ def product_of(kernel: Kernel) -> Product | None:
     found = [_factors(reduce) for reduce in sums]
     if not all(found):
         return None
-    sides = [[_axes_of(factor) & set(kernel.axes) for factor in pair] for pair in found if pair]
+    sides = [[axes_of(factor) & set(kernel.axes) for factor in pair] for pair in found if pair]
     batch = set.intersection(*(a & b for a, b in sides))
     rows = {axis for axis in sides[0][0] - batch}
     columns = {axis for axis in sides[0][1] - batch}
@@ -89,7 +89,7 @@ def product_of(kernel: Kernel) -> Product | None:
             pairs.append(pair[::-1])
         else:
             return None
-    if not all(_axes_of(factor) >= set(first.axes) for pair in pairs for factor in pair):
+    if not all(axes_of(factor) >= set(first.axes) for pair in pairs for factor in pair):
         return None
 
     def kept(axes: set[Symbol]) -> tuple[Symbol, ...]:
@@ -112,7 +112,7 @@ def _narrow(factor: Expr) -> Expr:
     return factor.operands[0] if is_wider else factor  # type: ignore[attr-defined]
 
 
-def _axes_of(root: Expr) -> set[Symbol]:
+def axes_of(root: Expr) -> set[Symbol]:
     found: set[Symbol] = set()
     for expr in walk(root):
         at = indices_in(expr)
@@ -140,7 +140,7 @@ _TABLE = (
 BUSY = 128
 
 
-def dot_candidates(product: Product, sizes: dict[Symbol, int] | None = None) -> tuple[DotConfig, ...]:
+def dot_candidates(product: Product, sizes: Mapping[Symbol, int] | None = None) -> tuple[DotConfig, ...]:
     """Tiles worth trying, the one that is likely best first: the largest of which there are enough."""
     known = sizes or {}
     rows, columns, rounds, batch = (

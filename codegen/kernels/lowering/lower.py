@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,8 @@ from codegen.kernels.lowering import (  # noqa: F401  (their rows)
     views,
 )
 from codegen.kernels.lowering.context import Impossible, Lowering, Ref, Unsupported, draws, fn, shape_of, to
-from codegen.kernels.lowering.table import LOWERINGS
+from codegen.kernels.lowering.products import PRODUCTS
+from codegen.kernels.lowering.table import LOWERINGS, Row
 
 aten = torch.ops.aten
 log = logging.getLogger(__name__)
@@ -50,15 +51,17 @@ SCALARS = {torch.SymInt: torch.int64, torch.SymFloat: torch.float64, float: torc
 NUMBERS = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.neg: "neg"}
 
 
-def lower(graph: fx.GraphModule) -> Program:
-    """Raises Unsupported for a graph that can't be said in definitions and calls of ATen."""
+def lower(graph: fx.GraphModule, products: Container[fx.Node] = frozenset()) -> Program:
+    """`products`: of matrices, those that kernels do themselves.
+
+    Raises Unsupported for a graph that can't be said in definitions and calls of ATen."""
     try:
-        return _lowered(graph)
+        return _lowered(graph, products)
     except (NotImplementedError, Impossible) as reason:
         raise Unsupported(str(reason)) from reason
 
 
-def _lowered(graph: fx.GraphModule) -> Program:
+def _lowered(graph: fx.GraphModule, products: Container[fx.Node]) -> Program:
     low = Lowering()
     values: dict[fx.Node, Any] = {}  # a Ref, an Expr for a number, an Index for a size, a tuple of these
     for node in graph.graph.nodes:
@@ -68,7 +71,8 @@ def _lowered(graph: fx.GraphModule) -> Program:
         elif node.op == "output":
             _results(low, values, node.args[0])
         elif node.op == "call_function":
-            values[node] = _call(low, values, node)
+            row = (PRODUCTS if node in products else LOWERINGS).get(node.target)
+            values[node] = _call(low, values, node, row)
         elif node.op == "get_attr":
             values[node] = _made(low, values, node)
         else:
@@ -123,7 +127,7 @@ def strides_of(fake: torch.Tensor) -> Shape:
     return tuple(map(ix.of_size, fake.stride()))
 
 
-def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
+def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node, row: Row | None) -> Any:
     given: Any = fx.map_arg((node.args, node.kwargs), values.__getitem__)
     args, kwargs = given
     if node.target is operator.getitem:
@@ -141,7 +145,6 @@ def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
         return _write(low, *args)
     if node.target._schema.is_mutable:
         return _filled(low, values, node)
-    row = LOWERINGS.get(node.target)
     if row is not None:
         known = set(low.program.tensors)
         try:

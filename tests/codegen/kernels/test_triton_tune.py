@@ -7,7 +7,7 @@ import pytest
 from codegen.artifacts.store import Store
 from codegen.kernels.triton_launch import Compiled
 from codegen.kernels.triton_shape import Config, candidates
-from codegen.kernels.triton_tune import FEW, Device, tune
+from codegen.kernels.triton_tune import FEW, Device, Printed, tune
 from tests.codegen.kernels.test_c_shapes import KERNELS, layernorm
 
 H100 = Device("NVIDIA H100", 90)
@@ -19,12 +19,12 @@ class Clock:
     def __init__(self, configs: tuple[Config, ...], best: int, broken: tuple[int, ...] = ()) -> None:
         self.configs, self.best, self.broken, self.asked = configs, best, broken, 0
 
-    def __call__(self, compiled: Compiled, config: Config) -> float:
+    def __call__(self, printed: Printed, compiled: Compiled) -> float:
         self.asked += 1
-        number = self.configs.index(config)
+        number = self.configs.index(printed.config)
         if number in self.broken:
             raise RuntimeError("out of shared memory")
-        assert compiled.warps == config.warps
+        assert compiled.warps == printed.config.warps
         return 1.0 + abs(number - self.best)
 
 
@@ -36,10 +36,10 @@ def store(tmp_path) -> Store:
 def test_the_quickest_is_taken_and_kept(store: Store) -> None:
     kernel = layernorm(8192, 768)
     clock = Clock(candidates(kernel), 2)
-    assert tune(kernel, H100, {}, store=store, measure=clock).config == candidates(kernel)[2]
+    assert tune(kernel, H100, {}, store=store, measure=clock).printed.config == candidates(kernel)[2]
     assert clock.asked == FEW
     again = tune(kernel, H100, {}, store=store, measure=clock)
-    assert again.config == candidates(kernel)[2] and again.compiled.warps == again.config.warps and clock.asked == FEW
+    assert again.printed.config == candidates(kernel)[2] and again.compiled.warps == again.printed.config.warps and clock.asked == FEW
 
 
 def test_all_candidates_where_they_are_wanted(store: Store) -> None:
@@ -47,7 +47,7 @@ def test_all_candidates_where_they_are_wanted(store: Store) -> None:
     last = len(candidates(kernel)) - 1
     assert last >= FEW
     clock = Clock(candidates(kernel), last)
-    assert tune(kernel, H100, {}, store=store, measure=clock, most=None).config == candidates(kernel)[last]
+    assert tune(kernel, H100, {}, store=store, measure=clock, most=None).printed.config == candidates(kernel)[last]
 
 
 def test_another_device_measures_for_itself(store: Store) -> None:
@@ -73,11 +73,11 @@ def test_sizes_that_are_about_the_same_share_a_choice(store: Store) -> None:
 def test_what_can_not_be_launched_is_passed_over(store: Store) -> None:
     kernel = layernorm(8192, 768)
     clock = Clock(candidates(kernel), 0, broken=(0,))
-    assert tune(kernel, H100, {}, store=store, measure=clock).config == candidates(kernel)[1]
+    assert tune(kernel, H100, {}, store=store, measure=clock).printed.config == candidates(kernel)[1]
     with pytest.raises(RuntimeError, match="shared memory"):
         tune(kernel, Device("tiny", 90), {}, store=store, measure=Clock(candidates(kernel), 0, broken=tuple(range(9))))
 
 
 def test_with_nothing_to_measure_the_likely_best(store: Store) -> None:
     kernel = layernorm(8192, 768)
-    assert tune(kernel, H100, {}, store=store).config == candidates(kernel)[0]
+    assert tune(kernel, H100, {}, store=store).printed.config == candidates(kernel)[0]
