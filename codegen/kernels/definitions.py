@@ -42,16 +42,17 @@ class Given:
 
 @dataclass(frozen=True)
 class Made:
-    """The tensor that `node` gives, an operation called or an attribute of the graph; `item` of a node that gives
-    several. `operands`: what `node.all_input_nodes` are, in their order: names of tensors, sizes. `has_effects`: it is
-    called whether anybody reads it or not."""
+    """The tensor that `node` gives, an operation called or an attribute of the graph; of a node that gives several the
+    one at `item`: a place, and the place in the list that is there, if it is one. `operands`: what
+    `node.all_input_nodes` are, in their order: names of tensors, sizes. `has_effects`: it is called whether anybody
+    reads it or not."""
 
     name: str
     shape: Shape
     dtype: torch.dtype
     strides: Shape
     node: fx.Node
-    item: int | None = None
+    item: tuple[int, ...] = ()
     operands: tuple[str | Index, ...] = ()
     has_effects: bool = False
 
@@ -69,7 +70,7 @@ class Made:
         return all(result.alias_info is None for result in target._schema.returns)
 
     def __str__(self) -> str:
-        item = "" if self.item is None else f"[{self.item}]"
+        item = "".join(f"[{at}]" for at in self.item)
         return f"{self.name} = {self.node.target}({', '.join(map(str, self.operands))}){item}"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
+from functools import reduce
+from operator import attrgetter, getitem
 from typing import Any
 
 import torch
@@ -78,8 +79,7 @@ class _Run:
     def _call(self, made: Made) -> torch.Tensor:
         if made.node not in self.called:
             self.called[made.node] = self._made(made)
-        found = self.called[made.node]
-        return found if made.item is None else found[made.item]
+        return reduce(getitem, made.item, self.called[made.node])
 
     def _made(self, made: Made) -> Any:
         if made.node.op == "get_attr":

@@ -321,10 +321,16 @@ class _Planner:
 
     def _call_results(self, call: Call) -> tuple[s.Result, ...]:
         node = call.made[0].node
-        if call.made[0].item is None:
-            return (self._tensor(call.made[0].name),)
         by_item = {made.item: self._tensor(made.name) for made in call.made}
-        items = tuple(by_item.get(item) for item in range(len(node.meta["val"])))
+
+        def result(fake: Any, item: tuple[int, ...]) -> Any:
+            if isinstance(fake, tuple | list):
+                return tuple(result(each, (*item, at)) for at, each in enumerate(fake))
+            return by_item.get(item)
+
+        items = result(node.meta["val"], ())
+        if not isinstance(items, tuple):
+            return (items,)
         is_list = len(node.target._schema.returns) == 1  # type: ignore[union-attr]
         return (items,) if is_list else items
 

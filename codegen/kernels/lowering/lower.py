@@ -227,16 +227,18 @@ def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
     names = tuple(operand.name if isinstance(operand, Ref) else operand for operand in operands)
     has_effects = draws(node)  # whoever draws next gets other numbers then
 
-    def tensor(fake: torch.Tensor, item: int | None) -> Ref:
-        name = low.fresh(node.name if item is None else f"{node.name}_{item}")
+    def result(fake: Any, item: tuple[int, ...]) -> Any:
+        if isinstance(fake, tuple | list):
+            return tuple(result(each, (*item, at)) for at, each in enumerate(fake))
+        if not isinstance(fake, torch.Tensor):
+            return _other(fake)
+        name = low.fresh("_".join(map(str, (node.name, *item))))
         made = Made(name, shape_of(fake), fake.dtype, strides_of(fake), node, item, names, has_effects)
         low.program.tensors[name] = made
         return low.ref(made)
 
-    if isinstance(out, torch.Tensor):
-        return tensor(out, None)
-    if isinstance(out, tuple | list):
-        return tuple(tensor(f, item) if isinstance(f, torch.Tensor) else _other(f) for item, f in enumerate(out))
+    if isinstance(out, torch.Tensor | tuple | list):
+        return result(out, ())
     raise Unsupported(f"{node.target}, which gives {type(out).__name__}")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import torch
@@ -63,7 +65,7 @@ def evaluated(what: Schedule, args: Sequence[torch.Tensor], run: Callable[..., N
             real = fx.map_arg((step.made[0].node.args, step.made[0].node.kwargs), lambda n: value_of(operands[n]))
             found = step.made[0].node.target(*real[0], **real[1])
             for made in step.made:
-                memory[made.name] = found if made.item is None else found[made.item]
+                memory[made.name] = reduce(getitem, made.item, found)
             continue
         buffers = {b.name: flat(tensor(name)) for b, name in zip(step.kernel.buffers, step.tensors, strict=True)}
         run(step.kernel, buffers, [sizes[size] for size in step.sizes], ())
