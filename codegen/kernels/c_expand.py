@@ -37,11 +37,11 @@ def expand(kernel: Kernel) -> Kernel:
         if not found:
             loops.append(replace(loop, body=tuple(body)))
             continue
-        tops: list[Statement] = [Reduce(f"{s.name}_top", "max", _wide(s.value)) for s in found]
+        tops: list[Statement] = [Reduce(f"{s.name}_top", "max", wide(s.value)) for s in found]
         loops.append(Loop(loop.axes, tuple(tops)))
         for s in found:
-            value = _wide(s.value)
-            top = _finite(result(f"{s.name}_top", value.dtype))
+            value = wide(s.value)
+            top = finite(result(f"{s.name}_top", value.dtype))
             power = op("exp", value.dtype, op("sub", value.dtype, value, top))
             body[body.index(s)] = Reduce(f"{s.name}_sum", "sum", power)
             total = op("add", value.dtype, op("log", value.dtype, result(f"{s.name}_sum", value.dtype)), top)
@@ -73,11 +73,11 @@ def _is_free(reduce: Reduce, body: list[Statement]) -> bool:
     ) and not any(isinstance(expr, Running) for expr in walk(reduce.value))
 
 
-def _wide(value: Expr) -> Expr:
+def wide(value: Expr) -> Expr:
     return value if value.dtype in (torch.float32, torch.float64) else op("to", torch.float32, value)
 
 
-def _finite(top: Expr) -> Expr:
+def finite(top: Expr) -> Expr:
     """0 for an infinite one: its difference to another one would be NaN."""
     infinite = op("eq", torch.bool, op("abs", top.dtype, top), literal(math.inf, top.dtype))
     return op("where", top.dtype, infinite, literal(0.0, top.dtype), top)

@@ -20,6 +20,7 @@ from codegen.kernels import index as ix
 from codegen.kernels.about import about
 from codegen.kernels.index import Symbol
 from codegen.kernels.ir import Kernel, Load, Loop, Reduce, Running, Store, reads, values_in, walk
+from codegen.kernels.triton_online import Online, online
 from codegen.kernels.triton_ops import TReduction, reduction, ttype
 from codegen.kernels.triton_preamble import preamble
 from codegen.kernels.triton_scope import Dimension, Known, Writer, joined
@@ -81,8 +82,14 @@ class _Function:
             given.append(w.scalars[scalar.name])
             self._scalar(scalar.name, scalar.dtype)
         self._programs()
-        for loop in kernel.loops:
-            self._loop(loop)
+        loops = list(kernel.loops)
+        while loops:
+            loop = loops.pop(0)
+            pair = online(loop, loops[0]) if loops and not self._is_one_tile(loop) else None
+            if pair is None:
+                self._loop(loop)
+            else:
+                self._online(loops.pop(0), pair)
         comment = [*about(self.given), str(self.config)]
         head = [f"# {line}".rstrip() for line in comment] + ["@triton.jit", f"def {kernel.name}({', '.join(given)}):"]
         return "\n".join([*head, *(f"    {line}" for line in w.scopes[0].lines or ["pass"])]) + "\n"
@@ -173,7 +180,7 @@ class _Function:
         size = size_of(loop.axes)
         each = block(self.config.r, size)
         w.enter_loop(loop.axes, "" if size.constant else f"({w.index(size).text} > 0)")
-        one = size.constant is not None and size.constant <= each
+        one = self._is_one_tile(loop)
         if one and self.laid_out != loop.axes:
             self._dimension("r", loop.axes, each, "", True)
             self.laid_out = loop.axes
@@ -195,6 +202,32 @@ class _Function:
             self.laid_out = ()
             for name, shape in shapes.items():
                 self._finish(known[name], shape, loop)
+
+    def _is_one_tile(self, loop: Loop) -> bool:
+        size = size_of(loop.axes).constant
+        return size is not None and size <= self.config.r
+
+    def _online(self, loop: Loop, pair: Online) -> None:
+        """A maximum and the sum of exponentials below it, of a loop of several tiles."""
+        w, size, axis = self.w, size_of(loop.axes), len(self.w.order) - 1
+        w.enter_loop(loop.axes, "" if size.constant else f"({w.index(size).text} > 0)")
+        self._open(loop, block(self.config.r, size))
+        top, total = (self._reduction(reduce, False) for reduce in (pair.top, pair.total))
+        values = self._masked(top)
+        assert values.shape is not None
+        for made in (top, total):
+            w.line(f"{made.total} = tl.full({w.extents(values.shape)}, {made.spec.start}, {made.spec.held})", 0)
+        w.line(f"{top.total}, {total.total} = add_power({top.total}, {total.total}, {values.text})")
+        w.close()
+        self.laid_out = ()
+        names = [w.names.new(made.reduce.name) for made in (top, total)]
+        reduced = f"tl.reduce(({top.total}, {total.total}), {axis}, join_powers, keep_dims=True)"
+        w.line(f"{', '.join(names)} = {reduced}")
+        if not pair.is_finite:  # infinity less infinity
+            runs = "" if size.constant else f" & {w.loop_runs}"
+            w.line(f'{names[1]} = tl.where((tl.abs({names[0]}) == float("inf")){runs}, float("nan"), {names[1]})')
+        for made, name in zip((top, total), names, strict=True):
+            w.results[made.reduce.name] = Known(name, values.shape - {"r"})
 
     def _open(self, loop: Loop, each: int) -> None:
         w, size = self.w, size_of(loop.axes)

@@ -81,6 +81,26 @@ def logaddexp(a, b):
     return top + libdevice.log1p(libdevice.exp(apart))
 
 
+@triton.jit
+def below_top(value, top):
+    """exp(value - top), with 0 in the place of an infinite top."""
+    return libdevice.exp(value - tl.where(tl.abs(top) == float("inf"), 0.0, top))
+
+
+@triton.jit
+def join_powers(a_top, a_total, b_top, b_total):
+    """Maxima with sums of exponentials below them."""
+    top = tl.maximum(a_top, b_top, propagate_nan=tl.PropagateNan.ALL)
+    return top, a_total * below_top(a_top, top) + b_total * below_top(b_top, top)
+
+
+@triton.jit
+def add_power(top, total, value):
+    """One value more."""
+    new = tl.maximum(top, value, propagate_nan=tl.PropagateNan.ALL)
+    return new, total * below_top(top, new) + below_top(value, new)
+
+
 # --- floats -----------------------------------------------------------------------------------------------------------
 @triton.jit
 def round_f16(x):
