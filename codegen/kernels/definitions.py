@@ -42,10 +42,10 @@ class Given:
 
 @dataclass(frozen=True)
 class Made:
-    """The tensor that `node` gives, an operation called or an attribute of the graph; of a node that gives several the
-    one at `item`: a place, and the place in the list that is there, if it is one. `operands`: what
-    `node.all_input_nodes` are, in their order: names of tensors, sizes. `has_effects`: it is called whether anybody
-    reads it or not."""
+    """The tensor that `node` gives, an operation (or a function of ours) called or an attribute of the graph; of a node
+    that gives several the one at `item`: a place, and the place in the list that is there, if it is one. `operands`:
+    what `node.all_input_nodes` are, in their order: names of tensors, sizes. `has_effects`: it is called whether
+    anybody reads it or not."""
 
     name: str
     shape: Shape
@@ -65,7 +65,9 @@ class Made:
     def is_fresh(self) -> bool:
         """Whether it is memory of its own."""
         target = self.node.target
-        if not isinstance(target, OpOverload) or target in _SECRET_VIEWS:
+        if not isinstance(target, OpOverload):
+            return self.node.op == "call_function"
+        if target in _SECRET_VIEWS:
             return False
         return all(result.alias_info is None for result in target._schema.returns)
 

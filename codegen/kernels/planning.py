@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
@@ -283,6 +284,10 @@ class _Planner:
         }
         args = fx.map_arg(node.args, operands.__getitem__)
         kwargs = fx.map_arg(node.kwargs, operands.__getitem__)
+        if not isinstance(node.target, OpOverload):
+            assert callable(node.target)
+            self.steps.append(s.Python(node.target, args, tuple(self._tensor(each.name) for each in call.made)))
+            return
         op: Any = INSIDE[node.target] if self._may_write_inside(made, time) else node.target
         self.steps.append(s.Call(op, args, tuple(kwargs.items()), self._call_results(call)))
         for each in call.made:

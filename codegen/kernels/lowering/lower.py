@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import operator
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from codegen.kernels.lowering import (  # noqa: F401  (their rows)
     views,
 )
 from codegen.kernels.lowering.context import Impossible, Lowering, Ref, Unsupported, draws, fn, shape_of, to
+from codegen.kernels.lowering.numbers import NUMBERS, Numbers, numbers_of
 from codegen.kernels.lowering.products import PRODUCTS
 from codegen.kernels.lowering.table import LOWERINGS, Row
 
@@ -47,8 +48,6 @@ DTYPES = frozenset({
 })  # fmt: skip
 #: As what numbers come that vary from call to call.
 SCALARS = {torch.SymInt: torch.int64, torch.SymFloat: torch.float64, float: torch.float64, torch.SymBool: torch.bool}
-#: Python's operations on numbers that each call gives.
-NUMBERS = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.neg: "neg"}
 
 
 def lower(graph: fx.GraphModule, products: Container[fx.Node] = frozenset()) -> Program:
@@ -64,9 +63,14 @@ def lower(graph: fx.GraphModule, products: Container[fx.Node] = frozenset()) -> 
 def _lowered(graph: fx.GraphModule, products: Container[fx.Node]) -> Program:
     low = Lowering()
     values: dict[fx.Node, Any] = {}  # a Ref, an Expr for a number, an Index for a size, a tuple of these
-    for node in graph.graph.nodes:
+    numbers = numbers_of(graph.graph)
+    order: Iterable[Any] = graph.graph.nodes if numbers is None else numbers.order
+    for node in order:
         low.enter(node, _line(node.meta.get("stack_trace") or ""))
-        if node.op == "placeholder":
+        if numbers is not None and node in numbers.members:
+            if numbers.members.isdisjoint(values):
+                values |= _computed(low, values, numbers)
+        elif node.op == "placeholder":
             values[node] = _given(low, node)
         elif node.op == "output":
             _results(low, values, node.args[0])
@@ -178,6 +182,23 @@ def _check_dtypes(node: fx.Node) -> None:
             devices.add(fake.device)
     if len(devices) > 1:
         raise Unsupported(f"tensors on {', '.join(map(str, devices))}")
+
+
+def _computed(low: Lowering, values: dict[fx.Node, Any], numbers: Numbers) -> dict[fx.Node, Any]:
+    """All numbers; in the place of those that no tensor is computed of, None."""
+    refs = []
+    for given in numbers.inputs:
+        value = values[given]
+        refs.append(value if isinstance(value, Ref) else low.define((), value.dtype, lambda value=value: value))
+    graph = fx.Graph()
+    operands = [graph.placeholder(ref.name) for ref in refs]
+    call, names = graph.call_function(numbers.compute, tuple(operands)), tuple(ref.name for ref in refs)
+    found: dict[fx.Node, Any] = dict.fromkeys(numbers.members)
+    for item, node in enumerate(numbers.results):
+        made = Made(low.fresh(node.name), (), torch.float64, (), call, (item,), names, True)
+        low.program.tensors[made.name] = made
+        found[node] = low.ref(made).at([])
+    return found
 
 
 def _number(name: str, args: Sequence[Any]) -> Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import warnings
 
@@ -176,6 +177,26 @@ def test_a_view_of_a_number():
     """The gradient multiplies by the number's conjugate."""
     x = torch.randn(3, 2, 2, requires_grad=True)
     check(lambda x: torch.view_as_real(torch.view_as_complex(x) * 2j), x, backend="kernels", tolerance=CLOSE)
+
+
+def corrected(x, step):
+    power = 0.9 ** step.item()
+    return x * 2 / (1 - power), x * power + (1 - 0.5 ** (step * 2).item()) ** 0.5
+
+
+@pytest.mark.parametrize("step", [1.0, 3.0, 0.0, -10000.0])
+def test_numbers_that_may_raise_are_computed_as_python_does(step, tmp_path):
+    x, at = torch.randn(5, 3), torch.tensor(step)
+    compiled = jit.compile(corrected, backend="kernels", options={"dump": str(tmp_path)})
+    compiled(x, torch.tensor(2.0))
+    assert [file for file in tmp_path.rglob("*kernels.c") if file.read_text()]
+    try:
+        expected = corrected(x, at)
+    except ArithmeticError as error:
+        with pytest.raises(type(error), match=f"^{re.escape(str(error))}$"):
+            compiled(x, at)
+    else:
+        torch.testing.assert_close(compiled(x, at), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_threads():
