@@ -131,19 +131,22 @@ class Compiler:
 
     # --- misses -----------------------------------------------------------------------------------------------------
     def miss(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:
-        """An entry for this call, or None: the original runs."""
+        """An entry for this call, or None: the original runs. Of several threads that ask for the same, one compiles."""
         if is_watched():
             return None
         cache = door if isinstance(door, _C.Cache) else door.cache
-        if len(cache.entries) >= self.config.recompile_limit:
-            self._limit(cache, function, slots)
-            return None
-        if cache.entries:
-            self._notice_floats(cache, function, slots)
-            why = functools.partial(self.explain_miss, cache, function, slots)
-            logs.tell(self.channels, "recompiles", lambda: f"recompiling {function.__qualname__}: {why()}")
         try:
             with _lock, progress.shown(function.__qualname__):
+                known = _entry_for(cache, function, slots)
+                if known is not None or cache.frozen:
+                    return known
+                if len(cache.entries) >= self.config.recompile_limit:
+                    self._limit(cache, function, slots)
+                    return None
+                if cache.entries:
+                    self._notice_floats(cache, function, slots)
+                    why = functools.partial(self.explain_miss, cache, function, slots)
+                    logs.tell(self.channels, "recompiles", lambda: f"recompiling {function.__qualname__}: {why()}")
                 return self._compile(cache, function, slots)
         except RecursionError:
             cache.frozen = True
@@ -300,6 +303,11 @@ class Compiler:
                 'Please report it with the traceback that jit.config.on_error = "raise" gives.',
                 stacklevel=4,
             )
+
+
+def _entry_for(cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> Any:
+    """What another thread compiled for such a call meanwhile."""
+    return next((entry for entry in cache.entries if entry.guards.check(function, slots) is not None), None)
 
 
 def _no_results(*inputs: Any) -> tuple[()]:

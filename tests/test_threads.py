@@ -9,7 +9,7 @@ import torch
 
 import jit
 from jit.backends import BACKENDS
-from tests.differential import COUNTING, Counting, tensors
+from tests.differential import Counting, tensors
 
 X, = tensors(3, 4)
 THREADS = 8
@@ -36,15 +36,31 @@ def test_one_function_first_called_by_all(backend):
     assert all(torch.equal(got, X.abs() * 2) for got in together(lambda i: f(X)))
 
 
-def test_one_function_is_compiled_at_most_once_per_thread(backend):
+def test_one_function_is_compiled_once_for_all_threads(backend):
     counter = Counting(BACKENDS[backend])
     f = jit.compile(lambda x: x.abs() * 2, backend=counter)
     together(lambda i: [f(X) for _ in range(20)])
-    if COUNTING:
-        assert 1 <= counter.count <= THREADS
-    before = counter.count
-    together(lambda i: f(X))
-    assert counter.count == before
+    counter.expect(1)
+    together(lambda i: f(X[: 1 + i % 3]))
+    counter.expect(3)  # X has three rows
+
+
+def test_a_hit_does_not_wait_for_a_compilation():
+    compiling, hit = threading.Event(), threading.Event()
+
+    def backend(gm, example_inputs):
+        if example_inputs[0].shape[0] == 2:
+            compiling.set()
+            assert hit.wait(60)
+        return gm.forward
+    f = jit.compile(lambda x: x.sin() * 2, backend=backend)
+    f(X)
+    slow = threading.Thread(target=f, args=(X[:2],))
+    slow.start()
+    assert compiling.wait(60) and torch.equal(f(X), X.sin() * 2)
+    hit.set()
+    slow.join(60)
+    assert not slow.is_alive()
 
 
 def test_different_inputs_in_each_thread(backend):
