@@ -110,13 +110,17 @@ class Plan:
 
     def __new__(
         cls, source: Any, name: str, parameters: tuple[Any, ...], steps: tuple[Any, ...], results: tuple[Any, ...],
-        takes_list: bool,
+        takes_list: bool, fallback: Callable[..., Any] | None, aligned: tuple[int, ...],
     ) -> Plan: ...
     def __call__(self, *args: Any) -> tuple[Any, ...]: ...
     @property
     def __name__(self) -> str: ...
     @property
     def source(self) -> Any: ...
+
+def plan_counts() -> dict[str, int]:
+    """Since the process began: plans made ("plans"), runs of plans ("invocations"), of these, how many their fallbacks
+    served ("fallbacks")."""
 
 def workspace_bytes() -> int:
     """How much memory this thread keeps for the blocks of plans."""

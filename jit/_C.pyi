@@ -24,6 +24,10 @@ def tensor_info(tensor: torch.Tensor, /) -> dict[str, Any]:
 def unhooked(tensor: torch.Tensor, /) -> bool:
     """Whether an "unhooked" check of the tensor holds: nobody is told of its gradient."""
 
+def counts() -> dict[str, int]:
+    """Since the process began: calls that found compiled code ("hits"), calls that asked the compiler for some
+    ("misses")."""
+
 def call_suspended(fn: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
     """The call, with no region active."""
 
@@ -86,6 +90,8 @@ class Door:
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: Any, owner: Any = None, /) -> Any: ...
     def __getattr__(self, name: str, /) -> Any: ...
+    def debug_state(self) -> Any:
+        """`compiler.debug_state()`"""
     @property
     def __wrapped__(self) -> FunctionType: ...
     @property

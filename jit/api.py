@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from codegen._C import plan_counts
 from jit import _C, backends, compiler
 from jit.compiler import Compiler, Record
 from jit.config import config
@@ -104,6 +105,7 @@ def compiled_module(made: Compiler, module: torch.nn.Module) -> torch.nn.Module:
         "__deepcopy__": _deepcopy_module,
         "__copy__": _copy_module,
         "_orig_mod": property(lambda self: module),
+        "debug_state": lambda self: made.debug_state(),
     }
     metaclass: Any = type(cls)
     twin = metaclass(cls.__name__, (cls,), body)
@@ -210,8 +212,13 @@ def reset() -> None:
 
 
 def stats() -> dict[str, int]:
-    """Counters since the process began."""
-    return dataclasses.asdict(compiler.stats)
+    """Counters since the process began.
+
+    captures, graphs, breaks, restarts, skipped, errors: of the compiler's work. hits: calls that found compiled code;
+    misses: calls that asked the compiler for some. plans: those built, for forward and backward graphs; invocations:
+    runs of them; fallbacks: of these, how many the ATen graph served, since somebody traced or batched the tensors.
+    """
+    return {**dataclasses.asdict(compiler.stats), **_C.counts(), **plan_counts()}
 
 
 # --- explain ----------------------------------------------------------------------------------------------------------

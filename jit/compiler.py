@@ -23,6 +23,7 @@ from codegen.residual.resume import raise_again
 from jit import _C, backends, dump, logs, progress
 from jit.config import Config
 from jit.errors import BackendCompilerFailed, InternalError, JitError, Unsupported
+from jit.state import DebugState, debug_state
 from symbolic import polyfills, terms
 from symbolic.capture import Break, BreakReason, Capture
 from symbolic.errors import GraphBreak, Restart, SkipFrame
@@ -107,6 +108,10 @@ class Compiler:
         self._warned.clear()
         self._varying.clear()
 
+    def debug_state(self) -> DebugState:
+        """What the function has come to so far."""
+        return debug_state(self._all_caches)
+
     # --- caches -----------------------------------------------------------------------------------------------------
     def cache(self, code: CodeType) -> Any:
         found = self.caches.get(code, None)
@@ -131,7 +136,7 @@ class Compiler:
 
     # --- misses -----------------------------------------------------------------------------------------------------
     def miss(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:
-        """An entry for this call, or None: the original runs. Of several threads that ask for the same, one compiles."""
+        """An entry for this call, or None: the original runs. Of threads that ask for the same, one compiles."""
         if is_watched():
             return None
         cache = door if isinstance(door, _C.Cache) else door.cache

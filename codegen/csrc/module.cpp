@@ -18,6 +18,10 @@ PyMethodDef functions[] = {
     {"graft", (PyCFunction)(void (*)())graft, METH_FASTCALL,
      "graft(tensors, others, made, ends) -> None\n\nGives `tensors` the histories of `others`, also where `made` were made of "
      "them."},
+    {"plan_counts", [](PyObject*, PyObject*) {
+         return Py_BuildValue("{sLsLsL}", "plans", (long long)plan_counters.plans, "invocations",
+                              (long long)plan_counters.invocations, "fallbacks", (long long)plan_counters.fallbacks);
+     }, METH_NOARGS, "plan_counts() -> dict\n\nSince the process began: plans made, runs of them, runs of their fallbacks."},
     {"workspace_bytes", [](PyObject*, PyObject*) { return PyLong_FromSize_t(workspace_bytes()); }, METH_NOARGS,
      "workspace_bytes() -> int\n\nHow much memory this thread keeps for the blocks of plans."},
     {}};

@@ -12,6 +12,8 @@
 
 namespace codegen {
 
+PlanCounters plan_counters;
+
 PyObject* item(PyObject* tuple, Py_ssize_t at) {
     if (!PyTuple_Check(tuple) || at >= PyTuple_GET_SIZE(tuple))
         raise(PyExc_TypeError, "a plan has no item %zd in %R", at, tuple);
@@ -105,6 +107,7 @@ namespace {
 struct Parameter {
     Kind kind;  // Constant: not looked at
     size_t number;
+    bool is_aligned = false;  // kernels read whole vectors of it
 };
 
 struct Result {
@@ -117,6 +120,7 @@ struct Result {
 struct PlanState {
     vectorcallfunc vectorcall;
     Ref source;  // the plan as Python has it
+    Ref fallback;  // a callable that does the same with any tensors, or none
     std::string name;
     std::vector<Parameter> parameters;
     Steps steps;
@@ -125,7 +129,7 @@ struct PlanState {
     Reader slots;
 
     int visit(visitproc visitor, void* argument) const {
-        if (int stop = source.visit(visitor, argument)) return stop;
+        if (int stop = visit_all(visitor, argument, source, fallback)) return stop;
         for (const Result& result : results)
             if (int stop = result.constant.visit(visitor, argument)) return stop;
         for (const auto& step : steps)
@@ -135,11 +139,34 @@ struct PlanState {
 };
 using Plan = Instance<PlanState>;
 
+// --- who may run it ---------------------------------------------------------------------------------------------------
+using c10::DispatchKey;
+
+// That every thread adds to its operations. Dispatch modes, function transforms and tracers add others.
+constexpr c10::DispatchKeySet USUAL({DispatchKey::BackendSelect, DispatchKey::ADInplaceOrView});
+// Of tensors that stand for others, or have no elements to read.
+constexpr c10::DispatchKeySet STAND_INS({DispatchKey::Python, DispatchKey::PythonTLSSnapshot, DispatchKey::Functionalize,
+                                         DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper, DispatchKey::Batched,
+                                         DispatchKey::BatchedNestedTensor, DispatchKey::ZeroTensor, DispatchKey::Conjugate,
+                                         DispatchKey::Negative});
+constexpr uintptr_t ALIGNMENT = 16;  // bytes
+
+// Whether somebody follows each operation of this thread.
+bool is_followed() { return !(c10::impl::tls_local_dispatch_key_set().included_ - USUAL).empty(); }
+
+bool is_aligned(const at::Tensor& tensor) { return (uintptr_t)tensor.const_data_ptr() % ALIGNMENT == 0; }
+
+bool fits(const Parameter& parameter, const at::Tensor& tensor) {
+    return !tensor.key_set().has_any(STAND_INS) && !tensor.is_meta() && (!parameter.is_aligned || is_aligned(tensor));
+}
+
 // --- a run ------------------------------------------------------------------------------------------------------------
-void bind(const PlanState& plan, PyObject* const* arguments, size_t count, Frame& frame) {
+// Answers whether the plan can run on these arguments.
+bool bind(const PlanState& plan, PyObject* const* arguments, size_t count, Frame& frame) {
     const auto& parameters = plan.parameters;
     if (count != parameters.size())
         raise(PyExc_TypeError, "%s takes %zu arguments, got %zu", plan.name.c_str(), parameters.size(), count);
+    bool all_fit = true;
     for (size_t at = 0; at < count; ++at) {
         const Parameter& parameter = parameters[at];
         if (parameter.kind == Kind::Constant) continue;
@@ -147,23 +174,29 @@ void bind(const PlanState& plan, PyObject* const* arguments, size_t count, Frame
         if (!is_of(parameter.kind, argument))
             raise(PyExc_TypeError, "%s: argument %zu is a %s, no %s", plan.name.c_str(), at,
                   Py_TYPE(argument)->tp_name, name_of(parameter.kind));
-        if (parameter.kind == Kind::Tensor)
-            frame.tensors[parameter.number].tensor = c10::MaybeOwned<at::Tensor>::borrowed(THPVariable_Unpack(argument));
-        else frame.numbers[parameter.number] = of_python(parameter.kind, argument);
+        if (parameter.kind == Kind::Tensor) {
+            const at::Tensor& tensor = THPVariable_Unpack(argument);
+            all_fit &= fits(parameter, tensor);
+            frame.tensors[parameter.number].tensor = c10::MaybeOwned<at::Tensor>::borrowed(tensor);
+        } else {
+            frame.numbers[parameter.number] = of_python(parameter.kind, argument);
+        }
     }
+    return all_fit;
 }
 
-// The same for the items of a list; the frame takes them out of it.
-void bind_list(const PlanState& plan, PyObject* list, Frame& frame) {
+// The same for the items of a list; the frame takes them out of it if the plan can run on them.
+bool bind_list(const PlanState& plan, PyObject* list, Frame& frame) {
     if (!PyList_Check(list))
         raise(PyExc_TypeError, "%s takes one list, got a %s", plan.name.c_str(), Py_TYPE(list)->tp_name);
     PyObject** first = ((PyListObject*)list)->ob_item;
     const size_t count = PyList_GET_SIZE(list);
-    bind(plan, first, count, frame);
+    if (!bind(plan, first, count, frame) && plan.fallback) return false;
     for (size_t at = 0; at < count; ++at)
         if (plan.parameters[at].kind == Kind::Tensor)
             frame.tensors[plan.parameters[at].number].argument = share(first[at]);
     if (PyList_SetSlice(list, 0, count, nullptr) < 0) throw PythonError();
+    return true;
 }
 
 // Below autograd and autocast. What operations warn of becomes a warning of Python's.
@@ -177,6 +210,13 @@ void run_steps(const PlanState& plan, Frame& frame) {
         warnings.set_in_exception();
         throw;
     }
+}
+
+PyObject* run_fallback(const PlanState& plan, PyObject* const* arguments, size_t count) {
+    ++plan_counters.fallbacks;
+    at::AutoDispatchBelowADInplaceOrView below;
+    c10::impl::ExcludeDispatchKeyGuard as_cast(c10::autocast_dispatch_keyset);
+    return PyObject_Vectorcall(plan.fallback.get(), arguments, count, nullptr);
 }
 
 Ref results_of(const PlanState& plan, const Frame& frame) {
@@ -200,9 +240,11 @@ PyObject* call(PyObject* self, PyObject* const* arguments, size_t flagged_count,
             raise(PyExc_TypeError, "%s takes no keyword arguments", plan.name.c_str());
         if (plan.takes_list && count != 1)
             raise(PyExc_TypeError, "%s takes one list, got %zu arguments", plan.name.c_str(), count);
+        ++plan_counters.invocations;
+        if (plan.fallback && is_followed()) return run_fallback(plan, arguments, count);
         Frame frame(plan.slots.num_tensors, plan.slots.num_numbers, plan.slots.num_blocks);
-        if (plan.takes_list) bind_list(plan, arguments[0], frame);
-        else bind(plan, arguments, count, frame);
+        const bool fits = plan.takes_list ? bind_list(plan, arguments[0], frame) : bind(plan, arguments, count, frame);
+        if (!fits && plan.fallback) return run_fallback(plan, arguments, count);
         run_steps(plan, frame);
         return results_of(plan, frame).release();
     } catch (const PythonError&) {
@@ -218,15 +260,17 @@ PyObject* call(PyObject* self, PyObject* const* arguments, size_t flagged_count,
 
 // --- the type ---------------------------------------------------------------------------------------------------------
 PyObject* plan_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-    static const char* names[] = {"source", "name", "parameters", "steps", "results", "takes_list", nullptr};
+    static const char* names[] = {"source", "name", "parameters", "steps", "results", "takes_list", "fallback", "aligned", nullptr};
     const char* name;
-    PyObject *source, *parameters, *steps, *results;
+    PyObject *source, *parameters, *steps, *results, *fallback, *aligned;
     int takes_list;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OsO!O!O!p:Plan", (char**)names, &source, &name, &PyTuple_Type,
-                                     &parameters, &PyTuple_Type, &steps, &PyTuple_Type, &results, &takes_list))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OsO!O!O!pOO!:Plan", (char**)names, &source, &name, &PyTuple_Type,
+                                     &parameters, &PyTuple_Type, &steps, &PyTuple_Type, &results, &takes_list, &fallback,
+                                     &PyTuple_Type, &aligned))
         return nullptr;
     try {
-        PlanState state{call, share(source), name, {}, {}, {}, takes_list != 0, {}};
+        Ref other = fallback == Py_None ? Ref() : share(fallback);
+        PlanState state{call, share(source), std::move(other), name, {}, {}, {}, takes_list != 0, {}};
         for (PyObject* native : items(parameters)) {
             if (native == Py_None) {
                 state.parameters.push_back({Kind::Constant, 0});
@@ -237,6 +281,13 @@ PyObject* plan_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
                 raise(PyExc_TypeError, "%s: a parameter is a tensor or a number, not %R", name, native);
             state.parameters.push_back({operand.kind, operand.number});
         }
+        for (PyObject* position : items(aligned)) {
+            const size_t at = PyLong_AsSize_t(position);
+            if (PyErr_Occurred()) throw PythonError();
+            if (at >= state.parameters.size() || state.parameters[at].kind != Kind::Tensor || !state.fallback)
+                raise(PyExc_ValueError, "%s: an aligned parameter is a tensor of a plan with a fallback", name);
+            state.parameters[at].is_aligned = true;
+        }
         for (PyObject* native : items(steps)) state.steps.push_back(state.slots.step(native));
         for (PyObject* native : items(results)) {
             const Operand operand = state.slots.operand(native);
@@ -245,8 +296,11 @@ PyObject* plan_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
             state.results.push_back(
                 {operand.kind, operand.number, operand.kind == Kind::Constant ? share(operand.value) : Ref()});
         }
+        ++plan_counters.plans;
         return Plan::make(type, std::move(state)).release();
     } catch (const PythonError&) {
+    } catch (const Failure& failure) {
+        PyErr_SetString(failure.type, failure.text.c_str());
     } catch (...) {
         torch::translate_exception_to_python(std::current_exception());
     }

@@ -49,6 +49,7 @@ struct Frame {
     c10::SmallVector<Number, 16> numbers;
     c10::SmallVector<char*, 16> blocks;
     c10::SmallVector<Lease, 1> leases;
+    c10::SmallVector<at::Tensor, 1> reserved;  // blocks on a device
     torch::jit::Stack stack;  // of operations, empty between steps
 };
 
@@ -96,9 +97,10 @@ struct Reader {
     Count count(PyObject* native);
     std::unique_ptr<const Step> step(PyObject* native);
 
-    // Those of plan_call.cpp.
+    // Those of plan_call.cpp and plan_device.cpp.
     std::unique_ptr<const Step> call(PyObject* native);
     std::unique_ptr<const Step> python(PyObject* native);
+    std::unique_ptr<const Step> device_launch(PyObject* native);
 };
 
 // A number of a run as Python has it.
@@ -118,6 +120,12 @@ public:
 private:
     PyThreadState* state_;
 };
+
+// Since the process began: plans made, runs of them, and how many of these their fallbacks served.
+struct PlanCounters {
+    int64_t plans = 0, invocations = 0, fallbacks = 0;
+};
+extern PlanCounters plan_counters;
 
 // Makes the Python type and puts it into the module, which keeps it for good. Throws PythonError.
 void add_plan(PyObject* module);

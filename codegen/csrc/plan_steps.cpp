@@ -131,8 +131,13 @@ private:
 };
 
 // --- memory -----------------------------------------------------------------------------------------------------------
+at::Device device_of(PyObject* object) {
+    if (!THPDevice_Check(object)) raise(PyExc_TypeError, "a plan needs a device, not %R", object);
+    return ((THPDevice*)object)->device;
+}
+
 struct Reserve : Step {
-    Reserve(Reader& reader, PyObject* native) {
+    Reserve(Reader& reader, PyObject* native) : device(device_of(item(native, 2))) {
         for (PyObject* block : items(item(native, 1)))
             blocks.emplace_back(reader.block(item(block, 0)), reader.count(item(block, 1)));
     }
@@ -146,11 +151,18 @@ struct Reserve : Step {
             starts.push_back(total);
             if (__builtin_add_overflow(size, 63, &size) || __builtin_add_overflow(total, size & ~int64_t(63), &total)) overflow();
         }
-        char* data = frame.leases.emplace_back(total).data();
+        char* data = device.is_cpu() ? frame.leases.emplace_back(total).data() : on_device(total, frame);
         for (size_t at = 0; at < blocks.size(); ++at) frame.blocks[blocks[at].first] = data + starts[at];
     }
 
+    // What its allocator gives out again later is ordered by the stream, as the launches are.
+    char* on_device(int64_t bytes, Frame& frame) const {
+        const auto options = at::TensorOptions().dtype(at::kByte).device(device);
+        return (char*)frame.reserved.emplace_back(at::empty_strided({bytes}, {1}, options)).mutable_data_ptr();
+    }
+
     std::vector<std::pair<size_t, Count>> blocks;
+    at::Device device;
 };
 
 at::ScalarType dtype_of(PyObject* object) {
@@ -172,11 +184,6 @@ struct Allocate : Step {
         else frame.set(tensor, at::empty_strided(size, stride, at::TensorOptions().dtype(dtype).device(device)));
     }
 
-    static at::Device device_of(PyObject* object) {
-        if (!THPDevice_Check(object)) raise(PyExc_TypeError, "a plan needs a device, not %R", object);
-        return ((THPDevice*)object)->device;
-    }
-
     size_t tensor;
     Counts sizes, strides;
     at::ScalarType dtype;
@@ -186,7 +193,7 @@ struct Allocate : Step {
 struct View : Step {
     View(Reader& reader, PyObject* native)
         : tensor(reader.tensor(item(native, 1))), base(reader.operand(item(native, 2))), sizes(reader, item(native, 3)),
-          strides(reader, item(native, 4)), offset(reader.count(item(native, 5))) {
+          strides(reader, item(native, 4)), offset(reader.count(item(native, 5))), device(device_of(item(native, 7))) {
         if (PyObject* object = item(native, 6); object != Py_None) dtype = dtype_of(object);
         if (base.kind != Kind::Tensor && (base.kind != Kind::Block || !dtype))
             raise(PyExc_TypeError, "a view is of a tensor, or of a block with a dtype, not %R", native);
@@ -204,8 +211,8 @@ struct View : Step {
     at::Tensor of_block(char* block, c10::IntArrayRef size, c10::IntArrayRef stride, int64_t first) const {
         return at::for_blob(block + first * (int64_t)c10::elementSize(*dtype), size)
             .strides(stride)
-            .options(at::TensorOptions().dtype(*dtype))
-            .target_device(at::kCPU)
+            .options(at::TensorOptions().dtype(*dtype).device(device))
+            .target_device(device)
             .make_tensor();
     }
 
@@ -229,6 +236,7 @@ struct View : Step {
     Counts sizes, strides;
     Count offset;
     std::optional<at::ScalarType> dtype;
+    at::Device device;  // of a block
 };
 
 struct Free : Step {
@@ -402,6 +410,7 @@ constexpr std::pair<const char*, Factory> FACTORIES[] = {
     {"Reserve", make<Reserve>},   {"Allocate", make<Allocate>},
     {"View", make<View>},         {"Free", make<Free>},
     {"Launch", launch},
+    {"DeviceLaunch", [](Reader& reader, PyObject* native) { return reader.device_launch(native); }},
     {"Call", [](Reader& reader, PyObject* native) { return reader.call(native); }},
     {"Python", [](Reader& reader, PyObject* native) { return reader.python(native); }},
 };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -59,8 +60,9 @@ class Kernels:
             functions = self._load(made, source)
             parameters = [node.name for node in graph.graph.find_nodes(op="placeholder")]
             planned = plan(made, parameters, functions, "graph", takes_list)
+            graph.meta["plan"] = planned
             graph.meta["texts"] = lambda: {"kernels.txt": f"{made}\n", "kernels.c": source, "plan.txt": f"{planned}\n"}
-            return build(planned)
+            return build(planned, _fallback(graph, takes_list))
         except (Unsupported, NotImplementedError) as reason:
             log.info("ATen runs a graph, operation by operation: %s", reason)
         except (NoCompiler, OSError) as reason:
@@ -79,6 +81,16 @@ class Kernels:
             assert address is not None
             found[kernel.name] = Function(kernel.name, address, library)
         return found
+
+
+def _fallback(graph: fx.GraphModule, takes_list: bool) -> Callable[..., Any]:
+    """The graph as ATen runs it, made when it is called first."""
+    made = functools.cache(boxed if takes_list else direct)
+
+    def inlined(*args: Any) -> Any:
+        return made(graph)(*args)
+
+    return inlined
 
 
 def _is_served(graph: fx.GraphModule) -> bool:

@@ -14,15 +14,17 @@ from codegen.plan.check import check
 Native = tuple[Any, ...]  # the name of a kind, and what it is made of
 
 
-def build(plan: s.Plan) -> _C.Plan:
+def build(plan: s.Plan, fallback: Callable[..., Any] | None = None) -> _C.Plan:
     """`plan` as a callable, `built(*args) -> tuple`, or `built(list) -> tuple` if it takes a list.
 
+    `fallback` is called in the same way where the plan can't run: under somebody who follows each operation (a dispatch
+    mode, a tracer, a transform of torch.func), on tensors that stand for others, and on memory that is not `aligned`.
     Raises Malformed, TypeError or ValueError for what is no plan: slots that no step sets before they are read,
     operations that do not take these arguments, programs that do not end with one number."""
     check(plan)
     return _C.Plan(
         plan, plan.name, tuple(map(_parameter, plan.parameters)), tuple(map(_step, plan.steps)),
-        tuple(map(_operand, plan.results)), plan.takes_list,
+        tuple(map(_operand, plan.results)), plan.takes_list, fallback, plan.aligned,
     )  # fmt: skip
 
 
@@ -84,19 +86,30 @@ def _call(step: s.Call) -> Native:
 
 def _view(step: s.View) -> Native:
     geometry = (_counts(step.sizes), _counts(step.strides), _operand(step.offset))
-    return (step.tensor.number, _operand(step.base), *geometry, step.dtype)
+    return (step.tensor.number, _operand(step.base), *geometry, step.dtype, step.device)
+
+
+def _device_launch(step: s.DeviceLaunch) -> Native:
+    function = step.function
+    if len(step.arguments) != len(function.arguments):
+        raise TypeError(f"{function} takes {len(function.arguments)} arguments, got {len(step.arguments)}")
+    given = (None if argument is None else _operand(argument) for argument in step.arguments)
+    arguments = tuple(zip(function.arguments, given, strict=True))
+    form = (function.name, function.image, function.threads, function.shared)
+    return (*form, step.device, _operand(step.programs), arguments)
 
 
 _MADE_OF: dict[type, Callable[[Any], Native]] = {
     s.Size: lambda step: (step.number.number, step.tensor.number, step.dim),
     s.Compute: lambda step: (step.number.number, tuple(map(_token, step.program))),
-    s.Reserve: lambda step: (tuple((block.number, _operand(size)) for block, size in step.blocks),),
+    s.Reserve: lambda step: (tuple((block.number, _operand(size)) for block, size in step.blocks), step.device),
     s.Allocate: lambda step: (
         step.tensor.number, _counts(step.sizes), _counts(step.strides), step.dtype, torch.device(step.device)
     ),
     s.View: _view,
     s.Launch: lambda step: ((_launch(step),),),
     s.LaunchGroup: lambda step: (tuple(map(_launch, step.launches)),),
+    s.DeviceLaunch: _device_launch,
     s.Call: _call,
     s.Python: lambda step: (step.function, tuple(map(_operand, step.args)), tuple(map(_result, step.results))),
     s.Free: lambda step: (step.tensor.number,),

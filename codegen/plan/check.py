@@ -71,6 +71,8 @@ def _read(step: s.Step) -> tuple[Any, ...]:
             return (step.buffers, step.total, step.sizes, scalars)
         case s.LaunchGroup():
             return tuple(map(_read, step.launches))
+        case s.DeviceLaunch():
+            return (step.programs, step.arguments)
         case s.Call():
             return (step.args, tuple(value for _, value in step.kwargs))
         case s.Python():

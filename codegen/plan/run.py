@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 from codegen import _C
 from codegen.plan import steps as s
+from codegen.plan.build import build
 
 _OPERATORS: dict[str, Callable[[int, int], int]] = {
     "+": int.__add__, "-": int.__sub__, "*": int.__mul__, "//": int.__floordiv__, "%": int.__mod__,
@@ -31,6 +33,7 @@ _KERNEL = ctypes.CFUNCTYPE(
 def run(plan: s.Plan, *args: Any) -> tuple[Any, ...]:
     """The results of `plan` for these arguments (for one list, which is emptied, if it takes that).
 
+    Kernels on devices are launched by a native plan each.
     Raises TypeError for more, fewer or other arguments than it has parameters, and what its steps raise."""
     return _C.below(_Frame(plan).run, args)
 
@@ -105,7 +108,7 @@ def _(step: s.Compute, frame: _Frame) -> None:
 @_do.register
 def _(step: s.Reserve, frame: _Frame) -> None:
     for block, size in step.blocks:
-        frame.slots[block] = torch.empty(frame.value(size), dtype=torch.uint8)
+        frame.slots[block] = torch.empty(frame.value(size), dtype=torch.uint8, device=step.device)
 
 
 @_do.register
@@ -148,6 +151,19 @@ def _(step: s.Launch, frame: _Frame) -> None:
 def _(step: s.LaunchGroup, frame: _Frame) -> None:
     for launch in step.launches:
         _do(launch, frame)
+
+
+@_do.register
+def _(step: s.DeviceLaunch, frame: _Frame) -> None:
+    """Blocks are tensors here."""
+    slots = list(dict.fromkeys(s.slots_in((step.programs, step.arguments))))
+    renamed: dict[Any, Any] = {
+        slot: s.TensorSlot(at) if isinstance(slot, s.BlockSlot) else replace(slot, number=at)
+        for at, slot in enumerate(slots)
+    }
+    arguments = tuple(renamed.get(argument, argument) for argument in step.arguments)
+    launch = replace(step, programs=renamed.get(step.programs, step.programs), arguments=arguments)
+    build(s.Plan(step.function.name, tuple(renamed.values()), (launch,), ()))(*map(frame.value, slots))
 
 
 @_do.register

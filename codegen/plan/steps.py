@@ -8,6 +8,7 @@
            | View(tensor, base, ...)            another tensor of the same memory, or a tensor of a block
            | Launch(function, ...)              a compiled kernel
            | LaunchGroup(launches)              several that do not touch what another one writes, in any order
+           | DeviceLaunch(function, ...)        a kernel on a device
            | Call(op, args, kwargs, results)    an ATen operation, below autograd
            | Python(function, args, results)    anything else
            | Free(tensor)                       the plan is done with it
@@ -18,7 +19,7 @@ Tensors, numbers and blocks lie in numbered slots. A slot may be set again; what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -57,6 +58,8 @@ Slot = TensorSlot | NumberSlot | BlockSlot
 Count = int | NumberSlot  # a size, stride, offset or number of bytes
 Counts = tuple[Count, ...]
 
+CPU = torch.device("cpu")
+
 #: Postfix: ints and slots are pushed, an operator takes two and pushes one. `//` and `%` floor, as in Python.
 Token = int | NumberSlot | str
 OPERATORS: tuple[str, ...] = ("+", "-", "*", "//", "%", "min", "max")
@@ -87,9 +90,10 @@ class Reserve:
     """(block, bytes) of each. Aligned to 64 bytes, what is in it is anything."""
 
     blocks: tuple[tuple[BlockSlot, Count], ...]
+    device: torch.device = CPU
 
     def __str__(self) -> str:
-        return f"reserve {', '.join(f'{block}[{size}]' for block, size in self.blocks)}"
+        return f"reserve {', '.join(f'{block}[{size}]' for block, size in self.blocks)}{_on(self.device)}"
 
 
 @dataclass(frozen=True)
@@ -98,17 +102,17 @@ class Allocate:
     sizes: Counts
     strides: Counts
     dtype: torch.dtype
-    device: torch.device = torch.device("cpu")
+    device: torch.device = CPU
 
     def __str__(self) -> str:
-        where = "" if self.device.type == "cpu" else f", {self.device}"
-        return f"{self.tensor} = empty({_written(self.sizes)}, {_written(self.strides)}, {_written(self.dtype)}{where})"
+        geometry = f"{_written(self.sizes)}, {_written(self.strides)}, {_written(self.dtype)}"
+        return f"{self.tensor} = empty({geometry}){_on(self.device)}"
 
 
 @dataclass(frozen=True)
 class View:
     """The tensor at `offset` elements after the base's first. With a `dtype`, elements of that dtype, whatever the
-    bytes were; a block has none of its own. A tensor of a block must not outlive the plan."""
+    bytes were; a block has none of its own, and is on `device`. A tensor of a block must not outlive the plan."""
 
     tensor: TensorSlot
     base: TensorSlot | BlockSlot
@@ -116,6 +120,7 @@ class View:
     strides: Counts
     offset: Count = 0
     dtype: torch.dtype | None = None
+    device: torch.device = CPU
 
     def __str__(self) -> str:
         dtype = "" if self.dtype is None else f", {_written(self.dtype)}"
@@ -175,6 +180,39 @@ class LaunchGroup:
         return "\n".join(["together:", *(f"    {launch}" for launch in self.launches)])
 
 
+@dataclass(frozen=True)
+class DeviceFunction:
+    """A kernel in a device's machine code: `image` is a CUDA module (a cubin). `arguments`: the types of what it takes,
+    "*" for a pointer, else "i32", "i64", "fp32" or "fp64"; `shared`: bytes of shared memory."""
+
+    name: str
+    image: bytes = field(repr=False)
+    arguments: tuple[str, ...]
+    threads: int
+    shared: int = 0
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class DeviceLaunch:
+    """Starts `programs` programs of `function`, on the device's current stream. `arguments`: what the function takes;
+    None is a null pointer.
+
+    Raises OverflowError for a number that does not fit into its type, RuntimeError for what the driver refuses. What
+    goes wrong in the kernel is an error of a later operation on the device, as with ATen's own kernels."""
+
+    function: DeviceFunction
+    programs: Count
+    arguments: tuple[TensorSlot | BlockSlot | Count | float | None, ...]
+    device: torch.device
+
+    def __str__(self) -> str:
+        given = ", ".join("null" if argument is None else str(argument) for argument in self.arguments)
+        return f"{self.function}({given}) for {self.programs} programs{_on(self.device)}"
+
+
 Result = TensorSlot | NumberSlot | tuple[TensorSlot | None, ...] | None
 
 
@@ -214,20 +252,21 @@ class Free:
         return f"free {self.tensor}"
 
 
-Step = Size | Compute | Reserve | Allocate | View | Launch | LaunchGroup | Call | Python | Free
+Step = Size | Compute | Reserve | Allocate | View | Launch | LaunchGroup | DeviceLaunch | Call | Python | Free
 
 
 @dataclass(frozen=True)
 class Plan:
     """`parameters`: the slot of each argument, None for one that is not looked at. `results`: slots and constants.
     `takes_list`: it is called with one list of the arguments, which it empties: those that nobody else holds die when
-    they are freed."""
+    they are freed. `aligned`: positions of parameters that have to begin at a multiple of 16 bytes."""
 
     name: str
     parameters: tuple[TensorSlot | NumberSlot | None, ...]
     steps: tuple[Step, ...]
     results: tuple[Any, ...]
     takes_list: bool = False
+    aligned: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         parameters = ", ".join(map(_parameter, self.parameters))
@@ -250,6 +289,10 @@ def _parameter(slot: TensorSlot | NumberSlot | None) -> str:
     if slot is None:
         return "_"
     return f"{slot}: {slot.kind.__name__}" if isinstance(slot, NumberSlot) else str(slot)
+
+
+def _on(device: torch.device) -> str:
+    return "" if device == CPU else f" on {device}"
 
 
 def _targets(results: tuple[Result, ...]) -> str:

@@ -10,6 +10,7 @@ namespace jit {
 PyTypeObject* entry_type = nullptr;
 PyTypeObject* cache_type = nullptr;
 PyTypeObject* caches_type = nullptr;
+Counters counters;
 
 Hit try_entry(Entry* entry, const CallContext& call) {
     Hit hit;
@@ -44,6 +45,7 @@ Hit CacheState::find(const CallContext& call) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(looked_at.get()); ++i) {
         Hit hit = try_entry(static_cast<Entry*>(PyTuple_GET_ITEM(looked_at.get(), i)), call);
         if (!hit) continue;
+        ++counters.hits;
         // If a guard's Python code changed the list meanwhile, its order stands.
         if (i > 0 && entries.get() == looked_at.get()) replace_entries(with_front(looked_at.as_object(), i));
         return hit;
@@ -54,6 +56,7 @@ Hit CacheState::find(const CallContext& call) {
 Hit compile_on_miss(Cache* cache, PyObject* miss, PyObject* subject, const CallContext& call, PyObject* function) {
     if (cache->frozen || jit_thread.compiling) return {};
     ++cache->misses;
+    ++counters.misses;
     Ref slots = checked(PyTuple_New(call.slot_count));
     for (Py_ssize_t i = 0; i < call.slot_count; ++i) PyTuple_SET_ITEM(slots.get(), i, Py_NewRef(call.slots[i]));
     Ref answer;

@@ -30,6 +30,12 @@ struct EntryState {
 using Entry = Instance<EntryState>;
 extern PyTypeObject* entry_type;
 
+// Since the process began: look-ups that found an entry, and times that the compiler was asked for one.
+struct Counters {
+    int64_t hits = 0, misses = 0;
+};
+extern Counters counters;
+
 // What a look-up found.
 struct Hit {
     Owned<Entry> entry;

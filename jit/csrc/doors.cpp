@@ -115,7 +115,7 @@ PyObject* return_self(PyObject* self, PyObject*) { return Py_NewRef(self); }
 PyObject* door_dir(PyObject* self, PyObject*) {
     Ref names = take(PyObject_Dir(as_door(self)->function.as_object()));
     if (!names) return nullptr;
-    for (const char* own : {"__wrapped__", "cache", "compiler", "miss"}) {
+    for (const char* own : {"__wrapped__", "cache", "compiler", "debug_state", "miss"}) {
         Ref name = take(PyUnicode_FromString(own));
         if (!name || PyList_Append(names.get(), name.get()) < 0) return nullptr;
     }
@@ -131,10 +131,16 @@ int door_set_compiler(PyObject* self, PyObject* value, void*) {
     return 0;
 }
 
+PyObject* door_debug_state(PyObject* self, PyObject*) {
+    Ref compiler = take(none_or(as_door(self)->compiler.get()));
+    return PyObject_CallMethod(compiler.get(), "debug_state", nullptr);
+}
+
 PyMethodDef door_methods[] = {
     {"__reduce__", door_reduce, METH_NOARGS, "pickles by reference, as functions do"},
     {"__copy__", return_self, METH_NOARGS, "the door itself"},
     {"__deepcopy__", return_self, METH_O, "the door itself"},
+    {"debug_state", door_debug_state, METH_NOARGS, "debug_state()\n\nWhat the compiler knows of it."},
     {"__dir__", door_dir, METH_NOARGS, "what the function has, and the door's own"},
     {}};
 

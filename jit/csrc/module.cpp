@@ -1,4 +1,5 @@
 // The extension module `jit._C`.
+#include "cache.h"
 #include "thread.h"
 #include "types.h"
 
@@ -20,6 +21,10 @@ PyObject* tensor_info_of(PyObject*, PyObject* tensor) {
     return guarded((PyObject*)nullptr, [&] { return tensor_info(tensor).release(); });
 }
 
+PyObject* counts(PyObject*, PyObject*) {
+    return Py_BuildValue("{sLsL}", "hits", (long long)counters.hits, "misses", (long long)counters.misses);
+}
+
 PyObject* is_tensor_unhooked(PyObject*, PyObject* tensor) { return PyBool_FromLong(is_unhooked(tensor)); }
 
 PyMethodDef functions[] = {
@@ -27,6 +32,8 @@ PyMethodDef functions[] = {
     {"tensor_info", tensor_info_of, METH_O,
      "tensor_info(tensor) -> dict\n\nThe payload of a \"tensor\" check as the tensor is now. Its dispatch keys are those in "
      "force on this thread: call it under the same modes as the code that is to be guarded."},
+    {"counts", counts, METH_NOARGS,
+     "counts() -> dict\n\nSince the process began: calls that found compiled code, calls that asked the compiler for some."},
     {"unhooked", is_tensor_unhooked, METH_O,
      "unhooked(tensor) -> bool\n\nWhether an \"unhooked\" check of the tensor holds: nobody is told of its gradient."},
     {}};

@@ -1,0 +1,106 @@
+"""What a compiled function has come to: its frames, the graph of each entry, the plans that run in the graph's place.
+
+`compiled.debug_state()` gives it as data; printed, it is a page to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from textwrap import indent
+from typing import TYPE_CHECKING, Any
+
+from torch import fx
+
+from codegen.aot.stages import Stages
+from codegen.plan.steps import Plan
+
+if TYPE_CHECKING:
+    from jit.compiler import Record
+
+
+@dataclass(frozen=True)
+class GraphState:
+    """A graph of ATen operations and the plan that runs in its place. Without a plan, and for what no plan runs
+    (tensors that somebody traces or batches), the graph itself runs, operation by operation: it is the fallback."""
+
+    name: str
+    fallback: fx.GraphModule
+    plan: Plan | None
+
+    def __str__(self) -> str:
+        code = self.fallback.code.strip()
+        if self.plan is None:
+            return f"{self.name}, run by ATen:\n{indent(code, '    ')}"
+        return f"{self.name}, as a plan:\n{indent(str(self.plan), '    ')}\n  its fallback:\n{indent(code, '    ')}"
+
+
+@dataclass(frozen=True)
+class EntryState:
+    """Compiled code for calls of one kind. `graph`: as captured, None where there is nothing to compute."""
+
+    hits: int
+    guards: tuple[Any, ...]
+    graph: fx.GraphModule | None
+    graphs: tuple[GraphState, ...]
+
+    def __str__(self) -> str:
+        guards = "\n".join(f"  {guard}" for guard in self.guards) or "  none"
+        graph = "  none" if self.graph is None else indent(self.graph.code.strip(), "  ")
+        return "\n".join([f"{self.hits} hits; guards:", guards, "graph:", graph, *map(str, self.graphs)])
+
+
+@dataclass(frozen=True)
+class FrameState:
+    """A function, or what is left of one after a graph break. `entries`: the one that fitted last comes first."""
+
+    name: str
+    place: str
+    misses: int
+    is_frozen: bool
+    entries: tuple[EntryState, ...]
+
+    def __str__(self) -> str:
+        frozen = ", compiled no more" if self.is_frozen else ""
+        head = f"{self.name} ({self.place}): {self.misses} misses{frozen}"
+        texts = [f"entry {number}: {entry}" for number, entry in enumerate(self.entries)]
+        return "\n".join([head, *(indent(text, "  ") for text in texts)])
+
+
+@dataclass(frozen=True)
+class DebugState:
+    """The frame that is called, and those that came of it."""
+
+    frames: tuple[FrameState, ...]
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.frames))
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        graphs = (graph for frame in self.frames for entry in frame.entries for graph in entry.graphs)
+        return tuple(graph.plan for graph in graphs if graph.plan is not None)
+
+
+def debug_state(caches: Iterable[Any]) -> DebugState:
+    """Of the caches of one compiler, as they are now."""
+    return DebugState(tuple(_frame(cache) for cache in caches if cache.misses or cache.entries))
+
+
+def _frame(cache: Any) -> FrameState:
+    code = cache.code
+    place = f"{code.co_filename}:{code.co_firstlineno}"
+    return FrameState(code.co_qualname, place, cache.misses, cache.frozen, tuple(map(_entry, cache.entries)))
+
+
+def _entry(entry: Any) -> EntryState:
+    record: Record = entry.meta
+    stages = record.module.meta.get("stages") if record.module is not None else None
+    return EntryState(entry.hits, tuple(record.guards), record.module, tuple(_graphs(stages)))
+
+
+def _graphs(stages: Stages | None) -> Iterator[GraphState]:
+    if stages is not None:
+        named = {"inference" if stages.backward is None else "forward": stages.forward, "backward": stages.backward}
+        for name, graph in named.items():
+            if graph is not None:
+                yield GraphState(name, graph, graph.meta.get("plan"))
