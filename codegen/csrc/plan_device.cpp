@@ -72,12 +72,13 @@ struct DeviceLaunch : Step {
         }
         const Operand operand = reader.operand(native);
         const bool is_memory = operand.kind == Kind::Tensor || operand.kind == Kind::Block;
+        const bool is_pointer = type.type == Type::Pointer;
         const bool is_whole = type.type == Type::Int32 || type.type == Type::Int64;
-        if (operand.kind == Kind::Constant && type.type != Type::Pointer) {
+        if (operand.kind == Kind::Constant && !is_pointer) {
             const Number number = of_python(is_whole ? Kind::Int : Kind::Float, operand.value);
             if (PyErr_Occurred()) throw PythonError();
             put(prepared.data() + offset, type.type, number, is_whole);
-        } else if (is_memory ? type.type == Type::Pointer : operand.is_number() && !(is_whole && operand.kind == Kind::Float)) {
+        } else if (is_pointer ? is_memory : operand.is_number() && !(is_whole && operand.kind == Kind::Float)) {
             late.push_back({type.type, offset, operand});
         } else {
             raise(PyExc_TypeError, "%s: %R is no argument of type %s", name.c_str(), native, type.name);

@@ -16,14 +16,16 @@ from codegen.aot.boxed import boxed
 from codegen.artifacts.store import Store
 from codegen.direct import direct
 from codegen.kernels.c import print_c
+from codegen.kernels.device import device_code
 from codegen.kernels.lowering.context import Unsupported
 from codegen.kernels.lowering.lower import lower
 from codegen.kernels.planning import plan
 from codegen.kernels.schedule import Schedule, schedule
 from codegen.kernels.toolchain import NoCompiler, compile_c
+from codegen.kernels.triton_tune import Device
 from codegen.notices import notify
 from codegen.plan.build import build
-from codegen.plan.steps import Function
+from codegen.plan.steps import CPU, Function
 from codegen.progress import tell
 
 log = logging.getLogger(__name__)
@@ -51,17 +53,22 @@ class Kernels:
 
     def _compiled(self, graph: fx.GraphModule, takes_list: bool) -> Callable[..., Any] | None:
         try:
-            if not _is_served(graph):
-                raise Unsupported("tensors elsewhere than on the CPU")
+            device = _device(graph)
             tell("choosing kernels")
             made = schedule(lower(graph))
-            source = print_c(made.kernels)
+            placeholders = graph.graph.find_nodes(op="placeholder")
+            parameters = [node.name for node in placeholders]
             tell(f"compiling {len(made.kernels)} kernels")
-            functions = self._load(made, source)
-            parameters = [node.name for node in graph.graph.find_nodes(op="placeholder")]
-            planned = plan(made, parameters, functions, "graph", takes_list)
+            if device.type == "cuda":
+                code = device_code(made, placeholders, _described(device), self.store)
+                planned = plan(made, parameters, code.functions, "graph", takes_list, device, code.aligned)
+                sources = {"kernels.py": code.source}
+            else:
+                source = print_c(made.kernels)
+                planned = plan(made, parameters, self._load(made, source), "graph", takes_list)
+                sources = {"kernels.c": source}
             graph.meta["plan"] = planned
-            graph.meta["texts"] = lambda: {"kernels.txt": f"{made}\n", "kernels.c": source, "plan.txt": f"{planned}\n"}
+            graph.meta["texts"] = lambda: {"kernels.txt": f"{made}\n", **sources, "plan.txt": f"{planned}\n"}
             return build(planned, _fallback(graph, takes_list))
         except (Unsupported, NotImplementedError) as reason:
             log.info("ATen runs a graph, operation by operation: %s", reason)
@@ -93,9 +100,20 @@ def _fallback(graph: fx.GraphModule, takes_list: bool) -> Callable[..., Any]:
     return inlined
 
 
-def _is_served(graph: fx.GraphModule) -> bool:
-    values = (value for node in graph.graph.nodes for value in _flat(node.meta.get("val")))
-    return all(value.device.type == "cpu" and not value.is_sparse for value in values)
+def _device(graph: fx.GraphModule) -> torch.device:
+    """Where all tensors are. Raises Unsupported where they are not on one device that there are kernels for."""
+    values = [value for node in graph.graph.nodes for value in _flat(node.meta.get("val"))]
+    if any(value.is_sparse for value in values):
+        raise Unsupported("sparse tensors")
+    devices = {value.device for value in values} or {CPU}
+    if len(devices) > 1 or not {device.type for device in devices} <= {"cpu", "cuda"}:
+        raise Unsupported(f"tensors on {', '.join(map(str, devices))}")
+    return devices.pop()
+
+
+def _described(device: torch.device) -> Device:
+    major, minor = torch.cuda.get_device_capability(device)
+    return Device(torch.cuda.get_device_name(device), 10 * major + minor)
 
 
 def _flat(value: Any) -> list[torch.Tensor]:

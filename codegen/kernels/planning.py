@@ -6,6 +6,7 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -51,23 +52,41 @@ INSIDE: dict[Any, Any] = {
 }
 
 
+@dataclass(frozen=True)
+class OnDevice:
+    """A kernel's machine code for a device: it takes the kernel's buffers, null for its error if it `reports_errors`
+    (an index out of range is an error of the device then, as with ATen's kernels), sizes, scalars, and two more nulls.
+    `programs`: how many there are, over the kernel's sizes."""
+
+    function: s.DeviceFunction
+    programs: Index
+    reports_errors: bool = False
+
+
+Functions = Mapping[str, s.Function] | Mapping[str, OnDevice]
+
+
 def plan(
-    schedule: Schedule, parameters: list[str], functions: Mapping[str, s.Function], name: str, takes_list: bool = False
+    schedule: Schedule, parameters: list[str], functions: Functions, name: str, takes_list: bool = False,
+    device: torch.device = s.CPU, aligned: Set[str] = frozenset(),
 ) -> s.Plan:
-    """`parameters`: names of the inputs in their order; `functions`: by the names of the kernels."""
-    return _Planner(schedule, parameters, functions, name, takes_list).plan()
+    """`parameters`: names of the inputs in their order; `functions`: by the names of the kernels; `device`: where all
+    tensors are; `aligned`: inputs whose memory is to be."""
+    made = _Planner(schedule, parameters, functions, name, takes_list, device).plan()
+    return replace(made, aligned=tuple(at for at, parameter in enumerate(parameters) if parameter in aligned))
 
 
 class _Planner:
     def __init__(
-        self, schedule: Schedule, parameters: list[str], functions: Mapping[str, s.Function], name: str,
-        takes_list: bool,
+        self, schedule: Schedule, parameters: list[str], functions: Functions, name: str, takes_list: bool,
+        device: torch.device,
     ) -> None:
         self.schedule = schedule
         self.program = schedule.program
         self.functions = functions
         self.name = name
         self.takes_list = takes_list
+        self.device = device
         self.slots: dict[str, s.TensorSlot | s.BlockSlot] = {}
         self.parameters: list[s.TensorSlot | s.NumberSlot | None] = []
         scalars = 0
@@ -189,7 +208,8 @@ class _Planner:
             self.slots[name] = s.BlockSlot(layout.block_of[name])
         if not layout.sizes:
             return []
-        return [s.Reserve(tuple((s.BlockSlot(n), self.numbers.of(size)) for n, size in enumerate(layout.sizes)))]
+        blocks = tuple((s.BlockSlot(n), self.numbers.of(size)) for n, size in enumerate(layout.sizes))
+        return [s.Reserve(blocks, self.device)]
 
     def _made(self, name: str, time: int, launch: Launch) -> None:
         """Memory for a tensor that a kernel is about to fill."""
@@ -205,7 +225,7 @@ class _Planner:
                     self.steps.append(s.View(self._tensor(name), base, sizes, strides))
                     self.viewed.add(other)
                 return
-        self.steps.append(s.Allocate(self._tensor(name), sizes, strides, node.dtype))
+        self.steps.append(s.Allocate(self._tensor(name), sizes, strides, node.dtype, self.device))
 
     def _dies_free(self, name: str, time: int) -> bool:
         """Whether that is the last use of a tensor that the plan has made, whose memory nobody else knows."""
@@ -254,17 +274,20 @@ class _Planner:
             if buffer.role != "in" and name not in self.slots:
                 self._made(name, time, launch)
         known = dict(zip(kernel.sizes, map(ix.index, launch.sizes), strict=True))
+        function = self.functions[kernel.name]
+        buffers = tuple(self.slots[name] for name in launch.tensors)
+        sizes = tuple(self.numbers.of(ix.index(size)) for size in launch.sizes)
+        scalars = tuple(map(self._scalar, launch.scalars))
+        if isinstance(function, OnDevice):
+            plain = tuple(scalar.value if isinstance(scalar, s.Floating) else scalar for scalar in scalars)
+            error = (None,) if function.reports_errors else ()
+            programs = self.numbers.of(ix.substitute(function.programs, known))
+            arguments = (*buffers, *error, *sizes, *plain, None, None)
+            self.steps.append(s.DeviceLaunch(function.function, programs, arguments, self.device))
+            return
         total = math.prod((ix.substitute(axis.size or ix.index(1), known) for axis in kernel.axes), start=ix.index(1))
-        self.steps.append(
-            s.Launch(
-                self.functions[kernel.name],
-                tuple(self.slots[name] for name in launch.tensors),
-                self.numbers.of(total),
-                tuple(self.numbers.of(ix.index(size)) for size in launch.sizes),
-                tuple(map(self._scalar, launch.scalars)),
-                max(1, GRAIN // _work(kernel)),
-            )
-        )
+        grain = max(1, GRAIN // _work(kernel))
+        self.steps.append(s.Launch(function, buffers, self.numbers.of(total), sizes, scalars, grain))
 
     def _scalar(self, name: str) -> s.Count | s.Floating:
         slot = self.given[name]
