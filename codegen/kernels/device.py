@@ -19,9 +19,9 @@ from codegen.kernels.lowering.context import Unsupported
 from codegen.kernels.planning import OnDevice
 from codegen.kernels.schedule import Launch, Schedule
 from codegen.kernels.triton import print_triton
-from codegen.kernels.triton_launch import ALIGNED, Compiled, compile_triton
+from codegen.kernels.triton_launch import ALIGNED, Compiled
 from codegen.kernels.triton_shape import TYPICAL, candidates, programs, reports_errors
-from codegen.kernels.triton_tune import Device, Tuned, tune
+from codegen.kernels.triton_tune import Device, Printed, Tuned, made, tune
 from codegen.plan import steps as s
 
 WARP = 32  # threads
@@ -47,13 +47,12 @@ def device_code(schedule: Schedule, placeholders: Iterable[fx.Node], device: Dev
             if all(_home(schedule, launch.tensors[at]) in starts | {None} for launch in launches)
         ]  # fmt: skip
         try:
-            made = _tuned(kernel, device, store, aligned)
+            tuned = _tuned(kernel, device, store, aligned)
         except ImportError as error:
             raise Unsupported(f"kernels for CUDA need Triton: {error}") from error
-        texts.append(print_triton(kernel, made.config))
-        functions[kernel.name] = OnDevice(
-            device_function(made.compiled), programs(kernel, made.config), reports_errors(kernel)
-        )
+        texts.append(tuned.printed.source)
+        function = device_function(tuned.compiled)
+        functions[kernel.name] = OnDevice(function, tuned.printed.programs, reports_errors(kernel))
     return DeviceCode(functions, "\n\n".join(texts), frozenset(_read(schedule)) & starts)
 
 
@@ -67,7 +66,8 @@ def _tuned(kernel: Kernel, device: Device, store: Store, aligned: list[int]) -> 
     if not kernel.sizes:
         return tune(kernel, device, {}, store=store, aligned=aligned)
     config = replace(candidates(kernel, dict.fromkeys(kernel.sizes, TYPICAL))[0], wide=True)
-    return Tuned(config, compile_triton(kernel, config, device.capability, store=store, aligned=aligned))
+    printed = Printed(config, print_triton(kernel, config), programs(kernel, config))
+    return Tuned(printed, made(kernel, printed, device.capability, store=store, aligned=aligned))
 
 
 def _starts_aligned(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 It is what `libcuda.so.1` means in this process from `load` on; the addresses of CPU tensors stand for a device's."""
 
+import contextlib
 import ctypes
 import functools
 import subprocess
@@ -16,14 +17,15 @@ SOURCE = r"""
 
 typedef int Result;
 struct launch {
-    char name[64]; char image[64]; unsigned grid[3], threads[3], shared; void *stream; uint64_t bytes; unsigned char arguments[512];
+    char name[256]; char image[64]; unsigned grid[3], threads[3], shared; void *stream; uint64_t bytes; unsigned char arguments[512];
 };
 #define MOST 64
 struct launch launches[MOST];
 int launch_count, loads, inits, attribute, attribute_value, failure;
 void *context;
+void (*work)(const char *name, const void *arguments);
 
-struct function { char name[64]; const char *image; };
+struct function { char name[256]; const char *image; };
 struct function functions[MOST];
 int function_count;
 
@@ -62,7 +64,8 @@ Result cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsign
     strcpy(made->name, known->name);
     strncpy(made->image, known->image, 63);
     memcpy(made->arguments, extra[1], made->bytes < 512 ? made->bytes : 512);
-    if (!strcmp(known->name, "add_one")) {
+    if (work) work(known->name, extra[1]);
+    else if (!strcmp(known->name, "add_one")) {
         const struct add_one *a = extra[1];
         for (int64_t program = 0; program < x; ++program)
             for (int64_t i = program * 4; i < program * 4 + 4 && i < a->n; ++i)
@@ -75,7 +78,7 @@ Result cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsign
 
 class _Launch(ctypes.Structure):
     _fields_ = [
-        ("name", ctypes.c_char * 64), ("image", ctypes.c_char * 64), ("grid", ctypes.c_uint * 3), ("threads", ctypes.c_uint * 3),
+        ("name", ctypes.c_char * 256), ("image", ctypes.c_char * 64), ("grid", ctypes.c_uint * 3), ("threads", ctypes.c_uint * 3),
         ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p), ("bytes", ctypes.c_uint64), ("arguments", ctypes.c_ubyte * 512),
     ]
 
@@ -97,6 +100,16 @@ class Driver:
 
     def number(self, name):
         return ctypes.c_int.in_dll(self.library, name)
+
+    @contextlib.contextmanager
+    def working(self, callback):
+        """While it is open, `callback(name, address of the arguments)` does the work of all kernels."""
+        place = ctypes.c_void_p.in_dll(self.library, "work")
+        place.value = ctypes.cast(callback, ctypes.c_void_p).value
+        try:
+            yield
+        finally:
+            place.value = None
 
     def launches(self):
         """Those since the last time this was asked."""
