@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Any, Union
 
 import sympy
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 Monomial = tuple["Atom", ...]  # sorted by `order`; () is the constant
 Integer = Union["Index", int]
@@ -533,8 +534,13 @@ def of_sympy(expr: sympy.Expr) -> Index:
 
 
 def of_size(size: Any) -> Index:
-    """An int or a SymInt."""
-    return index(size) if isinstance(size, int) else of_sympy(size.node.expr)
+    """An int or a SymInt. A formula that torch has found to be 1, for broadcasting goes by that, is 1."""
+    if isinstance(size, int):
+        return index(size)
+    node = size.node
+    if not node.expr.is_Symbol and node.has_hint() and node.hint == 1 and statically_known_true(size == 1):
+        return index(1)
+    return of_sympy(node.expr)
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

@@ -159,7 +159,25 @@ def test_strides_that_vary():
         return [torch.randn(size, 2 * size)[:, ::2], torch.randn(size, 3).t()[:, 1:]]
 
     check(lambda x, y: (x * 2 + x.t(), y.exp().sum(0)), *make(4), backend="kernels", dynamic=True,
-          make=lambda: (make(4), {}), changed=[lambda: make(5), lambda: make(7)], tolerance=CLOSE)
+          make=lambda: make(4), changed=[lambda: make(5), lambda: make(7)], tolerance=CLOSE)
+
+
+@pytest.mark.parametrize("program", [
+    lambda x: x * x.narrow(0, x.shape[0] // 2, x.shape[0] - x.shape[0] // 2),
+    lambda x: x + x.chunk(2)[1].exp(),
+    lambda x: x * x[1:].t().sum(0),
+    lambda x: torch.where(x > 0, x[: x.shape[0] // 2].sum(0, keepdim=True), x[:-1]),
+    lambda x: x[: x.shape[0] // 2].expand(5, 3) * x[1:],
+    lambda x: (x.flatten()[: x.shape[0] // 2] * x, x[1:].squeeze(0) * 2, torch.cat([x, x[1:]]) + x[1:]),
+], ids=["narrow", "chunk", "reduced", "where", "expand", "others"])  # fmt: skip
+@pytest.mark.parametrize("requires_grad", [False, True], ids=["infer", "train"])
+def test_a_size_that_is_a_formula_and_1_is_broadcast(program, requires_grad):
+    def make(rows=2):
+        whole = torch.full((9, 3), float("nan"))  # what must not be read
+        whole[:rows] = torch.arange(3.0 * rows).view(rows, 3) / 8
+        return [whole[:rows].detach().requires_grad_(requires_grad)]
+
+    check(program, make=make, backend="kernels", dynamic=True, tolerance=CLOSE)
 
 
 def test_whole_parts_below_zero_are_zero_and_not_minus_zero():
