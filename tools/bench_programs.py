@@ -140,7 +140,7 @@ def rotary(q: T, cos: T, sin: T) -> T:
 # --- blocks of models -------------------------------------------------------------------------------------------------
 def attention(q: T, k: T, v: T) -> T:
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-    future = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).triu(1)
+    future = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool, device=q.device).triu(1)
     return scores.masked_fill(future, float("-inf")).softmax(-1) @ v
 
 
