@@ -107,7 +107,7 @@ class Writer:
 
     # --- loads ------------------------------------------------------------------------------------------------------
     def find_cycles(self, roots: Iterable[Variable]) -> None:
-        """Marks containers that hold themselves: these get a shell first, contents afterwards."""
+        """Marks what holds itself: containers get a shell first, contents afterwards."""
         state: dict[Variable, int] = {}
         stack: list[tuple[Variable, Any]] = [(root, None) for root in roots]
         while stack:
@@ -119,7 +119,8 @@ class Writer:
                 rest = iter(variable.reachable())
             for child in rest:
                 if state.get(child) == 1:
-                    self._cyclic.add(child)
+                    path = [*(above for above, rest_of_it in stack if rest_of_it is not None), variable]
+                    self._cyclic.update(path[path.index(child) :])
                 elif child not in state and not exists(child):
                     stack.append((variable, rest))
                     stack.append((child, None))
@@ -273,6 +274,10 @@ class Writer:
         self.emit.load(self._built[variable])
 
     def _call_effect(self, effect: Call) -> None:
+        if effect.result in self._cyclic:  # its holders have shells before, and are filled after
+            for arg in (*effect.args, *effect.kwargs.values()):
+                self.load(arg)
+                self.emit.pop()
         if effect in self._made:
             return
         self._made.add(effect)

@@ -48,6 +48,9 @@ class HandleVariable(ObjectVariable):
             raise GraphBreak("attribute of a hook's handle", name)
         return self.number if name == "id" else super().plain_getattr(tx, name)
 
+    def reachable(self) -> list[Variable]:
+        return [*(self.dicts or ())]
+
     def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
         if name in _WEAK or name == "id":
             raise GraphBreak("attribute of a hook's handle", name)

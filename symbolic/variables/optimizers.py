@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 FALSE = ConstantVariable(False)
-#: Modules that go other ways for compilers, with other numbers: their code is told that nobody compiles.
-_EAGER_WAYS = ("torch.optim", "torch.utils._foreach_utils", "torch.nn.utils.clip_grad", "torch._functorch")
+#: Modules that go other ways for compilers, with other numbers or without hooks of modules that raise: their code is
+#: told that nobody compiles.
+_EAGER_WAYS = (
+    "torch.optim", "torch.utils._foreach_utils", "torch.nn.utils.clip_grad", "torch._functorch",
+    "torch.nn.modules.module",
+)  # fmt: skip
 
 
 def _is_compiling(tx: Translator) -> Variable:
