@@ -19,7 +19,9 @@ from codegen.kernels.c import print_c
 from codegen.kernels.device import device_code
 from codegen.kernels.lowering.context import Unsupported
 from codegen.kernels.lowering.lower import lower
+from codegen.kernels.measure import Trials
 from codegen.kernels.planning import plan
+from codegen.kernels.products import may_round, scheduled
 from codegen.kernels.schedule import Schedule, schedule
 from codegen.kernels.toolchain import NoCompiler, compile_c
 from codegen.kernels.triton_tune import Device
@@ -39,10 +41,13 @@ def raise_it(error: Exception) -> None:
 class Kernels:
     """Compiles graphs for one device type. What kernels can't do, nobody can compile or goes wrong, ATen does.
 
-    `store`: where compiled code is kept from process to process. `failed`: is told of errors of the compiler's own."""
+    `store`: where compiled code is kept from process to process. `failed`: is told of errors of the compiler's own.
+    `measures`: on a GPU, tiles are chosen by their times, and products of matrices that beat the library's are kernels.
+    """
 
     store: Store
     failed: Callable[[Exception], None] = raise_it
+    measures: bool = False
 
     def __call__(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         return self._compiled(graph, False) or direct(graph)
@@ -56,11 +61,16 @@ class Kernels:
             device = _device(graph)
             tell("choosing kernels")
             made = schedule(lower(graph))
+            trials = None
+            if self.measures and device.type == "cuda":
+                trials = Trials(device, _described(device, may_round(made)), self.store)
+                made = scheduled(graph, trials.wins)
             placeholders = graph.graph.find_nodes(op="placeholder")
             parameters = [node.name for node in placeholders]
             tell(f"compiling {len(made.kernels)} kernels")
             if device.type == "cuda":
-                code = device_code(made, placeholders, _described(device), self.store)
+                described = _described(device) if trials is None else trials.described
+                code = device_code(made, placeholders, described, self.store, trials)
                 planned = plan(made, parameters, code.functions, "graph", takes_list, device, code.aligned)
                 sources = {"kernels.py": code.source}
             else:
@@ -111,9 +121,10 @@ def _device(graph: fx.GraphModule) -> torch.device:
     return devices.pop()
 
 
-def _described(device: torch.device) -> Device:
+def _described(device: torch.device, may_round: bool = False) -> Device:
     major, minor = torch.cuda.get_device_capability(device)
-    return Device(torch.cuda.get_device_name(device), 10 * major + minor)
+    tf32 = may_round and torch.backends.cuda.matmul.fp32_precision == "tf32"
+    return Device(torch.cuda.get_device_name(device), 10 * major + minor, tf32)
 
 
 def _flat(value: Any) -> list[torch.Tensor]:

@@ -16,15 +16,13 @@ from codegen.artifacts.store import Store
 from codegen.kernels.definitions import Definition, Given, Made
 from codegen.kernels.ir import Kernel
 from codegen.kernels.lowering.context import Unsupported
+from codegen.kernels.measure import Trials, device_function
 from codegen.kernels.planning import OnDevice
 from codegen.kernels.schedule import Launch, Schedule
 from codegen.kernels.triton import print_triton
-from codegen.kernels.triton_launch import ALIGNED, Compiled
+from codegen.kernels.triton_launch import ALIGNED
 from codegen.kernels.triton_shape import TYPICAL, candidates, programs, reports_errors
 from codegen.kernels.triton_tune import Device, Printed, Tuned, made, tune
-from codegen.plan import steps as s
-
-WARP = 32  # threads
 
 
 @dataclass(frozen=True)
@@ -36,8 +34,12 @@ class DeviceCode:
     aligned: frozenset[str]
 
 
-def device_code(schedule: Schedule, placeholders: Iterable[fx.Node], device: Device, store: Store) -> DeviceCode:
-    """Raises Unsupported without Triton, NotImplementedError for a kernel that Triton has no types for."""
+def device_code(
+    schedule: Schedule, placeholders: Iterable[fx.Node], device: Device, store: Store, trials: Trials | None = None
+) -> DeviceCode:
+    """`trials`: what measures candidates, where their times are to decide.
+
+    Raises Unsupported without Triton, NotImplementedError for a kernel that Triton has no types for."""
     starts = frozenset(node.name for node in placeholders if _starts_aligned(node.meta["val"]))
     functions, texts = {}, []
     for kernel in schedule.kernels:
@@ -47,7 +49,7 @@ def device_code(schedule: Schedule, placeholders: Iterable[fx.Node], device: Dev
             if all(_home(schedule, launch.tensors[at]) in starts | {None} for launch in launches)
         ]  # fmt: skip
         try:
-            tuned = _tuned(kernel, device, store, aligned)
+            tuned = _tuned(kernel, device, store, aligned, trials)
         except ImportError as error:
             raise Unsupported(f"kernels for CUDA need Triton: {error}") from error
         texts.append(tuned.printed.source)
@@ -56,15 +58,11 @@ def device_code(schedule: Schedule, placeholders: Iterable[fx.Node], device: Dev
     return DeviceCode(functions, "\n\n".join(texts), frozenset(_read(schedule)) & starts)
 
 
-def device_function(compiled: Compiled) -> s.DeviceFunction:
-    types = tuple("*" if kind.startswith("*") else kind for kind in compiled.arguments)
-    return s.DeviceFunction(compiled.name, compiled.cubin, types, compiled.warps * WARP, compiled.shared)
-
-
-def _tuned(kernel: Kernel, device: Device, store: Store, aligned: list[int]) -> Tuned:
+def _tuned(kernel: Kernel, device: Device, store: Store, aligned: list[int], trials: Trials | None) -> Tuned:
     """Where sizes vary, places are counted in 64 bits: nobody looks at each launch whether 32 are enough."""
     if not kernel.sizes:
-        return tune(kernel, device, {}, store=store, aligned=aligned)
+        measure = None if trials is None else trials.of(kernel, {})
+        return tune(kernel, device, {}, store=store, measure=measure, most=None, aligned=aligned)
     config = replace(candidates(kernel, dict.fromkeys(kernel.sizes, TYPICAL))[0], wide=True)
     printed = Printed(config, print_triton(kernel, config), programs(kernel, config))
     return Tuned(printed, made(kernel, printed, device.capability, store=store, aligned=aligned))

@@ -51,6 +51,12 @@ def is_quick(kernel: Kernel) -> bool:
     )  # fmt: skip
 
 
+def may_round(plain: Schedule) -> bool:
+    """Whether factors may be rounded as torch's setting allows for products: the schedule without such kernels has no
+    sums of products that the program itself has written out, which are not."""
+    return not any(product_of(kernel) is not None for kernel in plain.kernels)
+
+
 def _contracts(reduce: Reduce, kernel: Kernel) -> bool:
     """Whether each of two factors lacks an axis that the other one has."""
     value = reduce.value

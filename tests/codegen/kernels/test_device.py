@@ -17,6 +17,7 @@ from codegen.kernels.compile import Kernels
 from codegen.kernels.device import device_code
 from codegen.kernels.ir import Kernel
 from codegen.kernels.lowering.lower import lower
+from codegen.kernels.measure import Trials
 from codegen.kernels.planning import plan
 from codegen.kernels.schedule import schedule
 from codegen.kernels.toolchain import compile_c
@@ -24,7 +25,7 @@ from codegen.kernels.triton_launch import FORMATS
 from codegen.kernels.triton_shape import reports_errors, size_of
 from codegen.kernels.triton_tune import Device
 from codegen.plan.build import build
-from codegen.plan.steps import Allocate, DeviceLaunch, Reserve
+from codegen.plan.steps import Allocate, Call, DeviceLaunch, Reserve
 from tests.codegen.kernels.schedules import traced
 from tests.codegen.plan import driver as fake
 
@@ -169,7 +170,7 @@ def test_without_triton(store, monkeypatch):
 
 def test_a_graph_of_cuda_tensors(store, monkeypatch):
     """What is compiled for a device that is not there; nobody runs it."""
-    monkeypatch.setattr(compiling, "_described", lambda device: H100)
+    monkeypatch.setattr(compiling, "_described", lambda device, may_round=False: H100)
     with FakeTensorMode():
         x = torch.empty(4, 6, device="cuda:0")
         graph = make_fx(lambda x: softmax(x * 2), tracing_mode="fake")(x)
@@ -187,3 +188,17 @@ def test_tensors_on_several_devices_are_aten_s(store):
         graph = make_fx(lambda x, y: x + y, tracing_mode="fake")(torch.empty(4, device="cuda:0"), torch.empty(()))
     Kernels(store)(graph, [])
     assert "plan" not in graph.meta
+
+
+def test_products_that_win_are_launched(store, monkeypatch):
+    """Where times decide; with what is computed of them in one."""
+    monkeypatch.setattr(compiling, "_described", lambda device, may_round=False: H100)
+    monkeypatch.setattr(Trials, "wins", lambda trials, node: True)
+    monkeypatch.setattr(Trials, "of", lambda trials, kernel, sizes: lambda printed, compiled: -float(printed.config.warps))
+    with FakeTensorMode():
+        x, w = torch.empty(64, 32, device="cuda:0"), torch.empty(32, 48, device="cuda:0")
+        graph = make_fx(lambda x, w: (torch.relu(x @ w),), tracing_mode="fake")(x, w)
+    for measures, calls in ((False, 1), (True, 0)):
+        steps = Kernels(store, measures=measures)(graph, []).source.steps
+        assert [sum(isinstance(step, kind) for step in steps) for kind in (Call, DeviceLaunch)] == [calls, 1]
+    assert "tl.dot" in graph.meta["texts"]()["kernels.py"]
