@@ -23,7 +23,6 @@ from symbolic.capture import BreakReason
 from symbolic.variables import torch_functions
 from symbolic.variables.base import Variable
 
-_MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _compilers: weakref.WeakSet[Compiler] = weakref.WeakSet()
 _lock = threading.Lock()
 
@@ -44,12 +43,13 @@ def compile(  # noqa: A001
     tensors in the arguments, as far as the program does not depend on them; otherwise sizes are compiled as they come.
     backend: "default" (kernels of our own), "aot_eager" (the same graphs, run by ATen), "eager" (as captured), or a
         callable `(gm, example_inputs) -> callable`.
+    mode: "default"; "reduce-overhead": launches on CUDA are recorded once and replayed as CUDA graphs, what was handed
+        out is never overwritten; "max-autotune-no-cudagraphs": on CUDA, kernels are chosen by their times;
+        "max-autotune": both. On a CPU all of them are the default.
     options: settings of `jit.config` for this call. disable: gives `model` back as it is.
     Raises TypeError for what can't be called, ValueError for unknown backends, modes and options.
     """
-    if mode not in _MODES:
-        raise ValueError(f"unknown mode {mode!r}; there are {', '.join(str(m) for m in _MODES[1:])}")
-    chosen = backends.resolve(backend)
+    chosen = backends.resolve(backend, mode)
     settings = config.with_options(options)
     if model is None:
         return functools.partial(_compile, chosen, settings, fullgraph, dynamic, disable)

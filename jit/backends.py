@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import fx
 
 from codegen.aot.backend import ATEN, compile_graph
+from codegen.aot.function import GraphCompiler
 from codegen.aot.partition import min_cut_partition
 from codegen.kernels.compile import Kernels
 from codegen.notices import notify
 from codegen.passes import Passes
+from codegen.plan.replay import replayed
 from jit import _C, cache
 from jit.config import config
 from jit.errors import BackendCompilerFailed
@@ -36,11 +38,33 @@ def aot_eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., An
     return compile_graph(gm, example_inputs, AOT)
 
 
-def kernels(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+@dataclass(frozen=True)
+class Mode:
+    """What a compilation for CUDA takes pains for (for a CPU all modes are one). `graphs`: launches are recorded and
+    replayed, see `codegen.plan.replay`; `measures`: kernels are chosen by their times, see `Kernels`."""
+
+    graphs: bool = False
+    measures: bool = False
+
+
+#: What `mode` may be -> what it means; all but "default" are of "kernels" alone.
+MODES = {
+    "default": Mode(),
+    "reduce-overhead": Mode(graphs=True),
+    "max-autotune": Mode(graphs=True, measures=True),
+    "max-autotune-no-cudagraphs": Mode(measures=True),
+}
+
+
+def kernels(gm: fx.GraphModule, example_inputs: list[Any], mode: Mode = MODES["default"]) -> Callable[..., Any]:
     """Forward and backward as kernels of our own, and ATen's where it has the better ones, or they can't be made."""
-    compiler = Kernels(cache.store(), _failed)
+    compiler = Kernels(cache.store(), _failed, mode.measures)
+    forward: GraphCompiler = compiler
+    backward: GraphCompiler = compiler.of_list
+    if mode.graphs:
+        forward, backward = replayed(forward), replayed(backward, takes_list=True)
     passes = Passes(frozenset(name.strip() for name in config.passes_off.split(",") if name.strip()))
-    settings = replace(FUSED, forward=compiler, backward=compiler.of_list, inference=compiler, passes=passes)
+    settings = replace(FUSED, forward=forward, backward=backward, inference=forward, passes=passes)
     return compile_graph(gm, example_inputs, settings)
 
 
@@ -57,18 +81,38 @@ def _failed(error: Exception) -> None:
     )
 
 
+@dataclass(frozen=True)
+class InMode:
+    """A backend that knows modes, in one."""
+
+    backend: Callable[..., Callable[..., Any]]
+    mode: Mode
+
+    @property
+    def __name__(self) -> str:
+        return self.backend.__name__
+
+    def __call__(self, gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        return self.backend(gm, example_inputs, self.mode)
+
+
 #: name -> backend
 BACKENDS: dict[str, Backend] = {"eager": eager, "aot_eager": aot_eager, "default": kernels, "kernels": kernels}
 
 
-def resolve(backend: str | Backend) -> Backend:
-    """The backend of that name, or the callable itself. Raises ValueError / TypeError for anything else."""
+def resolve(backend: str | Backend, mode: str | None = None) -> Backend:
+    """The backend of that name, or the callable itself, in that mode if it knows modes.
+
+    Raises ValueError / TypeError for anything else."""
+    if mode is not None and mode not in MODES:
+        raise ValueError(f"unknown mode {mode!r}; there are {', '.join(MODES)}")
     if isinstance(backend, str):
         found = BACKENDS.get(backend)
         if found is None:
             names = ", ".join(sorted(BACKENDS))
             raise ValueError(f"unknown backend {backend!r}; there are {names}, or give a callable")
-        return found
+        chosen = MODES[mode or "default"]
+        return InMode(found, chosen) if found is kernels and chosen != Mode() else found
     if not callable(backend):
         raise TypeError(f"backend must be a name or a callable (gm, example_inputs) -> callable, not {backend!r}")
     return backend
