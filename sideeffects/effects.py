@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Deleted:
@@ -49,17 +49,26 @@ class SetContents:
         return f"{self.target} takes its new contents"
 
 
+class Place(NamedTuple):
+    """Where in the user's program something was called, with the globals of the function."""
+
+    file: str
+    function: str
+    line: int
+    namespace: dict[str, Any]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """result = function(*args, **kwargs), for its effect on the world outside
 
-    `place` is (file, function, line) of the user's call, for a function that looks at who calls it. `result` is the
+    `place` is that of the user's call, for a function that looks at who calls it. `result` is the
     target that is born by it, None if nobody reads what it answers."""
 
     function: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    place: tuple[str, str, int] | None = None
+    place: Place | None = None
     result: Any = None
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sideeffects.effects import DELETED, Call, DelAttr, Effect, SetAttr, SetContents
+from sideeffects.effects import DELETED, Call, DelAttr, Effect, Place, SetAttr, SetContents
 
 
 class Ledger:
@@ -63,9 +63,9 @@ class Ledger:
         self.call_at(None, function, args, kwargs)
 
     def call_at(
-        self, place: tuple[str, str, int] | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, place: Place | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """The same, seen by the function as a call from `place`: (file, function, line)."""
+        """The same, seen by the function as a call from `place`."""
         self._call(Call(function, args, kwargs, place))
 
     def bear(self, result: Any, function: Any, *args: Any, **kwargs: Any) -> None:

@@ -179,7 +179,7 @@ class Protocols:
         if left is right and objects and op not in _REFLECTED:
             return a.binary(self, op, b)
         recorded = (TensorVariable, NumberVariable)
-        first = isinstance(b, recorded) and not isinstance(a, (*recorded, ObjectVariable))
+        first = isinstance(b, recorded) and not isinstance(a, (*recorded, ObjectVariable)) and left not in (str, bytes)
         if isinstance(b, ObjectVariable) and left is not right and issubclass(right, left):
             reflected = BINARY[op][1]
             first = op in _REFLECTED or lookup(left, reflected) is not lookup(right, reflected)

@@ -18,7 +18,7 @@ from codegen.residual.failures import Blame, RunAgain
 from codegen.residual.resume import Entry
 from codegen.residual.writer import BUILD, Placeholder, Writer, exists, reachable
 from sideeffects.ledger import Ledger
-from symbolic import versions
+from symbolic import callers, versions
 from symbolic.capture import Break, Capture, Return
 from symbolic.code import Inst, argument_slots
 from symbolic.errors import RECURSION, SkipFrame
@@ -113,7 +113,10 @@ class _Assembler:
         if self.failed is not None:
             assert module is not None
             self._run_again(self.failed, module)
-        function = FunctionType(self.emit.code(), self._globals(), self.code.co_name)
+        code = self.emit.code()
+        if callers.has(self.code, callers.CONTINUES):
+            code = callers.marked(code, callers.CONTINUES)
+        function = FunctionType(code, self._globals(), self.code.co_name)
         values = sorted(self.writer.values, key=self.writer.values.__getitem__)
         return Assembled(function, program(self.capture.guards(), values), module, self.writer.packed, self.doors)
 

@@ -13,6 +13,7 @@ from types import CodeType
 from typing import Any
 
 from codegen.residual.resume import Entry, Slot, Unresumable, implicit_local, needed_closure, resume_code
+from symbolic import callers
 from symbolic.code import live_locals
 from symbolic.errors import SkipFrame
 from symbolic.frames import Frame
@@ -140,8 +141,9 @@ def _caller(pool: Continuations, frame: Frame, inner: State, result: Variable | 
 
 
 def _resume(frame: Frame, **how: Any) -> CodeType:
+    marks = [callers.CONTINUES] + [callers.CALLS_INNER] * (how["entry"] is Entry.CALL)
     try:
-        return resume_code(frame.code.raw, **how)
+        return callers.marked(resume_code(frame.code.raw, **how), *marks)
     except Unresumable as error:
         raise SkipFrame(f"no continuation: {error}") from error
 

@@ -17,7 +17,7 @@ import torch
 
 from codegen.residual import runtime
 from codegen.residual.emitter import Emitter
-from sideeffects.effects import DELETED, Call, DelAttr, Effect, SetAttr, SetContents
+from sideeffects.effects import DELETED, Call, DelAttr, Effect, Place, SetAttr, SetContents
 from sideeffects.ledger import Ledger
 from symbolic import tracebacks
 from symbolic.errors import GraphBreak, Restart
@@ -30,9 +30,11 @@ from symbolic.variables import (
     containers,
     functions,
     hooks,
+    late_text,
     mappings,
     numbers,
     objects,
+    outside,
     stdlib,
     symbols,
     tensors,
@@ -286,7 +288,7 @@ class Writer:
         else:
             names = [(constants.ConstantVariable(name), value) for name, value in effect.kwargs.items()]
             args = Emit(lambda: self.load_tuple(effect.args)), Emit(lambda: self.load_map(names))
-            self.call(_caller(*effect.place), effect.function, *args)
+            self.call(_caller(effect.place), effect.function, *args)
         if effect.result is not None:
             self.keep(effect.result)
         self.emit.pop()
@@ -322,9 +324,10 @@ class Writer:
         self.emit.pop()
 
 
-def _caller(filename: str, name: str, line: int) -> types.FunctionType:
+def _caller(place: Place) -> types.FunctionType:
     """(function, args, kwargs) -> function(*args, **kwargs), called from this place."""
-    emit = Emitter(name, name, filename, line, ["function", "args", "kwargs"])
+    name = place.function
+    emit = Emitter(name, name, place.file, place.line, ["function", "args", "kwargs"])
     emit.begin_call()
     emit.load("function")
     emit.end_callable()
@@ -332,7 +335,7 @@ def _caller(filename: str, name: str, line: int) -> types.FunctionType:
     emit.load("kwargs")
     emit.call_ex(True)
     emit.return_value()
-    return types.FunctionType(emit.code(), {})
+    return types.FunctionType(emit.code(), place.namespace)
 
 
 class Emit:
@@ -496,9 +499,12 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     functions.BoundMethod: _method,
     functions.PartialVariable: _partial,
     functions.GeneratorVariable: _generator,
+    late_text.TextVariable: lambda w, v: w.call(v.function, *v.args),
+    late_text.TextMethod: _attribute("owner", "name"),
     stdlib.GetterVariable: lambda w, v: w.call_with(v.kind, v.args, v.kwargs),
     builtins.IdVariable: lambda w, v: w.call(id, v.value),
     hooks.HandleVariable: Writer.birth,
+    outside.Answer: Writer.birth,
     hooks.HandleNumber: _attribute("owner", "name"),
     functions.GeneratorMethod: _attribute("owner", "name"),
     functions.FunctionGet: _function_get,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from symbolic import versions
 from symbolic.code import Inst
-from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode
 from symbolic.variables.base import COMPARISONS, INPLACE, NULL
 from symbolic.variables.constants import ConstantVariable, SliceVariable
+from symbolic.variables.late_text import joined
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -186,7 +186,4 @@ def formatted(tx: Translator, value: Any, spec: Any) -> Any:
 
 @opcode("BUILD_STRING")
 def build_string(tx: Translator, frame: Frame, inst: Inst) -> None:
-    parts = frame.popn(inst.arg)
-    if not all(part.is_constant() for part in parts):
-        raise GraphBreak("text of a value not known", "f-string")
-    frame.push(ConstantVariable("".join(part.constant() for part in parts)))
+    frame.push(joined(tx, frame.popn(inst.arg)))

@@ -512,7 +512,7 @@ REFUSED[compile] = "text that runs as code"
 REFUSED.update({fn: "world outside" for fn in (open, input, breakpoint)})
 REFUSED.update({fn: "descriptor made while running" for fn in (property, staticmethod, classmethod)})
 REFUSED.update({fn: "bytes buffer" for fn in (bytearray, memoryview)})
-REFUSED.update({print: "print", super: "super() of values not known", __build_class__: "class made while running"})
+REFUSED.update({super: "super() of values not known", __build_class__: "class made while running"})
 
 
 NATIVE_CONSTRUCTORS.update({cls: handler for cls, handler in HANDLERS.items() if isinstance(cls, type)})

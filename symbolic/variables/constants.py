@@ -77,14 +77,14 @@ class ConstantVariable(Variable):
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         self._check_pure(name)
         if isinstance(self.value, str) and name == "join" and len(args) == 1 and not kwargs:
-            args = [tx.from_constant(tuple(item.constant() for item in args[0].unpack(tx)))]
+            return TEMPLATES["join"](tx, self.value, args[0])
         if isinstance(self.value, enum.Enum):
             return super().method(tx, name, args, kwargs)
         values = [TEMPLATES["known"](tx, arg) for arg in args]
         named = {key: TEMPLATES["known"](tx, arg) for key, arg in kwargs.items()}
         if any(value is MISSING for value in (*values, *named.values())):
             if isinstance(self.value, str) and name == "format":
-                return ConstantVariable(TEMPLATES["format"](tx, self.value, args, kwargs))
+                return TEMPLATES["format"](tx, self.value, args, kwargs)
             raise GraphBreak("method of a constant with arguments not known", f"{self.describe()}.{name}")
         return tx.from_constant(tx.attempt(tx.attempt(getattr, self.value, name), *values, **named))
 
@@ -114,7 +114,7 @@ class ConstantVariable(Variable):
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if not other.is_constant():
             if op in (operator.mod, operator.imod) and isinstance(self.value, str):
-                return ConstantVariable(TEMPLATES["%"](tx, self.value, other))
+                return TEMPLATES["%"](tx, self.value, other)
             if op in (operator.mod, operator.imod) and isinstance(self.value, bytes):
                 raise GraphBreak("bytes not known", f"{self.describe()} % {other.describe()}")
             return None

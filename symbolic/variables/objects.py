@@ -428,8 +428,9 @@ class ObjectMethod(Variable):
         return MethodWrapperType
 
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        handler = OBJECT_METHODS.get(self.name)
-        if handler is None or not self._is_plain() or not accepts(handler, tx, self.owner, *args, **kwargs):
+        native = NATIVE_METHODS.get(self.raw)
+        handler = native or OBJECT_METHODS.get(self.name)
+        if handler is None or not (native or self._is_plain()) or not accepts(handler, tx, self.owner, *args, **kwargs):
             raise GraphBreak("native method of an object", self.describe())
         return handler(tx, self.owner, *args, **kwargs)
 
@@ -486,6 +487,8 @@ OBJECT_METHODS: dict[str, Callable[..., Variable]] = {
 }
 
 
+#: native method of a class -> handler(tx, owner, *args, **kwargs)
+NATIVE_METHODS: dict[Any, Callable[..., Variable]] = {}
 #: Native exceptions that are not made of their arguments as the others are.
 PARTICULAR = (OSError, SyntaxError, ImportError, UnicodeError, BaseExceptionGroup)
 

@@ -36,10 +36,10 @@ from symbolic.variables.functions import BoundMethod, ClosureFunction, PartialVa
 from symbolic.variables.native import as_index
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
+from symbolic.variables.outside import logged
 from symbolic.variables.tables import (
     CODES,
     GROWING,
-    HANDLERS,
     KINDS,
     POLYFILLS,
     REFUSED,
@@ -319,7 +319,7 @@ def _wraps(tx: Translator, wrapped: Variable, *names: Variable, **named: Variabl
 def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     """A cached function of constants: called now, so that its cache is filled as eager code fills it."""
     if args and issubclass(args[0].python_type(), logging.Logger):
-        return _logged(tx, fn, args, kwargs)  # `warning_once` and its like
+        return logged(tx, fn, args, kwargs)  # `warning_once` and its like
     if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
         raise GraphBreak("cached function of values not known", name_of(fn))
     result = tx.attempt(fn, *(arg.constant() for arg in args), **{name: arg.constant() for name, arg in kwargs.items()})
@@ -329,21 +329,6 @@ def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
 
 
 KINDS[type(functools.lru_cache(len))] = _cached
-
-
-def _logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
-    """A log message is replayed after the graph: nobody sees it earlier than eager code would show it."""
-    if any(is_tensor(arg) for arg in (*args, *kwargs.values())):
-        raise GraphBreak("log message with a tensor", name_of(fn))
-    frame = tx.frames[-1]
-    tx.ledger.call_at((frame.filename, frame.code.raw.co_name, frame.line), library(tx, fn), tuple(args), kwargs)
-    return ConstantVariable(None)
-
-
-for _name in ("debug", "info", "warning", "error", "critical", "log"):
-    HANDLERS[getattr(logging.Logger, _name)] = functools.partial(
-        lambda fn, tx, args, kwargs: _logged(tx, fn, args, kwargs), getattr(logging.Logger, _name)
-    )
 
 
 class _Dispatches:

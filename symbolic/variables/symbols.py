@@ -174,7 +174,7 @@ _ROWS: CallableTable[Row] = CallableTable(
     {len: _length, max: _extreme(torch.sym_max, max), min: _extreme(torch.sym_min, min), float: _as_float}
 )
 #: Builtins that want plain numbers, in containers too.
-_PLAIN: CallableTable[bool] = CallableTable({fn: True for fn in (str, repr, ascii, format, hash)})
+_PLAIN: CallableTable[bool] = CallableTable({hash: True})
 
 
 def call(tx: Translator, function: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Variable | None:
@@ -187,7 +187,7 @@ def call(tx: Translator, function: Variable, args: list[Variable], kwargs: dict[
         only_computes = fn in PURE and fn not in HANDLERS and fn not in POLYFILLS and _any_symbol(args)
         if not only_computes and fn not in _PLAIN:
             return None
-    elif not isinstance(function, ConstantMethod):
+    elif not isinstance(function, ConstantMethod) or function.name == "format":
         return None
     return function.call(tx, [settled(arg) for arg in args], {name: settled(arg) for name, arg in kwargs.items()})
 

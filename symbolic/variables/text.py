@@ -8,17 +8,31 @@ import _string
 import builtins
 import enum
 import inspect
+import re
 import string
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from symbolic.errors import GraphBreak
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import TEMPLATES, ConstantVariable
+from symbolic.variables.late_text import (
+    TextVariable,
+    is_late,
+    joined,
+    late,
+    late_format,
+    late_template,
+    marked,
+    unmarked,
+)
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
-from symbolic.variables.tables import fold, handles, is_tensor, known
+from symbolic.variables.tables import fold, handles, known
+from symbolic.variables.tensors import METHODS
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -63,23 +77,26 @@ def _slot(tx: Translator, variable: Variable, name: str) -> Variable | None:
 
 def repr_of(tx: Translator, variable: Variable) -> str:
     """`repr(variable)`"""
+    text = late(tx, variable, repr)
+    if text is not None:
+        return text
     if _native_text(variable):
         return tx.attempt(repr, variable.constant())
-    if is_tensor(variable):
-        raise GraphBreak("tensor value needed", "repr")
     kind, raw = variable.python_type(), type_lookup(variable.python_type(), "__repr__")
     if getattr(raw, "__code__", None) is _NAMEDTUPLE_REPR:
         fields = zip(kind._fields, tx.unpack(variable), strict=True)  # type: ignore[attr-defined]
         return f"{kind.__name__}({', '.join(f'{name}={repr_of(tx, item)}' for name, item in fields)})"
     answer = _slot(tx, variable, "__repr__")
     if answer is not None:
-        return answer.constant()
+        return marked(tx, answer)
     if raw is BaseException.__repr__:
         return f"{kind.__name__}({', '.join(repr_of(tx, arg) for arg in tx.unpack(tx.getattr(variable, 'args')))})"
     holder = variable.payload if isinstance(variable, ObjectVariable) and variable.payload is not None else variable
     shell = _SHELLS.get(raw) if raw.__hash__ is not None else None
+    if raw is object.__repr__:  # it shows the object's address
+        return marked(tx, TextVariable(object.__repr__, [variable]))
     if shell is None or (holder is not variable and raw not in (list.__repr__, tuple.__repr__, dict.__repr__)):
-        raise GraphBreak("text of an object", f"{kind.__qualname__} (it may show its address)")
+        raise GraphBreak("text of an object", kind.__qualname__)
     return repr(shell(tx, holder))
 
 
@@ -121,6 +138,7 @@ _SHELLS: dict[Any, Callable[[Translator, Variable], Any]] = {
     set.__repr__: _set_shell,
     frozenset.__repr__: _set_shell,
     deque.__repr__: _deque_shell,
+    torch.Size.__repr__: lambda tx, variable: _Text(f"torch.Size({_texts(tx, variable)!r})"),
 }
 
 
@@ -136,13 +154,14 @@ _PLAIN_MESSAGES = {
 
 def str_of(tx: Translator, variable: Variable) -> str:
     """`str(variable)`"""
+    text = late(tx, variable, str)
+    if text is not None:
+        return text
     if _native_text(variable):
         return tx.attempt(str, variable.constant())
-    if is_tensor(variable):
-        raise GraphBreak("tensor value needed", "str")
     answer = _slot(tx, variable, "__str__")
     if answer is not None:
-        return answer.constant()
+        return marked(tx, answer)
     raw = type_lookup(variable.python_type(), "__str__")
     if raw in _PLAIN_MESSAGES:
         args = tx.getattr(variable, "args")
@@ -157,16 +176,19 @@ def str_of(tx: Translator, variable: Variable) -> str:
 
 def format_of(tx: Translator, variable: Variable, spec: str = "") -> str:
     """`format(variable, spec)`"""
+    if is_late(spec):
+        raise GraphBreak("text of a value not known", "format specification")
+    text = late_format(tx, variable, spec)
+    if text is not None:
+        return text
     if _native_text(variable):
         return tx.attempt(format, variable.constant(), spec)
-    if is_tensor(variable):
-        raise GraphBreak("tensor value needed", "format")
     raw = type_lookup(variable.python_type(), "__format__")
     if raw is object.__format__:
         if spec:
             tx.raise_(TypeError, f"unsupported format string passed to {variable.python_type().__name__}.__format__")
         return str_of(tx, variable)
-    return variable.method(tx, "__format__", [ConstantVariable(spec)], {}).constant()
+    return marked(tx, variable.method(tx, "__format__", [ConstantVariable(spec)], {}))
 
 
 class _Shown(_Text):
@@ -183,8 +205,11 @@ class _Shown(_Text):
         return str_of(self.tx, self.variable)
 
 
-def percent(tx: Translator, template: str, right: Variable) -> str:
+def percent(tx: Translator, template: str, right: Variable) -> Variable:
     """`template % right`, where `right` is not wholly known."""
+    text = late_template(tx, template, right)
+    if text is not None:
+        return text
 
     def shown(variable: Variable) -> Any:
         return variable.constant() if _native_text(variable) else _Shown(tx, variable)
@@ -195,9 +220,16 @@ def percent(tx: Translator, template: str, right: Variable) -> str:
     elif right.python_type() is dict:
         values = {key.constant(): shown(right.getitem(tx, key)) for key in tx.unpack(right)}
     try:
-        return template % values
+        result = template % values
     except (TypeError, ValueError, KeyError) as error:
         raise GraphBreak("text of a value not known", f"{template!r} % {right.describe()}") from error
+    if is_late(result) and _SIZED.search(template):  # that is not the size of the marker
+        raise GraphBreak("text of a value not known", f"{template!r} % {right.describe()}")
+    return unmarked(tx, result)
+
+
+#: A conversion of text with a width or a precision.
+_SIZED = re.compile(r"%(\(\w*\))?[-+ #0]*[\d*.]")
 
 
 class _Formatter(string.Formatter):
@@ -214,28 +246,40 @@ class _Formatter(string.Formatter):
         return value, first
 
     def convert_field(self, value: Any, conversion: str | None) -> Any:
-        return value if conversion is None else ConstantVariable(_CONVERSIONS[conversion](self.tx, value))
+        return value if conversion is None else unmarked(self.tx, _CONVERSIONS[conversion](self.tx, value))
 
     def format_field(self, value: Any, format_spec: str) -> str:
         return format_of(self.tx, value, format_spec)
 
 
 def _ascii_of(tx: Translator, variable: Variable) -> str:
-    return repr_of(tx, variable).encode("ascii", "backslashreplace").decode("ascii")
+    text = late(tx, variable, ascii)
+    return text if text is not None else repr_of(tx, variable).encode("ascii", "backslashreplace").decode("ascii")
 
 
 _CONVERSIONS = {"s": str_of, "r": repr_of, "a": _ascii_of}
 
 
-def format_method(tx: Translator, template: str, args: list[Variable], kwargs: dict[str, Variable]) -> str:
+def format_method(tx: Translator, template: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
     """`template.format(*args, **kwargs)`"""
     try:
-        return _Formatter(tx).vformat(template, args, kwargs)
+        return unmarked(tx, _Formatter(tx).vformat(template, args, kwargs))
     except (IndexError, KeyError, ValueError) as error:
         raise GraphBreak("text of a value not known", f"{template!r}.format") from error
 
 
-TEMPLATES.update({"%": percent, "format": format_method, "known": known})
+def join(tx: Translator, separator: str, parts: Variable) -> Variable:
+    """`separator.join(parts)`"""
+    items = tx.unpack(parts)
+    if not all(item.is_constant() or isinstance(item, TextVariable) for item in items):
+        raise GraphBreak("text of a value not known", "join")
+    if all(item.is_constant() for item in items):
+        return tx.from_constant(tx.attempt(separator.join, [item.constant() for item in items]))
+    between = ConstantVariable(separator)
+    return joined(tx, [piece for item in items for piece in (between, item)][1:])
+
+
+TEMPLATES.update({"%": percent, "format": format_method, "join": join, "known": known})
 
 
 @handles(str)
@@ -247,19 +291,30 @@ def _str(tx: Translator, object: Variable | None = None, *decoding: Variable, **
         if folded is None:
             raise GraphBreak("bytes not known", "str() with an encoding")
         return folded
-    return object if object.python_type() is str else ConstantVariable(str_of(tx, object))
+    return object if object.python_type() is str else unmarked(tx, str_of(tx, object))
+
+
+def _tensor_text(tx: Translator, tensor: Variable) -> Variable:
+    return unmarked(tx, str_of(tx, tensor))
+
+
+def _tensor_format(tx: Translator, tensor: Variable, spec: Variable) -> Variable:
+    return unmarked(tx, format_of(tx, tensor, spec.constant()))
+
+
+METHODS.update({"__repr__": _tensor_text, "__str__": _tensor_text, "__format__": _tensor_format})
 
 
 @handles(repr)
 def _repr(tx: Translator, value: Variable, /) -> Variable:
-    return ConstantVariable(repr_of(tx, value))
+    return unmarked(tx, repr_of(tx, value))
 
 
 @handles(ascii)
 def _ascii(tx: Translator, value: Variable, /) -> Variable:
-    return ConstantVariable(_ascii_of(tx, value))
+    return unmarked(tx, _ascii_of(tx, value))
 
 
 @handles(format)
 def _format(tx: Translator, value: Variable, spec: Variable | None = None, /) -> Variable:
-    return ConstantVariable(format_of(tx, value, spec.constant() if spec is not None else ""))
+    return unmarked(tx, format_of(tx, value, spec.constant() if spec is not None else ""))

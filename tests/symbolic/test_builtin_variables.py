@@ -473,11 +473,10 @@ isinstance(super, type)
 """
 
 BREAKS = """
-print(1) | print
 dir(3) | names of an object
 id([]) == 5 | identity number needed
 eval("1", {}) | text that runs as code
-str(Plain()) | text of an object
+str(Plain())[0] | text of a value not known
 bytearray(3) | bytes buffer
 property(len) | descriptor made while running
 time.time() | clock or calendar

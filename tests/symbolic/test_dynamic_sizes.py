@@ -242,7 +242,7 @@ CASES = {
     "unpacked": (unpacked, [(X(2, 3, 4),), (X(4, 3, 5),), (X(3, 4, 5),)], 1),
     "unpacked, other rank": (unpacked, [(X(2, 3, 4),), (X(2, 3, 4, 5),), (X(3, 4),)], 3),
     "equal shapes": (equal_shapes, [(A, A + 1), (B, B + 1), (A, B), (X(4, 5), X(4, 6))], 3),
-    "in text": (in_text, [(A,), (B,), (A + 1,)], 2),
+    "in text": (in_text, [(A,), (B,), (A + 1,)], 1),
     "in a dict": (in_dict, [(A,), (X(4, 9),), (B,)], 2),
     "in a list": (in_list, [(A,), (X(4, 9),), (B,)], 2),
     "chosen": (chosen, [(A,), (C,), (B,)], 2),

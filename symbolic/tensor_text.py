@@ -1,0 +1,50 @@
+"""The text of a tensor that stands for another one: it tells of the autograd graph what that one would tell."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import torch
+from torch._tensor_str import PRINT_OPTS
+
+#: Nodes of torch's own operations, whose names are the same for every backend.
+_OF_TORCH = re.compile(r"[A-Za-z]\w*Backward\d+")
+_INDENT = len("tensor(")
+_OTHERS = ("dtype=", "size=", "device=", "layout=")
+
+
+def history_of(tensor: torch.Tensor) -> str | None:
+    """What the text of a tensor says of its gradient: nothing, that it requires one, or its node; None if that can't be
+    said of another tensor."""
+    if tensor.grad_fn is None:
+        return "requires_grad=True" if tensor.requires_grad else ""
+    name = type(tensor.grad_fn).__name__
+    return f"grad_fn=<{name}>" if _OF_TORCH.fullmatch(name) else None
+
+
+@dataclass(frozen=True)
+class TensorText:
+    """`repr` of a detached tensor as of one of class `cls` with such a `history`."""
+
+    cls: type
+    history: str
+
+    def __call__(self, tensor: torch.Tensor) -> str:
+        if self.history == "requires_grad=True":
+            tensor.requires_grad_()
+        if issubclass(self.cls, torch.nn.Parameter):
+            return repr(torch.nn.Parameter(tensor, tensor.requires_grad))
+        text = repr(tensor)
+        return with_suffix(text, self.history) if self.history.startswith("grad_fn") else text
+
+
+def with_suffix(text: str, suffix: str) -> str:
+    """The text of a tensor with one more word before its closing bracket, on a line of its own where torch would put
+    it."""
+    text = text.removesuffix(")")
+    last = text[text.rfind("\n") + 1 :]
+    # torch counts two characters more than there are, but for a line that it began for another word
+    length = len(last) + (0 if last.strip().startswith(_OTHERS) else 2)
+    apart = ", " if length + len(suffix) + 2 <= PRINT_OPTS.linewidth else ",\n" + " " * _INDENT
+    return f"{text}{apart}{suffix})"
