@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import COUNTING, Counting
+from tests.differential import CLOSE, COUNTING, Counting
 from tests.models.zoo import MODELS
 
 QUICK = ("gpt2", "bert")
@@ -99,7 +99,7 @@ def test_generation_with_a_compiled_forward(name):
     assert torch.equal(model.generate(**inputs, max_new_tokens=4, do_sample=False, pad_token_id=0), wanted)
 
 
-@pytest.mark.parametrize("backend, tolerance", [("aot_eager", (0, 0)), ("default", (1e-5, 1e-5))], ids=["aot_eager", "default"])
+@pytest.mark.parametrize("backend, tolerance", [("aot_eager", (0, 0)), ("default", CLOSE)], ids=["aot_eager", "default"])
 @pytest.mark.parametrize("name", NAMES)
 def test_training_step_ahead_of_time(name, backend, tolerance):
     """The same results up to `tolerance`, and gradients that differ by the order of their sums, too."""

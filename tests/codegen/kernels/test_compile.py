@@ -13,9 +13,7 @@ import torch.nn.functional as F
 import jit
 from codegen.notices import notify
 from jit.errors import JitError
-from tests.differential import check
-
-CLOSE = (1e-5, 1e-5)
+from tests.differential import CLOSE, check
 
 
 def chain(x):

@@ -11,8 +11,6 @@ import torch.nn.functional as F
 import jit
 from tests.differential import check
 
-CLOSE = (1e-5, 1e-5)
-
 
 def rows(x):
     return (x * 2).softmax(-1), x.sum(-1), x.cumsum(-1), x.argmax(-1), x.flip(0) + 1

@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from codegen.kernels.nodes import readers_first
-from tests.differential import check
-
-CLOSE = (1e-5, 1e-5)
+from tests.differential import CLOSE, check
 
 
 def swapped(x, y):
