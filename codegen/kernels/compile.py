@@ -17,6 +17,7 @@ from codegen.artifacts.store import Store
 from codegen.direct import direct
 from codegen.kernels.c import print_c
 from codegen.kernels.device import device_code
+from codegen.kernels.horizontal import together
 from codegen.kernels.lowering.context import Unsupported
 from codegen.kernels.lowering.lower import lower
 from codegen.kernels.measure import Trials
@@ -70,6 +71,7 @@ class Kernels:
             tell(f"compiling {len(made.kernels)} kernels")
             if device.type == "cuda":
                 described = _described(device) if trials is None else trials.described
+                made = together(made)
                 code = device_code(made, placeholders, described, self.store, trials)
                 planned = plan(made, parameters, code.functions, "graph", takes_list, device, code.aligned)
                 sources = {"kernels.py": code.source}

@@ -22,7 +22,7 @@ from codegen.kernels.schedule import Launch, Schedule
 from codegen.kernels.triton import print_triton
 from codegen.kernels.triton_launch import ALIGNED
 from codegen.kernels.triton_shape import TYPICAL, candidates, programs, reports_errors
-from codegen.kernels.triton_tune import Device, Printed, Tuned, made, tune
+from codegen.kernels.triton_tune import Device, Printed, forms, made, repeated, tune
 
 
 @dataclass(frozen=True)
@@ -44,28 +44,38 @@ def device_code(
     functions, texts = {}, []
     for kernel in schedule.kernels:
         launches = [step for step in schedule.steps if isinstance(step, Launch) and step.kernel == kernel]
-        aligned = [
-            at for at in range(len(kernel.buffers))
-            if all(_home(schedule, launch.tensors[at]) in starts | {None} for launch in launches)
-        ]  # fmt: skip
+        aligned = [at for at in range(len(kernel.buffers)) if _is_aligned(schedule, launches, at, starts)]
         try:
-            tuned = _tuned(kernel, device, store, aligned, trials)
+            printed = _printed(kernel, device, store, aligned, trials)
+            for copies in sorted({launch.copies for launch in launches}):
+                each = printed if copies == 1 else repeated(kernel, printed, copies)
+                all_aligned = [copy * len(kernel.buffers) + at for copy in range(copies) for at in aligned]
+                compiled = made(kernel, each, device.capability, store=store, aligned=all_aligned)
+                texts.append(each.source)
+                function = device_function(compiled)
+                functions[kernel.named(copies)] = OnDevice(function, each.programs, reports_errors(kernel))
         except ImportError as error:
             raise Unsupported(f"kernels for CUDA need Triton: {error}") from error
-        texts.append(tuned.printed.source)
-        function = device_function(tuned.compiled)
-        functions[kernel.name] = OnDevice(function, tuned.printed.programs, reports_errors(kernel))
     return DeviceCode(functions, "\n\n".join(texts), frozenset(_read(schedule)) & starts)
 
 
-def _tuned(kernel: Kernel, device: Device, store: Store, aligned: list[int], trials: Trials | None) -> Tuned:
+def _is_aligned(schedule: Schedule, launches: Iterable[Launch], at: int, starts: frozenset[str]) -> bool:
+    """Whether that buffer of the kernel begins at a multiple of ALIGNED bytes in all of its launches and copies."""
+    return all(
+        _home(schedule, name) in starts | {None}
+        for launch in launches for name in launch.tensors[at :: len(launch.kernel.buffers)]
+    )  # fmt: skip
+
+
+def _printed(kernel: Kernel, device: Device, store: Store, aligned: list[int], trials: Trials | None) -> Printed:
     """Where sizes vary, places are counted in 64 bits: nobody looks at each launch whether 32 are enough."""
-    if not kernel.sizes:
-        measure = None if trials is None else trials.of(kernel, {})
-        return tune(kernel, device, {}, store=store, measure=measure, most=None, aligned=aligned)
-    config = replace(candidates(kernel, dict.fromkeys(kernel.sizes, TYPICAL))[0], wide=True)
-    printed = Printed(config, print_triton(kernel, config), programs(kernel, config))
-    return Tuned(printed, made(kernel, printed, device.capability, store=store, aligned=aligned))
+    if kernel.sizes:
+        config = replace(candidates(kernel, dict.fromkeys(kernel.sizes, TYPICAL))[0], wide=True)
+        return Printed(config, print_triton(kernel, config), programs(kernel, config))
+    if trials is None:
+        return forms(kernel, {}, 1)[0]
+    measure = trials.of(kernel, {})
+    return tune(kernel, device, {}, store=store, measure=measure, most=None, aligned=aligned).printed
 
 
 def _starts_aligned(value: object) -> bool:

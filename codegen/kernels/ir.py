@@ -330,6 +330,10 @@ class Kernel:
     scalars: tuple[Scalar, ...] = ()
     sources: tuple[str, ...] = ()
 
+    def named(self, copies: int) -> str:
+        """The name of what does it so many times at once, each on buffers of its own."""
+        return self.name if copies == 1 else f"{self.name}_x{copies}"
+
     def __str__(self) -> str:
         given = ", ".join(map(str, (*self.buffers, *self.sizes, *self.scalars)))
         return f"{self.name}({given})\n{_nest(self.axes, map(str, self.loops), 'parallel ')}"

@@ -270,11 +270,11 @@ class _Planner:
     # --- steps --------------------------------------------------------------------------------------------------------
     def _launch(self, launch: Launch, time: int) -> None:
         kernel = launch.kernel
-        for name, buffer in zip(launch.tensors, kernel.buffers, strict=True):
+        for name, buffer in zip(launch.tensors, kernel.buffers * launch.copies, strict=True):
             if buffer.role != "in" and name not in self.slots:
                 self._made(name, time, launch)
         known = dict(zip(kernel.sizes, map(ix.index, launch.sizes), strict=True))
-        function = self.functions[kernel.name]
+        function = self.functions[launch.name]
         buffers = tuple(self.slots[name] for name in launch.tensors)
         sizes = tuple(self.numbers.of(ix.index(size)) for size in launch.sizes)
         scalars = tuple(map(self._scalar, launch.scalars))
@@ -381,7 +381,12 @@ def _may_take(launch: Launch, name: str, other: str) -> bool:
     the same round, and in no later loop."""
     if name == other:
         return False
-    named = dict(zip(launch.tensors, launch.kernel.buffers, strict=True))
+    count = len(launch.kernel.buffers)
+    start = launch.tensors.index(name) // count * count
+    copy = launch.tensors[start : start + count]
+    if other not in copy or other in launch.tensors[:start] + launch.tensors[start + count :]:
+        return False
+    named = dict(zip(copy, launch.kernel.buffers, strict=True))
     mine, theirs = named[name], named[other]
     if theirs.role != "in" or mine.role != "out" or mine.dtype.itemsize != theirs.dtype.itemsize:
         return False

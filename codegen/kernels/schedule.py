@@ -21,12 +21,19 @@ from codegen.kernels.split import split
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel with the tensors that its buffers are, in their order, the sizes and the numbers that it is given."""
+    """A kernel with the tensors that its buffers are, in their order, the sizes and the numbers that it is given.
+    `copies`: so many launches in one, of the same sizes and numbers, their tensors one after the other."""
 
     kernel: Kernel
     tensors: tuple[str, ...]
     sizes: tuple[Symbol, ...]
     scalars: tuple[str, ...]
+    copies: int = 1
+
+    @property
+    def name(self) -> str:
+        """Of what is launched."""
+        return self.kernel.named(self.copies)
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class Schedule:
         lines = []
         for step in self.steps:
             if isinstance(step, Launch):
-                lines.append(f"{step.kernel.name}({', '.join((*step.tensors, *map(str, step.sizes), *step.scalars))})")
+                lines.append(f"{step.name}({', '.join((*step.tensors, *map(str, step.sizes), *step.scalars))})")
             else:
                 lines.append(", ".join(made.name for made in step.made) + f" = {step.made[0].node.target}")
         return "\n\n".join([*map(str, self.kernels), "\n".join(lines)])

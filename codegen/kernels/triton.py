@@ -30,16 +30,20 @@ from codegen.kernels.triton_shape import (
     block,
     candidates,
     prepared,
+    programs,
     reports_errors,
     size_of,
     tiling,
 )
 
 
-def print_triton(kernel: Kernel, config: Config | None = None) -> str:
+def print_triton(kernel: Kernel, config: Config | None = None, copies: int = 1) -> str:
     """The source of the kernel in tiles of that size. Raises NotImplementedError for a kernel that Triton has no types
-    for."""
-    text = _Function(kernel, config or candidates(kernel)[0]).text()
+    for.
+
+    `copies`: of a kernel of known sizes, so many that share its sizes and numbers, each on buffers of its own; these
+    are given copy by copy, and the programs of one copy come after those of the other."""
+    text = _Function(kernel, config or candidates(kernel)[0], copies).text()
     return preamble(text) + text
 
 
@@ -60,8 +64,8 @@ Ready = tuple[Store, Known, Known]
 
 
 class _Function:
-    def __init__(self, kernel: Kernel, config: Config) -> None:
-        self.given, self.config = kernel, config
+    def __init__(self, kernel: Kernel, config: Config, copies: int) -> None:
+        self.given, self.config, self.copies = kernel, config, copies
         self.kernel = prepared(kernel)
         self.tiles = tiling(self.kernel)
         order = [name for name, there in (("y", self.tiles.y), ("x", self.tiles.x), ("r", self.tiles.loops)) if there]
@@ -73,7 +77,7 @@ class _Function:
 
     def text(self) -> str:
         w, kernel = self.w, self.kernel
-        given = [w.buffers[buffer.name] for buffer in kernel.buffers]
+        given = self._buffers()
         given += [w.error] if reports_errors(kernel) else []
         for symbol in kernel.sizes:
             w.scopes[0].bound[symbol] = Known(w.names.new(symbol.name), None)
@@ -90,8 +94,8 @@ class _Function:
                 self._loop(loop)
             else:
                 self._online(loops.pop(0), pair)
-        comment = [*about(self.given), str(self.config)]
-        head = [f"# {line}".rstrip() for line in comment] + ["@triton.jit", f"def {kernel.name}({', '.join(given)}):"]
+        comment, name = [*about(self.given), str(self.config)], kernel.named(self.copies)
+        head = [f"# {line}".rstrip() for line in comment] + ["@triton.jit", f"def {name}({', '.join(given)}):"]
         return "\n".join([*head, *(f"    {line}" for line in w.scopes[0].lines or ["pass"])]) + "\n"
 
     def _scalar(self, name: str, dtype: torch.dtype) -> None:
@@ -103,6 +107,26 @@ class _Function:
         elif held.round != "{}":
             self.w.line(f"{text} = {held.round.format(text)}")
 
+    def _buffers(self) -> list[str]:
+        """The names of what is given; of several copies, which of it this program takes."""
+        w = self.w
+        own = [w.buffers[buffer.name] for buffer in self.kernel.buffers]
+        self.program = f"tl.program_id(0){'.to(tl.int64)' if self.config.wide else ''}"
+        if self.copies == 1:
+            return own
+        each = programs(self.given, self.config).constant
+        assert each is not None
+        copies = [[w.names.new(f"{name}_{number}") for name in own] for number in range(self.copies)]
+        copy = w.names.new("copy")
+        w.line(f"{copy} = {self.program} // {each}")
+        self.program = f"{self.program} % {each}"
+        for name, *others in zip(own, *copies, strict=True):
+            chosen = others[0]
+            for number, other in enumerate(others[1:], 1):
+                w.line(f"{name} = tl.where({copy} == {number}, {other}, {chosen})")
+                chosen = name
+        return [name for names in copies for name in names]
+
     # --- the kernel's axes --------------------------------------------------------------------------------------------
     def _programs(self) -> None:
         """The place of this program, and its tiles of the kernel's axes."""
@@ -110,7 +134,7 @@ class _Function:
         if not self.kernel.axes:
             return
         program = w.names.new("program")
-        w.line(f"{program} = tl.program_id(0){'.to(tl.int64)' if self.config.wide else ''}")
+        w.line(f"{program} = {self.program}")
         parts = [(name, axes) for name, axes in (("x", tiles.x), ("y", tiles.y)) if axes]
         for name, axes in parts:
             size = size_of(axes)

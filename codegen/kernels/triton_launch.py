@@ -67,12 +67,12 @@ def pointer_type(dtype: torch.dtype) -> str:
     return f"*{ttype(dtype).signature}"
 
 
-def arguments(kernel: Kernel, wide: bool) -> tuple[str, ...]:
-    """The types of the kernel's arguments: its buffers, the error if it reports one, its sizes (`wide`: as int64), its
-    scalars."""
+def arguments(kernel: Kernel, wide: bool, copies: int = 1) -> tuple[str, ...]:
+    """The types of the kernel's arguments: its buffers (of each copy), the error if it reports one, its sizes (`wide`:
+    as int64), its scalars."""
     scalars = {torch.float64: "fp64"}
     return (
-        *(pointer_type(buffer.dtype) for buffer in kernel.buffers),
+        *(pointer_type(buffer.dtype) for buffer in kernel.buffers * copies),
         *(["*i32"] if reports_errors(kernel) else []),
         *(["i64" if wide else "i32"] * len(kernel.sizes)),
         *(scalars.get(s.dtype, "fp32" if s.dtype.is_floating_point else "i64") for s in kernel.scalars),

@@ -38,6 +38,7 @@ class Printed:
     config: Config | DotConfig
     source: str
     programs: Index
+    copies: int = 1
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,20 @@ def forms(
     return tuple(Printed(each, print_dot(product, each, tf32), dot_programs(product, each)) for each in tiles)
 
 
+def repeated(kernel: Kernel, printed: Printed, copies: int) -> Printed:
+    """The same tiles for so many copies; of a kernel that is no product of matrices, of known sizes."""
+    config = printed.config
+    assert isinstance(config, Config) and printed.copies == 1
+    return Printed(config, print_triton(kernel, config, copies), printed.programs * copies, copies)
+
+
 def made(
     kernel: Kernel, printed: Printed, capability: int, *, store: Store, aligned: Sequence[int] = ()
 ) -> Compiled:
     """Raises ImportError without Triton."""
-    types = arguments(kernel, printed.config.wide)
-    return compile_source(
-        kernel.name, printed.source, types, printed.config, capability, store=store, aligned=aligned
-    )
+    types = arguments(kernel, printed.config.wide, printed.copies)
+    name = kernel.named(printed.copies)
+    return compile_source(name, printed.source, types, printed.config, capability, store=store, aligned=aligned)
 
 
 def tune(
