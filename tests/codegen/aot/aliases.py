@@ -98,9 +98,9 @@ def _for_all_sizes(cell: Cell) -> Callable[[Cell], Call]:
     return called
 
 
-def _captured(dynamic: bool) -> Callable[[Cell], Callable[[Cell], Call]]:
+def _captured(dynamic: bool, backend: str = "aot_eager") -> Callable[[Cell], Callable[[Cell], Call]]:
     def make(cell: Cell) -> Callable[[Cell], Call]:
-        compiled: Call = jit.compile(cell.program, backend="aot_eager", dynamic=dynamic)
+        compiled: Call = jit.compile(cell.program, backend=backend, dynamic=dynamic)
         return lambda cell: compiled
 
     return make
@@ -112,6 +112,8 @@ WAYS = {
     "symbolic sizes": Way(_for_all_sizes, all_sizes=True),
     "captured": Way(_captured(False)),
     "captured, symbolic sizes": Way(_captured(True), all_sizes=True),
+    "kernels": Way(_captured(False, "default")),
+    "kernels, symbolic sizes": Way(_captured(True, "default"), all_sizes=True),
 }
 
 
@@ -172,7 +174,8 @@ def differences(cells: Iterable[Cell], way: str = "sizes as they come") -> list[
 
 # --- figures ----------------------------------------------------------------------------------------------------------
 #: How many programs are drawn for a way; all pairs where nothing is said.
-_SAMPLES = {"symbolic sizes": 1200, "captured": 400, "captured, symbolic sizes": 400}
+_SAMPLES = {"symbolic sizes": 1200, "captured": 400, "captured, symbolic sizes": 400, "kernels": 400,
+            "kernels, symbolic sizes": 400}
 
 
 @dataclass(frozen=True)
@@ -222,7 +225,7 @@ def report(judged: list[Judged]) -> str:
         f"`python -m tests.codegen.aot.aliases --report FILE`, torch {torch.__version__.split('+')[0]}, CPU: every pair of a "
         "way to write inputs, a way to share memory and a kind of gradients or of results (`tests/codegen/aot/programs.py`), "
         "under each mode; drawn ones for symbolic sizes (of inputs that share no memory), called with two sizes each; and "
-        "drawn ones through `jit.compile`, where what is refused runs as it was captured. "
+        "drawn ones through `jit.compile`, where what is refused runs as it was captured, and with kernels. "
         "Each program is compared with eager in all that can be seen of it: results, strides, versions, views, gradients of "
         "first and second order, and what later writes do. Refused programs run as they are; nothing was touched.",
         "",

@@ -26,7 +26,7 @@ def test_programs_drawn(seed):
     assert differences(drawn(120, seed)) == []
 
 
-@pytest.mark.parametrize("way", ["with passes", "symbolic sizes", "captured", "captured, symbolic sizes"])
+@pytest.mark.parametrize("way", ["with passes", "symbolic sizes", "captured", "captured, symbolic sizes", "kernels", "kernels, symbolic sizes"])
 def test_programs_drawn_other_ways(way):
     assert differences(drawn(50, 0), way) == []
 
