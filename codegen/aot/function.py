@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
+import threading
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -186,6 +187,7 @@ class _Backward:
         self.used = used  # of what is saved
         self.names = names  # of these, as in the joint graph
         self.variants: dict[Any, Callable[..., Any]] = {}
+        self.lock = threading.RLock()  # of those who make them: who finds one does not wait
 
     def tie(self, fw: fx.GraphModule, kept: Sequence[fx.Node]) -> wrapper.Tie:
         every = (True,) * len(self.level.outputs)
@@ -226,13 +228,20 @@ class _Backward:
         for each in self.level.raises:
             if defined[each.output] and needed[each.gradient]:
                 raise RuntimeError(each.message)
-        key = (defined, needed)
-        if key not in self.variants:
-            self.variants[key] = self.settings.suspended(self._partial, defined, needed)
+        variant = self._made_once((defined, needed), lambda: self._partial(defined, needed))
         given = [*saved, *extra, *(t for t in tangents if t is not None)]
         saved.clear()
         tangents.clear()
-        return self.variants[key](given)
+        return variant(given)
+
+    def _made_once(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+        found = self.variants.get(key)
+        if found is None:
+            with self.lock:
+                found = self.variants.get(key)
+                if found is None:
+                    found = self.variants[key] = self.settings.suspended(make)
+        return found
 
     def _partial(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> Callable[..., Any]:
         return self._compiled(self._variant(defined, needed), defined)
@@ -262,15 +271,16 @@ class _Backward:
         args = tuple(map(_resolved, (*history, *outputs, *(t for t in tangents if t is not None))))
         if is_watched():  # tangents may be batches, or have tangents themselves
             return tuple(self._gradients(defined, needed)(*args))
-        key = (defined, needed, tuple(map(_looks, args)))
-        if key not in self.variants:
+
+        def make() -> Callable[..., Any]:
             program, examples = self._gradients(defined, needed), [_example(value) for value in args]
             try:
-                self.variants[key] = self.settings.suspended(compile_program, program, examples, self.settings)
+                return compile_program(program, examples, self.settings)
             except Untraceable as reason:
                 log.info("a backward with a history runs as it is: %s", reason)
-                self.variants[key] = program
-        return tuple(self.variants[key](*args))
+                return program
+
+        return tuple(self._made_once((defined, needed, tuple(map(_looks, args))), make)(*args))
 
     def _gradients(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> _Gradients:
         return _Gradients(

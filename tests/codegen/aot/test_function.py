@@ -1,7 +1,11 @@
 """Programs through the AOT stage beside eager: results, views, versions, gradients and their gradients."""
+import threading
+import time
+
 import pytest
 import torch
 
+from codegen.aot.boxed import boxed
 from codegen.aot.function import Settings, compile_program
 from codegen.aot.recorder import Untraceable
 
@@ -276,3 +280,35 @@ def test_a_result_is_on_nobody_elses_way(order):
     for run in (program, compiled):
         detached, view = run(torch.ones(2, 2))[order]
         assert view._base is not detached and view._base is not None
+
+
+def both(x, w):
+    return (x * w).sin(), (x + w).cos()
+
+
+@pytest.mark.parametrize("history", [False, True], ids=["partial", "with a history"])
+def test_variants_of_a_backward_are_made_once_for_all_threads(history):
+    made = []
+
+    def counting(graph, examples):
+        made.append(graph)
+        time.sleep(0.05)  # long enough for the others to ask
+        return boxed(graph)
+    w = leaf(4)
+    x = torch.randn(3, 4)
+    compiled = compile_program(both, (x, w), Settings(backward=counting))
+    assert len(made) == 1
+    results = [compiled(x, w)[0] for _ in range(4)]
+    found = [None] * len(results)
+    barrier = threading.Barrier(len(results))
+
+    def work(at):
+        barrier.wait()
+        found[at] = torch.autograd.grad(results[at].sum(), w, create_graph=history)[0]
+    threads = [threading.Thread(target=work, args=(at,)) for at in range(len(results))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (wanted,) = torch.autograd.grad(both(x, w)[0].sum(), w)
+    assert len(made) == 2 and all(torch.equal(each, wanted) for each in found)
