@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import itertools
+import logging
 import multiprocessing
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -136,6 +137,7 @@ def batches(first, count):
 
 
 def prepare():
+    logging.disable(logging.ERROR)  # torch logs an error of a fake before it raises it
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
 
@@ -160,4 +162,6 @@ if __name__ == "__main__":
         total, bad = total + 1, bad + bool(why)
         if why:
             print(f"{text}\n{why}\n", flush=True)
+        if total % 500 == 0:
+            print(f"{total} of them are right or told of", flush=True)
     print(f"{options.count} programs, {total} of them fused, {bad} wrong")
