@@ -20,7 +20,7 @@ from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Expr
 from codegen.kernels.ops import OPS
 
-#: A value of at most this cost that reads at most one tensor is computed again wherever it is read.
+#: A value of at most this cost is computed again wherever it is read, unless that would read more than writing it once.
 CHEAP = 4
 
 
@@ -86,12 +86,12 @@ class _Finder:
                 self.found.stored.add(name)
         self.found.stored |= {alias.base for alias in self.found.aliases.values()}
         self._note_views()
-        many = self._read_by_many(needed)
+        readers = self._readers(needed)
         for name, tensor in tensors.items():
             if name not in needed or not isinstance(tensor, Definition) or name in self.found.aliases:
                 continue
             value = self._inlined(tensor)
-            is_shared = name in many and not self._is_cheap(value)
+            is_shared = readers.get(name, 0) > 1 and not _is_cheap(value, readers[name])
             if tensor.kind is not None or name in self.found.stored or is_shared:
                 self.found.nodes[name] = Node(name, tensor, value)
         self.found.stored &= set(self.found.nodes)
@@ -232,7 +232,8 @@ class _Finder:
                 stack.extend(self._reads(self.program.tensors[name]))
         return found
 
-    def _read_by_many(self, needed: set[str]) -> set[str]:
+    def _readers(self, needed: set[str]) -> dict[str, int]:
+        """By how many definitions each tensor is read."""
         readers: dict[str, set[str]] = {}
         for name in needed:
             tensor = self.program.tensors[name]
@@ -243,10 +244,7 @@ class _Finder:
                     readers.setdefault(expr.tensor, set()).add(name)
         for target, value in self.program.writes:
             readers.setdefault(value, set()).add(f"{target}_written")
-        return {name for name, by in readers.items() if len(by) > 1}
-
-    def _is_cheap(self, value: Expr) -> bool:
-        return cost(value) <= CHEAP and sum(isinstance(e, ir.Read) for e in ir.walk(value)) <= 1
+        return {name: len(by) for name, by in readers.items()}
 
 
 def readers_first(reads: Mapping[str, Set[str]]) -> Iterator[tuple[str, bool]]:
@@ -265,6 +263,13 @@ def readers_first(reads: Mapping[str, Set[str]]) -> Iterator[tuple[str, bool]]:
         yield name, is_apart
         readers.subtract(others)
         free.extend(other for other in others if not readers[other])
+
+
+def _is_cheap(value: Expr, readers: int) -> bool:
+    """Whether all its readers may compute it again: what they read then is no more than what computing it once reads,
+    itself written and read by each."""
+    reads = sum(isinstance(expr, ir.Read) for expr in ir.walk(value))
+    return cost(value) <= CHEAP and reads * readers <= reads + 1 + readers
 
 
 def _is_place(read: ir.Read, node: Node) -> bool:

@@ -33,6 +33,7 @@ from codegen.kernels.lowering import (  # noqa: F401  (their rows)
     views,
 )
 from codegen.kernels.lowering.context import Impossible, Lowering, Ref, Unsupported, draws, fn, shape_of, to
+from codegen.kernels.lowering.left import is_left
 from codegen.kernels.lowering.numbers import NUMBERS, Numbers, numbers_of
 from codegen.kernels.lowering.products import PRODUCTS
 from codegen.kernels.lowering.table import LOWERINGS, Row
@@ -149,7 +150,7 @@ def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node, row: Row | N
         return _write(low, *args)
     if node.target._schema.is_mutable:
         return _filled(low, values, node)
-    if row is not None:
+    if row is not None and not is_left(low.program, values, node):
         known = set(low.program.tensors)
         try:
             _check_dtypes(node)

@@ -202,3 +202,25 @@ def test_drawn_programs(seed: int, dynamic: bool) -> None:
     args = [torch.randn(3, 4, 5, dtype=torch.float64), torch.randn(4, 5, dtype=torch.float64), torch.randn(5, dtype=torch.float64)]
     program = Drawn(seed)
     compare(scheduled(program, *args, dynamic=dynamic), program, args)
+
+
+@pytest.mark.parametrize("readers, is_stored", [(1, False), (3, False), (5, True)])
+def test_a_cheap_value_is_stored_where_computing_it_again_would_read_more(readers: int, is_stored: bool) -> None:
+    def program(x, y):
+        z = x + y
+        return z.exp().sum(1), *(z.pow(power).sum(0) for power in range(2, readers + 1))
+
+    found = scheduled(program, torch.randn(300, 70), torch.randn(300, 70))
+    assert ("add" in found.stored) == is_stored, str(found)
+
+
+@pytest.mark.parametrize("program, is_left", [
+    (torch.nn.functional.gelu, True), (lambda x: torch.nn.functional.gelu(x @ x), True),
+    (lambda x: torch.nn.functional.gelu(x + 1), False), (lambda x: torch.nn.functional.gelu(x) * 2, False),
+    (lambda x: torch.nn.functional.gelu(x, approximate="tanh"), False),
+    (lambda x: torch.nn.functional.gelu(x[:100]), False), (lambda x: torch.nn.functional.gelu(x.double()), False),
+])  # fmt: skip
+def test_a_gelu_of_many_floats_alone_is_left_to_aten(program: Any, is_left: bool) -> None:
+    found = scheduled(program, torch.randn(300, 300))
+    calls = [step.made[0].node.target for step in found.steps if not isinstance(step, Launch)]
+    assert (torch.ops.aten.gelu.default in calls) == is_left, str(found)
