@@ -20,7 +20,7 @@ import symbolic
 from codegen.residual.assemble import Assembled, assemble
 from codegen.residual.continuations import Continuations
 from codegen.residual.resume import raise_again
-from jit import _C, backends, dump, logs, progress
+from jit import _C, backends, collector, dump, logs, progress
 from jit.config import Config
 from jit.errors import BackendCompilerFailed, InternalError, JitError, Unsupported
 from jit.state import DebugState, debug_state
@@ -152,7 +152,8 @@ class Compiler:
                     self._notice_floats(cache, function, slots)
                     why = functools.partial(self.explain_miss, cache, function, slots)
                     logs.tell(self.channels, "recompiles", lambda: f"recompiling {function.__qualname__}: {why()}")
-                return self._compile(cache, function, slots)
+                with collector.paused():
+                    return self._compile(cache, function, slots)
         except RecursionError:
             cache.frozen = True
             return None

@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from symbolic.errors import GraphBreak, Restart, letting_go
+from symbolic.fakes import FakeMode
 from symbolic.guards import Guard
 from symbolic.inner import InnerGraph
 from symbolic.late import Standing, Unknown
@@ -70,7 +71,7 @@ class GraphBuilder:
         self.tx = tx
         self.fake_mode = fake_mode
         self.shapes = shapes  # None: all sizes are plain numbers
-        self._came = None if shapes is None else FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes.env)
+        self._came = None if shapes is None else FakeMode(allow_non_fake_inputs=True, shape_env=shapes.env)
         self.root = fx.Graph()
         self.graph = self.root  # the one that is written now
         self.modules = torch.nn.Module()  # the graphs inside the root
@@ -130,8 +131,8 @@ class GraphBuilder:
     def _placeholder(self, source: Source, example: Any) -> fx.Node:
         """The node of an input, after those of the inputs before it."""
         graph = self.root
-        first = next((n for n in graph.nodes if n.op != "placeholder"), None)
-        with graph.inserting_before(first) if first is not None else graph.inserting_after(self._input_point):
+        last = self._input_point
+        with graph.inserting_after(last) if last is not None else graph.inserting_before():
             node = graph.placeholder(self._names.get(source) or input_name(source))
         self._input_point = node
         node.meta["example_value"] = example

@@ -10,7 +10,6 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from sideeffects.effects import DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
@@ -18,6 +17,7 @@ from symbolic import opcodes, polyfills, tracebacks, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
 from symbolic.code import looks_at_frames
 from symbolic.errors import READS_FRAME, RECURSION, SEES_CALLER, GraphBreak, Observed, Restart, SkipFrame
+from symbolic.fakes import FakeMode
 from symbolic.frames import Frame
 from symbolic.graph import GraphBuilder
 from symbolic.guards import Guard, Guards
@@ -53,7 +53,7 @@ class Translator(Protocols):
         self.guards = Guards()
         self.ledger = Ledger()
         shapes = Shapes(self.place) if options.dynamic else None
-        fake_mode = FakeTensorMode(allow_non_fake_inputs=False, shape_env=shapes.env if shapes is not None else None)
+        fake_mode = FakeMode(allow_non_fake_inputs=False, shape_env=shapes.env if shapes is not None else None)
         self.graph = GraphBuilder(self, fake_mode, shapes)
         self.frames: list[Frame] = []
         self.known: dict[int, Variable] = {}

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.func import functional_call
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
@@ -25,6 +25,7 @@ from codegen.aot.partition import default_partition
 from codegen.aot.recorder import NUMBERS, Untraceable
 from codegen.aot.stages import Stages
 from symbolic import terms
+from symbolic.fakes import FakeMode
 from symbolic.shapes import Shapes
 from symbolic.sources import Sources
 from symbolic.torch_state import is_watched
@@ -283,7 +284,7 @@ def _for_all_sizes(
     """The compiled program, and what must hold of `leaves`, as Python. None if it can't be compiled for all sizes."""
     sources = Sources()
     shapes = Shapes(lambda: ("", 0))
-    mode = FakeTensorMode(shape_env=shapes.env, allow_non_fake_inputs=True)
+    mode = FakeMode(shape_env=shapes.env, allow_non_fake_inputs=True)
     facts: dict[int, dict[str, Any]] = {}
     stand_ins = list(flat)
     for at, value in enumerate(flat):
@@ -335,6 +336,6 @@ def _in_one_mode(flat: Sequence[Any]) -> list[Any]:
     shape_env = next((value.node.shape_env for value in flat if isinstance(value, NUMBERS)), None)
     if not modes and shape_env is None:
         return list(flat)
-    mode = modes[0] if modes else FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=True)
+    mode = modes[0] if modes else FakeMode(shape_env=shape_env, allow_non_fake_inputs=True)
     real = (torch.Tensor, torch.nn.Parameter)
     return [mode.from_tensor(value, static_shapes=True) if type(value) in real else value for value in flat]

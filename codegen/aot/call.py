@@ -25,6 +25,7 @@ from codegen.aot.inputs import (
 )
 from codegen.aot.numbers import Varying
 from codegen.aot.recorder import NUMBERS
+from symbolic.fakes import FakeMode
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Call:
 def describe(args: Sequence[Any], groups: tuple[Shared, ...] = (), as_made: bool = False) -> Call:
     """Stand-ins for real arguments (or for fakes, all of one mode). Raises Untraceable for unusual tensors."""
     mode = next((a.fake_mode for a in args if isinstance(a, FakeTensor)), None)
-    mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
+    mode = mode or FakeMode(allow_non_fake_inputs=True)
     fakes = [stand_in(mode, a, fragile=as_made) if isinstance(a, torch.Tensor) else a for a in args]
     counted = counters(groups, list(args))
     for i, at in counted.items():

@@ -486,11 +486,10 @@ def extract(joint: fx.GraphModule, given: Sequence[fx.Node], results: Sequence[A
         copies[node] = graph.placeholder(node.name)
         copies[node].meta = dict(node.meta)
     needed = needed_for(results, copies)
-    for node in joint.graph.nodes:
-        if node in needed:
-            if node.op == "placeholder":
-                raise Untraceable(f"a backward that needs {node.name}, which the forward did not save")
-            copies[node] = graph.node_copy(node, copies.__getitem__)
+    for node in sorted(needed):  # as they lie in their graph
+        if node.op == "placeholder":
+            raise Untraceable(f"a backward that needs {node.name}, which the forward did not save")
+        copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple(None if node is None else copies[node] for node in results))
     return _LazyGraphModule(joint, graph, "Backward")
 

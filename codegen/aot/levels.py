@@ -76,10 +76,12 @@ def edge_of(tensor: torch.Tensor) -> GradientEdge | None:
     if not tensor.requires_grad or torch.is_inference_mode_enabled() or not answers(tensor):
         return None
     with torch.enable_grad():  # a leaf's node is found through a view of it
-        node = tensor.grad_fn or tensor.view_as(tensor).grad_fn
-        if node is None or tensor.grad_fn is None and node.next_functions[0][0] is None:
-            return None  # a view made without grad: it says that it requires a gradient, and gets none
-        return get_gradient_edge(tensor)
+        if tensor.grad_fn is not None:
+            return get_gradient_edge(tensor)
+        node = tensor.view_as(tensor).grad_fn
+        leaf = None if node is None else node.next_functions[0][0]
+    # None for a view made without grad: it says that it requires a gradient, and gets none.
+    return None if leaf is None else GradientEdge(leaf, tensor.output_nr)
 
 
 def _key(edge: GradientEdge) -> Key:

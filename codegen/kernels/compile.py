@@ -6,7 +6,7 @@ import ctypes
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from codegen.direct import direct
 from codegen.kernels.c import print_c
 from codegen.kernels.device import device_code
 from codegen.kernels.horizontal import together
+from codegen.kernels.likeness import likeness
 from codegen.kernels.lowering.context import Unsupported
 from codegen.kernels.lowering.lower import lower
 from codegen.kernels.measure import Trials
@@ -28,7 +29,7 @@ from codegen.kernels.toolchain import NoCompiler, compile_c
 from codegen.kernels.triton_tune import Device
 from codegen.notices import notify
 from codegen.plan.build import build
-from codegen.plan.steps import CPU, Function
+from codegen.plan.steps import CPU, Function, Plan
 from codegen.progress import tell
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,16 @@ log = logging.getLogger(__name__)
 
 def raise_it(error: Exception) -> None:
     raise error
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What runs in the place of `graph`, and what it was made of, for the dump."""
+
+    run: Callable[..., Any]
+    plan: Plan
+    texts: Callable[[], dict[str, str]]
+    graph: fx.GraphModule
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,7 @@ class Kernels:
     store: Store
     failed: Callable[[Exception], None] = raise_it
     measures: bool = False
+    made: dict[Any, Compiled] = field(default_factory=dict)  # by `likeness`
 
     def __call__(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         return self._compiled(graph, False) or direct(graph)
@@ -60,28 +72,12 @@ class Kernels:
     def _compiled(self, graph: fx.GraphModule, takes_list: bool) -> Callable[..., Any] | None:
         try:
             device = _device(graph)
-            tell("choosing kernels")
-            made = schedule(lower(graph))
-            trials = None
-            if self.measures and device.type == "cuda":
-                trials = Trials(device, _described(device, may_round(made)), self.store)
-                made = scheduled(graph, trials.wins)
-            placeholders = graph.graph.find_nodes(op="placeholder")
-            parameters = [node.name for node in placeholders]
-            tell(f"compiling {len(made.kernels)} kernels")
-            if device.type == "cuda":
-                described = _described(device) if trials is None else trials.described
-                made = together(made)
-                code = device_code(made, placeholders, described, self.store, trials)
-                planned = plan(made, parameters, code.functions, "graph", takes_list, device, code.aligned)
-                sources = {"kernels.py": code.source}
-            else:
-                source = print_c(made.kernels)
-                planned = plan(made, parameters, self._load(made, source), "graph", takes_list)
-                sources = {"kernels.c": source}
-            graph.meta["plan"] = planned
-            graph.meta["texts"] = lambda: {"kernels.txt": f"{made}\n", **sources, "plan.txt": f"{planned}\n"}
-            return build(planned, _fallback(graph, takes_list))
+            key = likeness(graph), takes_list
+            compiled = self.made.get(key)
+            if compiled is None:
+                compiled = self.made[key] = self._make(graph, takes_list, device)
+            graph.meta.update(plan=compiled.plan, texts=compiled.texts)
+            return compiled.run
         except (Unsupported, NotImplementedError) as reason:
             log.info("ATen runs a graph, operation by operation: %s", reason)
         except (NoCompiler, OSError) as reason:
@@ -89,6 +85,32 @@ class Kernels:
         except Exception as error:
             self.failed(error)
         return None
+
+    def _make(self, graph: fx.GraphModule, takes_list: bool, device: torch.device) -> Compiled:
+        tell("choosing kernels")
+        made = schedule(lower(graph))
+        trials = None
+        if self.measures and device.type == "cuda":
+            trials = Trials(device, _described(device, may_round(made)), self.store)
+            made = scheduled(graph, trials.wins)
+        placeholders = graph.graph.find_nodes(op="placeholder")
+        parameters = [node.name for node in placeholders]
+        tell(f"compiling {len(made.kernels)} kernels")
+        if device.type == "cuda":
+            described = _described(device) if trials is None else trials.described
+            made = together(made)
+            code = device_code(made, placeholders, described, self.store, trials)
+            planned = plan(made, parameters, code.functions, "graph", takes_list, device, code.aligned)
+            sources = {"kernels.py": code.source}
+        else:
+            source = print_c(made.kernels)
+            planned = plan(made, parameters, self._load(made, source), "graph", takes_list)
+            sources = {"kernels.c": source}
+
+        def texts() -> dict[str, str]:
+            return {"kernels.txt": f"{made}\n", **sources, "plan.txt": f"{planned}\n"}
+
+        return Compiled(build(planned, _fallback(graph, takes_list)), planned, texts, graph)
 
     def _load(self, made: Schedule, source: str) -> dict[str, Function]:
         if not made.kernels:
