@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,8 @@ from codegen.plan.steps import CPU, Function, Plan
 from codegen.progress import tell
 
 log = logging.getLogger(__name__)
+
+_COMMENT = re.compile(r"^//.*\n", re.MULTILINE)
 
 
 def raise_it(error: Exception) -> None:
@@ -115,7 +118,8 @@ class Kernels:
     def _load(self, made: Schedule, source: str) -> dict[str, Function]:
         if not made.kernels:
             return {}
-        library = ctypes.CDLL(str(compile_c(source, store=self.store, openmp=False)))
+        code = _COMMENT.sub("", source)  # equal kernels were made of different lines
+        library = ctypes.CDLL(str(compile_c(code, store=self.store, openmp=False)))
         found = {}
         for kernel in made.kernels:
             address = ctypes.cast(getattr(library, kernel.name), ctypes.c_void_p).value

@@ -234,6 +234,17 @@ def test_threads():
     assert not wrong
 
 
+def test_equal_kernels_of_different_lines_are_compiled_once(monkeypatch, tmp_path):
+    monkeypatch.setattr(jit.config, "cache_dir", str(tmp_path))
+    x = torch.randn(4, 4)
+    for program in (
+        lambda x: x * 2.5 + 1,
+        lambda x: x * 2.5 + 1,
+    ):
+        assert torch.equal(jit.compile(program, backend="kernels")(x), program(x))
+    assert jit.cache.info().entries == 1
+
+
 def warned(times=2):
     """What is said while that many functions are compiled and run, with gradients, each as eager code would."""
     notify.cache_clear()
