@@ -155,11 +155,14 @@ def _exotic(value: torch.Tensor) -> bool:
 
 def _list(tx: Translator, value: list[Any], source: Source) -> Variable:
     tx.know(source, "type", type(value))
-    tx.know(source, "len", len(value))
     variable = ListVariable([], source)
-    tx.known[id(value)] = variable  # a list may hold itself
-    variable.items = [tx.wrap(item, source.step("index", i)) for i, item in enumerate(value)]
+    variable.unread = functools.partial(_elements, tx, value, source, "index")
     return variable
+
+
+def _elements(tx: Translator, value: Any, source: Source, step: str) -> list[Variable]:
+    tx.know(source, "len", len(value))
+    return [tx.wrap(item, source.step(step, i)) for i, item in enumerate(value)]
 
 
 def _tuple(tx: Translator, value: tuple[Any, ...], source: Source) -> Variable:
@@ -175,11 +178,11 @@ def _tuple(tx: Translator, value: tuple[Any, ...], source: Source) -> Variable:
 
 def _deque(tx: Translator, value: deque[Any], source: Source) -> Variable:
     tx.know(source, "type", deque)
-    tx.know(source, "len", len(value))
     if value.maxlen is not None:
         tx.know(source.attr("maxlen"), "eq", value.maxlen)
-    items = [tx.wrap(item, source.step("getitem", i)) for i, item in enumerate(value)]
-    return DequeVariable(items, value.maxlen, source)
+    variable = DequeVariable([], value.maxlen, source)
+    variable.unread = functools.partial(_elements, tx, value, source, "getitem")
+    return variable
 
 
 def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:

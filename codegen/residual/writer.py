@@ -523,6 +523,16 @@ def _set_contents(setter: Callable[..., None], items: Callable[[Writer, Any], No
     return build
 
 
+def _sequence_contents(setter: Callable[..., None], extend: Callable[..., None]) -> Any:
+    def build(w: Writer, v: containers.MutableSequence) -> None:
+        if v.unread is not None:
+            w.call(extend, v, Emit(lambda: w.load_tuple(v.added)))
+        else:
+            w.call(setter, v, Emit(lambda: w.load_list(v.items)))
+
+    return build
+
+
 def _dict_contents(w: Writer, v: mappings.DictVariable) -> None:
     base = v.python_type()
     if v.value is MISSING or v.rewritten:
@@ -538,8 +548,8 @@ def _dict_contents(w: Writer, v: mappings.DictVariable) -> None:
 
 #: how an object takes its contents; the setter's result stays on the stack
 CONTENTS: dict[type, Callable[[Writer, Any], None]] = {
-    containers.ListVariable: _set_contents(runtime.set_list, lambda w, v: w.load_list(v.items)),
-    containers.DequeVariable: _set_contents(runtime.set_deque, lambda w, v: w.load_list(v.items)),
+    containers.ListVariable: _sequence_contents(runtime.set_list, list.extend),
+    containers.DequeVariable: _sequence_contents(runtime.set_deque, deque.extend),
     mappings.DictVariable: _dict_contents,
     mappings.SetVariable: _set_contents(
         runtime.set_set, lambda w, v: w.emit.build("set", w.load_all(v.items.values()))

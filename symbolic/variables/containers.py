@@ -221,8 +221,41 @@ def _answers(other: Variable, reflected: str) -> bool:
     return has(kind, reflected)
 
 
+_append = positional("append", "v")
+
+
 class MutableSequence(SequenceVariable):
-    """What lists and deques have in common."""
+    """What lists and deques have in common. An existing one is read when its elements are asked for: appended to only,
+    it may come in with any contents."""
+
+    _items: list[Variable]
+    unread: Callable[[], list[Variable]] | None = None  # gives the elements of one that was not read so far
+    added: tuple[Variable, ...] = ()  # appended to it meanwhile
+
+    @property
+    def items(self) -> list[Variable]:
+        if self.unread is not None:
+            read, self.unread, self._items = self.unread, None, []
+            self._items = self.kept([*read(), *self.added])
+        return self._items
+
+    @items.setter
+    def items(self, items: list[Variable]) -> None:
+        self.unread, self._items = None, items
+
+    def kept(self, items: list[Variable]) -> list[Variable]:
+        """What a sequence of this kind keeps of so many elements."""
+        return items
+
+    def reachable(self) -> list[Variable]:
+        return list(self.added) if self.unread is not None else list(self.items)
+
+    def do_append(self, tx: Translator, value: Variable, /) -> Variable | None:
+        if self.unread is None:
+            return _append(self, tx, value)
+        self.added += (value,)
+        tx.ledger.touch(self)
+        return None
 
     def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
         at = as_index(tx, index)
@@ -274,7 +307,6 @@ class MutableSequence(SequenceVariable):
                 return self.replace(tx, contents)
         self.not_found(tx, "remove", value)
 
-    do_append = positional("append", "v")
     do_insert = positional("insert", "iv")
     do_pop = positional("pop", "i")
     do_clear = positional("clear", "")
@@ -352,6 +384,9 @@ class DequeVariable(MutableSequence):
 
     def model(self) -> Any:
         return deque(self.items, self.maxlen)
+
+    def kept(self, items: list[Variable]) -> list[Variable]:
+        return list(deque(items, self.maxlen))
 
     def replace(self, tx: Translator, items: Iterable[Variable]) -> None:
         super().replace(tx, items)
