@@ -14,10 +14,10 @@ needs a hundred times as long, which would be most of a compilation: sizes come 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Union
+from typing import Any, Protocol, Union
 
 import sympy
 from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -133,11 +133,18 @@ class Extremum:
         return f"{self.kind}({self.a}, {self.b})"
 
 
+class Payload(Protocol):
+    """What a kernel computes. `key`: a short text, the same for equal ones only and in every process."""
+
+    @property
+    def key(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class Value:
     """An integer that the kernel computes: an expression of the loop IR. 0 <= value < upper, if that is known."""
 
-    payload: Hashable
+    payload: Payload
     upper: Index | None = None
 
     def __str__(self) -> str:
@@ -163,7 +170,24 @@ def _constant(value: int) -> Index:
 @lru_cache(1 << 16)
 def order(atom: Atom) -> tuple[str, str]:
     """What atoms are sorted by: names, so that a kernel's text does not depend on what was compiled before it."""
-    return type(atom).__name__, str(atom)
+    return type(atom).__name__, _name(atom)
+
+
+def _name(atom: Atom) -> str:
+    """Its text, in which keys stand for payloads: these share parts, and their texts repeat them."""
+    match atom:
+        case Value():
+            return atom.payload.key
+        case Quotient() | Remainder() if has_values(atom.dividend) or has_values(atom.divisor):
+            return f"{key(atom.dividend)}, {key(atom.divisor)}"
+        case Extremum() if has_values(atom.a) or has_values(atom.b):
+            return f"{atom.kind}, {key(atom.a)}, {key(atom.b)}"
+    return str(atom)
+
+
+def key(a: Index) -> str:
+    """A text that no other index has."""
+    return str([(list(map(order, monomial)), c) for monomial, c in a.terms])
 
 
 def _monomial_order(term: tuple[Monomial, int]) -> tuple[Any, ...]:

@@ -28,6 +28,7 @@ Expressions are shared: equal ones are one object (`==` is `is`), so a memo by o
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -45,12 +46,23 @@ class Expr:
 
     Python's operators make Ops of the IR; a plain number among the operands is a Literal of the other one's dtype."""
 
-    __slots__ = ("__weakref__", "dtype")
+    __slots__ = ("__weakref__", "_key", "dtype")
     dtype: torch.dtype
+    _key: str
 
     @property
     def args(self) -> tuple[Expr, ...]:
         return ()
+
+    @property
+    def key(self) -> str:
+        """What no other expression has, in every process the same."""
+        for expr in () if hasattr(self, "_key") else walk(self):
+            if not hasattr(expr, "_key"):
+                fields = [_key(getattr(expr, slot)) for slot in type(expr).__slots__]
+                text = f"{type(expr).__name__} {expr.dtype} {fields}"
+                expr._key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return self._key
 
     def __add__(self, other: Operand) -> Expr:
         return op("add", self.dtype, self, like(self, other))
@@ -102,6 +114,18 @@ class Expr:
 
 
 Operand = Expr | bool | int | float
+
+
+def _key(field: Any) -> str:
+    """A field of an expression whose parts have their keys."""
+    match field:
+        case Expr():
+            return field.key
+        case Index():
+            return ix.key(field)
+        case tuple():
+            return str(list(map(_key, field)))
+    return repr(field)
 
 
 #: The one object for each key.
