@@ -120,7 +120,7 @@ MUTATIONS: dict[str, Callable[..., Any]] = {
     "mul_then_detach_": lambda x, y: drop(x.mul_(2).detach_()),
     "requires_grad_": lambda x, y: drop(x.requires_grad_()),
     "requires_no_grad_": lambda x, y: drop(x.requires_grad_(False)),
-    "used_then_requires_no_grad": lambda x, y: ((x * x).sin(), drop(x.requires_grad_(False))),
+    "used_then_requires_no_grad": lambda x, y: ((x * x).relu(), drop(x.requires_grad_(False))),
     "used_and_for_a_while_without": lambda x, y: (x * x * x, drop(x.requires_grad_(False).requires_grad_())),
     "mul_then_requires_grad_": lambda x, y: x.mul_(2).requires_grad_(),
     "t_then_requires_grad_": lambda x, y: (x.t_(), x.requires_grad_()),
