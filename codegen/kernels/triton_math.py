@@ -113,6 +113,55 @@ def round_bf16(x):
 
 
 @triton.jit
+def small_float(x, mantissa: tl.constexpr, bias: tl.constexpr):
+    """The bits of abs(x) as a float of so many bits, rounded to the nearest even; its exponent has no end."""
+    bits = x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
+    odd = (bits >> (23 - mantissa)) & 1
+    normal = (bits + (((bias - 127) << 23) + (1 << (22 - mantissa)) - 1) + odd) >> (23 - mantissa)
+    unit: tl.constexpr = (151 - bias - mantissa) << 23  # a float whose last bit is the least one of the small type
+    sum = bits.to(tl.float32, bitcast=True) + tl.full([], unit, tl.int32).to(tl.float32, bitcast=True)
+    return tl.where(bits < ((128 - bias) << 23), sum.to(tl.int32, bitcast=True) - unit, normal)
+
+
+@triton.jit
+def to_e4m3(x):
+    """As bits; of what is too large, also of infinity, the largest number."""
+    bits = x.to(tl.int32, bitcast=True)
+    size = bits & 0x7FFFFFFF
+    found = tl.where(size > 0x7F800000, 0x7F, tl.minimum(small_float(x, 3, 7), 0x7E))
+    return (found | ((bits >> 24) & 0x80)).to(tl.uint8)
+
+
+@triton.jit
+def to_e4m3_or_nan(x):
+    """As bits; of what is too large, NaN."""
+    bits = x.to(tl.int32, bitcast=True)
+    found = tl.where((bits & 0x7FFFFFFF) >= 0x43F00000, 0x7F, small_float(x, 3, 7))  # 480
+    return (found | ((bits >> 24) & 0x80)).to(tl.uint8)
+
+
+@triton.jit
+def to_e5m2(x):
+    bits = x.to(tl.int32, bitcast=True)
+    size = bits & 0x7FFFFFFF
+    found = tl.where(size >= 0x47800000, tl.where(size > 0x7F800000, 0x7F, 0x7C), small_float(x, 2, 15))  # 65536
+    return (found | ((bits >> 24) & 0x80)).to(tl.uint8)
+
+
+@triton.jit
+def of_e4m3(bits):
+    wide = bits.to(tl.int32)
+    size = ((wide & 0x7F) << 20).to(tl.float32, bitcast=True) * 1.329227995784916e36  # 2^120
+    found = tl.where((wide & 0x7F) == 0x7F, float("nan"), size).to(tl.int32, bitcast=True)
+    return (found | ((wide & 0x80) << 24)).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def of_e5m2(bits):
+    return (bits.to(tl.uint16) << 8).to(tl.float16, bitcast=True).to(tl.float32)
+
+
+@triton.jit
 def divide(a, b):
     """Rounded to the nearest: Triton's own division of float32 is not."""
     if a.dtype == tl.float32:

@@ -1,6 +1,7 @@
 """The operations of the loop IR in Triton: a row for each, by the kind of number it works on.
 
-float16 and bfloat16 are held as float32 and rounded after each operation; a bool is held as int1 and lies as a byte.
+float16, bfloat16 and floats of 8 bits are held as float32 and rounded after each operation; those of 8 bits and a bool,
+held as int1, lie as bytes. (Triton's own conversions to 8 bits want newer devices, and do not all round as torch does.)
 Functions are those of libdevice, as CUDA's compiler gives them to eager: the same bits. What is rounded to the nearest
 in IEEE 754 is so here.
 """
@@ -36,6 +37,15 @@ def _half(name: str, short: str) -> TType:
     return TType("tl.float32", name, short, 16, "{}.to(tl.float32)", f"{{}}.to({name})", rounded)
 
 
+def _eighth(name: str, rounding: str = "") -> TType:
+    load, store = f"of_{name}({{}})", f"to_{name}{rounding}({{}})"
+    return TType("tl.float32", "tl.uint8", "u8", 8, load, store, load.format(store))
+
+
+#: torch 2.11 makes NaN of what is too large for float8_e4m3fn; 2.13 makes the largest number of it.
+_TOO_LARGE = torch.tensor(1e9).to(torch.float8_e4m3fn).float().isnan().item()
+
+
 def _integer(sign: str, bits: int) -> TType:
     name = f"tl.{sign}int{bits}"
     return TType(name, name, f"{sign or 'i'}{bits}", bits)
@@ -46,9 +56,15 @@ TYPES: dict[torch.dtype, TType] = {
     torch.float64: TType("tl.float64", "tl.float64", "fp64", 64),
     torch.float16: _half("tl.float16", "fp16"),
     torch.bfloat16: _half("tl.bfloat16", "bf16"),
+    torch.float8_e4m3fn: _eighth("e4m3", "_or_nan" if _TOO_LARGE else ""),
+    torch.float8_e5m2: _eighth("e5m2"),
     torch.bool: TType("tl.int1", "tl.uint8", "u8", 8, "({} != 0)", "{}.to(tl.uint8)"),
     **{getattr(torch, f"{sign}int{bits}"): _integer(sign, bits) for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
+
+
+#: Those held as float32 that are smaller.
+ROUNDED = frozenset(dtype for dtype, made in TYPES.items() if made.round != "{}")
 
 
 def ttype(dtype: torch.dtype) -> TType:
@@ -150,12 +166,12 @@ def conversion(value: str, old: torch.dtype, new: torch.dtype) -> str:
         return value
     if new is torch.bool:
         return f"{value} != 0"
-    to, halves = ttype(new), (torch.float16, torch.bfloat16)
-    if new in halves:
-        return to.round.format(value if old in (*halves, torch.float32) else f"{value}.to(tl.float32)")
+    to, is_held_wider = ttype(new), old in ROUNDED
+    if new in ROUNDED:
+        return to.round.format(value if is_held_wider or old is torch.float32 else f"{value}.to(tl.float32)")
     if old.is_floating_point and not new.is_floating_point and to.bits < 32:
         return f"{value}.to(tl.int32).to({to.held})"
-    return value if old in halves and new is torch.float32 else f"{value}.to({to.held})"
+    return value if is_held_wider and new is torch.float32 else f"{value}.to({to.held})"
 
 
 def _same_bits(value: str, old: torch.dtype, new: torch.dtype) -> str:

@@ -47,6 +47,8 @@ DTYPES = frozenset({
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
 })  # fmt: skip
+#: Those that Triton has besides, and C has not.
+ON_CUDA = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
 #: As what numbers come that vary from call to call.
 SCALARS = {torch.SymInt: torch.int64, torch.SymFloat: torch.float64, float: torch.float64, torch.SymBool: torch.bool}
 
@@ -177,9 +179,10 @@ def _check_dtypes(node: fx.Node) -> None:
     """Kernels compute with these dtypes, on one device."""
     fakes, devices = [each.meta["val"] for each in node.all_input_nodes], set()
     for fake in tree_leaves([*fakes, node.meta["val"]]):
-        if isinstance(fake, torch.Tensor) and (fake.dtype not in DTYPES or fake.layout is not torch.strided):
-            raise Unsupported(f"{fake.dtype}, {fake.layout}")
         if isinstance(fake, torch.Tensor):
+            is_known = fake.dtype in DTYPES or (fake.device.type == "cuda" and fake.dtype in ON_CUDA)
+            if not is_known or fake.layout is not torch.strided:
+                raise Unsupported(f"{fake.dtype}, {fake.layout}")
             devices.add(fake.device)
     if len(devices) > 1:
         raise Unsupported(f"tensors on {', '.join(map(str, devices))}")
