@@ -74,12 +74,9 @@ class _Own:
     count: int
     is_copied: bool
 
-    def is_held(self) -> bool:
-        return torch._C._storage_Use_Count(self.memory) > self.count
-
     def hand_out(self) -> torch.Tensor:
         if not self.is_copied:
-            return torch.ops.aten.alias.default(self.tensor)
+            return self.tensor.detach()  # below autograd, a tensor of the same memory and no more
         return _empty_like(self.tensor).copy_(self.tensor)
 
 
@@ -95,17 +92,14 @@ class _OfArgument:
 
 @dataclass(frozen=True)
 class _Recording:
-    places: tuple[int | None, ...]  # of arguments that are read where they are
     copied: tuple[_Copied, ...]
     replay: Callable[[], Any]
     results: tuple[Any, ...]
 
-    def fits(self, addresses: Sequence[int | None]) -> bool:
-        return all(place is None or place == at for place, at in zip(self.places, addresses, strict=True))
-
     def held(self) -> list[int]:
         """The numbers of results that somebody holds."""
-        return [n for n, result in enumerate(self.results) if isinstance(result, _Own) and result.is_held()]
+        count = torch._C._storage_Use_Count
+        return [n for n, each in enumerate(self.results) if type(each) is _Own and count(each.memory) > each.count]
 
     def run(self, args: Sequence[Any]) -> tuple[Any, ...]:
         for each in self.copied:
@@ -132,10 +126,10 @@ def _empty_like(tensor: torch.Tensor) -> torch.Tensor:
 # --- a function -------------------------------------------------------------------------------------------------------
 @dataclass
 class _Kind:
-    """What is known of calls of one kind. `moving`: arguments that were seen at several places; `kept`: results that
-    callers were seen to hold."""
+    """What is known of calls of one kind. `moving`: numbers of the arguments that were seen at several places; `kept`:
+    of the results that callers were seen to hold."""
 
-    addresses: tuple[int | None, ...]
+    addresses: list[int]
     moving: set[int] = field(default_factory=set)
     kept: set[int] = field(default_factory=set)
     recording: _Recording | None = None
@@ -172,22 +166,29 @@ class Replayed:
 
     def _replayed(self, stream: Hashable, given: Sequence[Any]) -> tuple[Any, ...] | None:
         """The results of a recording; None if there is none for this call."""
-        addresses = tuple(arg.data_ptr() if isinstance(arg, torch.Tensor) else None for arg in given)
-        key = (stream, *(self._looks(arg) for arg in given))
+        tensors = [arg for arg in given if isinstance(arg, torch.Tensor)]
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        key = self._key(stream, given, tensors)
         kind = self.kinds.get(key)
         if kind is None:
             if len(self.kinds) < MOST_KINDS:
                 self.kinds[key] = _Kind(addresses)
             return None
-        kind.moving.update(n for n, at in enumerate(addresses) if at != kind.addresses[n])
-        kind.addresses = addresses
         recording = kind.recording
+        if addresses != kind.addresses:
+            places = (n for n, arg in enumerate(given) if isinstance(arg, torch.Tensor))
+            seen = zip(places, addresses, kind.addresses, strict=True)
+            moved = {n for n, address, before in seen if address != before}
+            if not moved <= kind.moving:
+                kind.moving |= moved
+                recording = None
+            kind.addresses = addresses
         if recording is not None:
             held = recording.held()
-            if recording.fits(addresses) and not held:
+            if not held:
                 return recording.run(given)
             kind.kept.update(held)
-            kind.recording = None
+        kind.recording = None
         if kind.is_hopeless or kind.recordings == MOST_RECORDINGS or kind.moving & self.writes:
             return None
         kind.recordings += 1
@@ -199,10 +200,12 @@ class Replayed:
             return None
         return kind.recording.run(given)
 
-    def _looks(self, arg: Any) -> Hashable:
-        if not isinstance(arg, torch.Tensor):
-            return type(arg), arg
-        return (arg.shape, arg.stride()) if self.varies else None
+    def _key(self, stream: Hashable, given: Sequence[Any], tensors: list[torch.Tensor]) -> Hashable:
+        numbers: tuple[Any, ...] = ()
+        if len(tensors) < len(given):  # tensors and numbers have their places in all calls
+            numbers = tuple((type(arg), arg) for arg in given if not isinstance(arg, torch.Tensor))
+        geometry = tuple((tensor.shape, tensor.stride()) for tensor in tensors) if self.varies else ()
+        return stream, numbers, geometry
 
     def _recorded(self, kind: _Kind, given: Sequence[Any]) -> _Recording:
         copied = tuple(_Copied(n, _empty_like(given[n])) for n in sorted(kind.moving))
@@ -210,13 +213,12 @@ class Replayed:
         for each in copied:
             args[each.at] = each.place
         replay, results = self.recorder.record(lambda: self.run(list(args)) if self.takes_list else self.run(*args))
-        places = tuple(None if n in kind.moving else at for n, at in enumerate(kind.addresses))
         known = tuple(_classified(result, args, n in kind.kept) for n, result in enumerate(results))
         own = [result.memory for result in known if isinstance(result, _Own)]
         if len(set(own)) < len(own):
             raise NotImplementedError("results that share memory")
         del results
-        return _Recording(places, copied, replay, tuple(map(_counted, known)))
+        return _Recording(copied, replay, tuple(map(_counted, known)))
 
 
 def _classified(result: Any, args: Sequence[Any], is_copied: bool) -> Any:
