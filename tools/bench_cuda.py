@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,15 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 import jit
-from tools.bench_kernels import MODES, SIDES, call_of
+from tools import bench_kernels
+from tools.bench_kernels import MODES, call_of
 from tools.bench_programs import CASES, LABELS, Case, randn
 from tools.report import duration
 
+SIDES: dict[str, Callable[[Any], Any]] = {
+    **bench_kernels.SIDES,
+    "tuned": partial(jit.compile, backend="kernels", mode="max-autotune-no-cudagraphs"),
+}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 ROWS = (32768, 1024)
 #: Of programs that memory bounds: tens of millions of elements.
@@ -91,7 +97,7 @@ def measure(case: Case, mode: str, dtype: str, sides: list[str], clock: Clock) -
                 found = tree_leaves(call())
                 if side == "eager":
                     expected = [x.detach().clone() if isinstance(x, torch.Tensor) else x for x in found]
-                elif side == "ours" and not case.is_random:
+                elif side in ("ours", "tuned") and not case.is_random:
                     compare(found, expected, 1e-3 if dtype == "float32" else 0.1)
                 times[side] = clock(call)
             except Exception as error:  # one side's failure is a hole in the table
@@ -129,7 +135,7 @@ def rows(options: argparse.Namespace, clock: Clock) -> Iterator[Row]:
 
 def table(found: list[Row], sides: list[str], copied: float) -> str:
     """Markdown, one table for each mode and dtype, with geometric means."""
-    peers = [side for side in sides if side != "ours"]
+    peers = [side for side in sides if side not in ("ours", "tuned")]
     lines = []
     for mode, dtype in dict.fromkeys((row.mode, row.dtype) for row in found):
         of = [row for row in found if (row.mode, row.dtype) == (mode, dtype)]
@@ -155,7 +161,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=400, help="no case begins after that (default 400)")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES))
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(bench_kernels.SIDES))
     parser.add_argument("--only", default="", metavar="TEXT", help="only the cases with TEXT in their name")
     parser.add_argument("--append", type=Path, metavar="FILE", help="add the tables to that file as they grow")
     options = parser.parse_args()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,19 @@ def device_function(compiled: Compiled) -> s.DeviceFunction:
     return s.DeviceFunction(compiled.name, compiled.cubin, types, compiled.warps * WARP, compiled.shared)
 
 
+def launch(
+    kernel: Kernel, printed: Printed, compiled: Compiled, sizes: Mapping[Symbol, int], scalars: Sequence[int | float],
+    device: torch.device,
+) -> s.Plan:
+    """A plan of one launch, which takes the kernel's buffers."""
+    slots = tuple(s.TensorSlot(number) for number in range(len(kernel.buffers) * printed.copies))
+    error = (None,) if reports_errors(kernel) else ()
+    programs = ix.evaluate(printed.programs, sizes.__getitem__)
+    arguments = (*slots, *error, *(sizes[size] for size in kernel.sizes), *scalars, None, None)
+    step = s.DeviceLaunch(device_function(compiled), programs, arguments, device)
+    return s.Plan(kernel.name, slots, (step,), ())
+
+
 @dataclass(frozen=True)
 class Trials:
     """Measures on `device`, which `described` tells others of."""
@@ -62,13 +75,7 @@ class Trials:
 
         def measure(printed: Printed, compiled: Compiled) -> float:
             tensors = [self._filled(ix.evaluate(b.size, sizes.__getitem__), b.dtype) for b in kernel.buffers]
-            slots = tuple(s.TensorSlot(number) for number in range(len(tensors)))
-            error = (None,) if reports_errors(kernel) else ()
-            numbers = (*(sizes[size] for size in kernel.sizes), *(1 for _ in kernel.scalars))
-            programs = ix.evaluate(printed.programs, sizes.__getitem__)
-            arguments = (*slots, *error, *numbers, None, None)
-            launch = s.DeviceLaunch(device_function(compiled), programs, arguments, self.device)
-            run = build(s.Plan(kernel.name, slots, (launch,), ()))
+            run = build(launch(kernel, printed, compiled, sizes, [1] * len(kernel.scalars), self.device))
             return self.clock(lambda: run(*tensors))
 
         return measure
