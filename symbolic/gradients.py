@@ -1,12 +1,64 @@
-"""What becomes of the gradients that a graph computes for leaves: the rules of torch's AccumulateGrad.
+"""Gradients that a graph computes, with hooks on them, and what becomes of those of leaves.
 
-These functions stand in graphs and run with them. Rules: torch/csrc/autograd/functions/accumulate_grad.h.
+These functions stand in graphs and run with them. Rules of torch's AccumulateGrad:
+torch/csrc/autograd/functions/accumulate_grad.h.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
 import torch
 from torch._prims_common import is_non_overlapping_and_dense_or_false
+from torch.utils.hooks import RemovableHandle
+
+#: (tensor, (graph, what it holds)): the graph is called with the gradient and with these.
+Hook = tuple[torch.Tensor, tuple[Callable[..., Any], tuple[Any, ...]]]
+#: Handles that no user sees have numbers from here on.
+_OWN_IDS = 1 << 60
+
+
+def differentiate(outputs: Any, inputs: Any, tangents: Any, keep: Any, create: Any, unused: Any, zeros: Any) -> Any:
+    """`torch.autograd.grad` in this thread."""
+    with torch.autograd.set_multithreading_enabled(False):
+        return torch.autograd.grad(
+            outputs, inputs, tangents, keep, create, allow_unused=unused, materialize_grads=zeros
+        )
+
+
+def differentiate_with(hooks: Sequence[Hook], *args: Any) -> tuple[Any, tuple[Any, ...]]:
+    """`differentiate(*args)` with these hooks. A hook's graph answers with another gradient, or None, and with what
+    else is wanted of it: that is given beside the gradients, for each hook."""
+    kept: list[Any] = [None] * len(hooks)
+
+    def hook(at: int, graph: Callable[..., Any], held: tuple[Any, ...]) -> Callable[[torch.Tensor], Any]:
+        def run(gradient: torch.Tensor) -> Any:
+            answer, kept[at] = graph(gradient, *held)
+            return answer
+
+        return run
+
+    with hooked([(tensor, hook(at, *inner)) for at, (tensor, inner) in enumerate(hooks)]):
+        gradients = differentiate(*args)
+    return gradients, tuple(kept)
+
+
+@contextmanager
+def hooked(hooks: Sequence[tuple[torch.Tensor, Callable[[torch.Tensor], Any]]]) -> Iterator[None]:
+    """Hooks for a while. The user's handles count on as if these had never been."""
+    handles, next_id = [], RemovableHandle.next_id
+    try:
+        RemovableHandle.next_id = _OWN_IDS
+        handles += [tensor.register_hook(function) for tensor, function in hooks]
+    finally:
+        RemovableHandle.next_id = next_id
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def obeys_layout(leaf: torch.Tensor, gradient: torch.Tensor) -> bool:

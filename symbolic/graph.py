@@ -293,6 +293,11 @@ class GraphBuilder:
         for at, variable in enumerate(made):
             variable.node = self._part(node, at, variable.fake)
 
+    def go_on(self, variable: TensorVariable, new: TensorVariable) -> None:
+        """A tensor of a finished inner graph goes on as `new`, which an operation on that graph gives."""
+        variable.node, variable.fake = new.node, new.fake
+        self.by_fake[id(new.fake)] = variable
+
     def here(self, node: fx.Node) -> fx.Node:
         """The node in the graph that is written now. Raises `Restart` for one of an inner graph that is finished."""
         if node.graph is self.graph:
@@ -448,6 +453,10 @@ class GraphBuilder:
         part.meta["stack_trace"] = node.meta["stack_trace"]
         part.meta["example_value"] = item
         return part
+
+    def fakes(self, variables: list[Variable]) -> list[Any]:
+        """What an operation on these gets when it is run while tracing."""
+        return [self._argument(variable)[1] for variable in variables]
 
     def _argument(self, variable: Variable) -> tuple[Any, Any]:
         """(what stands in the graph, what the fake run gets)"""

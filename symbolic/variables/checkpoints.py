@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.utils.checkpoint
 
-from sideeffects.effects import DELETED
+from sideeffects.effects import DELETED, Call
 from symbolic.checkpoints import checkpoint
 from symbolic.errors import GraphBreak
 from symbolic.variables.base import Variable
@@ -32,11 +32,11 @@ def _checkpoint(
     if "context_fn" in kwargs or "debug" in kwargs:
         raise GraphBreak("checkpoint with contexts", "context_fn or debug")
     options = [(tx.from_constant(name), kwargs.pop(name)) for name in _OPTIONS if name in kwargs]
-    before = _reachable(tx, [function, *args, *kwargs.values()])
+    before = reachable(tx, [function, *args, *kwargs.values()])
     written = len(tx.ledger.written)
     with tx.graph.inside(checkpoint) as inner:
         result = tx.call(function, list(args), kwargs)
-        made = [v for v in _reachable(tx, [result]) if isinstance(v, TensorVariable) and v.node.graph is inner.graph]
+        made = [v for v in reachable(tx, [result]) if isinstance(v, TensorVariable) and v.node.graph is inner.graph]
         tx.graph.end_inner(inner, tx.new_tuple(list(made)))
     for target in tx.ledger.written[written:]:
         if target is None or target.source is not None or target in before:
@@ -48,10 +48,15 @@ def _checkpoint(
     return result
 
 
-def _reachable(tx: Translator, start: list[Variable]) -> dict[Variable, None]:
-    """What the frames can get at, and these."""
+def reachable(tx: Translator, start: list[Variable]) -> dict[Variable, None]:
+    """What the frames can get at, what has been done to the world, and these."""
     waiting: list[Any] = list(start)
     found: dict[Variable, None] = {}
+    for effect in tx.ledger.effects():
+        if isinstance(effect, Call):
+            waiting += [effect.function, *effect.args, *effect.kwargs.values()]
+        else:
+            waiting.append(effect.target)
     for frame in tx.frames:
         waiting += [*frame.locals.values(), *frame.cells.values(), *frame.stack]
     while waiting:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.graph import get_gradient_edge
 
 from symbolic.errors import GraphBreak
-from symbolic.gradients import accumulate, obeys_layout, own_gradient
+from symbolic.gradients import accumulate, differentiate, differentiate_with, hooked, obeys_layout, own_gradient
+from symbolic.inner import InnerGraph
 from symbolic.variables.base import Variable
+from symbolic.variables.checkpoints import reachable
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.hooks import Hook
 from symbolic.variables.tensors import METHODS, TensorVariable
 from symbolic.variables.torch_functions import HANDLERS
 
@@ -20,14 +24,6 @@ if TYPE_CHECKING:
 
 NONE = ConstantVariable(None)
 FALSE = ConstantVariable(False)
-
-
-def differentiate(outputs: Any, inputs: Any, tangents: Any, keep: Any, create: Any, unused: Any, zeros: Any) -> Any:
-    """`torch.autograd.grad` in this thread."""
-    with torch.autograd.set_multithreading_enabled(False):
-        return torch.autograd.grad(
-            outputs, inputs, tangents, keep, create, allow_unused=unused, materialize_grads=zeros
-        )
 
 
 def _tensors(tx: Translator, variable: Variable, what: str) -> list[Variable]:
@@ -60,13 +56,6 @@ def _check_history(tx: Translator, nodes: list[Any], allowed: set[Any]) -> None:
             )
 
 
-def _check_registered(tx: Translator, nodes: list[Any]) -> None:
-    """Hooks of the frame's own are run by the gradients of tensors that exist."""
-    for hook in tx.hooks:
-        if not hook.removed and get_gradient_edge(hook.tensor.fake).node in nodes:
-            raise GraphBreak("derivative for a tensor with hooks", hook.tensor.describe())
-
-
 def _check_hooks(tx: Translator, variable: TensorVariable) -> None:
     if variable.source is None:
         return
@@ -87,7 +76,6 @@ def _grad(
     allowed = {item.fake.grad_fn for item in wanted if isinstance(item, TensorVariable)}
     nodes = list(_history(fakes))
     _check_history(tx, nodes, allowed)
-    _check_registered(tx, nodes)
     for item in wanted:
         assert isinstance(item, TensorVariable)
         _check_hooks(tx, item)
@@ -95,10 +83,12 @@ def _grad(
     if allow_unused.constant() is None and materialize_grads.constant():
         unused = ConstantVariable(True)
     tangents = grad_outputs if grad_outputs is NONE else tx.new_tuple(_optional_tensors(tx, grad_outputs))
-    return tx.graph.call(
-        differentiate,
+    if _registered(tx, nodes, "retain_grad"):
+        raise GraphBreak("derivative for a tensor with hooks", "retain_grad()")
+    return _differentiate(
+        tx, nodes,
         [tx.new_tuple(results), tx.new_tuple(wanted), tangents, retain_graph, create_graph, unused, materialize_grads],
-    )
+    ).found
 
 
 def _optional_tensors(tx: Translator, variable: Variable) -> list[Variable]:
@@ -115,7 +105,6 @@ def _backward(
         return _raise_like_eager(result)
     nodes = list(_history([result.fake]))
     _check_history(tx, nodes, set())
-    _check_registered(tx, nodes)
     if inputs.is_constant() and inputs.constant() is None:
         leaves = [_leaf(tx, node.variable) for node in nodes if hasattr(node, "variable")]
     else:
@@ -126,16 +115,116 @@ def _backward(
         _check_hooks(tx, leaf)
     tangents = gradient if gradient.is_constant() else tx.new_tuple([gradient])
     yes = ConstantVariable(True)
-    found = tx.graph.call(
-        differentiate,
-        [tx.new_tuple([result]), tx.new_tuple(list(leaves)), tangents, retain_graph, create_graph, yes, FALSE],
+    retained = [hook.tensor for hook in _registered(tx, nodes, "retain_grad")]
+    answer = _differentiate(
+        tx, nodes,
+        [tx.new_tuple([result]), tx.new_tuple([*leaves, *retained]), tangents, retain_graph, create_graph, yes, FALSE],
     )
+    gradients = dict(zip([*leaves, *retained], tx.unpack(answer.found), strict=True))
     taken = [v.fake.untyped_storage()._cdata for v in tx.graph.by_fake.values()]
-    for leaf, new in zip(leaves, tx.unpack(found), strict=True):
+    for tensor in retained:
+        _retain(tx, tensor, answer.replaced.get(tensor, gradients[tensor]))
+    for leaf in sorted(leaves, key=lambda leaf: answer.order.index(leaf) if leaf in answer.order else 0):
+        new = gradients[leaf]
         if isinstance(new, TensorVariable):
             shared = taken.count(new.fake.untyped_storage()._cdata) > 1
             _accumulate(tx, leaf, new, shared, bool(create_graph.constant()))
+            for hook in _registered(tx, [get_gradient_edge(leaf.fake).node], "register_post_accumulate_grad_hook"):
+                assert hook.function is not None
+                tx.call(hook.function, [leaf], {})
     return NONE
+
+
+def _retain(tx: Translator, tensor: TensorVariable, new: Variable) -> None:
+    """What `retain_grad` leaves on a tensor."""
+    if isinstance(new, TensorVariable):
+        old = tensor.getattr(tx, "grad")
+        if isinstance(old, TensorVariable):
+            kept = tx.graph.call(torch.add, [old, new])
+        else:
+            kept = new.method(tx, "clone", [], {"memory_format": ConstantVariable(torch.contiguous_format)})
+        tx.ledger.store(tensor, "grad", kept)
+
+
+# --- hooks of the frame's own -----------------------------------------------------------------------------------------
+def _registered(tx: Translator, nodes: list[Any], kind: str) -> list[Hook]:
+    """The hooks of a kind that the frame put on tensors with these nodes, and did not take away."""
+    alive = [hook for hook in tx.hooks if hook.kind == kind and not hook.removed]
+    return [hook for hook in alive if get_gradient_edge(hook.tensor.fake).node in nodes]
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    """What `differentiate` found; leaves in the order in which they are reached, as far as hooks are called after they
+    were; and the gradients that hooks have put in the place of those of tensors that are no leaves."""
+
+    found: Variable
+    order: list[TensorVariable]
+    replaced: dict[TensorVariable, Variable]
+
+
+def _differentiate(tx: Translator, nodes: list[Any], args: list[Variable]) -> _Answer:
+    """`differentiate(*args)`, where `nodes` are run.
+
+    A hook is traced into a graph inside the graph; what it does to the world beside is done in the order in which
+    autograd calls the hooks."""
+    hooks = _registered(tx, nodes, "register_hook")
+    later = _registered(tx, nodes, "register_post_accumulate_grad_hook")
+    calls = _calls(tx, [*hooks, *later], args) if hooks or len(later) > 1 else []
+    order = [hook.tensor for hook, _ in calls if hook in later]
+    calls = [(hook, gradient) for hook, gradient in calls if hook in hooks]
+    if not calls:
+        return _Answer(tx.graph.call(differentiate, args), order, {})
+    if order or later:
+        raise GraphBreak("derivative for a tensor with hooks", "and hooks after accumulation")
+    known, traced = len(tx.hooks), []
+    replaced: dict[TensorVariable, Variable] = {}
+    for hook, gradient in calls:
+        inner, answer, kept = _traced(tx, hook, gradient, bool(args[4].constant()))
+        traced.append((tx.new_tuple([hook.tensor, tx.graph.add_inner(inner)]), kept))
+        replaced[hook.tensor] = answer
+    if len(tx.hooks) != known:
+        raise GraphBreak("hook that registers hooks")
+    pairs = tx.new_tuple([pair for pair, _ in traced])
+    found, beside = tx.unpack(tx.graph.call(differentiate_with, [pairs, *args]))
+    for (_, kept), given in zip(traced, tx.unpack(beside), strict=True):
+        for variable, new in zip(kept, tx.unpack(given), strict=True):
+            assert isinstance(new, TensorVariable)
+            tx.graph.go_on(variable, new)
+    return _Answer(found, order, replaced)
+
+
+def _calls(tx: Translator, hooks: list[Hook], args: list[Variable]) -> list[tuple[Hook, torch.Tensor]]:
+    """Which hooks autograd calls, in its order, with which gradients."""
+    calls: list[tuple[Hook, torch.Tensor]] = []
+    watched = [(hook.tensor.fake, lambda gradient, hook=hook: calls.append((hook, gradient))) for hook in hooks]
+
+    def run(*args: Any) -> Any:
+        with hooked(watched):
+            differentiate(*args)
+        return [torch.empty_strided(g.shape, g.stride(), dtype=g.dtype, device=g.device) for _, g in calls]
+
+    keep = [*args[:3], ConstantVariable(True), *args[4:]]
+    gradients = tx.graph.fake_run(differentiate, run, tx.graph.fakes(keep), {})
+    return [(hook, gradient) for (hook, _), gradient in zip(calls, gradients, strict=True)]
+
+
+def _traced(
+    tx: Translator, hook: Hook, gradient: torch.Tensor, create: bool
+) -> tuple[InnerGraph, TensorVariable, list[TensorVariable]]:
+    """A hook as a graph of the gradient; the gradient that goes on; and the tensors born in the graph that something
+    holds when it is over, that one among them."""
+    assert hook.function is not None
+    with tx.graph.inside(differentiate_with) as inner, torch.set_grad_enabled(create):
+        given = tx.graph.add_inner_input(inner, "gradient", gradient.requires_grad_(create))
+        answer = tx.call(hook.function, [given], {})
+        if not (isinstance(answer, TensorVariable) or (answer.is_constant() and answer.constant() is None)):
+            raise GraphBreak("hook that answers with no gradient", answer.describe())
+        after = answer if isinstance(answer, TensorVariable) else given
+        held = reachable(tx, [after, *(each.function for each in tx.hooks if each.function is not None)])
+        kept = [v for v in held if isinstance(v, TensorVariable) and v.node.graph is inner.graph]
+        tx.graph.end_inner(inner, tx.new_tuple([answer, tx.new_tuple([*kept])]))
+    return inner, after, kept
 
 
 def _raise_like_eager(result: TensorVariable) -> Variable:

@@ -13,6 +13,7 @@ from torch import fx
 
 from sideeffects.effects import DELETED
 from symbolic.errors import GraphBreak
+from symbolic.gradients import differentiate_with
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
@@ -62,6 +63,8 @@ class TensorVariable(Variable):
 
     # --- attributes -------------------------------------------------------------------------------------------------
     def getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "grad":
+            self._check_settled(tx)
         pending = tx.ledger.pending(self, name)
         if pending is not None and pending is not DELETED:
             return pending
@@ -102,15 +105,22 @@ class TensorVariable(Variable):
             return tx.from_constant(value)
         raise GraphBreak("tensor attribute not supported", name)
 
+    def _check_settled(self, tx: Translator) -> None:
+        """In a hook some gradients are accumulated already, and some are not yet."""
+        if any(inner.operation is differentiate_with for inner in tx.graph.inner):
+            raise GraphBreak("accumulated gradient in a hook", self.describe())
+
     def _grad(self, tx: Translator) -> Variable:
         if self.value is MISSING:
-            if self.fake.requires_grad and not self.fake.is_leaf:
+            if self.fake.requires_grad and not self.fake.is_leaf and not self.fake.retains_grad:
                 raise GraphBreak("grad of an intermediate tensor", self.describe())
             return ConstantVariable(None)
         assert self.source is not None
         return tx.wrap(self.value.grad, self.source.step("grad", "grad"))
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if name == "grad":
+            self._check_settled(tx)
         if name == "grad" and self.fake.is_leaf and self._can_be_gradient(value):
             tx.ledger.store(self, name, value)
             return

@@ -1,0 +1,301 @@
+"""Hooks of the frame's own, and derivatives in the same frame: one graph, the hooks are traced into it."""
+import functools
+
+import pytest
+import torch
+
+from tests.differential import check
+
+BACKENDS = ["eager", "aot_eager", "kernels"]
+
+
+def by_with(x, w, log):
+    with w.register_hook(lambda g: g * 5):
+        (w * x).sum().backward()
+    (w * x).sum().backward()
+
+
+def around_two_passes(x, w, log):
+    y = w * x
+    handle = y.register_hook(lambda g: (log.append(g), g * 2)[1])
+    y.sum().backward(retain_graph=True)
+    handle.remove()
+    y.sum().backward()
+    return w.grad, y
+
+
+def that_stays(x, w, log):
+    y = w * x
+    handle = y.register_hook(lambda g: g * 2)
+    y.sum().backward(retain_graph=True)
+    return y, handle
+
+
+def with_what_it_computes(x, w, log):
+    y = w * x
+    seen = {}
+
+    def hook(g):
+        seen["norm"] = g.norm()
+        log.append(g * 2)
+        return g / seen["norm"]
+    handle = y.register_hook(hook)
+    y.sin().sum().backward()
+    handle.remove()
+    return seen["norm"] * 3, log[-1] + 1
+
+
+def with_tensors_of_the_frame(x, w, log):
+    z = x.exp()
+    y = w * x
+    handle = y.register_hook(lambda g: g * z + w.detach())
+    y.sin().sum().backward()
+    handle.remove()
+
+
+def with_python_state(x, w, log):
+    calls = 0
+
+    def hook(g):
+        nonlocal calls
+        calls += 1
+        return g * calls
+    y = w * x
+    for _ in range(3):
+        y.register_hook(hook)
+    y.sum().backward(retain_graph=True)
+    return calls, y
+
+
+def in_autograds_order(x, w, log):
+    y = w * x
+    z = (y * 2).sin()
+    handles = [t.register_hook(lambda g, n=n: log.append(n)) for n, t in enumerate((y, z, w, y))]
+    (z * y).sum().backward()
+    for handle in handles:
+        handle.remove()
+
+
+def of_branches(x, w, log):
+    ys = [w * n for n in range(3)]
+    handles = [y.register_hook(lambda g, n=n: log.append(n)) for n, y in enumerate(ys)]
+    sum((y * x).sum() for y in ys).backward()
+    for handle in handles:
+        handle.remove()
+
+
+def not_reached(x, w, log):
+    y, z = w * x, w + x
+    handles = [y.register_hook(lambda g: log.append("y")), z.register_hook(lambda g: log.append("z"))]
+    z.sum().backward()
+    for handle in handles:
+        handle.remove()
+
+
+def takes_itself_away(x, w, log):
+    y = w * x
+
+    def once(g):
+        log.append("once")
+        handle.remove()
+        return g * 2
+    handle = y.register_hook(once)
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    return y
+
+
+def of_autograd_grad(x, w, log):
+    y = w * x
+    handle = y.register_hook(lambda g: g * 3)
+    found = torch.autograd.grad((y * y).sum(), [y, w])
+    handle.remove()
+    return found
+
+
+def create_graph(x, w, log):
+    y = w * x
+    handle = y.register_hook(lambda g: g * g)
+    (g,) = torch.autograd.grad((y * y).sum(), w, create_graph=True)
+    handle.remove()
+    return (g * g).sum()
+
+
+def second_order(x, w, log):
+    y = w * x
+    handle = y.register_hook(lambda g: (log.append("hook"), g * g)[1])
+    (g,) = torch.autograd.grad((y * y).sum(), w, create_graph=True)
+    (gg,) = torch.autograd.grad((g * g).sum(), w)
+    handle.remove()
+    return gg
+
+
+def of_partial(x, w, log):
+    y = w * x
+    handle = y.register_hook(functools.partial(torch.mul, other=x))
+    y.sum().backward()
+    handle.remove()
+
+
+def writes_a_buffer(x, w, log):
+    total = torch.zeros(3, 3)
+    y = w * x
+    handle = y.register_hook(lambda g: (total.add_(g), None)[1])
+    y.sum().backward(retain_graph=True)
+    y.sin().sum().backward()
+    handle.remove()
+    return total
+
+
+def prints(x, w, log):
+    y = w * x
+    handle = y.register_hook(lambda g: log.append(tuple(g.shape)))
+    log.append("before")
+    y.sum().backward()
+    log.append("after")
+    handle.remove()
+
+
+def retained(x, w, log):
+    y = w * x
+    y.retain_grad()
+    z = y.sin()
+    z.retain_grad()
+    z.sum().backward()
+    return y.grad, z.grad * 2, y
+
+
+def retained_twice(x, w, log):
+    y = w * x
+    y.retain_grad()
+    y.sin().sum().backward(retain_graph=True)
+    first = y.grad
+    y.sum().backward()
+    return first, y.grad
+
+
+def retained_after_a_hook(x, w, log):
+    y = w * x
+    y.retain_grad()
+    handle = y.register_hook(lambda g: g * 7)
+    y.sin().sum().backward()
+    handle.remove()
+    return y.grad
+
+
+def after_accumulation(x, w, log):
+    handle = w.register_post_accumulate_grad_hook(lambda leaf: log.append(leaf.grad * 2))
+    (w * x).sum().backward()
+    handle.remove()
+
+
+def optimizer_in_the_backward(x, w, log):
+    def step(leaf):
+        with torch.no_grad():
+            leaf.sub_(leaf.grad, alpha=0.1)
+        leaf.grad = None
+    handle = w.register_post_accumulate_grad_hook(step)
+    for _ in range(2):
+        (w * x).sin().sum().backward()
+    handle.remove()
+    return w.detach() * 1
+
+
+PROGRAMS = [
+    by_with, around_two_passes, that_stays, with_what_it_computes, with_tensors_of_the_frame, with_python_state,
+    in_autograds_order, of_branches, not_reached, takes_itself_away, of_autograd_grad, create_graph, second_order,
+    of_partial, writes_a_buffer, prints, retained, retained_twice, retained_after_a_hook, after_accumulation,
+    optimizer_in_the_backward,
+]  # fmt: skip
+
+
+def make():
+    torch.manual_seed(3)
+    return torch.randn(3, 3), torch.randn(3, 3, requires_grad=True), []
+
+
+@pytest.mark.break_everywhere
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_one_graph(program, backend):
+    check(program, make=make, graphs=1, backend=backend, tolerance=(1e-5, 1e-5))
+
+
+# --- what breaks the graph --------------------------------------------------------------------------------------------
+def registers_another(x, w, log):
+    y = w * x
+    z = y.sin()
+    z.register_hook(lambda g: (y.register_hook(lambda h: log.append("inner")), g)[1])
+    z.sum().backward(retain_graph=True)
+    return y
+
+
+def needs_a_value(x, w, log):
+    y = w * x
+    y.register_hook(lambda g: g * 2 if g.sum() > 0 else g)
+    y.sum().backward(retain_graph=True)
+    return y
+
+
+def both_kinds(x, w, log):
+    y = w * x
+    handles = [y.register_hook(lambda g: log.append("y")),
+               w.register_post_accumulate_grad_hook(lambda leaf: log.append("w"))]
+    y.sum().backward()
+    for handle in handles:
+        handle.remove()
+
+
+def raises(x, w, log):
+    y = w * x
+
+    def hook(g):
+        log.append("hook")
+        raise ValueError("in a hook")
+    handle = y.register_hook(hook)
+    try:
+        y.sum().backward()
+    except ValueError as error:
+        log.append(str(error))
+    handle.remove()
+
+
+def of_a_wrong_shape(x, w, log):
+    y = w * x
+    handle = y.register_hook(lambda g: g[0])
+    try:
+        y.sum().backward()
+    except RuntimeError as error:
+        log.append(type(error).__name__)
+    handle.remove()
+
+
+def reads_what_is_accumulated(x, w, log):
+    """The hook of what was made first is called last."""
+    y = w * x
+    z = w.sin()
+    handle = y.register_hook(lambda g: log.append(w.grad))
+    (y.sum() + (w * 2).sum() + z.sum()).backward()
+    handle.remove()
+
+
+def of_before(x, w, log):
+    (w * x).sum().backward()
+    return w.grad
+
+
+def make_hooked():
+    x, w, log = make()
+    w.register_hook(lambda g: (log.append("before"), g * 2)[1])
+    return x, w, log
+
+
+@pytest.mark.break_everywhere
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program, make", [
+    (registers_another, make), (needs_a_value, make), (both_kinds, make), (raises, make), (of_a_wrong_shape, make),
+    (reads_what_is_accumulated, make),
+    (of_before, make_hooked),
+], ids=lambda given: given.__name__)  # fmt: skip
+def test_several_graphs(program, make, backend):
+    check(program, make=make, backend=backend, tolerance=(1e-5, 1e-5))
