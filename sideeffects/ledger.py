@@ -19,7 +19,6 @@ class Ledger:
         self._attrs: dict[Any, dict[str, Any]] = {}
         self._renewed: set[tuple[Any, str]] = set()
         self._order: dict[tuple[str, Any], Any] = {}
-        self._first: list[Call] = []
         self._calls = 0
         self.written: list[Any] = []  # every target, as often as it was written; None for a call
 
@@ -72,11 +71,6 @@ class Ledger:
         """A call that answers with what `result` stands for; None if nobody reads it."""
         self._call(Call(function, args, kwargs, result=result))
 
-    def call_first(self, function: Any, *args: Any) -> None:
-        """A call that the residual code makes before all else that is replayed."""
-        self.written.append(None)
-        self._first.append(Call(function, args, {}))
-
     def _call(self, call: Call) -> None:
         self.written.append(None)
         self._calls += 1
@@ -84,7 +78,6 @@ class Ledger:
 
     def effects(self) -> Iterator[Effect]:
         """Everything to replay, in order. Births are implied by what the effects mention."""
-        yield from self._first
         for (kind, _), record in self._order.items():
             if kind == "attrs":
                 for name, value in self._attrs[record].items():
@@ -99,4 +92,4 @@ class Ledger:
 
     @property
     def empty(self) -> bool:
-        return not self._order and not self._first
+        return not self._order

@@ -496,14 +496,20 @@ class GraphBuilder:
 
     # --- end --------------------------------------------------------------------------------------------------------
     def finish(self, outputs: list[TensorVariable]) -> fx.GraphModule:
-        """Ends the graph with a tuple of `outputs`, drops unread unpacked results and inputs, makes a module."""
+        """Ends the graph with a tuple of `outputs`, drops unread unpacked results and inputs, makes a module.
+
+        Its `meta["hooked"]` are the outputs that get hooks, by position, in the order in which autograd made them."""
         self.graph.output(tuple(self.here(variable.node) for variable in outputs))
         self._drop_unread(self.graph)
         for variable in list(self.inputs):
             if not variable.node.users:
                 self.graph.erase_node(variable.node)
                 self.inputs.remove(variable)
-        return fx.GraphModule(self.modules, self.graph, "Captured")
+        module = fx.GraphModule(self.modules, self.graph, "Captured")
+        made_at = {hook.tensor: hook.made_at for hook in self.tx.hooks}
+        hooked = [at for at, output in enumerate(outputs) if output in made_at]
+        module.meta["hooked"] = tuple(sorted(hooked, key=lambda at: made_at[outputs[at]]))
+        return module
 
     def _drop_unread(self, graph: fx.Graph) -> None:
         """Erases numbers and parts of results that nobody reads."""

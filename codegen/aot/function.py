@@ -79,13 +79,15 @@ class Settings:
 
 
 def compile_program(
-    program: Program, args: Sequence[Any], settings: Settings, original: Program | None = None
+    program: Program, args: Sequence[Any], settings: Settings, original: Program | None = None,
+    hooked: Sequence[int] = (),
 ) -> Callable[..., Any]:
     """`program(*args) -> results` (both flat) as a function with the same effects and gradients.
 
     Good for all arguments with the properties of these (dtype, device, sizes and strides, requires_grad, who shares
     memory), under the grad mode of now. `original`: what passes made `program` of, if they did; that one can be
-    differentiated as often as one likes. The answer's attribute `source` is the text of its Python; `stages` are
+    differentiated as often as one likes. `hooked`: results that get hooks, by position, in the order in which they are
+    made. The answer's attribute `source` is the text of its Python; `stages` are
     `Stages`, all that it was made of.
     Raises Untraceable for what this stage can't say; nothing has been touched then.
     """
@@ -108,7 +110,7 @@ def compile_program(
     ties = [backward.tie(fw, kept) for backward in reversed(backwards)]
     fw.meta["num_outputs"] = traced.num_forward
     settings.passes("forward", fw)
-    compiled = wrapper.write(traced, settings.forward(fw, _examples(fw)), len(args), ties)
+    compiled = wrapper.write(traced, settings.forward(fw, _examples(fw)), len(args), ties, hooked)
     return _staged(_lying_alike(compiled, original, call, args), traced, fw, bw)
 
 

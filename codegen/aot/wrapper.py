@@ -73,10 +73,13 @@ class _Source:
         return found
 
 
-def write(traced: Traced, forward: Callable[..., Any], arity: int, ties: Sequence[Tie]) -> Callable[..., Any]:
+def write(
+    traced: Traced, forward: Callable[..., Any], arity: int, ties: Sequence[Tie], hooked: Sequence[int] = ()
+) -> Callable[..., Any]:
     """The function of the program's flat arguments. Its text is in `linecache` and in its attribute `source`.
 
-    One of `ties` for each level. Raises Untraceable where results need one another."""
+    One of `ties` for each level. Results in `hooked` get autograd nodes of their own.
+    Raises Untraceable where results need one another."""
     source = _Source()
     placeholders = _placeholders(traced, source)
     counters = versions.by_counter(traced)
@@ -90,7 +93,7 @@ def write(traced: Traced, forward: Callable[..., Any], arity: int, ties: Sequenc
     written = [(_place(bump.of), bump.versions) for bump in traced.bumps if isinstance(bump.of, Value)]
     written += [(_place(update.target), update.versions) for update in traced.updates if update.inside]
     _count_each(written, source)
-    order = _Order(traced, counters, ties, placeholders, source)
+    order = _Order(traced, counters, ties, hooked, placeholders, source)
     order.everything()
     source.add(f"return ({''.join(order.texts[id(recipe)] + ', ' for recipe in traced.outputs)})")
     arguments = ", ".join(f"a{i}" for i in range(arity))
@@ -107,11 +110,13 @@ class _Order:
     """Writes what happens after the forward graph, each thing after those that it needs."""
 
     def __init__(
-        self, traced: Traced, counters: Counters, ties: Sequence[Tie], placeholders: list[str], source: _Source
+        self, traced: Traced, counters: Counters, ties: Sequence[Tie], hooked: Sequence[int],
+        placeholders: list[str], source: _Source,
     ) -> None:
         self.traced = traced
         self.counters = counters
         self.ties = ties
+        self.hooked = [traced.outputs[at] for at in hooked]
         self.source = source
         self.texts: dict[int, str] = {}  # by id: one recipe is one tensor, equal recipes are several
         self.begun: set[Any] = set()
@@ -165,6 +170,10 @@ class _Order:
             rows = [inputs, _row([*carriers, *links]), _picked(tie.saved), _picked(tie.extra)]
             values = ", ".join([*rows, _row([*self.history, *seen])])
             self.source.add(f"{name('tie', _C.tie)}({name('backward', tie.backward)}, {values})")
+            if len(carriers) + len(links) > 1:
+                for recipe in self.hooked:
+                    if isinstance(recipe, Value) and self.level_of.get(recipe.index) == number:
+                        self.source.add(f"{name('apart', _apart)}({_place(recipe)})")
             self.finished.add(number)
 
     def link(self, level: int, number: int, link: Link) -> str:
@@ -333,6 +342,13 @@ def _before(tensor: torch.Tensor) -> torch.Tensor:
     made = torch.empty(0)
     _C.graft((made,), (tensor,), (), ())
     return made
+
+
+def _apart(tensor: torch.Tensor) -> None:
+    """Gives a tensor that shares its autograd node with others one of its own: a node calls the hooks of all tensors
+    that it gives, also of those that get no gradient, in the order in which they were registered."""
+    with torch.enable_grad():
+        _C.graft((tensor,), (tensor.view_as(tensor),), (), ())
 
 
 def _is_tensor(node: fx.Node) -> bool:

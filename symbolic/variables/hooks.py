@@ -7,7 +7,6 @@ that call answers; so handles get their numbers in eager's order.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -112,15 +111,6 @@ handles(RemovableHandle.__exit__)(lambda tx, self, type, value, tb: _remove(tx, 
 
 
 # --- hooks of tensors -------------------------------------------------------------------------------------------------
-def expect_hooks(*tensors: torch.Tensor) -> None:
-    """Lets autograd ask these tensors for hooks, in this order."""
-    for tensor in tensors:
-        if tensor._backward_hooks is None:
-            tensor._backward_hooks = OrderedDict()
-            assert tensor.grad_fn is not None
-            tensor.grad_fn._register_hook_dict(tensor)
-
-
 @dataclass(eq=False)
 class Hook:
     """What the frame asked autograd to do with the gradient of `tensor`, by the method `kind`. `place` is where in the
@@ -133,6 +123,12 @@ class Hook:
     place: Any
     born_at: int
     removed: bool = False
+
+    @property
+    def made_at(self) -> int:
+        """A number that grows with each tensor that autograd makes; 0 for leaves."""
+        node, _ = self.place
+        return 0 if node is None else node._sequence_nr()
 
 
 def _place(tensor: TensorVariable) -> Any:
@@ -152,17 +148,10 @@ def _hook(tx: Translator, kind: str, tensor: TensorVariable, function: Variable 
 
 def settle(tx: Translator) -> None:
     """At the end of the capture. Raises `Restart` for a hook of a tensor that was written after: it is of the gradient
-    of what was there before.
-
-    Where a graph gives several tensors by one node, that runs their hooks in the order in which they got their first;
-    the nodes that made them are run the last one first."""
+    of what was there before."""
     for hook in tx.hooks:
         if _place(hook.tensor) != hook.place:
             raise Restart(hook.born_at, GraphBreak("tensor with hooks is written", hook.tensor.describe()))
-    made = {hook.tensor: hook.place[0] for hook in tx.hooks if hook.kind == "register_hook" and hook.place[0]}
-    if len(made) > 1:
-        order = sorted(made, key=lambda tensor: made[tensor]._sequence_nr(), reverse=True)
-        tx.ledger.call_first(tx.function(expect_hooks), *order)
 
 
 def _register_hook(tx: Translator, self: TensorVariable, hook: Variable) -> Variable:

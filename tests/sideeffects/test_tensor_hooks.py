@@ -386,6 +386,23 @@ def test_double_backward(program, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("chosen", [(0,), (1,), (2,), (0, 2), (1, 0)], ids=str)
+def test_hooks_of_what_gets_no_gradient_are_not_called(chosen, backend):
+    def program(x, w, log):
+        y, z = w * x, w + x
+        u = (y * z).sin()
+        for number, t in enumerate((y, z, u)):
+            t.register_hook(lambda g, number=number: log.append((number, g.sum().item())))
+        return y, z, u
+
+    def look(result, inputs):
+        sum(result[at].sum() for at in chosen).backward()
+        return inputs[1].grad, inputs[2]
+
+    both(program, backend, look).expect(1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_beside_hooks_of_before_and_after(backend):
     """Hooks run in the order of their registration, wherever that was."""
     def program(x, w, log):
