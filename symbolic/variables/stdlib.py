@@ -281,6 +281,8 @@ def _update_wrapper(
     born = wrapped if isinstance(wrapped, ClosureFunction) else None
     for name in functools.WRAPPER_ASSIGNMENTS:
         if born is not None and name == "__type_params__":
+            if not isinstance(wrapper, ClosureFunction):  # a function has them as it is
+                wrapper.setattr(tx, name, tx.new_tuple([]))
             continue
         if born is not None and name == "__annotations__" and born.annotations is None:
             wrapper.setattr(tx, name, tx.new_dict([]))
