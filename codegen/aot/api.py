@@ -271,7 +271,7 @@ class _Compiled:
             made = compile_program(program, flat, self.settings), _these_sizes(flat, varying)
         run, conditions = made
         stages: Stages = run.stages  # type: ignore[attr-defined]
-        conditions += _offsets(stages, flat)
+        conditions += _places(stages, flat)
         memory = properties.of_memory(flat) if stages.traced.updates else None
         holds = eval(f"lambda leaves: {' and '.join(conditions) or 'True'}")
         assert program.results is not None
@@ -322,12 +322,17 @@ def _is_differentiable_leaf(value: torch.Tensor) -> bool:
     return value.is_leaf and value.requires_grad
 
 
-def _offsets(stages: Stages, flat: Sequence[Any]) -> list[str]:
-    """Where tensors begin in their memory, if the program looks at the memory itself."""
-    if not stages.traced.by_place:
-        return []
-    tensors = [(at, value) for at, value in enumerate(flat) if isinstance(value, torch.Tensor)]
-    return [f"leaves[{at}].storage_offset() == {value.storage_offset()}" for at, value in tensors]
+def _places(stages: Stages, flat: Sequence[Any]) -> list[str]:
+    """Where tensors begin in their memory, and of how many bytes that is, if the program looks at the memory itself."""
+    traced = stages.traced
+    asked = {"storage_offset()": traced.by_place or traced.asked, "untyped_storage().nbytes()": traced.asked}
+    facts = [fact for fact, is_asked in asked.items() if is_asked]
+    texts = [f"leaves[{at}].{fact}" for at, value in enumerate(flat) if _has_memory(value) for fact in facts]
+    return [f"{text} == {eval(text, {'leaves': flat})}" for text in texts]
+
+
+def _has_memory(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided
 
 
 def _in_one_mode(flat: Sequence[Any]) -> list[Any]:

@@ -209,7 +209,8 @@ class Traced:
     that get gradients are parameters as well, for the sake of these alone. Results: `num_forward` of the forward (at
     its end `num_sizes` sizes that vary and `num_randoms` random numbers), then the gradients of each level, the last
     one first. `seen`: all tensors with a gradient that the caller sees, and whether they are carriers. `switched`: the
-    inputs of which the program says that they require no gradient, or one, be it for a while.
+    inputs of which the program says that they require no gradient, or one, be it for a while. `asked`: it has asked how
+    tensors lie in their memory.
     """
 
     joint: fx.GraphModule
@@ -226,6 +227,7 @@ class Traced:
     seen: tuple[tuple[Place, bool], ...]
     redrawn: bool
     switched: frozenset[Input | Base]
+    asked: bool
 
     @property
     def by_place(self) -> bool:

@@ -17,23 +17,26 @@ _CreationMeta = torch._C._autograd.CreationMeta
 _WITHOUT_GRAD = (_CreationMeta.NO_GRAD_MODE, _CreationMeta.INFERENCE_MODE)
 _REQUIRES_GRAD = frozenset({torch.Tensor.requires_grad_, vars(torch._C.TensorBase)["requires_grad"].__set__})
 _SWITCHES = _REQUIRES_GRAD | {torch.Tensor.detach_, torch.detach_}
+_OF_MEMORY = frozenset({torch.Tensor.untyped_storage, torch.Tensor.storage, torch.Tensor.storage_offset})
 
 
 class Switches(TorchFunctionMode):
     """Notes of which tensors the program says that they require a gradient or none, be it for a while; `seen` are their
-    ids. Raises FragileInputs for the stand-ins (by id) of `claimants`: these get a gradient from then on, and leaves
-    that always do can't tell."""
+    ids; and whether it has `asked` how tensors lie in their memory. Raises FragileInputs for the stand-ins (by id) of
+    `claimants`: these get a gradient from then on, and leaves that always do can't tell."""
 
     def __init__(self, claimants: Container[int]) -> None:
         super().__init__()
         self.claimants = claimants
         self.seen: set[int] = set()
+        self.asked = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _SWITCHES:
             if func in _REQUIRES_GRAD and id(args[0]) in self.claimants:
                 raise FragileInputs
             self.seen.add(id(args[0]))
+        self.asked = self.asked or func in _OF_MEMORY
         return func(*args, **(kwargs or {}))
 
 

@@ -98,7 +98,7 @@ class _Recipes:
             raise Untraceable("a tensor that is no view changes its geometry in memory that others show")
         if not cut and not isinstance(start, (Data, Value)) and _target(start) in self.ends.leaves:
             start = self._before_or_after(start, result)
-            tracked = tracked or isinstance(start, (Input, Base))
+            tracked = isinstance(start, (Input, Base)) or result.grad_fn is not None
         if _has_own_history(result, alias.origin):
             history = Value(self.ends.result(self.ends.recorder.read(result), result, OutputOf(at)))
             made = Custom(history, torch._C._autograd._get_creation_meta(result))

@@ -192,7 +192,7 @@ class _Tracer:
             joint, call.parameters, call.groups, len(forward), len(sizes), len(randoms), outputs,
             changes.updates, changes.resized, bumps, levels,
             tuple((each.of, each.index is not None) for each in seen), self.recorder.redrawn,
-            frozenset(self.ends.known[key] for key in switches.seen & self.ends.known.keys()),
+            frozenset(self.ends.known[key] for key in switches.seen & self.ends.known.keys()), switches.asked,
         )
 
     def _check_viewed(self) -> None:

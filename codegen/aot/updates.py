@@ -71,7 +71,7 @@ class _Changes:
             is_fragile = tracked and not self.ends.call.fragile.isdisjoint(inputs) or versions and id(memory) in fragile
             if not self.ends.call.as_made and (is_fragile or detached and self.ends.call.fragile):
                 raise FragileInputs
-            if (detached or is_fragile and versions) and len(memory.inputs) > 1:
+            if (detached and self.ends.call.as_made or is_fragile and versions) and len(memory.inputs) > 1:
                 raise SharedInputs(memory.inputs)  # it holds of all of them
             is_member = id(fake) in members
             if is_member and tracked and self._is_related(target.index):

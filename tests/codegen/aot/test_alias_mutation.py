@@ -63,6 +63,8 @@ FRAGILE = [
     "viewed_then_requires_grad_-view_first-views_without_grad-view_of_input-grad",
     "requires_no_grad_-transposed-views_without_grad-middle_twice-autocast",
     "requires_grad_-halves-leaf_first-fresh-inference-inference_inputs",
+    "requires_grad_then_no_grad-unbound-plain-no_grad_views-grad",
+    "requires_no_grad_-one_storage-leaf-product_of_middle-grad",
 ]
 
 

@@ -639,3 +639,25 @@ def test_a_mode_sees_what_is_called():
 @pytest.mark.parametrize("name", TRANSFORMED)
 def test_transforms_and_modes_see_the_function_itself(name):
     assert_equal(TRANSFORMED[name](aot.aot_function(cube, aot.nop)), TRANSFORMED[name](cube))
+
+
+#: Tensors of n rows and where they lie in memory
+PLACES = [
+    lambda n: torch.ones(n, 3),
+    lambda n: torch.ones(3, n).t(),
+    lambda n: torch.ones(n + 2, 3)[1:-1],
+    lambda n: torch.ones(2 * n, 3)[n:],
+    lambda n: torch.ones(9 - n, 3)[: 9 - n][-n:],
+]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_how_tensors_lie_in_their_memory_is_asked(dynamic):
+    def program(x):
+        return x * 2, x.untyped_storage().nbytes(), x.storage_offset()
+
+    compiled = aot.aot_function(program, aot.nop, dynamic=dynamic)
+    for n in (3, 4):
+        for place in PLACES:
+            x = place(n)
+            assert compiled(x)[1:] == program(x)[1:]
