@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._python_dispatch import _disable_current_modes
 
 from codegen.artifacts.store import Store, key
 from codegen.kernels import index as ix
@@ -43,6 +45,13 @@ def events(call: Callable[[], Any], rounds: int = 7, calls: int = 4) -> float:
     return statistics.median(times)
 
 
+@contextmanager
+def aside(device: torch.device) -> Iterator[None]:
+    """Real tensors and plain operations, whatever the compilation is in the middle of."""
+    with _disable_current_modes(), torch.no_grad(), torch.autocast(device.type, enabled=False):
+        yield
+
+
 def device_function(compiled: Compiled) -> s.DeviceFunction:
     types = tuple("*" if kind.startswith("*") else kind for kind in compiled.arguments)
     return s.DeviceFunction(compiled.name, compiled.cubin, types, compiled.warps * WARP, compiled.shared)
@@ -74,9 +83,10 @@ class Trials:
         """Launches of a kernel, on memory of its own. Indices are 0: they are within all sizes."""
 
         def measure(printed: Printed, compiled: Compiled) -> float:
-            tensors = [self._filled(ix.evaluate(b.size, sizes.__getitem__), b.dtype) for b in kernel.buffers]
-            run = build(launch(kernel, printed, compiled, sizes, [1] * len(kernel.scalars), self.device))
-            return self.clock(lambda: run(*tensors))
+            with aside(self.device):
+                tensors = [self._filled(ix.evaluate(b.size, sizes.__getitem__), b.dtype) for b in kernel.buffers]
+                run = build(launch(kernel, printed, compiled, sizes, [1] * len(kernel.scalars), self.device))
+                return self.clock(lambda: run(*tensors))
 
         return measure
 
@@ -85,7 +95,8 @@ class Trials:
         chosen = key(product=_described(node), device=str(self.described), follows=str(passes_after(node)))
         kept = self.store.get(chosen)
         if kept is None:
-            kept = b"kernel" if self._is_quicker(node) else b"library"
+            with aside(self.device):
+                kept = b"kernel" if self._is_quicker(node) else b"library"
             self.store.put(chosen, kept)
         return kept == b"kernel"
 
@@ -110,12 +121,16 @@ class Trials:
 
     def _filled(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         if dtype.is_floating_point:
-            return torch.randn(count, device=self.device).to(dtype)
+            return self._random((count,)).to(dtype)
         return torch.zeros(count, dtype=dtype, device=self.device)
 
     def _like(self, fake: torch.Tensor) -> torch.Tensor:
         made = torch.empty_strided(tuple(fake.shape), fake.stride(), dtype=fake.dtype, device=self.device)
-        return made.copy_(torch.randn(tuple(fake.shape), device=self.device))
+        return made.copy_(self._random(tuple(fake.shape)))
+
+    def _random(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """Drawn from numbers of its own: the program's stay as they are."""
+        return torch.randn(shape, device=self.device, generator=torch.Generator(self.device).manual_seed(0))
 
 
 def alone(node: fx.Node) -> Schedule:

@@ -141,6 +141,22 @@ def test_as_eager(name, dynamic, store):
     assert all(launch.image[:4] == b"\x7fELF" and launch.name in launched for launch in fake.load().launches())
 
 
+def test_parameters_that_are_written(store):
+    """Two of a shape in one launch, each into its own memory."""
+
+    def step(p, q, g, h):
+        return p.copy_(p - g * 0.5), q.copy_(q - h * 0.5)
+
+    def given():
+        return [X.clone(), X + 3, X.sin(), X.cos()]
+
+    planned, host, eager = made(step, given(), store)
+    ours, theirs = given(), given()
+    torch.testing.assert_close(run(planned, host, *ours, fallback=eager), eager(*theirs))
+    torch.testing.assert_close(ours, theirs)
+    assert any(name.endswith("_x2") for name in host.seen)
+
+
 def test_sizes_that_vary(store):
     planned, host, eager = made(softmax, (X,), store, dynamic=True)
     for shape in ((4, 6), (7, 3), (2, 40)):

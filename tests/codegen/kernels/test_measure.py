@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from codegen.artifacts.store import Store
 from codegen.kernels import measure
@@ -62,6 +63,22 @@ def test_the_quicker_one(program, library, passing, kernel, wins, monkeypatch, t
     asked = list(times.asked)
     assert asked.count("library") == 1 and asked.count("pass") == (program is followed) and "kernel" in asked
     assert trials.wins(product_in(program)) == wins and times.asked == asked  # of an equal one it is known
+
+
+def test_the_program_notices_nothing(monkeypatch, tmp_path) -> None:
+    """Neither its random numbers, nor that it is being traced, nor autocast; what is multiplied are numbers."""
+    seen = []
+
+    def clock(call) -> float:
+        seen.append(call())
+        return 1.0
+
+    node, state = product_in(followed), torch.get_rng_state()
+    monkeypatch.setattr(Trials, "of", lambda trials, kernel, sizes: lambda printed, compiled: 2.0)
+    with FakeTensorMode(), torch.autocast("cpu"):
+        Trials(torch.device("cpu"), H100, Store(tmp_path / "store", 1 << 30), clock).wins(node)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [(type(found), found.dtype, bool(found.any())) for found in seen] == [(torch.Tensor, torch.float32, True)] * 2
 
 
 def test_alone() -> None:
