@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -91,6 +93,13 @@ class _OfArgument:
 
 
 @dataclass(frozen=True)
+class _Same:
+    """A result that is an earlier one."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class _Recording:
     copied: tuple[_Copied, ...]
     replay: Callable[[], Any]
@@ -105,7 +114,10 @@ class _Recording:
         for each in self.copied:
             each.place.copy_(args[each.at])
         self.replay()
-        return tuple(_given(result, args) for result in self.results)
+        found: list[Any] = []
+        for result in self.results:
+            found.append(found[result.number] if isinstance(result, _Same) else _given(result, args))
+        return tuple(found)
 
 
 def _given(result: Any, args: Sequence[Any]) -> Any:
@@ -121,6 +133,10 @@ def _given(result: Any, args: Sequence[Any]) -> Any:
 def _empty_like(tensor: torch.Tensor) -> torch.Tensor:
     """With the same strides, whatever they are."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+
+
+#: Where results of recordings lie: what is there now, as the backward's arguments are, will be there again.
+_settled: set[int] = set()
 
 
 # --- a function -------------------------------------------------------------------------------------------------------
@@ -178,9 +194,9 @@ class Replayed:
         if addresses != kind.addresses:
             places = (n for n, arg in enumerate(given) if isinstance(arg, torch.Tensor))
             seen = zip(places, addresses, kind.addresses, strict=True)
-            moved = {n for n, address, before in seen if address != before}
-            if not moved <= kind.moving:
-                kind.moving |= moved
+            moved = {n: address for n, address, before in seen if address != before}
+            if not moved.keys() <= kind.moving:
+                kind.moving.update(n for n, address in moved.items() if address not in _settled)
                 recording = None
             kind.addresses = addresses
         if recording is not None:
@@ -213,12 +229,20 @@ class Replayed:
         for each in copied:
             args[each.at] = each.place
         replay, results = self.recorder.record(lambda: self.run(list(args)) if self.takes_list else self.run(*args))
-        known = tuple(_classified(result, args, n in kind.kept) for n, result in enumerate(results))
-        own = [result.memory for result in known if isinstance(result, _Own)]
-        if len(set(own)) < len(own):
-            raise NotImplementedError("results that share memory")
+        first = {id(result): n for n, result in reversed(list(enumerate(results)))}
+        known = tuple(
+            _classified(result, args, n in kind.kept) if first[id(result)] == n else _Same(first[id(result)])
+            for n, result in enumerate(results)
+        )
+        own = Counter(each.memory for each in known if isinstance(each, _Own))
+        if any(isinstance(each, _Own) and each.is_copied and own[each.memory] > 1 for each in known):
+            raise NotImplementedError("results that share memory, and that somebody holds")
         del results
-        return _Recording(copied, replay, tuple(map(_counted, known)))
+        made = _Recording(copied, replay, tuple(map(_counted, known)))
+        places = {each.tensor.data_ptr() for each in known if isinstance(each, _Own) and not each.is_copied}
+        _settled.update(places)
+        weakref.finalize(made, _settled.difference_update, places).atexit = False
+        return made
 
 
 def _classified(result: Any, args: Sequence[Any], is_copied: bool) -> Any:

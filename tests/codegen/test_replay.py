@@ -1,5 +1,7 @@
 """CUDA graphs' bookkeeping, with a recorder that needs no device: it does what was recorded again, in the same memory."""
 
+import ctypes
+import inspect
 import threading
 from dataclasses import replace
 
@@ -17,6 +19,15 @@ from tests.codegen.kernels.schedules import traced
 GARBAGE = -77.0
 
 
+def unowned(tensor):
+    """Its memory, which nothing keeps alive: a graph of launches has nothing but addresses."""
+    if not isinstance(tensor, torch.Tensor) or tensor.numel() == 0:
+        return tensor
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    memory = (ctypes.c_char * (span * tensor.itemsize)).from_address(tensor.data_ptr())
+    return torch.frombuffer(memory, dtype=tensor.dtype).as_strided(tensor.shape, tensor.stride())
+
+
 class Recorder:
     """`kept`: tensors that a function writes into; recording must not do that."""
 
@@ -31,6 +42,8 @@ class Recorder:
 
     def record(self, function):
         self.recordings += 1
+        args = inspect.getclosurevars(function).nonlocals["args"]
+        args[:] = map(unowned, args)
         before = [tensor.clone() for tensor in self.kept]
         results = function()
         for tensor, old in zip(self.kept, before):
@@ -220,16 +233,47 @@ def test_what_cannot_be_recorded_runs_as_it_is():
     assert recorder.recordings == 1 and recorder.replays == 0
 
 
-@pytest.mark.parametrize("function", [
-    lambda x: (lambda y: (y, y[1:]))(x + 1),
-    lambda x: (x.view(torch.int32), x + 1),
-], ids=["two results of one memory", "another dtype"])
-def test_results_that_are_too_much_run_as_they_are(function):
-    run, _, recorder = of(function)
+def test_results_of_another_dtype_than_the_argument_they_lie_in():
+    run, _, recorder = of(lambda x: (x.view(torch.int32), x + 1))
     for _ in range(4):
         x = torch.randn(4)
-        assert all(map(torch.equal, run(x), function(x)))
+        assert all(map(torch.equal, run(x), (x.view(torch.int32), x + 1)))
     assert recorder.replays == 0 and recorder.recordings == 1
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_results_that_are_one_or_of_one_memory(keep):
+    def function(x):
+        y = x + 1
+        return y, y[1:], y
+    run, _, recorder = of(function)
+    kept = []
+    for n in range(5):
+        x = torch.full((4,), float(n))
+        found = run(x)
+        assert all(map(torch.equal, found, function(x))) and found[0] is found[2]
+        assert found[1].data_ptr() == found[0][1:].data_ptr()
+        found[0].fill_(-n)
+        assert found[1].tolist() == [-n] * 3
+        if keep:
+            kept.append(found)
+        assert all(one.tolist() == [-at] * 4 for at, (one, _, _) in enumerate(kept))
+        del found
+    assert recorder.replays == (1 if keep else 4)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_result_that_is_given_twice(keep):
+    run, _, recorder = of(lambda x: (x + 1,) * 2)
+    kept = []
+    for n in range(6):
+        found = run(torch.full((4,), float(n)))
+        assert found[0] is found[1]
+        if keep:
+            kept.append(found[0])
+        assert found[0].tolist() == [n + 1] * 4 and all(one.tolist() == [at + 1] * 4 for at, one in enumerate(kept))
+        del found
+    assert recorder.replays == 5
 
 
 def test_it_is_not_recorded_for_ever():
@@ -362,6 +406,21 @@ def test_training(keep, set_to_none):
     wanted = trained(net_ := net(), net_, keep=keep, set_to_none=set_to_none)
     found = trained(model, jit.compile(model, backend=backend), keep=keep, set_to_none=set_to_none)
     assert found == wanted and backend.replays >= 4
+
+
+def test_what_a_forward_saved_is_read_where_it_is():
+    """It lies elsewhere from the call on that records the forward, and then stays there."""
+    backend = Everywhere()
+    w, x = torch.randn(4, requires_grad=True), torch.randn(3, 4)
+    f = jit.compile(lambda x, w: (x * w).sin().exp(), backend=backend)
+    for _ in range(5):
+        (found,) = torch.autograd.grad(f(x, w), w, x)
+        torch.testing.assert_close(found, torch.autograd.grad((x * w).sin().exp(), w, x)[0])
+        del found
+    forward, backward = sorted(backend.made, key=lambda each: each.takes_list)
+    for each in (forward, backward):
+        (kind,) = each.kinds.values()
+        assert kind.recording.copied == () and kind.recordings == 1 and each.recorder.replays == 4
 
 
 def test_two_forwards_before_their_backwards():

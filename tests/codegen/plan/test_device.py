@@ -20,7 +20,7 @@ from codegen.plan.steps import (
     View,
 )
 from tests.codegen.plan import driver as fake
-from tests.codegen.plan.plans import B, N, T, vector
+from tests.codegen.plan.plans import B, N, T, call, vector
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the real driver is loaded")
 CPU, F = torch.device("cpu"), torch.float32
@@ -179,3 +179,15 @@ def test_text():
     assert "image" not in str(ONE) and "image" not in repr(ONE)
     assert str(DeviceLaunch(ADD_ONE, 1, (), torch.device("cuda", 1))).endswith("1 programs on cuda:1")
     assert str(Reserve(((B(0), 8),), torch.device("cuda"))) == "reserve b0[8] on cuda"
+
+
+def test_blocks_on_another_device():
+    """On one that has no memory: what lies in a block there is a tensor of that device."""
+    meta = torch.device("meta")
+    made = plan(
+        Reserve(((B(0), 24), (B(1), 100)), meta), View(T(1), B(1), (5, 5), (5, 1), 0, F, meta),
+        call(torch.ops.aten.add.Tensor, T(1), T(0), to=T(2)), results=(T(2),),
+    )  # fmt: skip
+    for function in runs(made):
+        (y,) = function(torch.ones(5, device=meta))
+        assert y.is_meta and y.shape == (5, 5)
