@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -380,6 +381,15 @@ def test_what_is_shared_many_times_is_computed_once() -> None:
         value = op("minimum", F, op("maximum", F, value, lit(-1.0)), lit(1.0))
     kernel = pointwise((J,), value, j, buffers(x=(F, m, "in"), out=(F, m, "out")), M)
     compare(kernel, filled(kernel, (40,)), (40,), exact=True)
+
+
+def test_helpers_that_many_kernels_name_are_part_of_their_loops() -> None:
+    def kernel(number: int) -> Kernel:
+        value = op("erf", F, mul(load("x", i, F), lit(number)))
+        return replace(pointwise((I,), value, i, buffers(x=(F, n, "in"), out=(F, n, "out")), N), name=f"erf_{number}")
+
+    unit = Path(compile_unit([kernel(1), kernel(2), kernel(3)])._name).read_bytes()
+    assert b"erf_3" in unit and b"erf_f32" not in unit
 
 
 def test_a_deep_expression() -> None:
