@@ -8,32 +8,32 @@ import torch
 #: Per input: its gradient, or None for none.
 _Gradients = tuple[torch.Tensor | None, ...]
 _Flags = tuple[bool, ...]
-#: (defined, needed, saved, extra, tangents): which outputs have a gradient (the others' tangents are None), which
-#: inputs want one, and what `tie` was given.
-_General = Callable[
-    [_Flags, _Flags, list[torch.Tensor], tuple[Any, ...], list[torch.Tensor | None]], _Gradients
+#: (defined, needed, released, has_history) -> (function, read, released, kept), see `Backward`.
+_Choose = Callable[
+    [_Flags, _Flags, int, bool], tuple[Callable[[list[Any]], _Gradients], _Flags, int, _Flags]
 ]
 
-#: The same with the `history` that `tie` was given and the histories of the outputs, for gradients that have one.
-_WithHistory = Callable[
-    [
-        _Flags, _Flags, list[torch.Tensor], tuple[Any, ...], list[torch.Tensor | None], tuple[Any, ...],
-        tuple[torch.Tensor, ...],
-    ],
-    _Gradients,
-]
-
+#: What torch says of a backward whose saved tensors are not there any more.
+backward_twice: str
 python_version: str
 torch_version: str
 
 class Backward:
     """What all calls of one compiled function share of its backward; immutable.
 
-    `whole([*saved, *extra, *tangents])` is called where every output has a gradient, every input wants one and the
-    gradients get no history; `partial` in all other cases without a history; `differentiable` where they get one
-    (`create_graph=True`): its last argument are tensors that have the shapes and the histories of the outputs, but no
-    numbers of theirs. Nobody else looks at the lists: a function that empties them frees each tensor when it is done
-    with it. `inputs_saved` says of each saved tensor whether it exists outside the compiled function.
+    `whole([*saved, *extra, *tangents])` is called where every output has a gradient, every input wants one, the
+    gradients get no history and nothing was let go of yet. In all other cases `choose` is asked: which outputs have a
+    gradient, which inputs want one, what was `released` (an int of its own making, 0 at first, -1 if that is
+    everything), and whether the gradients get a history (`create_graph=True`). It answers with
+
+    - a function of the list [*saved, *extra, *tangents], or [*saved, *history, *outputs, *tangents] with a history,
+      where the outputs are tensors that have the shapes and the histories of these, but no numbers of theirs;
+    - which saved tensors are in that list: no others are unpacked; and with a history, which objects of that it looks
+      at: the others may have been written since. Tangents that are not there are not in the list;
+    - for a backward without `retain_graph`, what is released afterwards, and which saved tensors are kept;
+
+    or raises. Nobody else looks at the lists: a function that empties them frees each tensor when it is done with it.
+    `inputs_saved` says of each saved tensor whether it exists outside the compiled function.
 
     It is visible to the garbage collector, the nodes that have it are not (as with torch's own C++ nodes): its
     functions must not hold a tensor that was tied with it.
@@ -43,8 +43,7 @@ class Backward:
         cls,
         name: str,
         whole: Callable[[list[Any]], _Gradients],
-        partial: _General,
-        differentiable: _WithHistory,
+        choose: _Choose,
         inputs_saved: _Flags,
     ) -> Backward: ...
     @property
@@ -52,9 +51,7 @@ class Backward:
     @property
     def whole(self) -> Callable[..., _Gradients]: ...
     @property
-    def partial(self) -> _General: ...
-    @property
-    def differentiable(self) -> _WithHistory: ...
+    def choose(self) -> _Choose: ...
     @property
     def inputs_saved(self) -> _Flags: ...
 
@@ -71,12 +68,11 @@ def tie(
 
     Of the saved tensors, those that exist outside (inputs, outputs) are checked for later writes and come back with
     their history; private ones are kept as they are. Where the user's saved-tensor hooks are active, all go through
-    these. `extra` comes back as it is, and so does `history`, to `differentiable` alone, unless one of its tensors was
-    written since.
+    these. `extra` comes back as it is, and so does `history`, to gradients with a history alone, unless a tensor of it
+    that is looked at was written since.
 
-    The outputs may be differentiated one after the other. Once a backward without `retain_graph` went through all of
-    them, the saved tensors are dropped; one through outputs that had theirs already raises torch's own RuntimeError
-    (never, if nothing was saved).
+    A backward without `retain_graph` through all outputs and to all inputs lets go of everything, others of what
+    `choose` says.
 
     Raises TypeError for what is no tensor, for an output of a dtype without gradients and for a wrong number of saved
     tensors; ValueError for an output that requires a gradient already or is a view. What its functions raise

@@ -169,6 +169,16 @@ class Raises:
 
 
 @dataclass(frozen=True)
+class Saver:
+    """Nodes of eager autograd's graph that save something, by bits: the outputs of a level that lead to them, and its
+    gradients that they lead to. `memories`: where what they saved lies (see `memory_of`)."""
+
+    outputs: int
+    gradients: int
+    memories: frozenset[int]
+
+
+@dataclass(frozen=True)
 class Level:
     """Carriers that share an autograd node.
 
@@ -184,6 +194,8 @@ class Level:
     foreign: tuple[LinkOf, ...]
     beyond: tuple[Place, ...]
     raises: tuple[Raises, ...] = ()
+    leads: tuple[int, ...] = ()  # of each gradient: the outputs that lead to it, as bits
+    savers: tuple[Saver, ...] = ()
 
     @property
     def outputs(self) -> tuple[Carrier | Link, ...]:
@@ -228,6 +240,10 @@ class Traced:
     redrawn: bool
     switched: frozenset[Input | Base]
     asked: bool
+
+    @property
+    def num_primals(self) -> int:
+        return len(self.parameters) + len(self.groups)
 
     @property
     def by_place(self) -> bool:

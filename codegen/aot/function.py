@@ -5,32 +5,28 @@ from __future__ import annotations
 import logging
 import operator
 import threading
-from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
-from torch.autograd.graph import GradientEdge
 from torch.fx._lazy_graph_module import _LazyGraphModule
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from codegen import _C
 from codegen.aot import wrapper
 from codegen.aot.boxed import boxed
-from codegen.aot.call import Call, flat_arguments
-from codegen.aot.draws import Draws
-from codegen.aot.facts import Base, BaseOf, Input, Level, OutputOf, Place, Traced, memory_of, overwritten
+from codegen.aot.call import Call
+from codegen.aot.facts import Traced, memory_of, overwritten
+from codegen.aot.gradients import Gradients, under
 from codegen.aot.inplace import write_in_place
-from codegen.aot.inputs import claimant, copied, counters, places, ways
-from codegen.aot.levels import Again, Seen, edge_of, survey
-from codegen.aot.mutations import RENAMED, count_drawn, refill
+from codegen.aot.inputs import counters, places, ways
+from codegen.aot.levels import Again
 from codegen.aot.numbers import Varying
 from codegen.aot.partition import default_partition
-from codegen.aot.quiet import unsaved
 from codegen.aot.recorder import Untraceable
+from codegen.aot.savers import bits, left, passed
 from codegen.aot.stages import Stages
 from codegen.aot.trace import Decompositions, Program, trace, trace_again
 from codegen.direct import direct
@@ -39,6 +35,8 @@ from symbolic.torch_state import TorchState, is_watched
 
 log = logging.getLogger(__name__)
 
+#: (function, read, released, kept), see `_C.Backward`.
+Choice = tuple[Callable[..., Any], tuple[bool, ...], int, tuple[bool, ...]]
 GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
 
@@ -102,7 +100,7 @@ def compile_program(
         return _staged(_lying_alike(compiled, original, call, args), traced, joint, None)
     settings.passes("joint", traced.joint)
     fw, bw = settings.partition(
-        traced.joint, _examples(traced.joint), num_fwd_outputs=traced.num_forward, num_primals=_num_primals(traced)
+        traced.joint, _examples(traced.joint), num_fwd_outputs=traced.num_forward, num_primals=traced.num_primals
     )
     _keep_sizes(fw, bw, traced)
     backwards = list(_backwards(fw, bw, program, original, call, traced, settings))
@@ -140,10 +138,6 @@ def _staged(
 
 def _examples(graph: fx.GraphModule) -> list[Any]:
     return [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
-
-
-def _num_primals(traced: Traced) -> int:
-    return len(traced.parameters) + len(traced.groups)
 
 
 def _backwards(
@@ -188,15 +182,24 @@ class _Backward:
         self.graph = graph
         self.used = used  # of what is saved
         self.names = names  # of these, as in the joint graph
-        self.variants: dict[Any, Callable[..., Any]] = {}
+        self.variants: dict[Any, Any] = {}
+        self.choices: dict[Any, Choice] = {}
         self.lock = threading.RLock()  # of those who make them: who finds one does not wait
+        self.made_of: tuple[int, ...] = ()  # of each saved tensor: the gradients that are computed from it, as bits
+        self.saved_by: tuple[int, ...] = ()  # and the savers that eager code looks at it in, if it may be written
 
     def tie(self, fw: fx.GraphModule, kept: Sequence[fx.Node]) -> wrapper.Tie:
         every = (True,) * len(self.level.outputs)
+        made_of = _made_of(self.graph, len(self.used))
         whole = self._raise if self.level.raises else self._compiled(self.graph, every)
         tensors = [at for at in self.used if isinstance(kept[at].meta["val"], torch.Tensor)]
         outside = _exist_outside(fw, self.traced, [kept[at] for at in tensors])
-        backward = _C.Backward(self.settings.name, whole, self.partial, self.differentiable, outside)
+        self.made_of = made_of[: len(tensors)]
+        self.saved_by = tuple(
+            bits(is_outside and memory_of(kept[at]) in saver.memories for saver in self.level.savers)
+            for at, is_outside in zip(tensors, outside, strict=True)
+        )
+        backward = _C.Backward(self.settings.name, whole, self.choose, outside)
         first = self.traced.num_forward
         places = [first + at for at in self.used]
         return wrapper.Tie(backward, tuple(places[: len(tensors)]), tuple(places[len(tensors) :]))
@@ -221,22 +224,61 @@ class _Backward:
         """The backward where all gradients together are an error."""
         raise RuntimeError(self.level.raises[0].message)
 
-    # --- gradients that are missing or not wanted ---------------------------------------------------------------------
-    def partial(
-        self, defined: tuple[bool, ...], needed: tuple[bool, ...], saved: list[Any], extra: tuple[Any, ...],
-        tangents: list[Any],
-    ) -> tuple[Any, ...]:
-        """A backward of a graph of its own, with nothing in it that these gradients do not need."""
+    # --- gradients that are missing, not wanted, differentiated again, or not there any more --------------------------
+    def choose(self, defined: tuple[bool, ...], needed: tuple[bool, ...], released: int, has_history: bool) -> Choice:
+        """The function for these gradients (see `_C.Backward`). Raises RuntimeError as eager code does where something
+        that was saved is not there any more."""
+        key = (defined, needed, released, has_history)
+        if key not in self.choices:
+            self.choices[key] = self._choose(*key)
+        return self.choices[key]
+
+    def _choose(self, defined: tuple[bool, ...], needed: tuple[bool, ...], released: int, has_history: bool) -> Choice:
+        savers, gradients = self.level.savers, bits(needed)
+        savers_passed = passed(savers, bits(defined), gradients)
+        if savers_passed & released:
+            raise RuntimeError(_C.backward_twice)
+        looked_at = tuple(bool(by & savers_passed) for by in self.saved_by)
+        if has_history:
+            read = tuple(by or bool(of & gradients) for by, of in zip(looked_at, self.made_of, strict=True))
+            function: Callable[..., Any] = partial(self.differentiable, defined, needed, sum(read))
+            read += self._looked_at_again(savers_passed, gradients)
+        else:
+            function, read = self.some(defined, needed, looked_at)
+        released |= savers_passed
+        still = left(savers, self.level.leads, released)
+        kept = (bool(by & ~released or of & still) for by, of in zip(self.saved_by, self.made_of, strict=True))
+        return function, read, released if released + 1 < 1 << len(savers) else -1, tuple(kept)
+
+    def _looked_at_again(self, savers_passed: int, gradients: int) -> tuple[bool, ...]:
+        """Of what derivatives of these gradients start from: which of it these depend on, or eager code looks at."""
+        traced, level = self.traced, self.level
+        first = traced.num_forward + sum(above.num_gradients for above in traced.levels[self.number + 1 :])
+        primals = traced.joint.graph.find_nodes(op="placeholder")[: traced.num_primals]
+        made_of = _made_of(traced.joint, traced.num_primals)
+        memories = {
+            memory for at, saver in enumerate(level.savers) if savers_passed >> at & 1 for memory in saver.memories
+        }
+        looked_at = (
+            bool(of >> first & gradients) or (_is_tensor(node) and memory_of(node) in memories)
+            for node, of in zip(primals, made_of, strict=True)
+        )
+        return (*looked_at, *[True] * (traced.num_randoms + len(level.held) + len(level.foreign)))
+
+    def some(
+        self, defined: tuple[bool, ...], needed: tuple[bool, ...], looked_at: tuple[bool, ...]
+    ) -> tuple[Callable[..., Any], tuple[bool, ...]]:
+        """A backward of a graph of its own, with nothing in it that these gradients do not need, and which of the saved
+        tensors it takes."""
         for each in self.level.raises:
             if defined[each.output] and needed[each.gradient]:
                 raise RuntimeError(each.message)
-        variant = self._made_once((defined, needed), lambda: self._partial(defined, needed))
-        given = [*saved, *extra, *(t for t in tangents if t is not None)]
-        saved.clear()
-        tangents.clear()
-        return variant(given)
+        found: tuple[Callable[..., Any], tuple[bool, ...]] = self._made_once(
+            (defined, needed), lambda: self._compile_some(defined, needed, looked_at)
+        )
+        return found
 
-    def _made_once(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    def _made_once(self, key: Any, make: Callable[[], Any]) -> Any:
         found = self.variants.get(key)
         if found is None:
             with self.lock:
@@ -245,32 +287,40 @@ class _Backward:
                     found = self.variants[key] = self.settings.suspended(make)
         return found
 
-    def _partial(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> Callable[..., Any]:
-        return self._compiled(self._variant(defined, needed), defined)
+    def _compile_some(
+        self, defined: tuple[bool, ...], needed: tuple[bool, ...], looked_at: tuple[bool, ...]
+    ) -> tuple[Callable[..., Any], tuple[bool, ...]]:
+        graph = self._variant(defined, needed)
+        saved = graph.graph.find_nodes(op="placeholder")[: len(looked_at)]
+        read = tuple(bool(node.users) or is_looked_at for node, is_looked_at in zip(saved, looked_at, strict=True))
+        for node, is_read in zip(saved, read, strict=True):
+            if not is_read:
+                graph.graph.erase_node(node)
+        graph.recompile()
+        return self._compiled(graph, defined), read
 
     def _variant(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> fx.GraphModule:
-        with _under(self.state):
+        with under(self.state):
             level = Again(self.level, self.number, defined, needed)
             again = trace_again(self.program, self.call, self.settings.decompositions, level)
         self.settings.passes("joint", again.joint)
         nodes = {node.name: node for node in again.joint.graph.nodes}
-        placeholders = again.joint.graph.find_nodes(op="placeholder")[_num_primals(self.traced) :]
+        placeholders = again.joint.graph.find_nodes(op="placeholder")[self.traced.num_primals :]
         tangents = [t for t, is_defined in zip(placeholders, defined, strict=True) if is_defined]
         given = [nodes[name] for name in self.names] + tangents
         results = results_of(again.joint)[again.num_forward :]
         return extract(again.joint, given, [r if wanted else None for r, wanted in zip(results, needed, strict=True)])
 
-    # --- gradients that are differentiated again ----------------------------------------------------------------------
     def differentiable(
-        self, defined: tuple[bool, ...], needed: tuple[bool, ...], saved: list[Any], extra: tuple[Any, ...],
-        tangents: list[Any], history: tuple[Any, ...], outputs: tuple[torch.Tensor, ...],
+        self, defined: tuple[bool, ...], needed: tuple[bool, ...], num_saved: int, given: list[Any]
     ) -> tuple[Any, ...]:
         """The backward as a program of inputs, random numbers, cuts, outputs and tangents, compiled like any other.
 
         Derivatives of any order come of that: its own backward may be asked for its history in turn. It runs as it is
         where it can't be compiled, which it is for each geometry of these that comes.
         """
-        args = tuple(map(_resolved, (*history, *outputs, *(t for t in tangents if t is not None))))
+        del given[:num_saved]  # they were looked at for the user's hooks, and for writes
+        args = tuple(map(_resolved, given))
         if is_watched():  # tangents may be batches, or have tangents themselves
             return tuple(self._gradients(defined, needed)(*args))
 
@@ -284,8 +334,8 @@ class _Backward:
 
         return tuple(self._made_once((defined, needed, tuple(map(_looks, args))), make)(*args))
 
-    def _gradients(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> _Gradients:
-        return _Gradients(
+    def _gradients(self, defined: tuple[bool, ...], needed: tuple[bool, ...]) -> Gradients:
+        return Gradients(
             self.original, self.call, self.traced, self.number, self.state, defined, needed,
             self.settings.decompositions,
         )
@@ -307,161 +357,6 @@ def _example(value: Any) -> Any:
     return Varying(float) if type(value) is float else value
 
 
-def _alias(value: Any) -> Any:
-    tracked = isinstance(value, torch.Tensor) and value.requires_grad
-    return torch.ops.aten.alias.default(value) if tracked else value
-
-
-@dataclass(frozen=True)
-class _Gradients:
-    """(primals, random numbers, cuts, outputs, defined tangents) -> a level's needed gradients, None for the others.
-
-    Derivatives of these end at the cuts and the outputs themselves where eager autograd's do. Of the outputs only
-    histories are looked at."""
-
-    program: Program
-    call: Call
-    traced: Traced
-    number: int  # of the level
-    state: TorchState
-    defined: tuple[bool, ...]
-    needed: tuple[bool, ...]
-    decompositions: Decompositions
-
-    def __call__(self, *args: Any) -> list[Any]:
-        call, traced = self.call, self.traced
-        level = traced.levels[self.number]
-        given = iter(args)
-
-        def aliases(count: int) -> tuple[Any, ...]:
-            """Gradients end at these: one of them may have been made of another."""
-            with torch.enable_grad():
-                return tuple(_alias(next(given)) for _ in range(count))
-
-        primals = aliases(_num_primals(traced))
-        replay = _Replay([next(given) for _ in range(traced.num_randoms)], self.decompositions)
-        cuts, beyond, foreign = map(aliases, (len(level.cuts), len(level.beyond), len(level.foreign)))
-        outputs = aliases(len(level.outputs))
-        with _under(self.state), torch.enable_grad(), replay.draws.counting(), replay:
-            parameters, bases = self._copies(primals)
-            flat = flat_arguments(call, parameters, bases)
-            starts = [*(flat[i] for i in call.parameters), *bases]
-            edges = list(map(_edge, starts))
-            with unsaved() if traced.redrawn else nullcontext():  # else they would run again when `replay` is over
-                results = list(self.program(*flat))
-            seen = [
-                Seen(place, _at(place, flat, bases, results), at if is_carrier else None)
-                for at, (place, is_carrier) in enumerate(traced.seen)
-            ]
-        inputs = {at: edge for at, edge in enumerate(edges) if edge is not None}
-        with replay.draws.counting(), replay:  # parts of the program may run again
-            gradients = self._taken(level, primals, inputs, (*cuts, *beyond, *foreign), outputs, seen, tuple(given))
-        leaves = {at: starts[at] for at in inputs if starts[at].is_leaf and starts[at].requires_grad}
-        _C.graft((*leaves.values(),), tuple(primals[at] for at in leaves), (), ())  # what was saved of them is unpacked
-        return gradients
-
-    def _copies(self, primals: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
-        """The parameters and the bases, as copies where the program writes; leaves where it says that these shall
-        require no gradient."""
-        call, switched = self.call, self.traced.switched
-        written = {update.target for update in self.traced.updates}
-
-        def copy(place: Input | Base, value: Any, known: Any) -> Any:
-            made = value if isinstance(place, Input) and place not in written else copied(value, self.traced.by_place)
-            if call.as_made and isinstance(place, Input) and place.index in call.claimants:
-                return claimant(made)
-            is_own = place in switched and known.is_leaf and known.requires_grad
-            return made.detach().requires_grad_() if is_own else made
-
-        parameters = zip(call.parameters, primals, strict=False)
-        bases = zip(call.bases, primals[len(call.parameters) :], strict=True)
-        return (
-            [copy(Input(i), value, call.args[i]) for i, value in parameters],
-            [copy(Base(number), value, known) for number, (known, value) in enumerate(bases)],
-        )
-
-    def _taken(
-        self, level: Level, primals: tuple[Any, ...], inputs: dict[int, GradientEdge], below: tuple[torch.Tensor, ...],
-        outputs: tuple[torch.Tensor, ...], seen: list[Seen], tangents: tuple[torch.Tensor, ...],
-    ) -> list[Any]:
-        part = survey(seen, inputs).parts[self.number]
-        tensors = [each.tensor for each in (*part.cuts.values(), *part.beyond.values())]
-        made, ends = (*part.carriers, *part.links), tuple(inputs.values())
-        _C.graft((*tensors, *part.foreign), below, (*made, *part.foreign), ends)
-        sources: list[Any] = [*(inputs[at] for at in level.inputs), *below[: len(level.cuts)], *below[len(tensors) :]]
-        gradients = torch.autograd.grad(
-            [GradientEdge(*edge) for edge, is_defined in zip(made, self.defined, strict=True) if is_defined],
-            [source for source, is_needed in zip(sources, self.needed, strict=True) if is_needed],
-            tangents, create_graph=True, allow_unused=True,
-        )
-        # What of them was made of the level's own results is made of those that the caller holds; so of the inputs.
-        edges, others = (*made, *ends), (*outputs, *(primals[at] for at in inputs))
-        _C.graft(edges, others, tuple(g for g in gradients if g is not None), below)
-        found = iter(gradients)
-        return [next(found) if is_needed else None for is_needed in self.needed]
-
-
-def _edge(value: Any) -> GradientEdge | None:
-    return edge_of(value) if isinstance(value, torch.Tensor) else None
-
-
-def _at(place: Place, flat: Sequence[Any], bases: Sequence[Any], results: Sequence[Any]) -> torch.Tensor:
-    match place:
-        case Input(index):
-            return flat[index]
-        case Base(index):
-            return bases[index]
-        case OutputOf(output):
-            return results[output]
-        case BaseOf(output):
-            base = results[output]._base
-            return results[output] if base is None else base
-    raise TypeError(place)
-
-
-class _Replay(TorchDispatchMode):
-    """While `counting`, random operations give these numbers instead of new ones, as often as they are asked for."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # as in the recorder
-
-    def __init__(self, numbers: Sequence[torch.Tensor], decompositions: Decompositions) -> None:
-        super().__init__()
-        self.numbers = deque(numbers)
-        self.decompositions = {**RENAMED, **decompositions}
-        self.draws = Draws()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded not in func.tags:
-            return func(*args, **kwargs)
-        if func in self.decompositions:  # the numbers are those of its parts
-            with self:
-                result = self.decompositions[func](*args, **kwargs)
-            if result is not NotImplemented:
-                return result
-        numbers = self.draws.again(func, args, kwargs)
-        if numbers is None:
-            if not self.numbers:  # a backward draws some of its own
-                with self.draws.drawing():
-                    return func(*args, **kwargs)
-            numbers = [self.numbers.popleft() for _ in range(count_drawn(func, args, kwargs))]
-            self.draws.keep(func, numbers)
-        return refill(func, args, kwargs, iter(numbers))
-
-
-@contextmanager
-def _under(state: TorchState) -> Iterator[None]:
-    """Torch's state of this thread as it was when `state` was taken."""
-    now = TorchState()
-    state.restore()
-    try:
-        yield
-    finally:
-        now.restore()
-
-
 # --- graphs -----------------------------------------------------------------------------------------------------------
 def results_of(graph: fx.GraphModule) -> tuple[Any, ...]:
     """What a graph gives: nodes, and None."""
@@ -478,6 +373,19 @@ def needed_for(results: Sequence[Any], given: Container[fx.Node] = ()) -> set[fx
             needed.add(node)
             waiting.extend(node.all_input_nodes)
     return needed
+
+
+def _made_of(graph: fx.GraphModule, count: int) -> tuple[int, ...]:
+    """Of each of the first placeholders: the results that are computed from it, as bits."""
+    results: dict[fx.Node, int] = {}
+    for at, node in enumerate(results_of(graph)):
+        if node is not None:
+            results[node] = results.get(node, 0) | 1 << at
+    for node in reversed(graph.graph.nodes):
+        if node in results and node.op != "output":
+            for arg in node.all_input_nodes:
+                results[arg] = results.get(arg, 0) | results[node]
+    return tuple(results.get(node, 0) for node in graph.graph.find_nodes(op="placeholder")[:count])
 
 
 def extract(joint: fx.GraphModule, given: Sequence[fx.Node], results: Sequence[Any]) -> fx.GraphModule:
@@ -526,6 +434,10 @@ def _keep_old_values(fw: fx.GraphModule, traced: Traced) -> list[fx.Node]:
     output.args = (tuple(results),)
     fw.recompile()
     return results[traced.num_forward :]
+
+
+def _is_tensor(node: fx.Node) -> bool:
+    return isinstance(node.meta["val"], torch.Tensor)
 
 
 def _like(fake: torch.Tensor) -> torch.Tensor:

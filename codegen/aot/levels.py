@@ -27,8 +27,8 @@ from codegen.aot.facts import Carrier, Level, Link, LinkOf, Place, Raises
 from codegen.aot.inputs import answers, born
 from codegen.aot.order import arranged, arrivals
 from codegen.aot.recorder import Recorder, Untraceable, refusal
+from codegen.aot.savers import Key, find_savers
 
-Key = tuple[Any, int]  # of an edge: its node, and the number there
 Pair = tuple[Key, torch.Tensor]  # an output with its tangent
 Gradients = list[torch.Tensor | None]
 
@@ -206,6 +206,7 @@ def differentiate(
         later = {at for lower in graph.parts[:number] for at in lower.inputs.values()}
         edges = [*(inputs[at] for at in level.inputs), *ends]
         pairs = list(zip(outputs, tangents, strict=True))
+        recorder.applied.clear()
         with arrivals({at: inputs[at] for at in level.inputs if at not in later}) as arrived:
             try:
                 found = _gradients(pairs, edges, again)
@@ -215,6 +216,10 @@ def differentiate(
                     raise
                 level = replace(level, raises=_raises(pairs, edges))
                 found = _gradients_apart(pairs, edges, level.raises)
+        goals = [_key(edge) for edge in [*(inputs[at] for at in level.inputs), *ends]]
+        if not again:
+            leads, savers = find_savers(outputs, goals, recorder.applied)
+            level = replace(level, leads=leads, savers=savers)
         levels.append(level)
         for key, gradient in zip(part.foreign, found[len(found) - len(part.foreign) :], strict=True):
             if gradient is not None:

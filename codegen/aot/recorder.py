@@ -106,6 +106,7 @@ class Recorder(Memories, TorchDispatchMode):
         self.randoms: list[fx.Node] = []
         self.draws = Draws()
         self.redrawn = False  # a random operation ran again in the backward
+        self.applied: dict[fx.Node, Any] = {}  # in the backward: the autograd node that each node is of
         self.has_numbers = False  # that are known only when the graph runs
         # By id of a cast that autocast may keep: the cast, the leaf, and what was in this.
         self.casts: dict[int, tuple[torch.Tensor, torch.Tensor, Any]] = {}
@@ -163,6 +164,8 @@ class Recorder(Memories, TorchDispatchMode):
 
     def _mark(self, node: fx.Node, value: Any) -> fx.Node:
         node.meta.update(val=value, phase=self.phase)
+        if self.phase == "backward":
+            self.applied[node] = torch._C._current_autograd_node()
         trace = self.stack_trace()
         if trace:
             node.meta["stack_trace"] = trace

@@ -20,16 +20,16 @@ std::vector<bool> bools(PyObject* tuple) {
 }
 
 PyObject* backward_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-    static const char* names[] = {"name", "whole", "partial", "differentiable", "inputs_saved", nullptr};
+    static const char* names[] = {"name", "whole", "choose", "inputs_saved", nullptr};
     const char* name;
-    PyObject *whole, *partial, *differentiable, *inputs_saved;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOOOO!:Backward", (char**)names, &name, &whole, &partial,
-                                     &differentiable, &PyTuple_Type, &inputs_saved))
+    PyObject *whole, *choose, *inputs_saved;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOOO!:Backward", (char**)names, &name, &whole, &choose,
+                                     &PyTuple_Type, &inputs_saved))
         return nullptr;
     return guarded((PyObject*)nullptr, [&]() -> PyObject* {
-        for (PyObject* function : {whole, partial, differentiable})
+        for (PyObject* function : {whole, choose})
             if (!PyCallable_Check(function)) raise(PyExc_TypeError, "%s: not callable: %R", name, function);
-        return Backward::make(type, {name, share(whole), share(partial), share(differentiable), bools(inputs_saved)}).release();
+        return Backward::make(type, {name, share(whole), share(choose), bools(inputs_saved)}).release();
     });
 }
 
@@ -37,8 +37,7 @@ PyObject* backward_repr(PyObject* self) { return PyUnicode_FromFormat("<Backward
 
 PyObject* backward_name(PyObject* self, void*) { return PyUnicode_FromString(as_backward(self).name.c_str()); }
 PyObject* backward_whole(PyObject* self, void*) { return none_or(as_backward(self).whole.get()); }
-PyObject* backward_partial(PyObject* self, void*) { return none_or(as_backward(self).partial.get()); }
-PyObject* backward_differentiable(PyObject* self, void*) { return none_or(as_backward(self).differentiable.get()); }
+PyObject* backward_choose(PyObject* self, void*) { return none_or(as_backward(self).choose.get()); }
 PyObject* backward_inputs_saved(PyObject* self, void*) {
     return guarded((PyObject*)nullptr, [&] {
         const std::vector<bool>& flags = as_backward(self).inputs_saved;
@@ -51,13 +50,12 @@ PyObject* backward_inputs_saved(PyObject* self, void*) {
 PyGetSetDef attributes[] = {
     {"name", backward_name, nullptr, "what grad_fn.name() gives", nullptr},
     {"whole", backward_whole, nullptr, "called where all gradients are there and wanted", nullptr},
-    {"partial", backward_partial, nullptr, "called where some are not", nullptr},
-    {"differentiable", backward_differentiable, nullptr, "called where the gradients get a history", nullptr},
+    {"choose", backward_choose, nullptr, "asked for a function in all other cases", nullptr},
     {"inputs_saved", backward_inputs_saved, nullptr, "per saved tensor: does it exist outside?", nullptr},
     {}};
 
 PyType_Slot slots[] = {
-    {Py_tp_doc, (void*)"Backward(name, whole, partial, differentiable, inputs_saved)\n\nWhat all calls of one compiled "
+    {Py_tp_doc, (void*)"Backward(name, whole, choose, inputs_saved)\n\nWhat all calls of one compiled "
                        "function share of its backward; immutable."},
     {Py_tp_new, (void*)backward_new},
     {Py_tp_dealloc, (void*)Backward::dealloc},

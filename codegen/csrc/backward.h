@@ -12,13 +12,12 @@ namespace codegen {
 // collector can clear: like a tuple, it needs no tp_clear, and nobody ever meets one without its functions.
 struct BackwardState {
     std::string name;
-    Ref whole;           // the common case: ([*saved, *extra, *tangents])
-    Ref partial;         // some gradients are missing or not wanted: (defined, needed, saved, extra, tangents)
-    Ref differentiable;  // where the gradients get a history of their own: (the same, history, outputs)
+    Ref whole;   // the common case: ([*saved, *extra, *tangents])
+    Ref choose;  // all others: (defined, needed, released, has_history) -> (function, read, released, kept)
     std::vector<bool> inputs_saved;  // per saved tensor: does it exist outside the compiled function?
 
     int visit(visitproc visitor, void* argument) const {
-        return visit_all(visitor, argument, whole, partial, differentiable);
+        return visit_all(visitor, argument, whole, choose);
     }
 };
 using Backward = Instance<BackwardState>;

@@ -3,6 +3,7 @@
 #include "node.h"
 #include "plan.h"
 
+#include <torch/csrc/autograd/saved_variable.h>
 #include <torch/version.h>
 
 namespace codegen {
@@ -37,7 +38,8 @@ PyMODINIT_FUNC PyInit__C() {
         Ref module = checked(PyModule_Create(&definition));
         add_backward(module.get());
         add_plan(module.get());
-        if (PyModule_AddStringConstant(module.get(), "torch_version", TORCH_VERSION) < 0 ||
+        if (PyModule_AddStringConstant(module.get(), "backward_twice", torch::autograd::ERR_BACKWARD_TWICE) < 0 ||
+            PyModule_AddStringConstant(module.get(), "torch_version", TORCH_VERSION) < 0 ||
             PyModule_AddStringConstant(module.get(), "python_version", PY_VERSION) < 0)
             throw PythonError();
         return module.release();

@@ -24,13 +24,6 @@ using Flags = c10::SmallVector<bool, 16>;
 
 bool all(const Flags& flags) { return std::find(flags.begin(), flags.end(), false) == flags.end(); }
 
-// True if each of the first is one of the second.
-bool within(const Flags& some, const Flags& others) {
-    for (size_t i = 0; i < some.size(); ++i)
-        if (some[i] && !others[i]) return false;
-    return true;
-}
-
 class HoldGil {
 public:
     HoldGil() : state_(PyGILState_Ensure()) {}
@@ -56,6 +49,9 @@ public:
     explicit List(size_t count) : list_(checked(PyList_New(count))) {}
 
     void add(Ref object) { PyList_SET_ITEM(list_.get(), filled_++, object.release()); }
+    void extend(const Ref& tuple) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i) add(share(PyTuple_GET_ITEM(tuple.get(), i)));
+    }
     const Ref& get() const { return list_; }
 
 private:
@@ -77,30 +73,59 @@ public:
         }
     }
 
-    // Adds the tensors, in their order, to `list`; may run the user's hooks.
-    template <class NodePointer>
-    void unpack(const BackwardState& backward, const NodePointer& node, List& list) const {
+    // The tensors that are `read`, in their order, go to `visit`; may run the user's hooks.
+    template <class NodePointer, class Visit>
+    void unpack(const BackwardState& backward, const NodePointer& node, const Flags* read, Visit visit) const {
         auto tracked = tracked_.begin();
         auto raw = raw_.begin();
-        for (bool is_outside : backward.inputs_saved)
-            list.add(wrapped(all_tracked_ || is_outside ? (tracked++)->unpack(node) : *raw++));
+        for (size_t i = 0; i < backward.inputs_saved.size(); ++i) {
+            const bool is_tracked = all_tracked_ || backward.inputs_saved[i], is_read = !read || (*read)[i];
+            if (is_tracked && is_read) visit(tracked->unpack(node));
+            else if (is_read) visit(there(*raw));
+            if (is_tracked) ++tracked;
+            else ++raw;
+        }
+    }
+
+    // Lets go of the others.
+    void keep(const BackwardState& backward, const Flags& kept) {
+        auto tracked = tracked_.begin();
+        auto raw = raw_.begin();
+        for (size_t i = 0; i < backward.inputs_saved.size(); ++i) {
+            if (all_tracked_ || backward.inputs_saved[i]) {
+                if (!kept[i]) tracked->reset_data();
+                ++tracked;
+            } else {
+                if (!kept[i]) raw->reset();
+                ++raw;
+            }
+        }
     }
 
 private:
+    static const at::Tensor& there(const at::Tensor& tensor) {
+        TORCH_CHECK(tensor.defined(), torch::autograd::ERR_BACKWARD_TWICE);
+        return tensor;
+    }
+
     bool all_tracked_;
     std::vector<SavedVariable> tracked_;
     std::vector<at::Tensor> raw_;
 };
 
-// What a backward with a history of its own starts from, held as it came. Its tensors must not have been written since.
+// What a backward with a history of its own starts from, held as it came.
 class History {
 public:
     explicit History(PyObject* objects) : objects_(share(objects)) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(objects); ++i) versions_.push_back(version(PyTuple_GET_ITEM(objects, i)));
     }
 
-    Ref unpack() const {
+    size_t size() const { return versions_.size(); }
+
+    // Those that are looked at, which `read` says of each, must not have been written.
+    Ref unpack(const bool* read) const {
         for (size_t i = 0; i < versions_.size(); ++i) {
+            if (!read[i]) continue;
             PyObject* object = PyTuple_GET_ITEM(objects_.get(), i);
             TORCH_CHECK(version(object) == versions_[i],
                         "one of the variables needed for gradient computation has been modified by an inplace operation: ",
@@ -139,9 +164,11 @@ public:
             backward_.reset();
             extra_.reset();
             history_.reset();
+            released_.reset();
         } else {
             backward_.release();
             extra_.release();
+            released_.release();
             if (history_) history_->leak();
         }
     }
@@ -150,8 +177,7 @@ public:
 
     // The outputs must have been tied: an output that is saved is known by its node.
     void save(PyObject* tensors) {
-        consumed_.assign(num_inputs(), false);
-        if (!backward_->inputs_saved.empty()) saved_ = std::make_shared<const Saved>(*backward_.get(), tensors, this);
+        if (!backward_->inputs_saved.empty()) saved_ = std::make_shared<Saved>(*backward_.get(), tensors, this);
     }
 
     void will_release_variables() override { released_next = this; }
@@ -163,11 +189,14 @@ protected:
         for (const at::Tensor& tangent : tangents) defined.push_back(tangent.defined());
         if (std::find(defined.begin(), defined.end(), true) == defined.end()) return variable_list(num_outputs());
 
+        Flags needed;
+        for (size_t i = 0; i < num_outputs(); ++i) needed.push_back(task_should_compute_output(i));
+
         HoldGil gil;
         try {
-            Ref history = at::GradMode::is_enabled() ? checked_history() : Ref();
-            auto saved = is_last ? consume(defined) : present(defined);
-            return to_list(gradients(std::move(saved), std::move(history), defined, std::move(tangents)));
+            const bool has_history = at::GradMode::is_enabled();
+            const bool is_common = !has_history && !released_ && all(defined) && all(needed);
+            return to_list(is_common ? everything(is_last, tangents) : some(defined, needed, has_history, is_last, tangents));
         } catch (const PythonError&) {
             python_error error;
             error.persist();
@@ -176,47 +205,89 @@ protected:
     }
 
 private:
-    // What was saved, for a backward of these outputs.
-    std::shared_ptr<const Saved> present(const Flags& defined) const {
-        TORCH_CHECK(backward_->inputs_saved.empty() || !within(defined, consumed_), torch::autograd::ERR_BACKWARD_TWICE);
-        return saved_;
+    // The functions are given the last references to what was saved and comes back for the last time, so that they can
+    // let go of each tensor when they have read it.
+    Ref everything(bool is_last, variable_list& tangents) {
+        List list(backward_->inputs_saved.size() + PyTuple_GET_SIZE(extra_.get()) + tangents.size());
+        if (const auto saved = saved_)
+            saved->unpack(*backward_.get(), getptr(), nullptr, [&](at::Tensor tensor) { list.add(wrapped(std::move(tensor))); });
+        if (is_last) {
+            TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);  // another thread's hook may have come between
+            released_ = checked(PyLong_FromLong(-1));
+            let_go();
+        }
+        list.extend(extra_);
+        for (at::Tensor& tangent : tangents) list.add(wrapped(std::move(tangent)));
+        return checked(PyObject_CallOneArg(backward_->whole.get(), list.get().get()));
     }
 
-    // The same for their last backward. Outputs may be differentiated one after the other, as if each had nodes of its own.
-    std::shared_ptr<const Saved> consume(const Flags& defined) {
-        auto saved = present(defined);
-        for (size_t i = 0; i < defined.size(); ++i) consumed_[i] |= defined[i];
-        if (all(consumed_)) {
-            saved_.reset();
-            history_.reset();
+    // With a history the gradients get one.
+    Ref some(const Flags& defined, const Flags& needed, bool has_history, bool is_last, variable_list& tangents) {
+        const Ref defined_tuple = tuple_of(defined), needed_tuple = tuple_of(needed);
+        Ref list, choice;
+        while (true) {  // while this compiles or runs a hook, another thread may let go of something
+            const Ref released = released_;
+            choice = chosen(defined_tuple, needed_tuple, released, has_history);
+            list = read(choice, has_history);
+            if (released_.get() == released.get()) break;
         }
-        return saved;
+        if (is_last) keep(choice);
+        for (at::Tensor& tangent : tangents)
+            if (tangent.defined()) append(list, wrapped(std::move(tangent)));
+        return checked(PyObject_CallOneArg(PyTuple_GET_ITEM(choice.get(), 0), list.get()));
     }
 
-    // With a `history` the gradients get one. The functions are given the last references to what was saved and comes
-    // back for the last time, so that they can let go of each tensor when they have read it.
-    Ref gradients(std::shared_ptr<const Saved> saved, Ref history, const Flags& defined, variable_list&& tangents) {
-        Flags needed;
-        for (size_t i = 0; i < num_outputs(); ++i) needed.push_back(task_should_compute_output(i));
-        const bool has_history = bool(history);
-        const bool is_common = !has_history && all(defined) && all(needed);
-        const Py_ssize_t num_extra = PyTuple_GET_SIZE(extra_.get());
-        List list(backward_->inputs_saved.size() + (is_common ? num_extra + tangents.size() : 0));
-        if (saved) saved->unpack(*backward_.get(), getptr(), list);
-        saved.reset();
-        if (is_common) {
-            for (Py_ssize_t i = 0; i < num_extra; ++i) list.add(share(PyTuple_GET_ITEM(extra_.get(), i)));
-            for (at::Tensor& tangent : tangents) list.add(wrapped(std::move(tangent)));
-            return checked(PyObject_CallOneArg(backward_->whole.get(), list.get().get()));
-        }
-        List changes(tangents.size());
-        for (at::Tensor& tangent : tangents) changes.add(wrapped(std::move(tangent)));  // undefined: None
-        const Ref defined_tuple = tuple_of(defined), needed_tuple = tuple_of(needed), results = has_history ? outputs() : Ref();
-        PyObject* arguments[] = {nullptr, defined_tuple.get(), needed_tuple.get(), list.get().get(), extra_.get(),
-                                 changes.get().get(), history.get(), results.get()};
-        PyObject* function = (has_history ? backward_->differentiable : backward_->partial).get();
-        const size_t count = has_history ? 7 : 5;
-        return checked(PyObject_Vectorcall(function, arguments + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+    // What `choose` says of these gradients: (function, read, released, kept).
+    Ref chosen(const Ref& defined, const Ref& needed, const Ref& released, bool has_history) const {
+        const Ref none = checked(PyLong_FromLong(0));
+        PyObject* arguments[] = {nullptr, defined.get(), needed.get(), (released ? released : none).get(),
+                                 has_history ? Py_True : Py_False};
+        Ref choice = checked(PyObject_Vectorcall(backward_->choose.get(), arguments + 1, 4 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+        if (!PyTuple_Check(choice.get()) || PyTuple_GET_SIZE(choice.get()) != 4 || !PyLong_Check(PyTuple_GET_ITEM(choice.get(), 2)))
+            raise(PyExc_TypeError, "%s: needs (function, read, released, kept), not %R", backward_->name.c_str(), choice.get());
+        return choice;
+    }
+
+    // The list that the function of this choice is given, but for the tangents.
+    Ref read(const Ref& choice, bool has_history) {
+        TORCH_CHECK(history_ || !has_history, torch::autograd::ERR_BACKWARD_TWICE);
+        const size_t count = backward_->inputs_saved.size();
+        const Flags read = flags_of(PyTuple_GET_ITEM(choice.get(), 1), count + (has_history ? history_->size() : 0));
+        const auto saved = saved_;
+        TORCH_CHECK(saved || std::find(read.begin(), read.begin() + count, true) == read.begin() + count,
+                    torch::autograd::ERR_BACKWARD_TWICE);
+        Ref list = checked(PyList_New(0));
+        if (saved) saved->unpack(*backward_.get(), getptr(), &read, [&](at::Tensor tensor) { append(list, wrapped(std::move(tensor))); });
+        if (!has_history) return take_all(list, extra_);
+        return take_all(take_all(list, history_->unpack(read.data() + count)), outputs());
+    }
+
+    // Lets go of what nobody can ask for any more.
+    void keep(const Ref& choice) {
+        const Flags kept = flags_of(PyTuple_GET_ITEM(choice.get(), 3), backward_->inputs_saved.size());
+        released_ = share(PyTuple_GET_ITEM(choice.get(), 2));
+        int overflow;
+        if (PyLong_AsLongAndOverflow(released_.get(), &overflow) == -1 && !overflow) history_.reset();
+        if (std::find(kept.begin(), kept.end(), true) == kept.end()) saved_.reset();
+        else if (saved_.use_count() == 1) saved_->keep(*backward_.get(), kept);  // nobody reads them right now
+    }
+
+    Flags flags_of(PyObject* tuple, size_t count) const {
+        if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != (Py_ssize_t)count)
+            raise(PyExc_TypeError, "%s: needs %zu flags, not %R", backward_->name.c_str(), count, tuple);
+        Flags flags;
+        for (size_t i = 0; i < count; ++i) flags.push_back(PyTuple_GET_ITEM(tuple, i) == Py_True);
+        return flags;
+    }
+
+    static void append(const Ref& list, const Ref& object) {
+        if (PyList_Append(list.get(), object.get()) < 0) throw PythonError();
+    }
+    static Ref take_all(const Ref& list, const Ref& tuple) { return checked(PySequence_InPlaceConcat(list.get(), tuple.get())); }
+
+    void let_go() {
+        saved_.reset();
+        history_.reset();
     }
 
     // Tensors with the histories of this node's outputs and nothing else of them: the outputs themselves would hold the
@@ -231,11 +302,6 @@ private:
             PyTuple_SET_ITEM(tuple.get(), i, wrapped(std::move(output)).release());
         }
         return tuple;
-    }
-
-    Ref checked_history() const {
-        TORCH_CHECK(history_, torch::autograd::ERR_BACKWARD_TWICE);
-        return history_->unpack();
     }
 
     variable_list to_list(const Ref& gradients) const {
@@ -259,8 +325,8 @@ private:
     Owned<Backward> backward_;
     Ref extra_;
     std::optional<History> history_;
-    std::shared_ptr<const Saved> saved_;  // shared with the applies under way
-    Flags consumed_;                      // per output: went through its last backward
+    std::shared_ptr<Saved> saved_;  // shared with the applies under way
+    Ref released_;  // an int of `choose`'s: what went through its last backward; -1: everything
 };
 
 // Throws PythonError unless all of the tuple are tensors (or None, where that is allowed).

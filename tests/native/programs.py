@@ -85,25 +85,46 @@ def as_function(program):
     return Function.apply
 
 
+def made_of(name, whole, general, outside, num_history=0):
+    """A `_C.Backward` that lets go of everything when all outputs had their last backward.
+
+    `general(defined, needed, has_history, saved, rest, tangents)`: what follows on what was saved is `extra` without a
+    history, and the history and the outputs with one."""
+
+    def choose(defined, needed, released, has_history):
+        wanted = sum(1 << at for at, flag in enumerate(defined) if flag)
+        every = (1 << len(defined)) - 1
+        if outside and not wanted & ~released:
+            raise RuntimeError(_C.backward_twice)
+
+        def run(given):
+            first, last = len(outside), len(given) - sum(defined)
+            tangents = iter(given[last:])
+            tangents = [next(tangents) if flag else None for flag in defined]
+            saved, rest = given[:first], tuple(given[first:last])
+            given.clear()
+            return general(defined, needed, has_history, saved, rest, tangents)
+
+        is_over = (released | wanted) == every
+        read = (True,) * (len(outside) + (num_history if has_history else 0))
+        return run, read, -1 if is_over else released | wanted, (not is_over,) * len(outside)
+
+    return _C.Backward(name, whole, choose, outside)
+
+
 def backward_of(program, log, name):
-    def backward(arguments):
+    def whole(given):
         assert not torch.is_grad_enabled()
-        log.append(("backward",))
-        first, last = len(program.outside), len(arguments) - OUTPUTS[program.name]
-        return program.gradients(arguments[:first], arguments[first:last], arguments[last:])
+        log.append(("whole",))
+        first, last = len(program.outside), len(given) - OUTPUTS[program.name]
+        return program.gradients(given[:first], given[first:last], given[last:])
 
-    def partial(defined, needed, saved, extra, tangents):
-        assert not torch.is_grad_enabled()
-        log.append(("partial", defined, needed))
-        return program.gradients(saved, extra, tangents)
+    def general(defined, needed, has_history, saved, rest, tangents):
+        assert torch.is_grad_enabled() == has_history
+        log.append(("differentiable" if has_history else "partial", defined, needed))
+        return program.gradients(saved, rest[: len(rest) - len(defined)] if has_history else rest, tangents)
 
-    def differentiable(defined, needed, saved, extra, tangents, history, outputs):
-        assert history == ()
-        assert torch.is_grad_enabled()
-        log.append(("differentiable", defined, needed))
-        return program.gradients(saved, extra, tangents)
-
-    return _C.Backward(name, backward, partial, differentiable, program.outside)
+    return made_of(name, whole, general, program.outside, len(program.run(*map(torch.ones, [4] * program.inputs))[2]))
 
 
 def through_node(program, log=None, name=None):
@@ -113,7 +134,7 @@ def through_node(program, log=None, name=None):
     def call(*inputs):
         with torch._C._AutoDispatchBelowAutograd():
             outputs, saved, extra = program.run(*inputs)
-        _C.tie(backward, inputs, outputs, saved, extra)
+        _C.tie(backward, inputs, outputs, saved, extra, extra)
         return outputs
 
     return call

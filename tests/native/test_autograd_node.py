@@ -14,6 +14,7 @@ from tests.native.programs import (
     as_function,
     assert_same,
     eager,
+    made_of,
     make_inputs,
     through_node,
     times,
@@ -162,12 +163,12 @@ def each_output(f, inputs):
 
 
 @pytest.mark.parametrize("scenario, frozen, calls", [
-    (backward_of_all, [], [("backward",)]),
+    (backward_of_all, [], [("whole",)]),
     (backward_of_all, [1], [("partial", (True, True), (True, False))]),
     (backward_of_first, [], [("partial", (True, False), (True, True))]),
     (backward_of_last, [], [("partial", (False, True), (True, True))]),
     (grad_of_last_input, [], [("partial", (True, False), (False, True))]),
-    (retained, [], [("backward",), ("backward",)]),
+    (retained, [], [("whole",), ("whole",)]),
     (each_output, [], [("partial", (True, False), (True, True)), ("partial", (False, True), (True, True))]),
     (undefined_tangents, [], []),
     (lambda f, inputs: torch.autograd.grad(f(*inputs)[0].sum(), inputs, create_graph=True), [],
@@ -185,7 +186,7 @@ def test_none_among_the_inputs_wants_no_gradient():
     x, = make_inputs(EXP)
     seen = []
     y = torch.ones(4)
-    backward = _C.Backward("Some", None.__class__, lambda defined, needed, *_: seen.append(needed) or (None, torch.ones(4) * 5, None), max, ())
+    backward = made_of("Some", max, lambda defined, needed, *_: seen.append(needed) or (None, torch.ones(4) * 5, None), ())
     _C.tie(backward, (None, x, torch.ones(4)), (y,), (), ())
     y.sum().backward()
     assert seen == [(False, True, False)] and torch.equal(x.grad, torch.ones(4) * 5)
@@ -203,7 +204,7 @@ def test_extra_comes_back_as_it_is():
 
     for tangent_count in (1, 2):
         outputs = tuple(torch.ones(4) for _ in range(tangent_count))
-        _C.tie(_C.Backward("Extra", keep, lambda *general: keep([*general[3], general[4][0]]), max, ()), (x,), outputs, (), extra)
+        _C.tie(made_of("Extra", keep, lambda *general: keep([*general[4], general[5][0]]), ()), (x,), outputs, (), extra)
         outputs[0].sum().backward()
     assert len(seen) == 2
     for arguments in seen:
@@ -241,8 +242,8 @@ def test_the_node_looks_like_one():
 
 
 def test_a_backward_shows_its_parts():
-    backward = _C.Backward("name", max, min, sum, (True, False))
-    assert (backward.name, backward.whole, backward.partial, backward.differentiable, backward.inputs_saved) == ("name", max, min, sum, (True, False))
+    backward = _C.Backward("name", max, min, (True, False))
+    assert (backward.name, backward.whole, backward.choose, backward.inputs_saved) == ("name", max, min, (True, False))
     assert repr(backward) == "<Backward name>"
     with pytest.raises(AttributeError):
         backward.name = "other"
@@ -255,7 +256,7 @@ def test_anomaly_mode_names_the_node_and_the_forward(child):  # a child: here to
 
         def the_forward():
             x, y = torch.ones(4, requires_grad=True), torch.ones(4)
-            _C.tie(_C.Backward("Strange", lambda tangents: (tangents[0] * float("nan"),), max, max, ()), (x,), (y,), (), ())
+            _C.tie(_C.Backward("Strange", lambda tangents: (tangents[0] * float("nan"),), max, ()), (x,), (y,), (), ())
             return y
 
         with warnings.catch_warnings(record=True) as seen, torch.autograd.detect_anomaly():

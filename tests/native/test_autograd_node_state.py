@@ -18,6 +18,7 @@ from tests.native.programs import (
     UNUSED,
     assert_same,
     eager,
+    made_of,
     make_inputs,
     through_node,
     times,
@@ -69,12 +70,12 @@ class Kept:
 
 
 def kept():
-    def general(defined, needed, saved, extra, tangents, history=(), outputs=()):
+    def general(defined, needed, has_history, saved, rest, tangents):
         return (total(*(times(tangent, saved[0]) for tangent in tangents)),)
 
     x = torch.ones(4, requires_grad=True)
     outputs, private = (torch.ones(4), torch.ones(4)), torch.full((4,), 3.0)
-    backward = _C.Backward("Kept", lambda given: general(None, None, given[:1], (), given[1:]), general, general, (False,))
+    backward = made_of("Kept", lambda given: general(None, None, False, given[:1], (), given[1:]), general, (False,))
     _C.tie(backward, (x,), outputs, (private,), ())
     return Kept(x, outputs, weakref.ref(private))
 
@@ -113,13 +114,13 @@ def test_a_backward_may_let_go_of_what_it_read(wanted, options, alive):
         seen.append(private() is not None)
         return (tangent, tangent)
 
-    def partial(defined, needed, saved, extra, tangents):
+    def general(defined, needed, has_history, saved, rest, tangents):
         saved.clear()
         return backward(tangents)
 
     inputs, y, saved = tuple(make_inputs(MUL)), torch.ones(4), torch.ones(4)
     private = weakref.ref(saved)
-    _C.tie(_C.Backward("Hasty", backward, partial, max, (False,)), inputs, (y,), (saved,), ())
+    _C.tie(made_of("Hasty", backward, general, (False,)), inputs, (y,), (saved,), ())
     del saved
     torch.autograd.grad(y.sum(), [inputs[i] for i in wanted], **options)
     assert seen == [alive]
@@ -150,7 +151,7 @@ def test_a_gradient_is_handed_over_without_a_copy():
         places.append(gradient.data_ptr())
         return (gradient,)
 
-    _C.tie(_C.Backward("Handed", backward, max, max, ()), (x,), (y,), (), ())
+    _C.tie(_C.Backward("Handed", backward, max, ()), (x,), (y,), (), ())
     y.backward(torch.ones(4))
     assert [x.grad.data_ptr()] == places
 
@@ -234,7 +235,7 @@ def broken(*arguments):
 def test_what_a_backward_raises_comes_out(options):
     x, w = make_inputs(MUL)
     y = torch.ones(4)
-    _C.tie(_C.Backward("Broken", broken, broken, broken, ()), (x, w), (y,), (), ())
+    _C.tie(_C.Backward("Broken", broken, broken, ()), (x, w), (y,), (), ())
     with pytest.raises(OwnError, match="mine") as caught:
         torch.autograd.grad(y.sum(), (x, w), **options)
     assert "broken" in [frame.name for frame in traceback.extract_tb(caught.tb)]
@@ -251,7 +252,7 @@ def test_gradients_of_the_wrong_kind_are_refused(result, expected):
     x, w = make_inputs(MUL)
     for options in ({}, {"create_graph": True}):
         y = torch.ones(4)
-        _C.tie(_C.Backward("Wrong", *[lambda *_: result] * 3, ()), (x, w), (y,), (), ())
+        _C.tie(made_of("Wrong", *[lambda *_: result] * 2, ()), (x, w), (y,), (), ())
         with pytest.raises(TypeError) as caught:
             torch.autograd.grad(y.sum(), (x, w), **options)
         assert str(caught.value) == expected
@@ -260,12 +261,55 @@ def test_gradients_of_the_wrong_kind_are_refused(result, expected):
 def test_a_gradient_of_the_wrong_shape_is_torchs_error():
     x, w = make_inputs(MUL)
     y = torch.ones(4)
-    _C.tie(_C.Backward("Shape", lambda _: (torch.ones(3), None), max, max, ()), (x, w), (y,), (), ())
+    _C.tie(_C.Backward("Shape", lambda _: (torch.ones(3), None), max, ()), (x, w), (y,), (), ())
     with pytest.raises(RuntimeError, match="Function Shape returned an invalid gradient at index 0 - got .3. but expected shape compatible with .4."):
         y.sum().backward()
 
 
-SAVES_ONE = _C.Backward("P", max, max, max, (True,))
+@pytest.mark.parametrize("choice, expected", [
+    (None, "Wrong: needs (function, read, released, kept), not None"),
+    ((max, (True,), 0), "Wrong: needs (function, read, released, kept), not (<built-in function max>, (True,), 0)"),
+    ((max, (True,), None, (True,)), "Wrong: needs (function, read, released, kept), not (<built-in function max>, (True,), None, (True,))"),
+    ((max, (), 0, (True,)), "Wrong: needs 1 flags, not ()"),
+    ((max, [True], 0, (True,)), "Wrong: needs 1 flags, not [True]"),
+    ((max, (True,), 0, ()), "Wrong: needs 1 flags, not ()"),
+    ((None, (True,), 0, (True,)), "'NoneType' object is not callable"),
+])
+def test_choices_of_the_wrong_kind_are_refused(choice, expected):
+    x, w = make_inputs(MUL)
+    y = torch.ones(4)
+    _C.tie(_C.Backward("Wrong", max, lambda *_: choice, (True,)), (x, w), (y,), (torch.ones(4),), ())
+    with pytest.raises(TypeError) as caught:
+        torch.autograd.grad(y.sum(), x)
+    assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_only_what_is_chosen_is_unpacked_and_only_what_is_not_kept_dies(outside):
+    """Two saved tensors, of which each gradient reads one; the other one was written, or is gone."""
+    def choose(defined, needed, released, has_history):
+        seen.append(released)
+        return (lambda given: (*(given[0] if flag else None for flag in needed),)), needed, released | 1, (needed[1], needed[0])
+
+    x, w = make_inputs(MUL)
+    y, seen = torch.ones(4), []
+    saved = torch.full((4,), 2.0), torch.full((4,), 3.0)
+    alive = list(map(weakref.ref, saved))
+    _C.tie(_C.Backward("Some", max, choose, (outside, outside)), (x, w), (y,), saved, ())
+    if outside:
+        saved[1].add_(1)
+    del saved
+    assert torch.autograd.grad(y.sum(), x, retain_graph=True)[0].tolist() == [2] * 4
+    assert all(each() is not None for each in alive)
+    if outside:
+        assert "modified by an inplace operation" in message(lambda: torch.autograd.grad(y.sum(), w))
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [2] * 4
+    assert [each() is not None for each in alive] == [False, True]
+    assert "second time" in message(lambda: torch.autograd.grad(y.sum(), x))
+    assert seen == [0] * len(seen[:-1]) + [1]
+
+
+SAVES_ONE = _C.Backward("P", max, max, (True,))
 X = torch.ones(2, requires_grad=True)
 
 
@@ -293,8 +337,7 @@ def test_tie_refuses_what_it_cannot_tie(arguments, error, expected):
 
 
 @pytest.mark.parametrize("arguments", [
-    (), (1, max, max, max, ()), ("p", 1, max, max, ()), ("p", max, None, max, ()), ("p", max, max, 3, ()),
-    ("p", max, max, max, [True]), ("p", max, max, max, (1,)),
+    (), (1, max, max, ()), ("p", 1, max, ()), ("p", max, None, ()), ("p", max, max, [True]), ("p", max, max, (1,)),
 ])
 def test_what_is_no_backward_is_refused(arguments):
     with pytest.raises(TypeError):
@@ -323,7 +366,7 @@ def test_cycles_through_a_backward_are_found():
 
     def cycle():
         mark = Mark()
-        mark.backward = _C.Backward("Cyclic", lambda _: mark, max, max, ())
+        mark.backward = _C.Backward("Cyclic", lambda _: mark, max, ())
         return weakref.ref(mark)
 
     alive = cycle()
@@ -373,7 +416,7 @@ def test_of_threads_without_retain_graph_one_comes_through():
 
 def test_a_backward_in_another_thread_raises_its_own_error():
     y = torch.ones(4)
-    _C.tie(_C.Backward("Broken", broken, broken, broken, ()), tuple(make_inputs(MUL)), (y,), (), ())
+    _C.tie(_C.Backward("Broken", broken, broken, ()), tuple(make_inputs(MUL)), (y,), (), ())
     errors = run_threads(1, lambda number: y.sum().backward())
     assert [type(error) for error in errors] == [OwnError]
 
@@ -381,7 +424,7 @@ def test_a_backward_in_another_thread_raises_its_own_error():
 def test_a_long_chain_dies_without_recursion(child):
     child("""
         from codegen import _C
-        backward = _C.Backward("Link", tuple, max, max, ())
+        backward = _C.Backward("Link", tuple, max, ())
         y = x = torch.ones(1, requires_grad=True)
         for _ in range(200_000):
             z = torch.ones(1)
@@ -397,7 +440,7 @@ def test_a_node_may_outlive_the_interpreter(child):
     child("""
         from codegen import _C
         x, y = torch.ones(2, requires_grad=True), torch.ones(2)
-        _C.tie(_C.Backward("Last", lambda given: (given[2],), max, max, (False,)), (x,), (y,), (torch.ones(2),), ([],))
+        _C.tie(_C.Backward("Last", lambda given: (given[2],), max, (False,)), (x,), (y,), (torch.ones(2),), ([],))
         y.sum().backward(retain_graph=True)
         torch.leaked = y
     """)
@@ -406,37 +449,39 @@ def test_a_node_may_outlive_the_interpreter(child):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="its backward runs on an engine thread of a GPU")
 def test_errors_come_out_of_an_engine_thread():
     x, y = torch.ones(4, device="cuda", requires_grad=True), torch.ones(4, device="cuda")
-    _C.tie(_C.Backward("Broken", broken, broken, broken, ()), (x,), (y,), (), ())
+    _C.tie(_C.Backward("Broken", broken, broken, ()), (x,), (y,), (), ())
     with pytest.raises(OwnError) as caught:
         y.sum().backward()
     assert "broken" in [frame.name for frame in traceback.extract_tb(caught.tb)]
 
 
-def with_history(seen):
-    def differentiable(defined, needed, saved, extra, tangents, history, outputs):
-        seen.append(history)
+def with_history(seen, num_history=1):
+    def general(defined, needed, has_history, saved, rest, tangents):
+        assert has_history
+        *history, output = rest
+        seen.append(tuple(history))
         return (tangents[0] * history[0],)
 
-    return _C.Backward("Historic", tuple, max, differentiable, ())
+    return made_of("Historic", tuple, general, (), num_history)
 
 
 def test_a_history_comes_back_to_the_gradients_that_have_one():
     x, seen = torch.tensor([2.0, 3.0], requires_grad=True), []
     y, word = torch.ones(2), object()
-    _C.tie(with_history(seen), (x,), (y,), (), (), (x, word))
+    _C.tie(with_history(seen, 2), (x,), (y,), (), (), (x, word))
     (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     assert seen == [(x, word)] and gradient.tolist() == [2, 3]
     assert torch.autograd.grad(gradient.sum(), x)[0].tolist() == [1, 1]
 
 
 def test_gradients_may_depend_on_the_outputs():
-    def differentiable(defined, needed, saved, extra, tangents, history, outputs):
-        (output,) = outputs
+    def general(defined, needed, has_history, saved, rest, tangents):
+        (output,) = rest
         assert output.shape == (2, 1) and output.grad_fn.name() == "Own"
         return (tangents[0][:, 0] * output[:, 0],)
 
     x, y = torch.tensor([2.0, 3.0], requires_grad=True), torch.ones(2, 1)
-    _C.tie(_C.Backward("Own", lambda tangents: (tangents[0][:, 0],), max, differentiable, ()), (x,), (y,), (), ())
+    _C.tie(made_of("Own", lambda tangents: (tangents[0][:, 0],), general, ()), (x,), (y,), (), ())
     (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     assert [g.tolist() for g in torch.autograd.grad(gradient.sum(), (x, y))] == [[1, 1], [[1], [1]]]
 

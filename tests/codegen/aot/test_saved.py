@@ -1,6 +1,6 @@
 """What gradients need of what was saved for them: where it is not there any more these raise, and no others."""
 
-from itertools import product
+from itertools import product as product_of
 
 import pytest
 import torch
@@ -62,8 +62,11 @@ def attempt(outputs, inputs, **options):
     return [gradient if gradient is None else gradient.tolist() for gradient in found]
 
 
+WRITTEN = "one of the variables needed for gradient computation has been modified by an inplace operation"[:60]
+
+
 def subsets(items):
-    return [list(chosen) for flags in product([False, True], repeat=len(items)) if any(flags)
+    return [list(chosen) for flags in product_of([False, True], repeat=len(items)) if any(flags)
             for chosen in [[item for item, flag in zip(items, flags, strict=True) if flag]]]
 
 
@@ -76,10 +79,131 @@ def test_gradients_of_some_for_some(program, partition, create):
         outputs = [result for result in call(*inputs) if result.requires_grad]
         return [
             attempt(some, others, retain_graph=True, create_graph=create)
-            for some, others in product(subsets(outputs), subsets(inputs))
+            for some, others in product_of(subsets(outputs), subsets(inputs))
         ]
 
     compiled = compile_program(program, leaves(), Settings(partition=partition))
     eager = gradients(program)
     assert any(isinstance(found, str) for found in eager)
     assert gradients(compiled) == eager
+
+
+# --- one backward after the other -------------------------------------------------------------------------------------
+def sum_of_products(x, y):
+    return [x * x + y * y]
+
+
+def product(x, y):
+    return [(x * y).sin()]
+
+
+def product_and_sum(x, y):
+    return [x * x, x + y]
+
+
+def made_of_one_value(x, y):
+    value = x.exp()
+    return [value * 2, value * y]
+
+
+def twice_the_same(x, y):
+    return [x.exp() * 2, (x.exp() * y).sin()]
+
+
+def results_of_one_another(x, y):
+    middle = x * y
+    return [middle, middle.exp() + y, middle * x]
+
+
+def times_a_number(x, y):
+    return [x * 2, y + 2]
+
+
+def bias(x, y):
+    """What is added to a product needs nothing of what is saved."""
+    matrix = x.diag()
+    return [torch.addmm(y, matrix, matrix) * 3, torch.addmm(y, matrix, matrix)]
+
+
+def selected(x, y):
+    return [torch.where(x > 1.4, x * y, y), x.clamp(min=1.3)]
+
+
+AFTER_ONE_ANOTHER = [
+    sum_of_products, product_and_sum, product, made_of_one_value, twice_the_same, results_of_one_another, times_a_number,
+    bias, selected,
+]
+
+
+def alike(found, expected, program, what):
+    assert [len(each) for each in found] == [len(each) for each in expected]
+    for at, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        assert ours == theirs, f"{program.__name__}, {what[at]}"
+
+
+@pytest.mark.parametrize("partition", [default_partition, min_cut_partition])
+@pytest.mark.parametrize("program", AFTER_ONE_ANOTHER)
+def test_one_backward_after_the_other(program, partition):
+    """Each pair of them, and the first one's second time after both."""
+    compiled = compile_program(program, leaves(), Settings(partition=partition))
+    count = sum(result.requires_grad for result in program(*leaves()))
+    some = list(product_of(subsets(range(count)), subsets(range(2))))
+
+    def gradients(call, first, second, create):
+        inputs = leaves()
+        outputs = [result for result in call(*inputs) if result.requires_grad]
+        return [
+            attempt([outputs[at] for at in which], [inputs[at] for at in wanted], retain_graph=False, create_graph=made)
+            for (which, wanted), made in ((first, create), (second, False), (first, False))
+        ]
+
+    what = list(product_of(some, some, (False, True)))
+    alike([gradients(compiled, *each) for each in what], [gradients(program, *each) for each in what], program, what)
+
+
+class Held(torch.autograd.Function):
+    """It keeps a tensor in its own way, which nobody lets go of."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.x = x.detach() * 1
+        return x * x
+
+    @staticmethod
+    def backward(ctx, tangent):
+        return 2 * ctx.x + tangent
+
+
+def test_what_a_function_keeps_itself_is_there_every_time():
+    def program(x, y):
+        return [Held.apply(x) * y, Held.apply(y)]
+
+    def gradients(call):
+        inputs = leaves()
+        first, second = call(*inputs)
+        return [attempt([output], inputs) for output in (first, second, second, first)]
+
+    assert gradients(compile_program(program, leaves(), Settings())) == gradients(program)
+
+
+# --- what comes to be written -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("create", [False, True])
+@pytest.mark.parametrize("program", AFTER_ONE_ANOTHER)
+def test_gradients_after_an_input_was_written(program, create):
+    """They raise where a node that they pass through has saved it, and nowhere else. Those with a history are computed
+    from the inputs once more: there these must be as they were, too."""
+    compiled = compile_program(program, leaves(), Settings())
+    count = sum(result.requires_grad for result in program(*leaves()))
+    what = list(product_of(range(2), subsets(range(count)), subsets(range(2))))
+
+    def gradients(call, written, which, wanted):
+        inputs = leaves()
+        outputs = [result for result in call(*inputs) if result.requires_grad]
+        with torch.no_grad():
+            inputs[written].add_(1)
+        return attempt([outputs[at] for at in which], [inputs[at] for at in wanted], create_graph=create)
+
+    found, expected = ([gradients(call, *each) for each in what] for call in (compiled, program))
+    if create:
+        found = [theirs if ours == WRITTEN else ours for ours, theirs in zip(found, expected, strict=True)]
+    alike(found, expected, program, what)

@@ -1,0 +1,115 @@
+"""Which nodes of eager autograd save something, and what of that a backward without `retain_graph` leaves.
+
+In eager code a node looks at all that it saved whenever a backward runs through it, lets go of it after the last one,
+and raises when another comes. Here all nodes of a level are one, so they are told apart by the outputs that lead to
+them and the gradients that they lead to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import fx
+
+from codegen.aot.facts import Saver
+
+Key = tuple[Any, int]  # of an edge: its node, and the number there
+
+
+def bits(flags: Iterable[Any]) -> int:
+    return sum(1 << at for at, flag in enumerate(flags) if flag)
+
+
+# --- what is found out ------------------------------------------------------------------------------------------------
+def find_savers(
+    outputs: Sequence[Key], ends: Sequence[Key], recorded: Mapping[fx.Node, Any]
+) -> tuple[tuple[int, ...], tuple[Saver, ...]]:
+    """Of a level, which outputs lead to each end, where its gradients go, and the savers between them. `recorded`: the
+    nodes of its backward with the autograd nodes that were applied."""
+    numbers = {key: 1 << at for at, key in enumerate(ends)}
+    gradients: dict[Any, int] = {}
+    for node in _bottom_up([node for node, _ in outputs], numbers):
+        gradients[node] = 0
+        for key in node.next_functions:
+            gradients[node] |= numbers.get(key, 0) or gradients.get(key[0], 0)
+    above = dict.fromkeys(gradients, 0)
+    leads = dict.fromkeys(ends, 0)
+    for at, (node, _) in enumerate(outputs):
+        above[node] |= 1 << at
+    for node in reversed(gradients):
+        for key in node.next_functions:
+            if key in leads:
+                leads[key] |= above[node]
+            elif key[0] in above:
+                above[key[0]] |= above[node]
+    reading = {recorded[node] for node in recorded if any(map(_is_saved, node.all_input_nodes))}
+    found: dict[tuple[int, int], frozenset[int]] = {}
+    for node, below in gradients.items():
+        memories = _saved_by(node, node in reading) if below else None
+        if memories is not None:
+            known = found.get((above[node], below), frozenset())
+            found[above[node], below] = known | memories
+    return tuple(leads.values()), tuple(Saver(*key, memories) for key, memories in found.items())
+
+
+def _bottom_up(starts: Iterable[Any], ends: Mapping[Key, int]) -> list[Any]:
+    """The nodes from these on down to the ends, each after those that it leads to."""
+    found: list[Any] = []
+    begun: set[Any] = set()
+    for start in starts:
+        path = [] if start in begun else [(start, iter(start.next_functions))]
+        begun.add(start)
+        while path:
+            node, edges = path[-1]
+            edge = next(edges, None)
+            if edge is None:
+                found.append(node)
+                path.pop()
+            elif edge[0] is not None and edge not in ends and edge[0] not in begun:
+                begun.add(edge[0])
+                path.append((edge[0], iter(edge[0].next_functions)))
+    return found
+
+
+def _is_saved(node: fx.Node) -> bool:
+    return node.meta["phase"] == "forward" and isinstance(node.meta["val"], torch.Tensor)
+
+
+def _saved_by(node: Any, reads: bool) -> frozenset[int] | None:
+    """The memories of what it saved; None if that is nothing. Where it does not say (a checkpoint's hooks hide it), it
+    saved something if it `reads` what was there before."""
+    kind: Any = type(node)
+    names = _saving(kind)
+    saved = [each for name in names for each in _several(getattr(node, name))]
+    tensors = [each.data for each in saved if each.data is not None]
+    if not tensors and not (reads and (saved or not names)):
+        return None
+    return frozenset(tensor.untyped_storage()._cdata for tensor in tensors)
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+@cache
+def _saving(kind: Any) -> tuple[str, ...]:
+    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
+# --- what is left -----------------------------------------------------------------------------------------------------
+def passed(savers: Sequence[Saver], outputs: int, gradients: int) -> int:
+    """Through which of them a backward of these outputs for these gradients runs, as bits."""
+    return bits(each.outputs & outputs and each.gradients & gradients for each in savers)
+
+
+def left(savers: Sequence[Saver], leads: Sequence[int], released: int) -> int:
+    """The gradients that can still be had of some output when these savers were released, as bits. `leads`: the outputs
+    that lead to each."""
+    gone = [0] * len(leads)
+    for saver in (each for at, each in enumerate(savers) if released >> at & 1):
+        for at in range(saver.gradients.bit_length()):
+            gone[at] |= saver.outputs if saver.gradients >> at & 1 else 0
+    return bits(outputs & ~none for outputs, none in zip(leads, gone, strict=True))
