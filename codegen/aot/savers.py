@@ -79,15 +79,14 @@ def _is_saved(node: fx.Node) -> bool:
 
 
 def _saved_by(node: Any, reads: bool) -> frozenset[int] | None:
-    """The memories of what it saved; None if that is nothing. Where it does not say (a checkpoint's hooks hide it), it
-    saved something if it `reads` what was there before."""
+    """The memories of what it saved; None if that is nothing. A node that does not say saved something if it `reads`
+    what was there before; what the hooks of a checkpoint have packed is no tensor."""
     kind: Any = type(node)
     names = _saving(kind)
-    saved = [each for name in names for each in _several(getattr(node, name))]
-    tensors = [each.data for each in saved if each.data is not None]
-    if not tensors and not (reads and (saved or not names)):
+    saved = [each.data for name in names for each in _several(getattr(node, name)) if each.data is not None]
+    if not saved and (names or not reads):
         return None
-    return frozenset(tensor.untyped_storage()._cdata for tensor in tensors)
+    return frozenset(each.untyped_storage()._cdata for each in saved if isinstance(each, torch.Tensor))
 
 
 def _several(value: Any) -> tuple[Any, ...]:

@@ -43,6 +43,11 @@ struct Frame {
         tensors[slot].tensor = c10::MaybeOwned<at::Tensor>::owned(std::move(tensor));
         tensors[slot].argument.reset();
     }
+    // The tensor lives at least as long as the plan.
+    void borrow(size_t slot, const at::Tensor& tensor) {
+        tensors[slot].tensor = c10::MaybeOwned<at::Tensor>::borrowed(tensor);
+        tensors[slot].argument.reset();
+    }
     void free(size_t slot) { set(slot, at::Tensor()); }
 
     c10::SmallVector<TensorSlot, 16> tensors;

@@ -7,6 +7,8 @@
 #include <ATen/ops/from_blob.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
 #include <array>
@@ -188,6 +190,40 @@ struct Allocate : Step {
     Counts sizes, strides;
     at::ScalarType dtype;
     at::Device device;
+};
+
+struct Constant : Step {
+    Constant(Reader& reader, PyObject* native) : slot(reader.tensor(item(native, 1))), value(share(item(native, 2))) {
+        if (!THPVariable_Check(value.get())) raise(PyExc_TypeError, "a plan needs a tensor, not %R", value.get());
+    }
+
+    void run(Frame& frame) const override { frame.borrow(slot, THPVariable_Unpack(value.get())); }
+    int visit(visitproc visitor, void* argument) const override { return value.visit(visitor, argument); }
+
+    size_t slot;
+    Ref value;
+};
+
+struct Expect : Step {
+    Expect(Reader& reader, PyObject* native)
+        : tensor(reader.tensor(item(native, 1))), dtype(dtype_of(item(native, 2))), sizes(reader, item(native, 3)) {}
+
+    void run(Frame& frame) const override {
+        Values space;
+        const c10::IntArrayRef expected = sizes.in(frame, space);
+        const at::Tensor& found = frame.tensor(tensor);
+        if (found.scalar_type() != dtype || found.sizes() != expected)
+            throw Failure{PyExc_TypeError, "an operation gave " + described(found.scalar_type(), found.sizes()) +
+                                               ", its fake says " + described(dtype, expected)};
+    }
+
+    static std::string described(at::ScalarType dtype, c10::IntArrayRef sizes) {
+        return std::string("torch.") + torch::getTHPDtype(dtype)->name + " of " + c10::str(sizes);
+    }
+
+    size_t tensor;
+    at::ScalarType dtype;
+    Counts sizes;
 };
 
 struct View : Step {
@@ -409,6 +445,7 @@ constexpr std::pair<const char*, Factory> FACTORIES[] = {
     {"Size", make<Size>},         {"Compute", make<Compute>},
     {"Reserve", make<Reserve>},   {"Allocate", make<Allocate>},
     {"View", make<View>},         {"Free", make<Free>},
+    {"Constant", make<Constant>}, {"Expect", make<Expect>},
     {"Launch", launch},
     {"DeviceLaunch", [](Reader& reader, PyObject* native) { return reader.device_launch(native); }},
     {"Call", [](Reader& reader, PyObject* native) { return reader.call(native); }},

@@ -299,7 +299,7 @@ class _Planner:
         node = made.node
         if node.op == "get_attr":  # a tensor of the graph itself
             constant = operator.attrgetter(str(node.target))(node.graph.owning_module)
-            self.steps.append(s.Call(aten.alias.default, (constant,), (), (self._tensor(made.name),)))
+            self.steps.append(s.Constant(self._tensor(made.name), constant))
             return
         operands: dict[fx.Node, Any] = {
             given: self._operand(value) if isinstance(value, str) else self.numbers.of(value)
@@ -315,6 +315,8 @@ class _Planner:
         self.steps.append(s.Call(op, args, tuple(kwargs.items()), self._call_results(call)))
         for each in call.made:
             if each.name in self.read and each.is_fresh and node.target not in FORESEEN:
+                sizes = tuple(map(self.numbers.of, each.shape))
+                self.steps.append(s.Expect(self._tensor(each.name), each.dtype, sizes))
                 self._lay_out(each)
 
     def _lay_out(self, made: Made) -> None:

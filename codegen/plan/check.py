@@ -48,7 +48,7 @@ def writes(step: s.Step) -> Iterator[s.Slot]:
             yield step.number
         case s.Reserve():
             yield from (block for block, _ in step.blocks)
-        case s.Allocate() | s.View():
+        case s.Allocate() | s.Constant() | s.View():
             yield step.tensor
         case s.Call() | s.Python():
             yield from slots_in(step.results)
@@ -64,6 +64,8 @@ def _read(step: s.Step) -> tuple[Any, ...]:
             return tuple(size for _, size in step.blocks)
         case s.Allocate():
             return (step.sizes, step.strides)
+        case s.Expect():
+            return (step.tensor, step.sizes)
         case s.View():
             return (step.base, step.sizes, step.strides, step.offset)
         case s.Launch():

@@ -119,6 +119,19 @@ def _(step: s.Allocate, frame: _Frame) -> None:
 
 
 @_do.register
+def _(step: s.Constant, frame: _Frame) -> None:
+    frame.slots[step.tensor] = step.value
+
+
+@_do.register
+def _(step: s.Expect, frame: _Frame) -> None:
+    tensor, sizes = frame.slots[step.tensor], frame.counts(step.sizes)
+    if tensor.dtype != step.dtype or list(tensor.shape) != sizes:
+        found, foreseen = f"{tensor.dtype} of {list(tensor.shape)}", f"{step.dtype} of {sizes}"
+        raise TypeError(f"an operation gave {found}, its fake says {foreseen}")
+
+
+@_do.register
 def _(step: s.View, frame: _Frame) -> None:
     base = frame.slots[step.base]
     dtype = step.dtype or base.dtype

@@ -5,11 +5,13 @@
            | Compute(number, program)           integer arithmetic on numbers
            | Reserve(blocks)                    raw memory, until the plan ends
            | Allocate(tensor, ...)              a new tensor, whose elements are anything
+           | Constant(tensor, value)            a tensor that the plan has
            | View(tensor, base, ...)            another tensor of the same memory, or a tensor of a block
            | Launch(function, ...)              a compiled kernel
            | LaunchGroup(launches)              several that do not touch what another one writes, in any order
            | DeviceLaunch(function, ...)        a kernel on a device
            | Call(op, args, kwargs, results)    an ATen operation, below autograd
+           | Expect(tensor, dtype, sizes)       what an operation gave is what it was foreseen to be
            | Python(function, args, results)    anything else
            | Free(tensor)                       the plan is done with it
 
@@ -107,6 +109,17 @@ class Allocate:
     def __str__(self) -> str:
         geometry = f"{_written(self.sizes)}, {_written(self.strides)}, {_written(self.dtype)}"
         return f"{self.tensor} = empty({geometry}){_on(self.device)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """That tensor itself, at every call."""
+
+    tensor: TensorSlot
+    value: torch.Tensor
+
+    def __str__(self) -> str:
+        return f"{self.tensor} = {_written(self.value)}"
 
 
 @dataclass(frozen=True)
@@ -232,6 +245,19 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Expect:
+    """Raises TypeError unless the tensor has this dtype and these sizes: kernels go by what torch's fakes say of the
+    results of operations."""
+
+    tensor: TensorSlot
+    dtype: torch.dtype
+    sizes: Counts
+
+    def __str__(self) -> str:
+        return f"expect {self.tensor}: {_written(self.dtype)}, {_written(self.sizes)}"
+
+
+@dataclass(frozen=True)
 class Python:
     """`function(*args)`, which gives a tuple of as many tensors and numbers as there are `results`."""
 
@@ -252,7 +278,10 @@ class Free:
         return f"free {self.tensor}"
 
 
-Step = Size | Compute | Reserve | Allocate | View | Launch | LaunchGroup | DeviceLaunch | Call | Python | Free
+Step = (
+    Size | Compute | Reserve | Allocate | Constant | View | Launch | LaunchGroup | DeviceLaunch | Call | Expect
+    | Python | Free
+)
 
 
 @dataclass(frozen=True)

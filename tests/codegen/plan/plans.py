@@ -11,6 +11,8 @@ from codegen.plan.steps import (
     BlockSlot,
     Call,
     Compute,
+    Constant,
+    Expect,
     Floating,
     Free,
     Launch,
@@ -111,6 +113,12 @@ on("no launches together", lambda: [vector()], LaunchGroup(()), results=[T(0)])
 on("gather", lambda: [vector(), torch.tensor([5, 0, 0, 2])], new(T(2), [4]),
    launch("gather", T(0), T(1), T(2), total=4, sizes=(6,)), results=[T(2)])
 on("a launch for nothing", lambda: [vector()], launch("gather", T(0), T(0), T(0), total=0, sizes=(0,)), results=[T(0)])
+
+TABLE = torch.arange(6.0)
+on("a constant", lambda: [vector()], Constant(T(1), TABLE), new(T(2), [6]), launch("add", T(0), T(1), T(2), total=6), Free(T(1)),
+   Constant(T(1), TABLE), call(aten.neg.default, T(1), to=T(3)), results=[T(1), T(2), T(3)])
+on("what was foreseen", lambda: [matrix()], call(aten.t.default, T(0), to=T(1)), Expect(T(1), F, (4, 3)), Size(N(0), T(0), 1),
+   Expect(T(1), F, (N(0), 3)), results=[T(1)])
 
 # --- views ------------------------------------------------------------------------------------------------------------
 on("view", lambda: [torch.arange(24.0)[2:]], View(T(1), T(0), (3, 2), (1, 4), 5), results=[T(1), T(0)])

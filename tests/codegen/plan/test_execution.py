@@ -14,7 +14,7 @@ import torch
 from codegen import _C
 from codegen.plan.build import build
 from codegen.plan.run import run
-from codegen.plan.steps import Allocate, Compute, Free, LaunchGroup, Plan, Python, Reserve, Size, View
+from codegen.plan.steps import Allocate, Compute, Constant, Expect, Free, LaunchGroup, Plan, Python, Reserve, Size, View
 from tests.codegen.plan.plans import CASES, B, N, T, aten, call, launch, new, vector
 
 F = torch.float32
@@ -43,6 +43,9 @@ FAILING = [
     ("an operation", [call(aten.mm.default, T(0), T(0), to=T(1))]),
     ("an index", [call(aten.index_select.default, T(0), 0, torch.tensor([9]), to=T(1))]),
     ("not implemented", [call(aten.bitwise_and.Tensor, T(0), T(0), to=T(1))]),
+    ("another dtype", [Expect(T(0), torch.float16, (6,))]),
+    ("another size", [Size(N(0), T(0), 0), Compute(N(1), (N(0), 2, "*")), Expect(T(0), F, (N(1),))]),
+    ("another rank", [Expect(T(0), F, (2, 3))]),
     ("Python", [Python(raises, (T(0),))]),
     ("division", [Compute(N(0), (4, 0, "//"))]),
     ("remainder", [Compute(N(0), (4, 0, "%"))]),
