@@ -64,6 +64,8 @@ def _read(step: s.Step) -> tuple[Any, ...]:
             return tuple(size for _, size in step.blocks)
         case s.Allocate():
             return (step.sizes, step.strides)
+        case s.Constant():
+            return ()
         case s.Expect():
             return (step.tensor, step.sizes)
         case s.View():
