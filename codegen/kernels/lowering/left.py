@@ -1,6 +1,6 @@
 """What kernels can do and ATen does faster: the one place that says which operations are left to it, and when.
 
-Measured on AMD Zen 4 (see tools/results/kernels.md). An operation with nothing beside it to be fused with is no better
+Measured on AMD Zen 4, with `tools/bench kernels`. An operation with nothing beside it to be fused with is no better
 off in a kernel of its own; where ATen has faster code for it, ATen is called.
 """
 
@@ -17,7 +17,7 @@ from codegen.kernels.lowering.context import Ref
 from codegen.kernels.lowering.table import LOWERINGS
 
 aten = torch.ops.aten
-#: By dtype: what ATen does faster alone. oneDNN's gelu of floats takes 0.85 of our time, its polynomial being shorter.
+#: By dtype: what ATen does faster alone. Its gelu of floats takes 0.85 of our time.
 FASTER_ALONE = {torch.float32: frozenset({aten.gelu.default})}
 #: Elements from which on that is more than calling it takes.
 MANY = 1 << 16
