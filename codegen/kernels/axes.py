@@ -124,7 +124,7 @@ def _divided(
             short = axis is axes[-1] and divisor.constant is not None and divisor.constant < SHORTEST_PIECE
             if dividend != ix.index(axis) or short or axis.size is None or ix.remainder(axis.size, divisor) != 0:
                 continue
-            if any(symbol.size is not None for symbol in ix.symbols(divisor)):
+            if divisor == axis.size or any(symbol.size is not None for symbol in ix.symbols(divisor)):
                 continue
             names = _names(kernel)
             high = Symbol(_fresh(axis.name + "h", names), ix.floor_divide(axis.size, divisor))

@@ -373,6 +373,17 @@ def test_simpler_axes_mean_the_same(what: str) -> None:
             torch.testing.assert_close(after[name], before[name], equal_nan=True)
 
 
+def test_an_axis_is_not_divided_by_its_own_size() -> None:
+    """Where it can't be proved that nothing comes of that."""
+    size = 1 + ix.floor_divide(n, index(2))
+    P, p = axis("p", size)
+    value = add(load("x", p, F), load("bias", ix.floor_divide(p, size), F))
+    kernel = pointwise((P,), value, p, buffers(x=(F, size, "in"), bias=(F, 1, "in"), out=(F, size, "out")), N)
+    assert len(simplify(kernel).axes) == 1
+    for count in (1, 2, 31):
+        compare(kernel, filled(kernel, (count,)), (count,), exact=True)
+
+
 def test_what_is_shared_many_times_is_computed_once() -> None:
     """Written out, it would have 2^200 operations."""
     value = load("x", j, F)
