@@ -34,6 +34,7 @@ from codegen.aot import mutations, views
 from codegen.aot.draws import Draws, Reseeded
 from codegen.aot.memory import TRANSPARENT, Alias, Fails, Memories, SharedInputs, Untraceable, storage_of
 from codegen.aot.numbers import Varying
+from codegen.aot.strides import as_kernels_give
 from codegen.aot.symbols import Symbols
 from codegen.aot.views import Step, Unwritable, step_of
 from symbolic.late import NUMBERS, Number, Unknown, number_of, stand_ins
@@ -210,7 +211,7 @@ class Recorder(Memories, TorchDispatchMode):
         """The operation on fakes."""
         if self.has_numbers:
             args, kwargs = stand_ins(func, args, kwargs)
-        return func(*args, **kwargs)
+        return as_kernels_give(func, args, func(*args, **kwargs))
 
     # --- operations ---------------------------------------------------------------------------------------------------
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
