@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch._prims_common import suggest_memory_format
 
 aten = torch.ops.aten
 
 #: Whose first result lies as the memory format of this argument suggests: by rows, or with the channels last.
-_SUGGESTED: dict[OpOverload, int] = {
+_SUGGESTED: dict[Callable[..., Any], int] = {
     aten.native_batch_norm.default: 0,
     aten._native_batch_norm_legit.default: 0,
     aten._native_batch_norm_legit.no_stats: 0,
@@ -26,7 +25,7 @@ _SUGGESTED: dict[OpOverload, int] = {
 _BY_ROWS = frozenset({aten.native_layer_norm_backward.default, aten._log_softmax_backward_data.default})
 
 
-def as_kernels_give(func: OpOverload, args: Sequence[Any], result: Any) -> Any:
+def as_kernels_give(func: Callable[..., Any], args: Sequence[Any], result: Any) -> Any:
     """The `result` of an operation on fakes, lying in memory as that on a CPU does."""
     at = _SUGGESTED.get(func)
     if at is None and func not in _BY_ROWS:
