@@ -148,4 +148,4 @@ def contiguous(shape: Sequence[Index]) -> Shape:
 
 
 def axes_of(shape: Sequence[Index], prefix: str = "i") -> tuple[Symbol, ...]:
-    return tuple(Symbol(f"{prefix}{number}", size) for number, size in enumerate(shape))
+    return tuple(ix.axis(prefix, number, size) for number, size in enumerate(shape))

@@ -28,11 +28,11 @@ MANY = 48
 
 
 def row(number: int, size: Index) -> Symbol:
-    return Symbol(f"p{number}", size)
+    return ix.axis("p", number, size)
 
 
 def inner(number: int, size: Index) -> Symbol:
-    return Symbol(f"q{number}", size)
+    return ix.axis("q", number, size)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ class Index:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if isinstance(other, int):
             return self.terms == ((((), other),) if other else ())
         return isinstance(other, Index) and self._hash == other._hash and self.terms == other.terms
@@ -152,6 +154,12 @@ class Value:
 
 
 Atom = Symbol | Quotient | Remainder | Extremum | Value
+
+
+@lru_cache(1 << 14)
+def axis(prefix: str, number: int, size: Index) -> Symbol:
+    """The same object for the same axis, which is quick to find and to compare."""
+    return Symbol(f"{prefix}{number}", size)
 
 
 def index(value: Integer | Atom) -> Index:
