@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +18,8 @@ import jit
 from codegen.notices import notify
 from jit.errors import JitError
 from tests.differential import CLOSE, check
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def chain(x):
@@ -313,3 +319,26 @@ def test_training_steps():
         return loss.detach()
 
     torch.testing.assert_close(losses(jit.compile(step, backend="kernels")), losses(step), rtol=1e-4, atol=1e-5)
+
+
+PROCESS = """
+import torch, jit
+w = torch.linspace(0, 1, 8).requires_grad_()
+loss = jit.compile(lambda w: (w.sin() * w).softmax(0).log().sum(), backend="kernels")(w)
+loss.backward()
+known = jit.cache.info()
+print(known.hits, known.misses, [g.hex() for g in w.grad.tolist()])
+"""
+
+
+def test_the_second_process_compiles_no_kernel(tmp_path):
+    said = []
+    for _ in range(2):
+        environment = {**os.environ, "JIT_CACHE_DIR": str(tmp_path), "JIT_ON_ERROR": "raise"}
+        done = subprocess.run(
+            [sys.executable, "-c", PROCESS], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        hits, misses, gradients = done.stdout.split(maxsplit=2)
+        said.append((int(hits), int(misses), gradients))
+    (_, compiled, first), (found, missing, second) = said
+    assert compiled > 0 and (found, missing) == (compiled, 0) and first == second
