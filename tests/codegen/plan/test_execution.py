@@ -14,7 +14,7 @@ import torch
 from codegen import _C
 from codegen.plan.build import build
 from codegen.plan.run import run
-from codegen.plan.steps import Allocate, Compute, Constant, Expect, Free, LaunchGroup, Plan, Python, Reserve, Size, View
+from codegen.plan.steps import Allocate, Compute, Expect, Free, LaunchGroup, Plan, Python, Reserve, Size, View
 from tests.codegen.plan.plans import CASES, B, N, T, aten, call, launch, new, vector
 
 F = torch.float32
