@@ -38,7 +38,7 @@ from symbolic.variables.mappings import DictVariable
 from symbolic.variables.numbers import EXAMPLES, SIZED_BY_VALUES, FloatInput, NumberVariable, holds_number
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.symbols import SymbolVariable
-from symbolic.variables.tensors import GraphFunction, GraphValue, NumberOutput, TensorVariable
+from symbolic.variables.tensors import GraphFunction, GraphValue, NumberOutput, TensorVariable, take_data
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 _getitem = operator.getitem
 #: The reason of a break at an operation that raises for the inputs at hand.
 OPERATION_RAISES = "operation raises"
+#: Operations after which a tensor lies elsewhere, which may be where it lay before.
+_MOVES = (take_data, torch.Tensor.set_, "set_")
 _OWN_TENSORS = ("_parameters", "_buffers")
 SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _PLUMBING = frozenset({"_modules", "_parameters", "_buffers", "__dict__"})
@@ -88,6 +90,7 @@ class GraphBuilder:
         self._marks: list[tuple[torch.Tensor, Any]] = []  # of every fake tensor when it was first met
         self._inference: list[int] = []  # where the inference guards were made that the frame is inside of
         self._late = False  # whether there are ints that are known only when the graph runs
+        self._moves = False  # whether operations let tensors lie elsewhere
         self.switches = False  # whether operations change torch's state
         # The guard sees the dispatch keys of the thread at the call's entry, whatever tracing switches later.
         self._included = torch._C._dispatch_tls_local_include_set()
@@ -224,6 +227,8 @@ class GraphBuilder:
     def mutates_inputs(self) -> bool:
         """Whether an operation changed an input or wrote into its memory (always for inference tensors: they don't
         count)."""
+        if self._moves:
+            return True
         memory = {variable.fake.untyped_storage()._cdata for variable in self._tensors()}
         return any(
             mark is None or _mark(fake) != mark
@@ -339,6 +344,7 @@ class GraphBuilder:
             raise GraphBreak("tensor value needed", str(target))
         if not has_tensor and (self.shapes is None or not _holds(result, SYMBOLIC)):
             return self.tx.from_constant(result)
+        self._moves = self._moves or target in _MOVES
         known = self.by_fake.get(id(result))
         node = self._node(op, target, tuple(n for n, _ in pairs), {k: n for k, (n, _) in named.items()}, result)
         if not has_tensor:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Methods and attributes whose answer needs the tensor's data, the storage's address, or the autograd graph.
 DATA_METHODS = frozenset(
     """item tolist numpy data_ptr storage untyped_storage storage_offset_ptr __array__ __bool__ __int__
-    __float__ __index__ __complex__ __len_data__ share_memory_ is_pinned is_shared is_set_to _is_view set_ __dlpack__
+    __float__ __index__ __complex__ __len_data__ share_memory_ is_pinned is_shared is_set_to _is_view __dlpack__
     __cuda_array_interface__ __reduce_ex__ __deepcopy__ pin_memory""".split()
 )
 #: name -> handler(tx, tensor, *args, **kwargs) of methods that are more than an operation
@@ -124,12 +124,20 @@ class TensorVariable(Variable):
         if name == "grad" and self.fake.is_leaf and self._can_be_gradient(value):
             tx.ledger.store(self, name, value)
             return
+        if name == "data" and isinstance(value, TensorVariable):
+            tx.graph.call(take_data, [self, value])
+            return
         if name == "requires_grad" and value.is_constant() and type(value.constant()) is bool:
             self.method(tx, "requires_grad_", [value], {})
             return
         if name in ("data", "grad", "requires_grad", "names", "shape", "real", "imag") or name.startswith("_"):
             raise GraphBreak("store to a tensor attribute", name)
         tx.ledger.store(self, name, value)
+
+    def delattr(self, tx: Translator, name: str) -> None:
+        if name != "grad":
+            super().delattr(tx, name)
+        self.setattr(tx, name, ConstantVariable(None))
 
     def _can_be_gradient(self, value: Variable) -> bool:
         if isinstance(value, TensorVariable):
@@ -197,6 +205,11 @@ class TensorVariable(Variable):
         if self.fake.dim() == 0:
             tx.raise_(TypeError, "iteration over a 0-d tensor")
         return tx.graph.call_method("unbind", [self, ConstantVariable(0)]).iterator(tx)
+
+
+def take_data(tensor: torch.Tensor, data: torch.Tensor) -> None:
+    """tensor.data = data"""
+    tensor.data = data
 
 
 def _operand(variable: Variable) -> bool:
