@@ -9,10 +9,6 @@ import torch  # noqa: F401  (must be loaded before the extension)
 ROUNDS, REPEATS = 30, 10
 
 
-gc.collect()
-gc.freeze()  # what torch made on import need not be looked at by each collection below
-
-
 def blocks_after(body):
     for _ in range(REPEATS):
         body()
@@ -23,6 +19,14 @@ def blocks_after(body):
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
     """Runs the body once as the test, and then again and again, looking at the number of allocated blocks."""
+    gc.freeze()  # what torch and the other tests made need not be looked at by each collection
+    try:
+        return run(pyfuncitem)
+    finally:
+        gc.unfreeze()
+
+
+def run(pyfuncitem):
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
 
     def body():
