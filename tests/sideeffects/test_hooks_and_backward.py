@@ -4,7 +4,7 @@ import functools
 import pytest
 import torch
 
-from tests.differential import check
+from tests.differential import COUNTING, check
 
 BACKENDS = ["eager", "aot_eager", "kernels"]
 
@@ -209,6 +209,11 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
+#: Programs whose hooks see, where breaks come between the graph and its backward, that one autograd node gives all that
+#: a graph gives: they run in the order in which they were registered, and gradients are views of nothing.
+SHARED = {of_branches, around_two_passes}
+
+
 def make():
     torch.manual_seed(3)
     return torch.randn(3, 3), torch.randn(3, 3, requires_grad=True), []
@@ -218,6 +223,8 @@ def make():
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_one_graph(program, backend):
+    if program in SHARED and not COUNTING:
+        pytest.skip("the results of a graph share an autograd node: hooks registered after a break see that")
     check(program, make=make, graphs=1, backend=backend, tolerance=(1e-5, 1e-5))
 
 

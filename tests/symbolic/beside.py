@@ -242,15 +242,15 @@ class Both:
         self.step(lambda real: getattr(real, name)(*args, **kwargs), lambda tx, v: v.method(tx, name, variables, named))
 
     def binary(self, op, other):
-        variable = self.tx.born(copy.deepcopy(other))
+        variable = self.tx.born(other)
         self.step(lambda real: op(real, other), lambda tx, v: tx.binary(op, v, variable))
 
     def reflected(self, op, other):
-        variable = self.tx.born(copy.deepcopy(other))
+        variable = self.tx.born(other)
         self.step(lambda real: op(other, real), lambda tx, v: tx.binary(op, variable, v))
 
     def inplace(self, op, other):
-        variable = self.tx.born(copy.deepcopy(other))
+        variable = self.tx.born(other)
 
         def on_real(real):
             self.real = op(real, other)

@@ -75,7 +75,8 @@ def test_text(program, backend):
     check(program, tensors(4)[0], changed=[(tensors(4, seed=3)[0],)], graphs=1, backend=backend)
 
 
-@pytest.mark.parametrize("backend", ["eager", *["aot_eager"] * COUNTING])  # a break shows the compiled node's name
+@pytest.mark.skipif(not COUNTING, reason="after a break the text of a tensor names the node of the compiled graph")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_gradients(backend):
     w = torch.randn(4).requires_grad_()
     check(gradients_shown, tensors(4)[0], w, changed=[(tensors(4, seed=3)[0], w)], graphs=1, backend=backend)
