@@ -26,7 +26,7 @@ from symbolic.protocols import Protocols
 from symbolic.shapes import Shapes
 from symbolic.sources import Source, Sources
 from symbolic.torch_state import TracingState
-from symbolic.variables import hooks, outside, symbols
+from symbolic.variables import hooks, symbols
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
@@ -72,7 +72,6 @@ class Translator(Protocols):
         self.unnamed: set[Variable] = set()
         self.hooks: list[hooks.Hook] = []  # that the frame registered
         self.late_texts: list[Variable] = []  # that markers stand for
-        self.messages: list[outside.Message] = []  # logged so far
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
 
     # --- facts ------------------------------------------------------------------------------------------------------
@@ -459,7 +458,6 @@ def capture(
         except _Stop as stop:
             outcome = Break(list(tx.frames), stop.inst, tx.located(stop.cause))
         hooks.settle(tx)
-        outside.check_messages(tx)
         tx.guard_aliases()
         tx.graph.guard_aliases()
     finally:

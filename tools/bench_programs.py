@@ -17,7 +17,7 @@ T = torch.Tensor
 class Case:
     """`run` is a function in Python (there is nothing to compile in one of C), or makes a module (`is_made`); `inputs`
     makes what it is called with. Where `trains`, what floats get a gradient. `is_random`: its results differ from
-    compiler to compiler."""
+    compiler to compiler. `apart`: how far results may be from eager's."""
 
     name: str
     run: Callable[..., Any]
@@ -25,6 +25,7 @@ class Case:
     trains: bool = True
     is_made: bool = False
     is_random: bool = False
+    apart: float = 1e-3
 
 
 def randn(*shapes: tuple[int, ...]) -> Callable[[], list[T]]:
@@ -193,7 +194,8 @@ CASES = (
     Case("rms norm", rms_norm, randn(ROWS, (768,))),
     Case("group norm", group_norm, randn(IMAGES, (32,), (32,))),
     Case("batch norm, relu", lambda: nn.Sequential(nn.BatchNorm2d(32), nn.ReLU()), randn(IMAGES), is_made=True),
-    Case("conv, batch norm, relu", conv_norm, randn(IMAGES), is_made=True),
+    # The gradient of a bias before a batch norm is a sum of many numbers that should be nothing.
+    Case("conv, batch norm, relu", conv_norm, randn(IMAGES), is_made=True, apart=1e-2),
     Case("softmax, 4096 x 1024", softmax, randn((4096, 1024))),
     Case("softmax, 8192 x 64", softmax, randn((8192, 64))),
     Case("log softmax, nll", log_softmax_nll, lambda: [torch.randn(512, LABELS), torch.randint(LABELS, (512,))]),

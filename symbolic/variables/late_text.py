@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 #: A marker: no text of a program has it in it.
 _SIGN = secrets.token_hex(8)
 _MARKER = re.compile(rf"\x00{_SIGN}:(\d+)\x00")
-_NUMBERS = (NumberVariable, SymbolVariable)
 _EXAMPLES = {int: 1, float: 0.5, str: ""}
 #: Methods of text that give text.
 _METHODS = frozenset(
@@ -75,7 +74,7 @@ class TextVariable(Variable):
         return f"text of {', '.join(arg.describe() for arg in self.args)}"
 
     def getattr(self, tx: Translator, name: str) -> Variable:
-        return ConstantVariable("").getattr(tx, name) if not hasattr(str, name) else TextMethod(self, name)
+        return TextMethod(self, name) if hasattr(str, name) else ConstantVariable("").getattr(tx, name)
 
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if name not in _METHODS or kwargs or not all(arg.is_constant() for arg in args):
@@ -117,6 +116,10 @@ class TextMethod(Variable):
 
     def reachable(self) -> list[Variable]:
         return [self.owner]
+
+
+#: What has no value while tracing, but a text when the graph has run.
+LATE = (TextVariable, NumberVariable, SymbolVariable)
 
 
 # --- markers ----------------------------------------------------------------------------------------------------------
@@ -166,7 +169,7 @@ def late(tx: Translator, variable: Variable, function: Callable[[Any], str]) -> 
         return marked(tx, TextVariable(function, [shown]))
     if isinstance(variable, TextVariable) and function is str:
         return marked(tx, variable)
-    if isinstance(variable, (TextVariable, *_NUMBERS)):
+    if isinstance(variable, LATE):
         return marked(tx, TextVariable(function, [variable]))
     return None
 
@@ -179,8 +182,8 @@ def late_format(tx: Translator, variable: Variable, spec: str) -> str | None:
                 tx.raise_(TypeError, f"unsupported format string passed to {variable.cls.__name__}.__format__")
             return late(tx, variable, str)
         example: Any = torch.ones((), dtype=variable.fake.dtype).item()
-        variable = _snapshot(tx, variable)
-    elif isinstance(variable, (TextVariable, *_NUMBERS)):
+        variable = snapshot(tx, variable)
+    elif isinstance(variable, LATE):
         example = _EXAMPLES[variable.python_type()]
     else:
         return None
@@ -192,20 +195,21 @@ def late_template(tx: Translator, template: str, right: Variable) -> Variable | 
     """`template % right` where that is a number, a text or a tensor, or a tuple of these and of constants; None where
     it is something else."""
     items = tx.unpack(right) if right.python_type() is tuple else [right]
-    late_ones = [isinstance(item, (TensorVariable, TextVariable, *_NUMBERS)) for item in items]
+    late_ones = [isinstance(item, (TensorVariable, *LATE)) for item in items]
     if not any(late_ones) or not all(late or item.is_constant() for item, late in zip(items, late_ones, strict=True)):
         return None
     if any(isinstance(item, TensorVariable) and item.fake.requires_grad for item in items):
         raise GraphBreak("tensor value needed", f"{template!r} % {right.describe()}")
     examples = tuple(_example(item) if late else item.constant() for item, late in zip(items, late_ones, strict=True))
     tx.attempt(template.__mod__, examples)
-    shown = [_snapshot(tx, item) if isinstance(item, TensorVariable) else item for item in items]
+    shown = [snapshot(tx, item) if isinstance(item, TensorVariable) else item for item in items]
     return TextVariable(template.__mod__, [tx.new_tuple(shown)])
 
 
 def _example(variable: Variable) -> Any:
     if isinstance(variable, TensorVariable):
-        return torch.ones(tuple(1 for _ in variable.fake.shape), dtype=variable.fake.dtype)
+        few = [min(size, 2) if isinstance(size, int) else 2 for size in variable.fake.shape]
+        return torch.ones(few, dtype=variable.fake.dtype)
     return _EXAMPLES[variable.python_type()]
 
 
@@ -215,10 +219,10 @@ def _shown(tx: Translator, tensor: TensorVariable) -> tuple[Variable, Callable[[
     history = None if came or tensor.fake.grad_fn in tx.graph.foreign else history_of(tensor.fake)
     if history is None:
         raise GraphBreak("text that tells of an autograd graph not known", tensor.describe())
-    return _snapshot(tx, tensor), TensorText(tensor.cls, history)
+    return snapshot(tx, tensor), TensorText(tensor.cls, history)
 
 
-def _snapshot(tx: Translator, tensor: TensorVariable) -> Variable:
+def snapshot(tx: Translator, tensor: TensorVariable) -> Variable:
     """A copy: what is written later is not seen in it."""
     if tx.graph.inner:
         raise GraphBreak("tensor value needed", f"text of {tensor.describe()} inside a function that is transformed")

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import Place
 from symbolic import callers, polyfills
-from symbolic.errors import GraphBreak, Restart
-from symbolic.variables.base import Variable
+from symbolic.errors import GraphBreak
+from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.late_text import TextVariable, unmarked
-from symbolic.variables.objects import NATIVE_METHODS, ObjectVariable
+from symbolic.variables.late_text import LATE, snapshot, unmarked
+from symbolic.variables.objects import NATIVE_METHODS, ExceptionVariable, ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.tables import HANDLERS, Args, Kwargs, handles, library, name_of
 from symbolic.variables.tensors import TensorVariable
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 NONE, NO, ONE = ConstantVariable(None), ConstantVariable(False), ConstantVariable(1)
 #: Files whose `write` is Python, but shows text and does nothing else.
 _SHOWS = frozenset({"ipykernel.iostream.OutStream"})
+#: Containers in one another that are copied for a message.
+_DEPTH = 20
 
 
 # --- where ------------------------------------------------------------------------------------------------------------
@@ -132,64 +134,35 @@ def logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     if any(name in kwargs and kwargs[name].truth(tx) for name in ("exc_info", "stack_info")):
         raise GraphBreak("log message with its surroundings", name_of(fn))
     given = dict(kwargs)
-    level = given.pop("stacklevel", ConstantVariable(1)).constant()
+    level = given.pop("stacklevel", ONE).constant()
     frames = _activations(tx)
     if not 1 <= level <= len(frames):
         raise GraphBreak("log message of a frame further out", name_of(fn))
-    shown = [_as_now(tx, arg) for arg in args]
+    logger, *told = args
+    shown = (logger, *(_as_now(tx, arg) for arg in told))
     given = {name: _as_now(tx, arg) for name, arg in given.items()}
-    tx.messages.append(Message(tx.anchor(), len(tx.ledger.written), [*shown, *given.values()]))
-    tx.ledger.call_at(_place(frames[level - 1]), library(tx, fn), tuple(shown), given)
+    tx.ledger.call_at(_place(frames[level - 1]), library(tx, fn), shown, given)
     return NONE
 
 
-def _as_now(tx: Translator, variable: Variable) -> Variable:
-    if not isinstance(variable, TensorVariable):
+def _as_now(tx: Translator, variable: Variable, around: tuple[Variable, ...] = ()) -> Variable:
+    """What a handler may show of a value later is what it is now: tensors and containers are copied. Breaks for others
+    whose text may change."""
+    kind = variable.python_type()
+    if isinstance(variable, TensorVariable):
+        if not variable.fake.requires_grad:
+            return snapshot(tx, variable)
+    elif variable.is_constant() or isinstance(variable, (*LATE, FixedVariable, ExceptionVariable)):
         return variable
-    if variable.fake.requires_grad or tx.graph.inner:
-        raise GraphBreak("log message with a tensor", variable.describe())
-    return tx.graph.call_method("clone", [variable])
-
-
-class Message:
-    """What was told at a step, when so many targets had been written: it must not be written later."""
-
-    def __init__(self, step: int, written: int, told: list[Variable]) -> None:
-        self.step = step
-        self.written = written
-        self.told = told
-
-
-def check_messages(tx: Translator) -> None:
-    """Raises `Restart` to break at a message with something that the frame wrote later, or with tensors in it."""
-    for message in tx.messages:
-        later = set(tx.ledger.written[message.written :]) - {None}
-        seen: set[Variable] = set()
-        work = list(message.told)
-        while work:
-            variable = work.pop()
-            if variable in seen:
-                continue
-            seen.add(variable)
-            inside = type(variable) is TensorVariable and variable not in message.told
-            if variable in later or (inside and not _of_text(message.told, variable)):
-                raise Restart(message.step, GraphBreak("log message with what changes later", variable.describe()))
-            work += [*variable.reachable(), *_stored(tx, variable)]
-
-
-def _stored(tx: Translator, variable: Variable) -> list[Variable]:
-    return [value for value in tx.ledger.stores(variable).values() if isinstance(value, Variable)]
-
-
-def _of_text(told: list[Variable], tensor: Variable) -> bool:
-    """Whether the tensor is only there for its text: then it is a copy."""
-    work: list[Variable] = [variable for variable in told if isinstance(variable, TextVariable)]
-    while work:
-        variable = work.pop()
-        if variable is tensor:
-            return True
-        work += variable.reachable()
-    return False
+    elif variable not in around and len(around) < _DEPTH:
+        inside = functools.partial(_as_now, tx, around=(*around, variable))
+        if kind is list:
+            return tx.new_list([inside(item) for item in tx.unpack(variable)])
+        if kind is tuple:
+            return tx.new_tuple([inside(item) for item in tx.unpack(variable)])
+        if kind is dict:
+            return tx.new_dict([(key, inside(variable.getitem(tx, key))) for key in tx.unpack(variable)])
+    raise GraphBreak("log message with what may change", variable.describe())
 
 
 @handles(logging.getLogger)
@@ -219,7 +192,7 @@ def _warn(
     warn = library(tx, warnings.warn)
     if level <= len(frames):
         at = _place(frames[max(level, 1) - 1])
-        tx.ledger.call_at(at, warn, (message, category, ConstantVariable(1), source), {})
+        tx.ledger.call_at(at, warn, (message, category, ONE, source), {})
     else:
         above = ConstantVariable(level - len(frames))
         tx.ledger.call(tx.function(callers.warn_above), above, message, category, source)

@@ -92,7 +92,7 @@ CODES: CallableTable[Family] = CallableTable()  # by code object
 WRAPPERS: CallableTable[tuple[str, Any]] = CallableTable()  # by code object
 #: Wrappers that torch puts in place when somebody uses torch.compile, by the module and the name of their code: nothing
 #: of it is imported here. Beside what they wrap they count modules for torch.compile, or keep it from tracing.
-LATE_WRAPPERS: dict[tuple[str, str], tuple[str, Any]] = {
+PEER_WRAPPERS: dict[tuple[str, str], tuple[str, Any]] = {
     ("torch._dynamo.mutation_guard", "install_generation_tagging_init.<locals>.patched_init"): ("init", None),
     ("torch._dynamo.mutation_guard", "install_generation_tagging_init.<locals>.patched_setstate"): ("setstate", None),
     ("torch._dynamo.eval_frame", "DisableContext.__call__.<locals>._fn"): ("fn", None),
@@ -201,12 +201,12 @@ def lookup(fn: Any) -> bool:
 
 
 def wrapper_row(fn: Any) -> tuple[str, Any] | None:
-    """A function's row in WRAPPERS, or in LATE_WRAPPERS if it is torch's own: a user's is called as it is."""
+    """A function's row in WRAPPERS, or in PEER_WRAPPERS if it is torch's own: a user's is called as it is."""
     if type(fn) is not FunctionType:
         return None
     row = WRAPPERS.get(fn.__code__)
     if row is None and str(fn.__module__).startswith("torch."):
-        row = LATE_WRAPPERS.get((fn.__globals__.get("__name__", ""), fn.__code__.co_qualname))
+        row = PEER_WRAPPERS.get((fn.__globals__.get("__name__", ""), fn.__code__.co_qualname))
     return row
 
 

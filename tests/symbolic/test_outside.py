@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import Counting, check, same_as_eager, tensors
+from tests.differential import Counting, check, tensors
 
 LOG = logging.getLogger("tests.outside")
 BACKENDS = ["eager", "aot_eager"]
@@ -198,13 +198,31 @@ def test_an_error_is_caught_where_eager_code_catches_it():
     assert jit.compile(closed_file, backend="eager")(torch.ones(2), file)[1] == closed_file(torch.ones(2), file)[1]
 
 
-@same_as_eager(graphs=2)
-def test_a_message_with_what_changes_later_breaks(x=tensors(4)[0]):
-    seen = [1]
+def changes_later(x, known):
+    seen = [1, (x, {"k": known})]
     y = x + 1
     logging.getLogger("tests.outside").warning("seen %s", seen)
+    logging.getLogger("tests.outside").warning("known %s %s", known, len(known))
     seen.append(2)
+    known.append(3)
+    x.add_(1)
+    seen[1][1]["k"] = 4
     return y * 2, seen
+
+
+def test_a_message_tells_what_was_there():
+    check(changes_later, *tensors(4), [1.5], graphs=1, recompiles=True)
+
+
+def tells_itself(x, shown):
+    logging.getLogger("tests.outside").warning("%s", shown)
+    y = x + 1
+    shown.value = 5
+    return y
+
+
+def test_a_message_of_an_object_with_text_of_its_own():
+    check(tells_itself, *tensors(4), Shown("s"), recompiles=True)
 
 
 @pytest.mark.parametrize("wrong", [{"sep": 3}, {"end": 1}])
