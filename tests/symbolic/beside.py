@@ -92,11 +92,20 @@ class Translator:
                 made.store(self, self.born(key), self.born(item))
             return made
         if isinstance(value, set) or (kind is frozenset and not is_constant_value(value)):
-            items = [self.born(item) for item in value]
-            return SetVariable({item.key(): item for item in items}, cls=kind)
+            return self._born_set(value, kind)
         if isinstance(value, (type({}.keys()), type({}.items()), type({}.values()))):
             return DictViewVariable(self.born(dict(value.mapping)), type(value).__name__.split("_")[1])
         return ConstantVariable(value) if is_constant_value(value) else Opaque(value)
+
+    def _born_set(self, value, kind):
+        """Elements that collide are iterated in the order in which they came: the table of keys is a copy of the set's."""
+        items = {id(item): self.born(item) for item in value}
+        made = SetVariable({}, cls=kind)
+        if all(variable.key() == item for item, variable in zip(value, items.values(), strict=True)):
+            made.take(set(value), [(None, items)])
+        else:
+            made = SetVariable({item.key(): item for item in items.values()}, cls=kind)
+        return made
 
     from_constant = born
 
