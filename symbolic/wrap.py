@@ -129,12 +129,18 @@ _FIXED_TYPES = (
 
 
 def _constant(tx: Translator, value: Any, source: Source) -> Variable:
-    if type(value) is float and source.pattern in tx.options.varying:
+    if type(value) is float and (source.pattern in tx.options.varying or _is_scheduled(source)):
         return tx.graph.add_number(value, source)
     if source.kind != "const":
         by_identity = value is None or value is True or value is False or is_a(value, enum.Enum)
         tx.know(source, "is" if by_identity else "eq", value)
     return ConstantVariable(value, source)
+
+
+def _is_scheduled(source: Source) -> bool:
+    """Whether it is the learning rate of an optimizer's group or of an object: schedulers change it after a step, so
+    it is an input of the first graph already."""
+    return source.kind == "item" and source.arg == "lr"
 
 
 def _tensor(tx: Translator, value: torch.Tensor, source: Source) -> Variable:

@@ -307,7 +307,7 @@ def test_a_schedule_does_not_compile_again(case, backend):
         rest = [] if cls.__name__ == "Muon" else [{"params": model[0].bias}]
         return model, cls([{"params": matrices(model)}, *rest], **kwargs)
 
-    train(classify, build(), build(), backend=backend, between=decay, steps=6, graphs=3)
+    train(classify, build(), build(), backend=backend, between=decay, steps=6)
 
 
 @BACKEND
@@ -317,7 +317,7 @@ def test_a_scheduler_of_torch(backend):
         pair[1].schedule = torch.optim.lr_scheduler.CosineAnnealingLR(pair[1], T_max=10)
         return pair
 
-    train(classify, build(), build(), backend=backend, between=lambda pair: pair[1].schedule.step(), steps=6, graphs=3)
+    train(classify, build(), build(), backend=backend, between=lambda pair: pair[1].schedule.step(), steps=6)
 
 
 VARYING = {
