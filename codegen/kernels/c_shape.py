@@ -39,6 +39,11 @@ def transposed_loads(kernel: Kernel) -> list[Load]:
     ]  # fmt: skip
 
 
+def lies_apart(kernel: Kernel, lane: Symbol) -> bool:
+    """Whether each lane reads or writes in other lines of the cache than the next one."""
+    return any(_is_far(ix.stride_of(at, lane)) for loop in kernel.loops for at in indices(loop.body))
+
+
 def _is_far(stride: Index | None) -> bool:
     """Whether elements of that stride lie in other lines of the cache."""
     return stride is not None and (stride.constant is None or stride.constant >= WIDTH)

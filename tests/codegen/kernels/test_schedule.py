@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from codegen.kernels.schedule import Launch
+from codegen.kernels.schedule import Launch, Schedule
 from codegen.kernels.split import PARTS
 from tests.codegen.kernels.schedules import evaluated, scheduled
 
@@ -222,5 +222,17 @@ def test_a_cheap_value_is_stored_where_computing_it_again_would_read_more(reader
 ])  # fmt: skip
 def test_a_gelu_of_many_floats_alone_is_left_to_aten(program: Any, is_left: bool) -> None:
     found = scheduled(program, torch.randn(300, 300))
-    calls = [step.made[0].node.target for step in found.steps if not isinstance(step, Launch)]
-    assert (torch.ops.aten.gelu.default in calls) == is_left, str(found)
+    assert (torch.ops.aten.gelu.default in called(found)) == is_left, str(found)
+
+
+@pytest.mark.parametrize("program, is_left", [
+    (torch.sum, True), (lambda x: (x * 2).sum(), False), (lambda x: x.sum() * 2, False), (lambda x: x[:9].sum(), False),
+    (lambda x: x.sum(1), False),
+])  # fmt: skip
+def test_a_sum_of_very_many_floats_alone_is_left_to_aten(program: Any, is_left: bool) -> None:
+    found = scheduled(program, torch.randn(2048, 2048))
+    assert (torch.ops.aten.sum.default in called(found)) == is_left, str(found)
+
+
+def called(found: Schedule) -> list[Any]:
+    return [step.made[0].node.target for step in found.steps if not isinstance(step, Launch)]
