@@ -21,8 +21,8 @@ BLOCK = 4096
 LANE_BLOCK = 256
 #: Lanes in a tile, at most and at least; and in all tiles of a kernel, so that they stay in the first cache.
 TILE, SMALL_TILE, LANES_HELD = 1024, 64, 4096
-#: Lanes in a tile where what they read or write lies in a line of the cache for each lane. (Running sums of 8192 rows of
-#: 64 floats, cycles for an element: 3.8 in tiles of 1024, 1.7 in these; ATen 2.2.)
+#: Lanes in a tile where what they read or write lies in a line of the cache for each lane. (Running sums of 8192 rows
+#: of 64 floats, cycles for an element: 3.8 in tiles of 1024, 1.7 in these; ATen 2.2.)
 APART_TILE = 16
 #: The place of an extreme value is looked for in so many at once.
 SEARCHED = 256
