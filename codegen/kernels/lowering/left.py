@@ -19,7 +19,9 @@ from codegen.kernels.lowering.table import LOWERINGS
 aten = torch.ops.aten
 #: By dtype: what ATen does faster alone, and from how many elements on. Its gelu of floats takes 0.85 of our time; its
 #: sum of all 0.93, where the caches hold no more of them.
-FASTER_ALONE: dict[torch.dtype, dict[Any, int]] = {torch.float32: {aten.gelu.default: 1 << 16, aten.sum.default: 1 << 22}}
+FASTER_ALONE: dict[torch.dtype, dict[Any, int]] = {
+    torch.float32: {aten.gelu.default: 1 << 16, aten.sum.default: 1 << 22},
+}
 
 
 def is_left(program: Program, values: Mapping[fx.Node, Any], node: fx.Node) -> bool:
