@@ -47,7 +47,7 @@ class Mode:
     measures: bool = False
 
 
-#: What `mode` may be -> what it means; all but "default" are of "kernels" alone.
+#: What `mode` may be -> what it means; all but "default" are of the backend "default" alone.
 MODES = {
     "default": Mode(),
     "reduce-overhead": Mode(graphs=True),
@@ -97,7 +97,7 @@ class InMode:
 
 
 #: name -> backend
-BACKENDS: dict[str, Backend] = {"eager": eager, "aot_eager": aot_eager, "default": kernels, "kernels": kernels}
+BACKENDS: dict[str, Backend] = {"eager": eager, "aot_eager": aot_eager, "default": kernels}
 
 
 def resolve(backend: str | Backend, mode: str | None = None) -> Backend:

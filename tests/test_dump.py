@@ -154,7 +154,7 @@ def test_the_dump_shows_kernels_and_plans(tmp_path: Path) -> None:
     jit.config.dump = str(tmp_path)
     try:
         weight = torch.ones(4, requires_grad=True)
-        jit.compile(lambda x: (x * weight).softmax(-1).sum(), backend="kernels")(torch.ones(3, 4)).backward()
+        jit.compile(lambda x: (x * weight).softmax(-1).sum(), backend="default")(torch.ones(3, 4)).backward()
     finally:
         jit.config.dump = ""
     (folder,) = tmp_path.iterdir()

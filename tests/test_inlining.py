@@ -21,7 +21,7 @@ def program(x, w):
     return (x @ w).sin().sum(1) * 2
 
 
-@pytest.fixture(params=["aot_eager", "kernels"])
+@pytest.fixture(params=["aot_eager", "default"])
 def compiled(request):
     f = jit.compile(program, backend=request.param)
     f(X, W)
@@ -94,7 +94,7 @@ class Net(torch.nn.Module):
         return self.compiled(x, self.layer.weight.t()) + self.layer(x).sum(1)
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "kernels"])
+@pytest.mark.parametrize("backend", ["aot_eager", "default"])
 def test_torch_export(backend):
     net = Net(backend)
     wanted = net(X)

@@ -21,7 +21,7 @@ def difference(call):
 
 
 def test_counters():
-    f = jit.compile(lambda x, w: (x * w).sin(), backend="kernels")
+    f = jit.compile(lambda x, w: (x * w).sin(), backend="default")
     w = torch.ones(4, requires_grad=True)
     assert difference(lambda: f(X, w).sum().backward()) == {
         "captures": 1, "graphs": 1, "misses": 1, "plans": 2, "invocations": 2}
@@ -31,7 +31,7 @@ def test_counters():
 
 
 def test_what_no_plan_can_run_is_counted():
-    f = jit.compile(lambda x, w: (x * w).sin(), backend="kernels")
+    f = jit.compile(lambda x, w: (x * w).sin(), backend="default")
     w = torch.ones(4, requires_grad=True)
     y = f(X, w)
     batched = torch.stack([torch.ones(3, 4), torch.zeros(3, 4)])
@@ -41,7 +41,7 @@ def test_what_no_plan_can_run_is_counted():
 
 
 def test_graph_plan_and_fallback():
-    f = jit.compile(lambda x, w: (x * w).sin(), backend="kernels")
+    f = jit.compile(lambda x, w: (x * w).sin(), backend="default")
     w = torch.ones(4, requires_grad=True)
     for _ in range(3):
         f(X, w).sum().backward()
@@ -74,7 +74,7 @@ def test_without_a_plan():
 
 
 def test_one_entry_for_each_kind_of_input_the_last_hit_first():
-    f = jit.compile(lambda x: x.sin(), backend="kernels")
+    f = jit.compile(lambda x: x.sin(), backend="default")
     shapes = [(3,), (4, 2), (5,)]
     for shape in (*shapes, shapes[1]):
         f(torch.ones(shape))
@@ -96,8 +96,8 @@ def test_what_is_left_of_a_frame_after_a_break_is_a_frame():
 
 
 @pytest.mark.parametrize("make", [
-    lambda: jit.compile(net(), backend="kernels"),
-    lambda: jit.compile(net().forward, backend="kernels"),
+    lambda: jit.compile(net(), backend="default"),
+    lambda: jit.compile(net().forward, backend="default"),
 ], ids=["module", "method"])
 def test_of_modules_and_methods(make):
     f = make()

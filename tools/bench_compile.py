@@ -33,7 +33,7 @@ def compiler(name: str) -> Callable[[Any], Any]:
         import jit
 
         jit.config.on_error = "raise"  # a fallback to eager would look like a quick compilation
-        return lambda model: jit.compile(model, backend="kernels")
+        return lambda model: jit.compile(model, backend="default")
     import torch._dynamo  # torch.compile imports it in its first call
 
     return torch.compile

@@ -25,7 +25,7 @@ from tools.report import duration
 
 SIDES: dict[str, Callable[[Any], Any]] = {
     **bench_kernels.SIDES,
-    "tuned": partial(jit.compile, backend="kernels", mode="max-autotune-no-cudagraphs"),
+    "tuned": partial(jit.compile, backend="default", mode="max-autotune-no-cudagraphs"),
 }
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 ROWS = (32768, 1024)

@@ -259,7 +259,7 @@ def measure_kernels(case: Case, rounds: int) -> list[str]:
     """Whole calls, with kernels of each compiler's own."""
     forget()
     timers = {"eager": timer(case, lambda program: program)}
-    timers["ours"] = timer(case, partial(jit.compile, backend="kernels"))
+    timers["ours"] = timer(case, partial(jit.compile, backend="default"))
     timers["theirs"] = timer(case, torch.compile)
     times = take_turns(timers, rounds)
     return [case.name, *map(duration, times.values()), ratio(times["ours"], times["eager"]),
@@ -307,7 +307,7 @@ def main() -> None:
     show("Guards of a cached step", ["per call", "eager step", "guards", "share"], rows, options.markdown)
     rows = [measure_kernels(case, options.rounds) for case in SMALL_CASES if options.only in case.name]
     columns = ["per call", "eager", "ours", "torch.compile", "eager / ours", "theirs / ours"]
-    show('Small calls, backend="kernels" and inductor', columns, rows, options.markdown)
+    show('Small calls, backend="default" and inductor', columns, rows, options.markdown)
     print('\nWhole calls have backend="eager"; added cost has a backend that does no work, its own cost taken off.')
     print(f"Medians of {options.rounds} rounds taken in turn, 1 thread. {machine()}.")
 

@@ -27,7 +27,7 @@ def test_program(case, mode: str, dtype: str) -> None:
         torch.manual_seed(1)
         expected = [x.clone() if isinstance(x, torch.Tensor) else x for x in tree_leaves(call_of(case, mode, lambda program: program)())]
         torch.manual_seed(1)
-        call = call_of(case, mode, lambda program: jit.compile(program, backend="kernels"))
+        call = call_of(case, mode, lambda program: jit.compile(program, backend="default"))
         torch.manual_seed(1)
         found = tree_leaves(call())
         if not case.is_random:
@@ -41,7 +41,7 @@ def test_kernels_are_launched() -> None:
         return torch.softmax(x * w + 1, -1)
 
     x, w = torch.randn(64, 300, device="cuda"), torch.randn(300, device="cuda")
-    compiled = jit.compile(program, backend="kernels", fullgraph=True)
+    compiled = jit.compile(program, backend="default", fullgraph=True)
     compiled(x, w)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         found = compiled(x, w)

@@ -6,7 +6,7 @@ import torch
 
 from tests.differential import COUNTING, check
 
-BACKENDS = ["eager", "aot_eager", "kernels"]
+BACKENDS = ["eager", "aot_eager", "default"]
 
 
 def by_with(x, w, log):

@@ -7,7 +7,7 @@ from torch.nn.modules import module as modules
 import jit
 from tests.differential import COUNTING, Counting, check
 
-BACKENDS = ["eager", "aot_eager", "kernels"]
+BACKENDS = ["eager", "aot_eager", "default"]
 
 
 class Net(nn.Module):

@@ -11,7 +11,7 @@ from torch.utils.hooks import RemovableHandle
 import jit
 from tests.differential import COUNTING, Counting, check
 
-BACKENDS = ["eager", "aot_eager", "kernels"]
+BACKENDS = ["eager", "aot_eager", "default"]
 LOG = []
 
 

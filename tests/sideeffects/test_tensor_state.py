@@ -4,7 +4,7 @@ import torch
 
 from tests.differential import check
 
-BACKENDS = ["eager", "aot_eager", "kernels"]
+BACKENDS = ["eager", "aot_eager", "default"]
 
 
 # --- (x, w, y) with w a leaf, y a plain tensor of the same shape ------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Random programs through `backend="kernels"`, beside eager.
+"""Random programs through `backend="default"`, beside eager.
 
     python -m tests.codegen.kernels.drawn [--first N] [--count N] [--processes N] [--show]
 
@@ -348,7 +348,7 @@ def examine(seed):
         return program.text, "", False
     jit.reset()
     function = program.function()
-    compiled = jit.compile(function, backend="kernels", dynamic=True if program.dynamic else None)
+    compiled = jit.compile(function, backend="default", dynamic=True if program.dynamic else None)
     text = f"# seed {seed}, dynamic={program.dynamic}, gradients={program.gradients}, special={draw.special}\n# {draw.specs}\n{program.text}"
     refused = REFUSALS.count
     for more in (0, 0, 3) if program.dynamic else (0, 0):

@@ -2,7 +2,7 @@
 
     python -m tests.codegen.kernels.opinfo_compiled [--samples N] [--processes N] [--report FILE] [NAME ...]
 
-For each operation, dtype and first samples: results, inputs afterwards and gradients of what `backend="kernels"` makes
+For each operation, dtype and first samples: results, inputs afterwards and gradients of what `backend="default"` makes
 of it. Numbers may differ by some rounding of their dtype; all else may not.
 """
 

@@ -1,4 +1,4 @@
-"""backend="kernels" against eager: programs whole, with gradients."""
+"""backend="default" against eager: programs whole, with gradients."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_program(program, requires_grad, dynamic):
         args = [torch.randn(6, 8), torch.randn(8)][: PROGRAMS[program]]
         return [a.requires_grad_(requires_grad) for a in args]
 
-    check(program, *make(), backend="kernels", dynamic=dynamic, changed=[make(1)], tolerance=CLOSE)
+    check(program, *make(), backend="default", dynamic=dynamic, changed=[make(1)], tolerance=CLOSE)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.bool], ids=str)
@@ -137,12 +137,12 @@ def test_dtypes(dtype):
 
     torch.manual_seed(0)
     exact = dtype in (torch.int32, torch.bool, torch.bfloat16, torch.float16)
-    check(program, (torch.randn(5, 16) * 3).to(dtype), backend="kernels", tolerance=None if exact else CLOSE)
+    check(program, (torch.randn(5, 16) * 3).to(dtype), backend="default", tolerance=None if exact else CLOSE)
 
 
 def test_an_index_out_of_range_raises_what_eager_raises():
     table = torch.randn(4, 3)
-    compiled = jit.compile(lambda at: F.embedding(at, table) * 2, backend="kernels")
+    compiled = jit.compile(lambda at: F.embedding(at, table) * 2, backend="default")
     compiled(torch.tensor([1, 3]))
     with pytest.raises(IndexError, match="index out of range in self"):
         compiled(torch.tensor([1, 4]))
@@ -155,14 +155,14 @@ def test_what_each_round_reads_twice_is_no_larger_for_it():
             x = x + (x * 0.5).tanh() * x * 0.1
         return x
 
-    check(program, torch.randn(4, 5), backend="kernels", tolerance=CLOSE)
+    check(program, torch.randn(4, 5), backend="default", tolerance=CLOSE)
 
 
 def test_strides_that_vary():
     def make(size):
         return [torch.randn(size, 2 * size)[:, ::2], torch.randn(size, 3).t()[:, 1:]]
 
-    check(lambda x, y: (x * 2 + x.t(), y.exp().sum(0)), *make(4), backend="kernels", dynamic=True,
+    check(lambda x, y: (x * 2 + x.t(), y.exp().sum(0)), *make(4), backend="default", dynamic=True,
           make=lambda: make(4), changed=[lambda: make(5), lambda: make(7)], tolerance=CLOSE)
 
 
@@ -181,24 +181,24 @@ def test_a_size_that_is_a_formula_and_1_is_broadcast(program, requires_grad):
         whole[:rows] = torch.arange(3.0 * rows).view(rows, 3) / 8
         return [whole[:rows].detach().requires_grad_(requires_grad)]
 
-    check(program, make=make, backend="kernels", dynamic=True, tolerance=CLOSE)
+    check(program, make=make, backend="default", dynamic=True, tolerance=CLOSE)
 
 
 def test_whole_parts_below_zero_are_zero_and_not_minus_zero():
     def program(x):
         return x.int().float(), x.long().to(torch.bfloat16), x.double().to(torch.int16).double()
 
-    check(program, torch.tensor([-0.5, 0.5, -0.0, -1.5, 7.0] * 4), backend="kernels")
+    check(program, torch.tensor([-0.5, 0.5, -0.0, -1.5, 7.0] * 4), backend="default")
 
 
 def test_a_difference_of_bools_raises_what_eager_raises():
-    check(lambda x: x - True, torch.tensor([True, False]), backend="kernels")
+    check(lambda x: x - True, torch.tensor([True, False]), backend="default")
 
 
 def test_a_view_of_a_number():
     """The gradient multiplies by the number's conjugate."""
     x = torch.randn(3, 2, 2, requires_grad=True)
-    check(lambda x: torch.view_as_real(torch.view_as_complex(x) * 2j), x, backend="kernels", tolerance=CLOSE)
+    check(lambda x: torch.view_as_real(torch.view_as_complex(x) * 2j), x, backend="default", tolerance=CLOSE)
 
 
 def corrected(x, step):
@@ -209,7 +209,7 @@ def corrected(x, step):
 @pytest.mark.parametrize("step", [1.0, 3.0, 0.0, -10000.0])
 def test_numbers_that_may_raise_are_computed_as_python_does(step, tmp_path):
     x, at = torch.randn(5, 3), torch.tensor(step)
-    compiled = jit.compile(corrected, backend="kernels", options={"dump": str(tmp_path)})
+    compiled = jit.compile(corrected, backend="default", options={"dump": str(tmp_path)})
     compiled(x, torch.tensor(2.0))
     assert [file for file in tmp_path.rglob("*kernels.c") if file.read_text()]
     try:
@@ -222,7 +222,7 @@ def test_numbers_that_may_raise_are_computed_as_python_does(step, tmp_path):
 
 
 def test_threads():
-    compiled = jit.compile(lambda x: (x * 2).softmax(-1) @ x.t(), backend="kernels")
+    compiled = jit.compile(lambda x: (x * 2).softmax(-1) @ x.t(), backend="default")
     inputs = [torch.randn(16, 16) for _ in range(8)]
     expected = [(x * 2).softmax(-1) @ x.t() for x in inputs]
     wrong = []
@@ -247,7 +247,7 @@ def test_equal_kernels_of_different_lines_are_compiled_once(monkeypatch, tmp_pat
         lambda x: x * 2.5 + 1,
         lambda x: x * 2.5 + 1,
     ):
-        assert torch.equal(jit.compile(program, backend="kernels")(x), program(x))
+        assert torch.equal(jit.compile(program, backend="default")(x), program(x))
     assert jit.cache.info().entries == 1
 
 
@@ -259,7 +259,7 @@ def warned(times=2):
         for scale in range(times):
             x = torch.randn(4, 4, requires_grad=True)
             program = lambda x: chain(x) * (scale + 0.5)
-            y, expected = jit.compile(program, backend="kernels")(x), program(x)
+            y, expected = jit.compile(program, backend="default")(x), program(x)
             assert torch.equal(y, expected)
             assert torch.equal(*(torch.autograd.grad(z.sum(), x)[0] for z in (y, expected)))
     return [str(warning.message) for warning in caught]
@@ -318,13 +318,13 @@ def test_training_steps():
         optimizer.zero_grad()
         return loss.detach()
 
-    torch.testing.assert_close(losses(jit.compile(step, backend="kernels")), losses(step), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(losses(jit.compile(step, backend="default")), losses(step), rtol=1e-4, atol=1e-5)
 
 
 PROCESS = """
 import torch, jit
 w = torch.linspace(0, 1, 8).requires_grad_()
-loss = jit.compile(lambda w: (w.sin() * w).softmax(0).log().sum(), backend="kernels")(w)
+loss = jit.compile(lambda w: (w.sin() * w).softmax(0).log().sum(), backend="default")(w)
 loss.backward()
 known = jit.cache.info()
 print(known.hits, known.misses, [g.hex() for g in w.grad.tolist()])

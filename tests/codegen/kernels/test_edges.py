@@ -42,13 +42,13 @@ def test_threads_of_torch(program, count, threads):
     threads(count)
     for shape in ((1025, 333), (3, 200_003), (200_003, 3)):
         x = torch.randn(shape, dtype=torch.float64)
-        for ours, eager in zip(jit.compile(program, backend="kernels")(x), program(x), strict=True):
+        for ours, eager in zip(jit.compile(program, backend="default")(x), program(x), strict=True):
             torch.testing.assert_close(ours, eager)
 
 
 def test_threads_of_python_each_with_torch_s(threads):
     threads(2)
-    compiled = jit.compile(lambda x, at: (x[at] * 2).softmax(-1).sum(0), backend="kernels", dynamic=True)
+    compiled = jit.compile(lambda x, at: (x[at] * 2).softmax(-1).sum(0), backend="default", dynamic=True)
     wrong = []
 
     def work(size):
@@ -76,7 +76,7 @@ def test_an_error_in_the_middle_leaves_the_plan_as_it_was():
         z = F.embedding(at, y * 2)
         return (z @ y).softmax(-1)
 
-    compiled = jit.compile(program, backend="kernels")
+    compiled = jit.compile(program, backend="default")
     x = torch.randn(20, 20)
     for bad in (20, -1, 10**12, -(2**63)):
         with pytest.raises(IndexError):
@@ -90,7 +90,7 @@ def test_memory_that_begins_anywhere(dtype):
         return x + x, x.amax(), x.flip(0), x.float().sum()
 
     base = (torch.randn(1200) * 3).to(dtype)
-    compiled = jit.compile(program, backend="kernels", dynamic=True)
+    compiled = jit.compile(program, backend="default", dynamic=True)
     for start in range(1, 18):
         for length in (2, 7, 64, 1001):
             x = base[start : start + length]
@@ -100,7 +100,7 @@ def test_memory_that_begins_anywhere(dtype):
 
 def test_memory_that_no_element_would_begin_at():
     memory = bytearray(range(256)) * 16
-    compiled = jit.compile(lambda x: (x * 2, x.amax(), x.sum()), backend="kernels")
+    compiled = jit.compile(lambda x: (x * 2, x.amax(), x.sum()), backend="default")
     for offset in (1, 2, 3, 5, 7):
         x = torch.frombuffer(memory, dtype=torch.int32, offset=offset, count=900)
         for ours, eager in zip(compiled(x), (x * 2, x.amax(), x.sum()), strict=True):
@@ -123,7 +123,7 @@ def test_numbers_at_their_ends(dtype):
 
     values = torch.tensor(ENDS, dtype=torch.float64).to(dtype)
     x, y = values.repeat_interleave(len(ENDS)), values.repeat(len(ENDS))
-    check(program, x, y, backend="kernels", traceback="full")
+    check(program, x, y, backend="default", traceback="full")
 
 
 def test_integers_wrap_round():
@@ -132,7 +132,7 @@ def test_integers_wrap_round():
 
     for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64):
         ends = torch.iinfo(dtype)
-        check(program, torch.tensor([ends.min, ends.max, 0, 1, ends.max - 1] * 7, dtype=dtype), backend="kernels")
+        check(program, torch.tensor([ends.min, ends.max, 0, 1, ends.max - 1] * 7, dtype=dtype), backend="default")
 
 
 @pytest.mark.long
@@ -140,7 +140,7 @@ def test_more_elements_than_an_int32_counts():
     size = 2**31 + 5
     x = torch.zeros(size, dtype=torch.uint8)
     x[-1], x[-3], x[2**31] = 7, 3, 1
-    compiled = jit.compile(lambda x: (x + 1, x.amax(), x.argmax(), x.sum(), x[-4:] * 2), backend="kernels")
+    compiled = jit.compile(lambda x: (x + 1, x.amax(), x.argmax(), x.sum(), x[-4:] * 2), backend="default")
     more, top, at, total, last = compiled(x)
     assert (top.item(), at.item(), total.item()) == (7, size - 1, 11)
     assert more[-6:].tolist() == [1, 2, 1, 4, 1, 8]
@@ -155,5 +155,5 @@ def test_operations_of_torch_whose_strides_are_not_as_foretold(dynamic):
         return F.batch_norm(x, None, None, training=True) * 2, torch.normal(x, x.abs() * 0) + x, x.sort(0).values + 1
 
     x = torch.randn(7, 6, 5).permute(2, 1, 0)
-    for ours, eager in zip(jit.compile(program, backend="kernels", dynamic=dynamic)(x), program(x), strict=True):
+    for ours, eager in zip(jit.compile(program, backend="default", dynamic=dynamic)(x), program(x), strict=True):
         torch.testing.assert_close(ours, eager)

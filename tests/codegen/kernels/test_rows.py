@@ -34,10 +34,10 @@ def check(function, compiled, x, gradients):
 @pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_row(name, gradients):
-    check(PROGRAMS[name], jit.compile(PROGRAMS[name], backend="kernels"), X, gradients)
+    check(PROGRAMS[name], jit.compile(PROGRAMS[name], backend="default"), X, gradients)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", FORWARD_ONLY)
 def test_forward(name):
-    check(FORWARD_ONLY[name], jit.compile(FORWARD_ONLY[name], backend="kernels"), X, False)
+    check(FORWARD_ONLY[name], jit.compile(FORWARD_ONLY[name], backend="default"), X, False)

@@ -113,7 +113,7 @@ def test_program(program, dynamic):
         torch.manual_seed(seed)
         return [torch.randn(6, 6) for _ in range(program.__code__.co_argcount)]
 
-    check(program, *make(), backend="kernels", dynamic=dynamic, changed=[make(1)], tolerance=CLOSE)
+    check(program, *make(), backend="default", dynamic=dynamic, changed=[make(1)], tolerance=CLOSE)
 
 
 @pytest.mark.parametrize(
