@@ -351,6 +351,9 @@ class _Planner:
 
     def _call_results(self, call: Call) -> tuple[s.Result, ...]:
         node = call.made[0].node
+        returns = node.target._schema.returns  # type: ignore[union-attr]
+        if not returns:
+            return ()
         by_item = {made.item: self._tensor(made.name) for made in call.made}
 
         def result(fake: Any, item: tuple[int, ...]) -> Any:
@@ -361,7 +364,7 @@ class _Planner:
         items = result(node.meta["val"], ())
         if not isinstance(items, tuple):
             return (items,)
-        is_list = len(node.target._schema.returns) == 1  # type: ignore[union-attr]
+        is_list = len(returns) == 1
         return (items,) if is_list else items
 
 

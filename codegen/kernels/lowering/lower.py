@@ -264,6 +264,10 @@ def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
 
     if isinstance(out, torch.Tensor | tuple | list):
         return result(out, ())
+    if out is None and not node.target._schema.returns:
+        name = low.fresh(node.name)  # of nothing; it is called for the error that it may raise
+        low.program.tensors[name] = Made(name, (), torch.bool, (), node, (), names, True)
+        return None
     raise Unsupported(f"{node.target}, which gives {type(out).__name__}")
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import jit
-from tests.differential import check
+from tests.differential import CLOSE, check
 
 
 def rows(x):
@@ -82,6 +82,19 @@ def test_an_error_in_the_middle_leaves_the_plan_as_it_was():
         with pytest.raises(IndexError):
             compiled(x, torch.tensor([1, bad]))
         torch.testing.assert_close(compiled(x, torch.tensor([1, 3])), program(x, torch.tensor([1, 3])))
+
+
+@pytest.mark.parametrize("name", ["inv", "cholesky"])
+def test_an_operation_that_only_raises_is_a_step_of_the_plan(name):
+    def program(x):
+        return (getattr(torch.linalg, name)(x * 2) + 1).sin()
+
+    compiled = jit.compile(program, fullgraph=True)
+    good, bad = torch.eye(4).requires_grad_(), torch.zeros(4, 4)
+    for x in (good, bad, good, bad.requires_grad_()):
+        check(program, x, backend="default", tolerance=CLOSE)
+    compiled(good.detach())
+    assert "aten._linalg_check_errors.default(" in str(compiled.debug_state())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int16, torch.uint8, torch.bool], ids=str)
