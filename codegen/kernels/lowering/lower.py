@@ -264,7 +264,7 @@ def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
 
     if isinstance(out, torch.Tensor | tuple | list):
         return result(out, ())
-    if out is None and not node.target._schema.returns:
+    if out is None and isinstance(node.target, OpOverload):
         name = low.fresh(node.name)  # of nothing; it is called for the error that it may raise
         low.program.tensors[name] = Made(name, (), torch.bool, (), node, (), names, True)
         return None
