@@ -16,20 +16,22 @@ from torch import fx
 from codegen.aot.boxed import boxed
 from codegen.artifacts.store import Store
 from codegen.direct import direct
+from codegen.kernels import kept
 from codegen.kernels.c import print_c
 from codegen.kernels.device import device_code
 from codegen.kernels.horizontal import together
-from codegen.kernels.likeness import likeness
+from codegen.kernels.likeness import Likeness, likeness
 from codegen.kernels.lowering.context import Unsupported
 from codegen.kernels.lowering.lower import lower
 from codegen.kernels.measure import Trials
 from codegen.kernels.planning import plan
 from codegen.kernels.products import may_round, scheduled
-from codegen.kernels.schedule import Schedule, schedule
+from codegen.kernels.schedule import schedule
 from codegen.kernels.toolchain import NoCompiler, compile_c
 from codegen.kernels.triton_tune import Device
 from codegen.notices import notify
 from codegen.plan.build import build
+from codegen.plan.check import check
 from codegen.plan.steps import CPU, Function, Plan
 from codegen.progress import tell
 
@@ -75,10 +77,11 @@ class Kernels:
     def _compiled(self, graph: fx.GraphModule, takes_list: bool) -> Callable[..., Any] | None:
         try:
             device = _device(graph)
-            key = likeness(graph), takes_list
-            compiled = self.made.get(key)
+            like = likeness(graph)
+            compiled = self.made.get((like, takes_list))
             if compiled is None:
-                compiled = self.made[key] = self._make(graph, takes_list, device)
+                make = self._on_device if device.type == "cuda" else self._on_processor
+                compiled = self.made[like, takes_list] = make(graph, like, takes_list, device)
             graph.meta.update(plan=compiled.plan, texts=compiled.texts)
             return compiled.run
         except (Unsupported, NotImplementedError) as reason:
@@ -89,43 +92,78 @@ class Kernels:
             self.failed(error)
         return None
 
-    def _make(self, graph: fx.GraphModule, takes_list: bool, device: torch.device) -> Compiled:
+    def _on_device(
+        self, graph: fx.GraphModule, like: Likeness, takes_list: bool, device: torch.device
+    ) -> Compiled:
         tell("choosing kernels")
         made = schedule(lower(graph))
         trials = None
-        if self.measures and device.type == "cuda":
+        if self.measures:
             trials = Trials(device, _described(device, may_round(made)), self.store)
             made = scheduled(graph, trials.wins)
-        placeholders = graph.graph.find_nodes(op="placeholder")
-        parameters = [node.name for node in placeholders]
         tell(f"compiling {len(made.kernels)} kernels")
-        if device.type == "cuda":
-            described = _described(device) if trials is None else trials.described
-            made = together(made)
-            code = device_code(made, placeholders, described, self.store, trials)
-            planned = plan(made, parameters, code.functions, "graph", takes_list, device, code.aligned)
-            sources = {"kernels.py": code.source}
-        else:
-            source = print_c(made.kernels)
-            planned = plan(made, parameters, self._load(made, source), "graph", takes_list)
-            sources = {"kernels.c": source}
+        described = _described(device) if trials is None else trials.described
+        made = together(made)
+        code = device_code(made, graph.graph.find_nodes(op="placeholder"), described, self.store, trials)
+        planned = plan(made, _parameters(graph), code.functions, "graph", takes_list, device, code.aligned)
 
         def texts() -> dict[str, str]:
-            return {"kernels.txt": f"{made}\n", **sources, "plan.txt": f"{planned}\n"}
+            return {"kernels.txt": f"{made}\n", "kernels.py": code.source, "plan.txt": f"{planned}\n"}
 
         return Compiled(build(planned, _fallback(graph, takes_list)), planned, texts, graph)
 
-    def _load(self, made: Schedule, source: str) -> dict[str, Function]:
-        if not made.kernels:
-            return {}
-        code = _COMMENT.sub("", source)  # equal kernels were made of different lines
-        library = ctypes.CDLL(str(compile_c(code, store=self.store, openmp=False)))
-        found = {}
-        for kernel in made.kernels:
-            address = ctypes.cast(getattr(library, kernel.name), ctypes.c_void_p).value
+    def _on_processor(
+        self, graph: fx.GraphModule, like: Likeness, takes_list: bool, device: torch.device
+    ) -> Compiled:
+        place = kept.place(graph, like, takes_list)
+        planned = place and self._kept(graph, place)
+        if not planned:
+            tell("choosing kernels")
+            made = schedule(lower(graph))
+            tell(f"compiling {len(made.kernels)} kernels")
+            source = print_c(made.kernels) if made.kernels else ""
+            source = _COMMENT.sub("", source)  # equal kernels were made of different lines
+            function = self._load(source)
+            functions = {kernel.name: function(kernel.name) for kernel in made.kernels}
+            planned = plan(made, _parameters(graph), functions, "graph", takes_list)
+            if place:
+                kept.keep(self.store, place, graph, planned, source)
+
+        def texts() -> dict[str, str]:
+            made = schedule(lower(graph))
+            return {"kernels.txt": f"{made}\n", "kernels.c": print_c(made.kernels), "plan.txt": f"{planned}\n"}
+
+        return Compiled(build(planned, _fallback(graph, takes_list)), planned, texts, graph)
+
+    def _kept(self, graph: fx.GraphModule, place: str) -> Plan | None:
+        """The plan that an earlier process made of such a graph."""
+        found = kept.find(self.store, place)
+        if found is None:
+            return None
+        planned, source = found
+        try:
+            return check(kept.read(planned, graph, self._load(source)))
+        except ValueError as error:
+            log.warning("a plan on disk is none: %s", error)
+            return None
+
+    def _load(self, source: str) -> Callable[[str], Function]:
+        """The kernels of this source by their names."""
+        if not source:
+            return dict[str, Function]().__getitem__
+        library = ctypes.CDLL(str(compile_c(source, store=self.store, openmp=False)))
+
+        @functools.cache
+        def function(name: str) -> Function:
+            address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
             assert address is not None
-            found[kernel.name] = Function(kernel.name, address, library)
-        return found
+            return Function(name, address, library)
+
+        return function
+
+
+def _parameters(graph: fx.GraphModule) -> list[str]:
+    return [node.name for node in graph.graph.find_nodes(op="placeholder")]
 
 
 def _fallback(graph: fx.GraphModule, takes_list: bool) -> Callable[..., Any]:

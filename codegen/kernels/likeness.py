@@ -8,11 +8,14 @@ from typing import Any
 import torch
 from torch import fx
 
+#: Of each node: its kind, operation or attribute's contents, the text of its arguments, properties of its value.
+Likeness = tuple[tuple[str, Any, str, Any], ...]
+
 #: Bytes of an attribute that are looked at.
 SMALL = 1 << 14
 
 
-def likeness(graph: fx.GraphModule) -> tuple[Any, ...]:
+def likeness(graph: fx.GraphModule) -> Likeness:
     """Equal for graphs of the same operations on tensors of the same properties, as long as their attributes live.
 
     Operations and large attributes are told by identity, other arguments by their text: it tells 0.0 from -0.0 and

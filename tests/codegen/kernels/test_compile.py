@@ -248,7 +248,7 @@ def test_equal_kernels_of_different_lines_are_compiled_once(monkeypatch, tmp_pat
         lambda x: x * 2.5 + 1,
     ):
         assert torch.equal(jit.compile(program, backend="default")(x), program(x))
-    assert jit.cache.info().entries == 1
+    assert jit.cache.info().entries == 2  # a library and a plan
 
 
 def warned(times=2):
