@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._prims_common import is_non_overlapping_and_dense_or_false
@@ -18,6 +18,25 @@ from torch.utils.hooks import RemovableHandle
 Hook = tuple[torch.Tensor, tuple[Callable[..., Any], tuple[Any, ...]]]
 #: Handles that no user sees have numbers from here on.
 _OWN_IDS = 1 << 60
+
+
+class Blank(NamedTuple):
+    """A tensor without a gradient beside others that have one: all that autograd knows of it."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def made(self) -> torch.Tensor:
+        return torch.empty((), dtype=self.dtype, device=self.device).expand(self.shape)
+
+
+class Hooked(NamedTuple):
+    """Results of a graph, by position, that need one autograd node for themselves, on which hooks come. A node that
+    `hands_on` does nothing else, and gives some results without a gradient, too."""
+
+    outputs: tuple[int | Blank, ...]
+    hands_on: bool = False
 
 
 def differentiate(outputs: Any, inputs: Any, tangents: Any, keep: Any, create: Any, unused: Any, zeros: Any) -> Any:

@@ -22,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from symbolic.errors import GraphBreak, Restart, letting_go
 from symbolic.fakes import FakeMode
+from symbolic.gradients import Blank, Hooked
 from symbolic.guards import Guard
 from symbolic.inner import InnerGraph
 from symbolic.late import Standing, Unknown
@@ -38,7 +39,14 @@ from symbolic.variables.mappings import DictVariable
 from symbolic.variables.numbers import EXAMPLES, SIZED_BY_VALUES, FloatInput, NumberVariable, holds_number
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.symbols import SymbolVariable
-from symbolic.variables.tensors import GraphFunction, GraphValue, NumberOutput, TensorVariable, take_data
+from symbolic.variables.tensors import (
+    GraphFunction,
+    GraphValue,
+    NodeVariable,
+    NumberOutput,
+    TensorVariable,
+    take_data,
+)
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -85,6 +93,7 @@ class GraphBuilder:
         self._numbers: set[fx.Node] = set()  # nodes that give numbers
         self.calls = 0
         self.foreign: set[Any] = set()  # autograd nodes that stand for what came before the frame
+        self._autograd_nodes: dict[Any, NodeVariable] = {}  # those of the frame's own that it looked at
         self._input_point: fx.Node | None = None
         self._names: dict[Source, str] = {}
         self._marks: list[tuple[torch.Tensor, Any]] = []  # of every fake tensor when it was first met
@@ -298,6 +307,17 @@ class GraphBuilder:
         for at, variable in enumerate(made):
             variable.node = self._part(node, at, variable.fake)
 
+    def autograd_node(self, node: Any, tensor: TensorVariable) -> NodeVariable:
+        """The `grad_fn` of a tensor that was made in the frame."""
+        return self._autograd_nodes.setdefault(node, NodeVariable(node, [tensor]))
+
+    def given_together(self, results: list[Variable]) -> None:
+        """All results of one autograd function, in order."""
+        tensors = [result for result in results if isinstance(result, TensorVariable)]
+        node = next((each.fake.grad_fn for each in tensors if each.fake.requires_grad), None)
+        if node is not None:
+            self._autograd_nodes[node] = NodeVariable(node, tensors)
+
     def go_on(self, variable: TensorVariable, new: TensorVariable) -> None:
         """A tensor of a finished inner graph goes on as `new`, which an operation on that graph gives."""
         variable.node, variable.fake = new.node, new.fake
@@ -504,7 +524,7 @@ class GraphBuilder:
     def finish(self, outputs: list[TensorVariable]) -> fx.GraphModule:
         """Ends the graph with a tuple of `outputs`, drops unread unpacked results and inputs, makes a module.
 
-        Its `meta["hooked"]` are the outputs that get hooks, by position, in the order in which autograd made them."""
+        Its `meta["hooked"]` are the outputs that get hooks, in the order in which autograd made them."""
         self.graph.output(tuple(self.here(variable.node) for variable in outputs))
         self._drop_unread(self.graph)
         for variable in list(self.inputs):
@@ -512,10 +532,19 @@ class GraphBuilder:
                 self.graph.erase_node(variable.node)
                 self.inputs.remove(variable)
         module = fx.GraphModule(self.modules, self.graph, "Captured")
-        made_at = {hook.tensor: hook.made_at for hook in self.tx.hooks}
-        hooked = [at for at, output in enumerate(outputs) if output in made_at]
-        module.meta["hooked"] = tuple(sorted(hooked, key=lambda at: made_at[outputs[at]]))
+        module.meta["hooked"] = self._hooked(outputs)
         return module
+
+    def _hooked(self, outputs: list[TensorVariable]) -> tuple[Hooked, ...]:
+        made: dict[Hooked, int] = {}
+        for node in self._autograd_nodes.values():
+            if node.hands_on and all(tensor in outputs for tensor in node.reachable()):
+                given = [outputs.index(t) if t.fake.requires_grad else _blank(t.fake) for t in node.tensors]
+                made[Hooked(tuple(given), True)] = node.node._sequence_nr()
+        for hook in self.tx.hooks:
+            if hook.tensor in outputs and (hook.node is None or not hook.node.hands_on):
+                made[Hooked((outputs.index(hook.tensor),))] = hook.made_at
+        return tuple(sorted(made, key=made.__getitem__))
 
     def _drop_unread(self, graph: fx.Graph) -> None:
         """Erases numbers and parts of results that nobody reads."""
@@ -523,6 +552,10 @@ class GraphBuilder:
             is_unpacked = node.op == "call_function" and node.target is _getitem
             if (is_unpacked or node in self._numbers) and not node.users:
                 graph.erase_node(node)
+
+
+def _blank(fake: torch.Tensor) -> Blank:
+    return Blank(tuple(map(int, fake.shape)), fake.dtype, fake.device)
 
 
 class BeginsAt:

@@ -24,12 +24,13 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables import (  # noqa: F401  (eight fill the tables)
+from symbolic.variables import (  # noqa: F401  (nine fill the tables)
     autograd_functions,
     builtins,
     checkpoints,
     gradients,
     hooks,
+    nodes,
     optimizers,
     stdlib,
     tables,

@@ -31,6 +31,7 @@ from codegen.aot.stages import Stages
 from codegen.aot.trace import Decompositions, Program, trace, trace_again
 from codegen.direct import direct
 from codegen.progress import tell
+from symbolic.gradients import Hooked
 from symbolic.torch_state import TorchState, is_watched
 
 log = logging.getLogger(__name__)
@@ -78,13 +79,13 @@ class Settings:
 
 def compile_program(
     program: Program, args: Sequence[Any], settings: Settings, original: Program | None = None,
-    hooked: Sequence[int] = (),
+    hooked: Sequence[Hooked] = (),
 ) -> Callable[..., Any]:
     """`program(*args) -> results` (both flat) as a function with the same effects and gradients.
 
     Good for all arguments with the properties of these (dtype, device, sizes and strides, requires_grad, who shares
     memory), under the grad mode of now. `original`: what passes made `program` of, if they did; that one can be
-    differentiated as often as one likes. `hooked`: results that get hooks, by position, in the order in which they are
+    differentiated as often as one likes. `hooked`: results that get hooks, in the order in which they are
     made. The answer's attribute `source` is the text of its Python; `stages` are
     `Stages`, all that it was made of.
     Raises Untraceable for what this stage can't say; nothing has been touched then.

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.nn.modules._functions import BackwardHookFunction
 
 from codegen import _C
 from codegen.aot import versions
@@ -39,6 +40,7 @@ from codegen.aot.mutations import in_place
 from codegen.aot.recorder import Untraceable
 from codegen.aot.versions import Counters
 from codegen.aot.views import Step
+from symbolic.gradients import Blank, Hooked
 
 _numbers = count()
 
@@ -74,7 +76,7 @@ class _Source:
 
 
 def write(
-    traced: Traced, forward: Callable[..., Any], arity: int, ties: Sequence[Tie], hooked: Sequence[int] = ()
+    traced: Traced, forward: Callable[..., Any], arity: int, ties: Sequence[Tie], hooked: Sequence[Hooked] = ()
 ) -> Callable[..., Any]:
     """The function of the program's flat arguments. Its text is in `linecache` and in its attribute `source`.
 
@@ -106,17 +108,29 @@ def write(
     return compiled
 
 
+class _Node:
+    """A node that results need for themselves: what it `gives`, and `values` of the graph that its `recipes` are of."""
+
+    def __init__(self, hooked: Hooked, outputs: Sequence[Recipe]) -> None:
+        self.hands_on = hooked.hands_on
+        self.gives = [at if isinstance(at, Blank) else outputs[at] for at in hooked.outputs]
+        self.recipes = [each for each in self.gives if not isinstance(each, Blank)]
+        made_of = [r.history.of if isinstance(r, View) and r.history is not None else r for r in self.recipes]
+        self.values = [each.index for each in made_of if isinstance(each, Value)]
+
+
 class _Order:
     """Writes what happens after the forward graph, each thing after those that it needs."""
 
     def __init__(
-        self, traced: Traced, counters: Counters, ties: Sequence[Tie], hooked: Sequence[int],
+        self, traced: Traced, counters: Counters, ties: Sequence[Tie], hooked: Sequence[Hooked],
         placeholders: list[str], source: _Source,
     ) -> None:
         self.traced = traced
         self.counters = counters
         self.ties = ties
-        self.hooked = [traced.outputs[at] for at in hooked]
+        self.hooked = [_Node(each, traced.outputs) for each in hooked]
+        self.together = {id(recipe): node for node in self.hooked if node.hands_on for recipe in node.recipes}
         self.source = source
         self.texts: dict[int, str] = {}  # by id: one recipe is one tensor, equal recipes are several
         self.begun: set[Any] = set()
@@ -170,11 +184,13 @@ class _Order:
             rows = [inputs, _row([*carriers, *links]), _picked(tie.saved), _picked(tie.extra)]
             values = ", ".join([*rows, _row([*self.history, *seen])])
             self.source.add(f"{name('tie', _C.tie)}({name('backward', tie.backward)}, {values})")
-            if len(carriers) + len(links) > 1:
-                for recipe in self.hooked:
-                    if isinstance(recipe, Value) and self.level_of.get(recipe.index) == number:
-                        self.source.add(f"{name('apart', _apart)}({_place(recipe)})")
             self.finished.add(number)
+            for node in self.hooked:  # of nodes that are ready autograd runs first what it made last
+                if any(self.level_of.get(value) == number for value in node.values):
+                    if node.hands_on:
+                        self.together_with(node)
+                    elif len(carriers) + len(links) > 1:
+                        self.source.add(f"{name('apart', _apart)}(results[{node.values[0]}])")
 
     def link(self, level: int, number: int, link: Link) -> str:
         """Makes a tensor of which only the history is of use."""
@@ -250,6 +266,19 @@ class _Order:
             self.texts[id(recipe)] = _output(recipe, self.source)
             self.source.returned.add(self.texts[id(recipe)])
             self.finished.add(id(recipe))
+            if id(recipe) in self.together:
+                self.together_with(self.together[id(recipe)])
+
+    def together_with(self, node: _Node) -> None:
+        """The results of a node that hands gradients on get that node once all of them are there."""
+        for recipe in node.recipes:
+            self.output(recipe)
+        if node not in self.begun:
+            self.begun.add(node)
+            blank = partial(self.source.name, "blank")
+            texts = _row([blank(each) if isinstance(each, Blank) else self.texts[id(each)] for each in node.gives])
+            self.source.add(f"{self.source.name('together', _together)}({texts})")
+            self.finished.add(node)
 
     def made(self, recipe: Recipe) -> None:
         """What a result is taken from is there."""
@@ -349,6 +378,14 @@ def _apart(tensor: torch.Tensor) -> None:
     that it gives, also of those that get no gradient, in the order in which they were registered."""
     with torch.enable_grad():
         _C.graft((tensor,), (tensor.view_as(tensor),), (), ())
+
+
+def _together(tensors: Sequence[torch.Tensor | Blank]) -> None:
+    """Gives tensors one autograd node that hands their gradients on, to where they went before."""
+    with torch.enable_grad():
+        made = BackwardHookFunction.apply(*(each.made() if isinstance(each, Blank) else each for each in tensors))
+    pairs = [(each, new) for each, new in zip(tensors, made, strict=True) if not isinstance(each, Blank)]
+    _C.graft(tuple(each for each, _ in pairs), tuple(new for _, new in pairs), (), ())
 
 
 def _is_tensor(node: fx.Node) -> bool:

@@ -32,6 +32,7 @@ from symbolic.variables import (
     hooks,
     late_text,
     mappings,
+    nodes,
     numbers,
     objects,
     outside,
@@ -472,6 +473,11 @@ def _tensor(w: Writer, v: tensors.TensorVariable) -> None:
     raise AssertionError(f"{v.describe()} is no output of the graph")
 
 
+def _node(w: Writer, v: tensors.NodeVariable) -> None:
+    w.load(v.first)
+    w.emit.attr("grad_fn")
+
+
 def _lazy(w: Writer, v: LazyVariable) -> None:
     assert v.source is not None
     w.load_source(v.source)
@@ -488,6 +494,8 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     constants.ConstantMethod: _attribute("owner", "name"),
     tensors.TensorVariable: _tensor,
     tensors.TensorMethod: _attribute("owner", "name"),
+    tensors.NodeVariable: _node,
+    nodes.NodeMethod: _attribute("owner", "name"),
     # A number that comes of sizes, or that was read from a tensor, is a result of the graph.
     **dict.fromkeys((symbols.SymbolVariable, numbers.NumberVariable), lambda w, v: w.load(v.output)),
     objects.ObjectVariable: _object,

@@ -63,7 +63,10 @@ def _apply(tx: Translator, cls: Variable, *args: Variable, **kwargs: Variable) -
         if not _is_plain(arg):
             raise GraphBreak("object given to an autograd function", arg.describe())
     _Reader(tx).follow_class(cls)
-    return tx.graph.call(operation(cls.value), list(args), kwargs)
+    result = tx.graph.call(operation(cls.value), list(args), kwargs)
+    if isinstance(result, TupleVariable):
+        tx.graph.given_together(result.items)
+    return result
 
 
 def _is_plain(variable: Variable) -> bool:

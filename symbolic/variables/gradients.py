@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 NONE = ConstantVariable(None)
 FALSE = ConstantVariable(False)
+#: Kinds of hooks that are not traced into.
+_UNTRACED = ("node.register_hook", "node.register_prehook", "register_multi_grad_hook")
 
 
 def _tensors(tx: Translator, variable: Variable, what: str) -> list[Variable]:
@@ -83,8 +85,7 @@ def _grad(
     if allow_unused.constant() is None and materialize_grads.constant():
         unused = ConstantVariable(True)
     tangents = grad_outputs if grad_outputs is NONE else tx.new_tuple(_optional_tensors(tx, grad_outputs))
-    if _registered(tx, nodes, "retain_grad"):
-        raise GraphBreak("derivative for a tensor with hooks", "retain_grad()")
+    _refuse_hooks(tx, nodes, "retain_grad", *_UNTRACED)
     return _differentiate(
         tx, nodes,
         [tx.new_tuple(results), tx.new_tuple(wanted), tangents, retain_graph, create_graph, unused, materialize_grads],
@@ -114,6 +115,7 @@ def _backward(
     for leaf in leaves:
         _check_hooks(tx, leaf)
     tangents = gradient if gradient.is_constant() else tx.new_tuple([gradient])
+    _refuse_hooks(tx, nodes, *_UNTRACED)
     yes = ConstantVariable(True)
     retained = [hook.tensor for hook in _registered(tx, nodes, "retain_grad")]
     answer = _differentiate(
@@ -147,10 +149,15 @@ def _retain(tx: Translator, tensor: TensorVariable, new: Variable) -> None:
 
 
 # --- hooks of the frame's own -----------------------------------------------------------------------------------------
-def _registered(tx: Translator, nodes: list[Any], kind: str) -> list[Hook]:
-    """The hooks of a kind that the frame put on tensors with these nodes, and did not take away."""
-    alive = [hook for hook in tx.hooks if hook.kind == kind and not hook.removed]
+def _registered(tx: Translator, nodes: list[Any], *kinds: str) -> list[Hook]:
+    """The hooks of these kinds that the frame put on tensors with these nodes, and did not take away."""
+    alive = [hook for hook in tx.hooks if hook.kind in kinds and not hook.removed]
     return [hook for hook in alive if get_gradient_edge(hook.tensor.fake).node in nodes]
+
+
+def _refuse_hooks(tx: Translator, nodes: list[Any], *kinds: str) -> None:
+    for hook in _registered(tx, nodes, *kinds):
+        raise GraphBreak("derivative for a tensor with hooks", hook.kind)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.tables import handles
-from symbolic.variables.tensors import METHODS, TensorMethod, TensorVariable
+from symbolic.variables.tensors import METHODS, NodeVariable, TensorMethod, TensorVariable
 from symbolic.variables.torch_functions import HANDLERS
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class HandleVariable(ObjectVariable):
     """A RemovableHandle born in the frame. `dicts` are those of the hook, the first one and further ones; None for a
     hook of a tensor, whose dict is not looked into."""
 
-    def __init__(self, dicts: list[DictVariable] | None) -> None:
-        super().__init__(RemovableHandle)
+    def __init__(self, dicts: list[DictVariable] | None, cls: type = RemovableHandle) -> None:
+        super().__init__(cls)
         self.dicts = dicts
         self.number = HandleNumber(self)
 
@@ -94,11 +94,11 @@ NATIVE_CONSTRUCTORS[RemovableHandle] = lambda tx, args, kwargs: _made(tx, *args,
 
 
 @handles(RemovableHandle.remove)
-def _remove(tx: Translator, self: Variable) -> Variable:
+def remove(tx: Translator, self: Variable) -> Variable:
     if not isinstance(self, HandleVariable):
         raise GraphBreak("handle of a hook registered before", self.describe())
     if self.dicts is None:
-        tx.ledger.call(tx.class_attribute(RemovableHandle, "remove"), self)
+        tx.ledger.call(tx.class_attribute(self.cls, "remove"), self)
         for hook in tx.hooks:
             hook.removed = hook.removed or hook.handle is self
     for each in self.dicts or ():
@@ -107,14 +107,14 @@ def _remove(tx: Translator, self: Variable) -> Variable:
 
 
 handles(RemovableHandle.__enter__)(lambda tx, self: self)
-handles(RemovableHandle.__exit__)(lambda tx, self, type, value, tb: _remove(tx, self))
+handles(RemovableHandle.__exit__)(lambda tx, self, type, value, tb: remove(tx, self))
 
 
 # --- hooks of tensors -------------------------------------------------------------------------------------------------
 @dataclass(eq=False)
 class Hook:
-    """What the frame asked autograd to do with the gradient of `tensor`, by the method `kind`. `place` is where in the
-    history the tensor stood, `born_at` the step to break at if it moves on."""
+    """What the frame asked autograd to do with the gradient of `tensor`, by the method `kind`, be it one of its `node`.
+    `place` is where in the history the tensor stood, `born_at` the step to break at if it moves on."""
 
     kind: str
     tensor: TensorVariable
@@ -122,6 +122,7 @@ class Hook:
     handle: HandleVariable | None
     place: Any
     born_at: int
+    node: NodeVariable | None = None
     removed: bool = False
 
     @property
@@ -131,7 +132,7 @@ class Hook:
         return 0 if node is None else node._sequence_nr()
 
 
-def _place(tensor: TensorVariable) -> Any:
+def place_of(tensor: TensorVariable) -> Any:
     try:
         return tensor.fake.grad_fn, tensor.fake.requires_grad
     except RuntimeError:  # a view that autograd would have to take again, and can't
@@ -142,7 +143,7 @@ def _hook(tx: Translator, kind: str, tensor: TensorVariable, function: Variable 
     handle = HandleVariable(None) if function is not None else None
     args = [function] if function is not None else []
     tx.ledger.bear(handle, TensorMethod(tensor, kind), *args)
-    tx.hooks.append(Hook(kind, tensor, function, handle, _place(tensor), tx.anchor()))
+    tx.hooks.append(Hook(kind, tensor, function, handle, place_of(tensor), tx.anchor()))
     return handle
 
 
@@ -150,7 +151,7 @@ def settle(tx: Translator) -> None:
     """At the end of the capture. Raises `Restart` for a hook of a tensor that was written after: it is of the gradient
     of what was there before."""
     for hook in tx.hooks:
-        if _place(hook.tensor) != hook.place:
+        if place_of(hook.tensor) != hook.place:
             raise Restart(hook.born_at, GraphBreak("tensor with hooks is written", hook.tensor.describe()))
 
 

@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Callable
 from types import BuiltinMethodType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import fx
@@ -72,11 +72,11 @@ class TensorVariable(Variable):
             return tx.graph.call(getattr, [self, ConstantVariable(name)])
         if name == "grad":
             return self._grad(tx)
-        if name == "grad_fn" and not self.fake.requires_grad:
-            return ConstantVariable(None)
+        if name == "grad_fn":
+            return self._node(tx)
         if name == "__class__":
             return tx.class_variable(self.cls)
-        if name in DATA_METHODS or name in ("grad_fn", "_base", "_backward_hooks", "__dict__", "_version", "_cdata"):
+        if name in DATA_METHODS or name in ("_base", "_backward_hooks", "__dict__", "_version", "_cdata"):
             if name in DATA_METHODS and hasattr(torch.Tensor, name):
                 return TensorMethod(self, name)
             raise GraphBreak("tensor attribute not known while tracing", name)
@@ -104,6 +104,17 @@ class TensorVariable(Variable):
         if isinstance(value, torch.Size) or is_constant_value(value):
             return tx.from_constant(value)
         raise GraphBreak("tensor attribute not supported", name)
+
+    def _node(self, tx: Translator) -> Variable:
+        if not self.fake.requires_grad:
+            return ConstantVariable(None)
+        node = tx.attempt(getattr, self.fake, "grad_fn")
+        if node is None or node in tx.graph.foreign:
+            if self.value is MISSING:
+                return ConstantVariable(None)
+            assert self.source is not None
+            return tx.wrap(self.value.grad_fn, self.source.attr("grad_fn"))
+        return tx.graph.autograd_node(node, self)
 
     def _check_settled(self, tx: Translator) -> None:
         """In a hook some gradients are accumulated already, and some are not yet."""
@@ -249,6 +260,36 @@ class GraphFunction(GraphValue):
 
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         return tx.graph.call(operator.call, [self, *args], kwargs)
+
+
+class NodeVariable(Variable):
+    """A node of autograd's graph that the frame made, the `grad_fn` of those of `tensors` that require a gradient.
+    `hands_on` says that its gradients are what is handed to it; then `tensors` are all that it gave."""
+
+    #: name -> (tx, node) -> the attribute
+    ATTRIBUTES: ClassVar[dict[str, Callable[[Any, NodeVariable], Variable]]] = {}
+    #: The types of nodes that hand on what they get.
+    HANDS_ON: ClassVar[set[type]] = set()
+
+    def __init__(self, node: Any, tensors: list[TensorVariable]) -> None:
+        self.node = node
+        self.tensors = tensors
+        self.first = next(tensor for tensor in tensors if tensor.fake.requires_grad)
+        self.hands_on = type(node) in self.HANDS_ON
+
+    def python_type(self) -> type:
+        return type(self.node)
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name not in self.ATTRIBUTES:
+            raise GraphBreak("attribute of an autograd node", f"{self.describe()}.{name}")
+        return self.ATTRIBUTES[name](tx, self)
+
+    def reachable(self) -> list[Variable]:
+        return [tensor for tensor in self.tensors if tensor.fake.requires_grad]
+
+    def describe(self) -> str:
+        return f"{self.first.describe()}.grad_fn"
 
 
 class TensorMethod(Variable):

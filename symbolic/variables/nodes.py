@@ -1,0 +1,93 @@
+"""Nodes of autograd's graph that the frame made: `tensor.grad_fn`, and hooks on them.
+
+A hook of a node is registered by the residual code, as one of a tensor is: the results of the graph that the node gave
+have a node of their own then. It is called with the gradients of what the node gave, so that is the same; those of what
+the node was made of are the same only for a node that hands them on.
+"""
+
+from __future__ import annotations
+
+from types import BuiltinMethodType
+from typing import TYPE_CHECKING, Any
+
+from torch.autograd.graph import register_multi_grad_hook
+from torch.nn.modules._functions import BackwardHookFunction
+
+from symbolic.errors import GraphBreak
+from symbolic.variables.base import Variable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.hooks import HandleVariable, Hook, place_of, remove
+from symbolic.variables.tables import handles, library
+from symbolic.variables.tensors import NodeVariable, TensorVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+ALL = ConstantVariable("all")
+_MultiHandle: Any = type(register_multi_grad_hook((), lambda gradients: None))
+
+
+class NodeMethod(Variable):
+    """`node.name`, of what can be answered."""
+
+    def __init__(self, owner: NodeVariable, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return BuiltinMethodType
+
+    def reachable(self) -> list[Variable]:
+        return [self.owner]
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if self.name == "name" and not args:
+            return ConstantVariable(self.owner.node.name())
+        if self.name == "name" or len(args) != 1 or kwargs:
+            raise GraphBreak("arguments do not fit the function", self.describe())
+        return _hook(tx, self.owner, self.name, args[0])
+
+    def describe(self) -> str:
+        return f"{self.owner.describe()}.{self.name}"
+
+
+def _hook(tx: Translator, node: NodeVariable, kind: str, function: Variable) -> Variable:
+    if not node.hands_on and (kind == "register_hook" or len(node.node._input_metadata) != 1):
+        raise GraphBreak("hook of an autograd node", f"{kind} of {node.describe()}")
+    handle = HandleVariable(None)
+    tx.ledger.bear(handle, NodeMethod(node, kind), function)
+    tensor = node.first
+    tx.hooks.append(Hook(f"node.{kind}", tensor, function, handle, place_of(tensor), tx.anchor(), node))
+    return handle
+
+
+def _method(name: str) -> Any:
+    return lambda tx, node: NodeMethod(node, name)
+
+
+NodeVariable.ATTRIBUTES.update({name: _method(name) for name in ("name", "register_hook", "register_prehook")})
+NodeVariable.HANDS_ON.add(BackwardHookFunction._backward_cls)
+
+
+# --- hooks of several tensors -----------------------------------------------------------------------------------------
+@handles(register_multi_grad_hook)
+def _register_multi_grad_hook(
+    tx: Translator, tensors: Variable, fn: Variable, *, mode: Variable = ALL
+) -> Variable:
+    """Called when the last gradient, or the first one, of these tensors is there."""
+    found = tx.unpack(tensors)
+    if mode.constant() == "any":
+        found = [each for each in found if not isinstance(each, TensorVariable) or each.fake.requires_grad]
+    elif mode.constant() != "all":
+        raise GraphBreak("arguments do not fit the function", "mode of register_multi_grad_hook")
+    if not all(isinstance(each, TensorVariable) and each.fake.requires_grad for each in found):
+        raise GraphBreak("hook of tensors without a gradient", tensors.describe())
+    handle = HandleVariable(None, _MultiHandle)
+    tx.ledger.bear(handle, library(tx, register_multi_grad_hook), tx.new_tuple(found), fn, mode=mode)
+    for tensor in found:
+        assert isinstance(tensor, TensorVariable)
+        tx.hooks.append(Hook("register_multi_grad_hook", tensor, fn, handle, place_of(tensor), tx.anchor()))
+    return handle
+
+
+handles(_MultiHandle.remove)(remove)
