@@ -9,7 +9,7 @@ import jit
 from tests.differential import COUNTING, INNER, Counting, check, differentiated_ahead
 
 CLOSE = (1e-5, 1e-5)
-BACKENDS = ["eager", differentiated_ahead, "kernels"]
+BACKENDS = ["eager", differentiated_ahead, "default"]
 
 
 class Net(nn.Module):
