@@ -213,3 +213,22 @@ def test_optimizers_step_in_graphs_also_after_torch_compile_has_kept_itself_out_
     counter = Counting()
     jit.compile(program, backend=counter, fullgraph=True)(torch.randn(4))
     counter.expect(1)
+
+
+def test_in_a_program_of_torch_compile_our_functions_are_its_own():
+    """Its frame hook would look into our compiler's frames and into the code that we make."""
+    counter = Counting()
+    ours = jit.compile(lambda x: x.sin() + len(str(x.shape)), backend=counter)
+
+    def program(x):
+        return ours(x) * 2
+
+    x = torch.randn(4)
+    theirs = torch.compile(program, backend="eager")
+    for _ in range(3):
+        assert torch.equal(theirs(x), (x.sin() + len(str(x.shape))) * 2)
+    counter.expect(0)
+    for _ in range(2):
+        assert torch.equal(ours(x), x.sin() + len(str(x.shape)))
+    counter.expect(1)
+    assert torch.equal(theirs(x), program(x))

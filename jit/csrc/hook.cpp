@@ -22,6 +22,11 @@ static void uninstall(void) {
     if (!is_buried) _PyInterpreterState_SetEvalFrameFunc(interpreter, next_evaluator);
 }
 
+int jit_frames_are_others(void) {
+    _PyFrameEvalFunction found = _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get());
+    return found != evaluate && found != _PyEval_EvalFrameDefault;
+}
+
 void jit_set_region(void *region) {
     int was_in = jit_thread.region != NULL, is_in = region != NULL;
     jit_thread.region = region;

@@ -9,6 +9,9 @@
 /* Makes `region` (or NULL: none) the region of this thread. The hook is installed while any thread is in a region. */
 void jit_set_region(void *region);
 
+/* Whether another compiler's hook evaluates frames: it would look into ours, so what is called is what was written. */
+int jit_frames_are_others(void);
+
 /* What to do with a frame that is about to start. */
 typedef enum {
     JIT_RUN_ORIGINAL,
