@@ -98,6 +98,7 @@ class GraphBuilder:
         self._names: dict[Source, str] = {}
         self._marks: list[tuple[torch.Tensor, Any]] = []  # of every fake tensor when it was first met
         self._inference: list[int] = []  # where the inference guards were made that the frame is inside of
+        self._made = 0  # inputs that the compiled code makes
         self._late = False  # whether there are ints that are known only when the graph runs
         self._moves = False  # whether operations let tensors lie elsewhere
         self.switches = False  # whether operations change torch's state
@@ -129,6 +130,21 @@ class GraphBuilder:
         if self.shapes is not None:
             self.shapes.add_input(value, fake, source, facts)
         return variable
+
+    def add_made(self, of: TensorVariable, function: Callable[[torch.Tensor], torch.Tensor]) -> TensorVariable:
+        """A placeholder for `function(of)`, a leaf that the compiled code makes before it calls the graph."""
+        if of.source is None or not self._is_untouched(of) or self._inference:
+            raise GraphBreak("copy of a leaf that the frame made or changed", of.describe())
+        if any(isinstance(size, torch.SymInt) for size in of.fake.shape):
+            raise GraphBreak("copy of a leaf whose sizes vary", of.describe())
+        self._made += 1
+        return self.add_input(function(of.value), of.source.step("made", (function, self._made)))
+
+    def _is_untouched(self, variable: TensorVariable) -> bool:
+        """Whether nothing was written so far into the memory of an input, and it still has that memory."""
+        memory = variable.fake.untyped_storage()._cdata
+        alike = [(fake, mark) for fake, mark in self._marks if fake.untyped_storage()._cdata == memory]
+        return not self._moves and all(mark is not None and _mark(fake) == mark for fake, mark in alike)
 
     def add_number(self, value: float, source: Source) -> FloatInput:
         """A placeholder for a float that varies from call to call."""
@@ -184,7 +200,7 @@ class GraphBuilder:
 
         A graph that only reads gives the same for two inputs as for one that comes in twice.
         """
-        tensors = self._tensors()
+        tensors = [each for each in self._tensors() if each.source is not None and not each.source.is_made]
         if len(tensors) < 2 or not self.mutates_inputs():
             return
         self.tx.apart(*tensors)
@@ -607,7 +623,7 @@ def _may_vary(value: torch.Tensor, source: Source) -> bool:
     """Whether the sizes are the caller's affair: of arguments and what they hold, not of a module's own tensors."""
     here = source
     while here.base is not None:
-        if here.kind == "item" and here.arg in _OWN_TENSORS:
+        if here.kind == "made" or (here.kind == "item" and here.arg in _OWN_TENSORS):
             return False
         here = here.base
     return here.kind == "arg" and type(value) is torch.Tensor

@@ -209,17 +209,6 @@ def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     return partial(ComparisonKey, mycmp)
 
 
-def new_like(value: Any) -> Any:
-    cls: Any = type(value)
-    return cls.__new__(cls)
-
-
-def copy_object(value: Any) -> Any:
-    made = new_like(value)
-    made.__dict__.update(value.__dict__)
-    return made
-
-
 def step_of_optimizer(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     with torch.set_grad_enabled(args[0].defaults["differentiable"]):
         return step(*args, **kwargs)

@@ -24,6 +24,7 @@ STEPS = {
     "getitem": "{base}[{arg!r}]",
     "key": "list({base})[{arg}]",
     "grad": "{base}.{arg}",
+    "made": "{arg[0].__name__}({base})",
 }
 ROOTS = frozenset({"arg", "closure", "const"})
 
@@ -31,13 +32,14 @@ ROOTS = frozenset({"arg", "closure", "const"})
 class Source:
     """One step of a path. `kind` and `arg` name the step, `base` the path before it (None for a root)."""
 
-    __slots__ = ("base", "kind", "arg", "name", "_steps")
+    __slots__ = ("base", "kind", "arg", "name", "is_made", "_steps")
 
     def __init__(self, base: Source | None, kind: str, arg: Any, name: str = "") -> None:
         self.base = base
         self.kind = kind
         self.arg = arg
         self.name = name
+        self.is_made: bool = kind == "made" or (base is not None and base.is_made)  # by the compiled code, of `base`
         self._steps: dict[Any, Source] = {}
 
     def step(self, kind: str, arg: Any = None) -> Source:

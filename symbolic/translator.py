@@ -73,10 +73,16 @@ class Translator(Protocols):
         self.hooks: list[hooks.Hook] = []  # that the frame registered
         self.late_texts: list[Variable] = []  # that markers stand for
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
+        self.numbers_hashed: set[type] = set()  # kinds of variables of ints that may be equal though it is not known
+        self.private_memos: set[Variable] = set()  # of copies: made by the library
+        self.copied: dict[Variable, list[TensorVariable]] = {}  # by memo: tensors that were copied with their memory
 
     # --- facts ------------------------------------------------------------------------------------------------------
     def know(self, source: Source | None, kind: str, payload: Any) -> None:
-        """Guards a fact about the object at `source`; what hangs from a constant root by nothing needs none."""
+        """Guards a fact about the object at `source`; what hangs from a constant root by nothing needs none, nor does
+        what the compiled code makes itself."""
+        if source is not None and source.is_made:
+            return
         self.guards.add(Guard(source, kind, payload, *self.place()))
 
     def place(self) -> tuple[str, int]:
@@ -255,7 +261,7 @@ class Translator(Protocols):
 
     def apart(self, *variables: Variable) -> None:
         """Guards that these are different objects, so far as they exist outside the frame and may come in as one."""
-        sources = tuple(dict.fromkeys(v.source for v in variables if v.source is not None))
+        sources = tuple(dict.fromkeys(v.source for v in variables if v.source is not None and not v.source.is_made))
         if sum(source.kind != "const" for source in sources) and len(sources) > 1:
             self.know(None, "distinct", sources)
 
@@ -263,6 +269,9 @@ class Translator(Protocols):
         """What the frame told apart by hash, and what it changed, must not be what it also read under another name:
         captured as two, two they are."""
         self.apart(*self.hashed)
+        for tensors in self.copied.values():
+            if len(tensors) > 1:
+                self.know(None, "storage", [[tensor.source] for tensor in tensors])
         written = [e.target for e in self.ledger.effects() if isinstance(e, (SetAttr, DelAttr, SetContents))]
         kinds = {v.python_type(): None for v in written if v.source is not None and v.source.kind != "const"}
         for kind in kinds:

@@ -145,17 +145,21 @@ class _Assembler:
         compiled = self.compile_graph(module, [variable.value for variable in graph.inputs])
         if graph.switches:
             compiled = restoring(compiled)
-        emit, sources = self.emit, [variable.source for variable in graph.inputs]
+        emit, sources = self.emit, [each.source for each in graph.inputs if each.source is not None]
+        made = [source for source in sources if source.is_made]
+        indirect = [source for source in sources if source.kind not in ("arg", "made")]
+        if len(indirect) > MANY_INPUTS:
+            self.writer.pack_values()
+        for source in made:
+            self.writer.load_source(source)
+            emit.pop()
         self.failed = emit.label()
         emit.begin_try(self.failed)
         emit.begin_call()
         emit.const(compiled)
         emit.end_callable()
-        indirect = [source for source in sources if source is not None and source.kind != "arg"]
-        if len(indirect) > MANY_INPUTS:
-            self.writer.pack_values()
+        if self.writer.packed and not made:
             for source in sources:
-                assert source is not None
                 self.writer.values.setdefault(source, len(self.writer.values))
             emit.load("__values")
             emit.const(slice(0, len(sources)))
@@ -163,7 +167,6 @@ class _Assembler:
             emit.call_ex(False)
         else:
             for source in sources:
-                assert source is not None
                 self.writer.load_source(source)
             emit.call(len(sources))
         emit.end_try()

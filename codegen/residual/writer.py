@@ -24,12 +24,12 @@ from symbolic.errors import GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.translator import LazyVariable
 from symbolic.variables import (
-    builtins,
     classes,
     constants,
     containers,
     functions,
     hooks,
+    identity,
     late_text,
     mappings,
     nodes,
@@ -98,6 +98,7 @@ class Writer:
         self.packed = False  # values come as one tuple; else each is a parameter of its own
         self._built: dict[Variable, str] = {}
         self._made: set[Call] = set()  # calls that were made ahead of their turn
+        self._made_of: dict[Source, str] = {}  # values that this code made of others, and keeps
         self._building: set[Variable] = set()
         self._cyclic: set[Variable] = set()
 
@@ -154,6 +155,8 @@ class Writer:
             self.emit.const(source.arg)
         elif source.kind == "arg":
             self.emit.load(self.params[source.arg])
+        elif source.kind == "made":
+            self._load_made(source)
         else:
             known = source in self.values
             index = self.values.setdefault(source, len(self.values))
@@ -166,6 +169,20 @@ class Writer:
             if not known:
                 self.emit.add_parameter(name)
             self.emit.load(name)
+
+    def _load_made(self, source: Source) -> None:
+        """Pushes what this code makes of another value when it is first asked for, `function(base)`."""
+        name = self._made_of.get(source)
+        if name is not None:
+            self.emit.load(name)
+            return
+        function, _ = source.arg
+        base = source.base
+        assert base is not None
+        self.call(function, Emit(lambda: self.load_source(base)))
+        name = self._made_of[source] = self.emit.fresh("made")
+        self.emit.dup()
+        self.emit.store(name)
 
     def pack_values(self) -> None:
         """From the first value on: all come as one tuple, in the parameter `__values`."""
@@ -510,7 +527,7 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     late_text.TextVariable: lambda w, v: w.call(v.function, *v.args),
     late_text.TextMethod: _attribute("owner", "name"),
     stdlib.GetterVariable: lambda w, v: w.call_with(v.kind, v.args, v.kwargs),
-    builtins.IdVariable: lambda w, v: w.call(id, v.value),
+    identity.IdVariable: lambda w, v: w.call(id, v.value),
     hooks.HandleVariable: Writer.birth,
     outside.Answer: Writer.birth,
     hooks.HandleNumber: _attribute("owner", "name"),

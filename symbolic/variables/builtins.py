@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from symbolic import polyfills
 from symbolic.errors import READS_FRAME, GraphBreak, Observed
 from symbolic.frames import Frame
-from symbolic.variables import iteration, stdlib, text
-from symbolic.variables.base import MISSING, Identity, Variable
+from symbolic.variables import copying, iteration, stdlib, text
+from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable
 from symbolic.variables.functions import CellVariable
+from symbolic.variables.identity import IdVariable
 from symbolic.variables.native import NativeVariable, as_index, stand_in
 from symbolic.variables.numbers import NumberVariable, holds_number
 from symbolic.variables.objects import ObjectMethod, ObjectVariable
@@ -53,7 +54,7 @@ from symbolic.variables.tensors import TensorVariable
 if TYPE_CHECKING:
     from symbolic.translator import Translator
 
-__all__ = ["SKIPPED_MODULES", "BuiltinVariable", "iteration", "lookup", "stdlib", "text"]
+__all__ = ["SKIPPED_MODULES", "BuiltinVariable", "copying", "iteration", "lookup", "stdlib", "text"]
 
 pure((abs, all, any, divmod, hash, max, min, pow, round, sum))
 pure((ascii, bin, bytes, chr, complex, float, hex, int, oct, ord))
@@ -206,43 +207,11 @@ def _vars(tx: Translator, *value: Variable) -> Variable:
     return tx.getattr(value[0], "__dict__")
 
 
-class IdVariable(Variable):
-    """`id(value)`: compared and used as a key while tracing; as a number it exists only when the program runs."""
-
-    def __init__(self, value: Variable) -> None:
-        self.value = value
-
-    def python_type(self) -> type:
-        return int
-
-    def key(self) -> Any:
-        return ("id", Identity(self.value))
-
-    def truth(self, tx: Translator) -> bool:
-        return True
-
-    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        if isinstance(other, IdVariable) and op.__name__ in ("eq", "ne"):
-            return ConstantVariable(self.value.is_same(tx, other.value) is (op.__name__ == "eq"))
-        raise GraphBreak("identity number needed", self.describe())
-
-    def unary(self, tx: Translator, op: Any) -> Variable:
-        raise GraphBreak("identity number needed", self.describe())
-
-    def is_same(self, tx: Translator, other: Variable) -> bool:
-        raise GraphBreak("identity number needed", self.describe())
-
-    def reachable(self) -> Args:
-        return [self.value]
-
-    def describe(self) -> str:
-        return f"id of {self.value.describe()}"
-
-
 @handles(id)
 def _id(tx: Translator, value: Variable, /) -> Variable:
     if isinstance(value, ConstantVariable):
         raise GraphBreak("identity number needed", value.describe())
+    tx.hashed.append(value)
     return IdVariable(value)
 
 

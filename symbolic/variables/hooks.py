@@ -15,9 +15,9 @@ from torch.utils.hooks import RemovableHandle
 
 from symbolic.errors import GraphBreak, Restart
 from symbolic.variables.base import Variable
-from symbolic.variables.builtins import IdVariable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.identity import IdVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.tables import handles

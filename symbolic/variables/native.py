@@ -24,6 +24,7 @@ import torch
 from symbolic.errors import GraphBreak, Observed
 from symbolic.variables.base import BINARY, COMPARISONS, INPLACE, MISSING, UNARY, Identity, Variable
 from symbolic.variables.constants import is_constant_value
+from symbolic.variables.identity import IdVariable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -41,6 +42,8 @@ SWAPPED = {
 #: Hash functions that tell nothing but identity.
 IDENTITY_HASHES: frozenset[Any] = frozenset({object.__hash__, torch.Tensor.__hash__})
 
+#: No object has an address below.
+_SMALLEST_ID = 1 << 16
 _HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # of type.__flags__
 
 
@@ -156,6 +159,8 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
         answer = tx.call(variable.special(tx, "__hash__"), [], {}).constant()  # type: ignore[attr-defined]
         return OwnKey(tx, variable, tx.attempt(_checked_hash, answer))
     key = variable.key()
+    if kind is int:
+        _check_number(tx, variable)
     if kind.__hash__ in IDENTITY_HASHES:
         tx.hashed.append(variable)
     if isinstance(key, Identity) and kind.__hash__ not in IDENTITY_HASHES:
@@ -165,6 +170,14 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
         # A number that is not known yet may become known here; anything else with its own hash is user code.
         return variable.constant()
     return key
+
+
+def _check_number(tx: Translator, variable: Variable) -> None:
+    """A number that only the running program knows, `id(value)`, may be equal to any other that is no small one."""
+    if isinstance(variable, IdVariable) or (variable.is_constant() and variable.constant() > _SMALLEST_ID):
+        tx.numbers_hashed.add(type(variable))
+    if len(tx.numbers_hashed) > 1:
+        raise GraphBreak("identity number needed", variable.describe())
 
 
 def type_name(kind: type) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import bisect
 import cmath
 import collections
-import copy
-import copyreg
 import dataclasses
 import functools
 import heapq
@@ -23,7 +21,7 @@ import sys
 import traceback
 import typing
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodDescriptorType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
@@ -34,7 +32,6 @@ from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.functions import BoundMethod, ClosureFunction, PartialVariable
 from symbolic.variables.native import as_index
-from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.outside import logged
 from symbolic.variables.tables import (
@@ -380,77 +377,6 @@ def _in_python(module: Any, native: str) -> dict[Any, Any]:
 
 POLYFILLS[collections._count_elements] = polyfills.count_elements  # type: ignore[attr-defined]
 POLYFILLS.update({**_in_python(heapq, "_heapq"), **_in_python(bisect, "_bisect")})
-
-# --- copy -------------------------------------------------------------------------------------------------------------
-
-_SHARED = (FunctionType, BuiltinFunctionType, MethodDescriptorType, ModuleType, type, tuple, frozenset, property)
-_REDUCERS = """__reduce_ex__ __reduce__ __getstate__ __setstate__ __getnewargs__ __getnewargs_ex__
-    __copy__ __deepcopy__""".split()
-
-
-def _copies_plainly(variable: Variable) -> bool:
-    """Whether an object is copied by its class and `__dict__` alone."""
-    cls = variable.python_type()
-    if not isinstance(variable, ObjectVariable) or variable.payload is not None or cls in copyreg.dispatch_table:
-        return False
-    slots = any("__slots__" in vars(base) for base in cls.__mro__)
-    return not slots and all(type_lookup(cls, name) is getattr(object, name, MISSING) for name in _REDUCERS)
-
-
-@handles(copy.copy)
-def _copy(tx: Translator, x: Variable) -> Variable:
-    kind = x.python_type()
-    if isinstance(x, ConstantVariable) or issubclass(kind, type) or kind in _SHARED:
-        return x
-    if kind in (list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict):
-        return x.method(tx, "copy", [], {})
-    own = x.special(tx, "__copy__") if isinstance(x, ObjectVariable) else None
-    if own is not None:
-        return tx.call(own, [], {})
-    if not _copies_plainly(x):
-        raise GraphBreak("copy of an object", x.describe())
-    return tx.inline(polyfills.copy_object, [x], {})
-
-
-@handles(copy.deepcopy)
-def _deepcopy(tx: Translator, x: Variable, memo: Variable | None = None) -> Variable:
-    if memo is not None and not (memo.is_constant() and memo.constant() is None):
-        raise GraphBreak("copy.deepcopy with a memo", x.describe())
-    return _deep(tx, x, {})
-
-
-def _deep(tx: Translator, x: Variable, memo: dict[Variable, Variable]) -> Variable:
-    if x in memo:
-        return memo[x]
-    kind = x.python_type()
-    if kind is tuple:
-        items = [_deep(tx, item, memo) for item in tx.unpack(x)]
-        same = all(old is new for old, new in zip(tx.unpack(x), items, strict=True))
-        memo[x] = memo.get(x) or (x if same else tx.new_tuple(items))
-        return memo[x]
-    if x.is_constant() or issubclass(kind, type) or kind in _SHARED:
-        return x
-    if kind is list:
-        made = memo[x] = tx.new_list([])
-        for item in tx.unpack(x):
-            made.method(tx, "append", [_deep(tx, item, memo)], {})
-        return made
-    if kind in (dict, collections.OrderedDict):
-        made = memo[x] = tx.new_dict([], kind)
-        for key in tx.unpack(x):
-            made.setitem(tx, _deep(tx, key, memo), _deep(tx, x.getitem(tx, key), memo))
-        return made
-    if kind is set and all(item.is_constant() for item in tx.unpack(x)):
-        made = memo[x] = tx.new_set(tx.unpack(x))
-        return made
-    if not _copies_plainly(x):
-        raise GraphBreak("copy of an object", x.describe())
-    made = memo[x] = tx.inline(polyfills.new_like, [x], {})
-    namespace = tx.getattr(x, "__dict__")
-    for key in tx.unpack(namespace):
-        tx.getattr(made, "__dict__").setitem(tx, key, _deep(tx, namespace.getitem(tx, key), memo))
-    return made
-
 
 # --- types, typing, inspect, os, sys ----------------------------------------------------------------------------------
 

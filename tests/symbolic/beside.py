@@ -49,6 +49,7 @@ class Translator:
         self.read = []
         self.cache = {}
         self.hashed = []
+        self.numbers_hashed = set()
 
     def know(self, source, kind, payload):
         self.known.append((source.text, kind, payload))

@@ -154,11 +154,6 @@ def test_polyfill_cmp_to_key():
         hash(ours)
 
 
-def test_polyfill_copy_of_an_object():
-    one = Strange([1])
-    two = polyfills.copy_object(one)
-    assert type(two) is Strange and two.value is one.value and vars(two) is not vars(one)
-
 
 def test_library_twins_agree_with_the_native_functions():
     heap, twin = [], []

@@ -1,0 +1,45 @@
+"""`id(value)` as a value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from symbolic.errors import GraphBreak
+from symbolic.variables.base import Identity, Variable
+from symbolic.variables.constants import ConstantVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+
+class IdVariable(Variable):
+    """`id(value)`: compared and used as a key while tracing; as a number it exists only when the program runs."""
+
+    def __init__(self, value: Variable) -> None:
+        self.value = value
+
+    def python_type(self) -> type:
+        return int
+
+    def key(self) -> Any:
+        return ("id", Identity(self.value))
+
+    def truth(self, tx: Translator) -> bool:
+        return True
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if isinstance(other, IdVariable) and op.__name__ in ("eq", "ne"):
+            return ConstantVariable(self.value.is_same(tx, other.value) is (op.__name__ == "eq"))
+        raise GraphBreak("identity number needed", self.describe())
+
+    def unary(self, tx: Translator, op: Any) -> Variable:
+        raise GraphBreak("identity number needed", self.describe())
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        raise GraphBreak("identity number needed", self.describe())
+
+    def reachable(self) -> list[Variable]:
+        return [self.value]
+
+    def describe(self) -> str:
+        return f"id of {self.value.describe()}"
