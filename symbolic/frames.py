@@ -31,6 +31,7 @@ class Frame:
         "boundary",
         "entered",
         "generator",
+        "handled",
         "function",
     )
 
@@ -49,6 +50,7 @@ class Frame:
         self.boundary = False
         self.entered = 0
         self.generator: Any = None
+        self.handled: Variable | None = None  # of a generator set aside: the exception that it is handling
 
     def push(self, value: Variable) -> None:
         self.stack.append(value)

@@ -30,7 +30,7 @@ from symbolic.variables import hooks, symbols
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction
+from symbolic.variables.functions import CellVariable, FunctionVariable, GeneratorVariable, PythonFunction
 from symbolic.variables.objects import ExceptionVariable, ObjectVariable, lookup
 from symbolic.variables.tables import BuiltinVariable, skipped_module
 from symbolic.variables.tensors import TensorVariable
@@ -70,6 +70,7 @@ class Translator(Protocols):
         self._split_next = False
         self._raised_at: dict[Variable, int] = {}
         self.unnamed: set[Variable] = set()
+        self.generators: list[GeneratorVariable] = []  # that the frame started
         self.hooks: list[hooks.Hook] = []  # that the frame registered
         self.late_texts: list[Variable] = []  # that markers stand for
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
@@ -215,15 +216,30 @@ class Translator(Protocols):
         self.frames.append(frame)
         self.anchors.append(self.anchor())
         handled, self._yielded = self.handled, False
+        self.handled = frame.handled or handled  # what its own except block is handling
         try:
             if error is not None:
                 self._unwind(error, depth)
             self._loop(depth)
         finally:
             self.anchors.pop()
+            frame.handled = self.handled if self.handled is not handled else None
             self.handled = handled
         yielded, self._yielded = self._yielded, False
         return ("yield" if yielded else "return"), self.result
+
+    def closes_quietly(self, generator: GeneratorVariable) -> bool:
+        """Whether nobody sees that this generator is closed when it is dropped. (It is closed here.)"""
+        if not generator.has_something_left():
+            return True
+        saved, seen = TracingState(), (len(self.ledger.written), self.graph.calls)
+        try:
+            generator.method(self, "close", [], {})
+        except (GraphBreak, Restart, Observed):
+            return False
+        finally:
+            saved.restore()
+        return seen == (len(self.ledger.written), self.graph.calls)
 
     def yield_value(self, value: Variable) -> None:
         """The running generator hands out `value` and is set aside."""

@@ -99,6 +99,9 @@ class _Assembler:
     def run(self) -> Assembled:
         roots = self._roots()
         alive = reachable(roots, self.ledger)
+        for generator in self.capture.tx.generators:
+            if generator not in alive and not self.capture.tx.closes_quietly(generator):
+                raise SkipFrame("a generator is dropped with something left to do")
         self.writer.find_cycles(alive)
         module = self._call_graph([v for v in alive if isinstance(v, TensorVariable) and not exists(v)])
         exit_ = self.capture.exit

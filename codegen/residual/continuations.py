@@ -140,6 +140,17 @@ def _caller(pool: Continuations, frame: Frame, inner: State, result: Variable | 
     return State(door, _closure(frame), [*bound, *values, *replacement, Closure(inner.closure), *inner.arguments])
 
 
+def suspended(frame: Frame) -> tuple[CodeType, list[Variable] | None, list[Variable]]:
+    """A generator's frame that has yielded, as the code of a generator function, its closure and its arguments.
+
+    Raises `Unresumable` where there is no such code."""
+    offset = frame.code.insts[frame.current].next_offset
+    slots, values = stack_slots(frame.stack)
+    names, bound = _locals(frame, offset)
+    code = resume_code(frame.code.raw, entry=Entry.YIELD, locals=names, stack=slots, offset=offset)
+    return code, _closure(frame), [*bound, *values]
+
+
 def _resume(frame: Frame, **how: Any) -> CodeType:
     marks = [callers.CONTINUES] + [callers.CALLS_INNER] * (how["entry"] is Entry.CALL)
     try:

@@ -34,6 +34,7 @@ class Entry(enum.Enum):
     AFTER = "goes on at an offset"
     RAISE = "raises an exception at an offset"
     CALL = "calls the next inner frame's continuation at an offset, then goes on"
+    YIELD = "is a generator that has yielded: it yields once more, then goes on at an offset"
 
 
 class Slot(enum.Enum):
@@ -194,7 +195,6 @@ def original(code: CodeType) -> Original:
 
 
 _NOT_FUNCTIONS = {
-    inspect.CO_GENERATOR: "a generator",
     inspect.CO_COROUTINE: "a coroutine",
     inspect.CO_ASYNC_GENERATOR: "an asynchronous generator",
     inspect.CO_ITERABLE_COROUTINE: "a coroutine",
@@ -392,6 +392,8 @@ class _Continuation(Emitter):
         super().__init__(name or code.co_name, qualname, *place, order, [*cells, *source.slots.kept_free])
         self.first_traceable = len(self._code)  # index of the next instruction
         self._code.flags = CompilerFlags(code.co_flags & ~_CLEARED_FLAGS)
+        if code.co_flags & inspect.CO_GENERATOR:
+            self._code[-1:-1] = [Instr(name, location=self._location) for name in ("RETURN_GENERATOR", "POP_TOP")]
 
     def locate(self, inst: Instr) -> None:
         """What follows is attributed to the place of an original instruction."""
@@ -457,6 +459,18 @@ class _Continuation(Emitter):
         if row is not None:
             self.end_try()
 
+    def yield_again(self, index: int) -> None:
+        """Yields None as instruction `index` would, under its handler, and takes what is sent."""
+        self.const(None)
+        for at in (index, index + 1):  # with the RESUME behind, which says to whom `throw` is handed on
+            inst, row = self.source.insts[at], self.source.rows[at]
+            if row is not None:
+                assert isinstance(row.target, Label)
+                self.begin_try(row.target, row.stack_depth, row.push_lasti)
+            self.op(inst.name, inst.arg)
+            if row is not None:
+                self.end_try()
+
     def body(self, kept: Sequence[int], entry: int | None, label: Label) -> None:
         """The original instructions that can still be reached; `label` stands at `entry`."""
         labels: dict[int, list[Label]] = {index: [] for index in kept}
@@ -511,8 +525,11 @@ def resume_code(
     AFTER: goes on at `offset` with `stack`. RAISE: the instruction at `offset` has raised. CALL: the instruction at
     `offset` is done by calling `nested`; `stack` is what lies below its operands, its result is pushed (or dropped) and
     the function goes on at `resume_at`, if not given at the next instruction. A cell that an inlined comprehension put
-    aside on the stack is an ordinary VALUE: the cell itself."""
+    aside on the stack is an ordinary VALUE: the cell itself. YIELD: the instruction before `offset` yielded and left
+    `stack`; what the function makes is the generator, still to be moved to that point by one `next`."""
     source = original(code)
+    if bool(code.co_flags & inspect.CO_GENERATOR) is not (entry is Entry.YIELD):
+        raise Unresumable(f"{code.co_qualname} is a generator: its frame outlives the call")
     at = source.index(offset)
     state = source.states[at]
     kinds, depth = _kinds(source, state, stack)
@@ -522,7 +539,12 @@ def resume_code(
     replacement = ["result.0"] if replace_result else []
     handed_on = [f"nested.{i}" for i in range(nested_args)]
     row = None if entry is Entry.AFTER else source.rows[at]
-    handlers = [] if row is None else [source.place(row.target)]
+    if entry is Entry.YIELD:
+        row = None
+        around = [source.rows[at - 1], source.rows[at]]
+        handlers = [source.place(each.target) for each in around if each is not None]
+    else:
+        handlers = [] if row is None else [source.place(row.target)]
     if row is not None and _caught(row, state) != source.states.get(*handlers):
         raise Unresumable(f"{code.co_qualname}: the instruction at offset {offset} can't raise")
 
@@ -530,6 +552,8 @@ def resume_code(
         start, wanted = None, max(depth, 0 if row is None else row.stack_depth)
     elif entry is Entry.AFTER:
         start, wanted = at, len(state.stack)
+    elif entry is Entry.YIELD:
+        start, wanted = at + 1, len(state.stack) - 1
     else:
         start = at + 1 if resume_at is None else source.index(resume_at)
         wanted = len(source.states[start].stack) - (not drop_result)
@@ -540,7 +564,7 @@ def resume_code(
     variables = [_local(source, state, local) for local in locals]
     e = _Continuation(source, state, [*variables, *values, *raised, *replacement, *handed_on], name)
     _check_super(e, kept)
-    e.locate(source.insts[at])
+    e.locate(source.insts[at - 1 if entry is Entry.YIELD else at])
     e.variables_in_place(kept)
     for slot, value in zip(stack, pushed, strict=True):
         e.push(slot, value)
@@ -555,6 +579,8 @@ def resume_code(
                 e.pop()
             if replace_result:
                 e.take(*replacement)
+        elif entry is Entry.YIELD:
+            e.yield_again(at - 1)
         e.jump(label)
     e.body(kept, start, label)
     return e.code()

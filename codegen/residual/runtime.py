@@ -35,6 +35,21 @@ def make_function(
     return function
 
 
+def suspended(
+    code: types.CodeType, namespace: dict[str, Any], closure: tuple[types.CellType, ...] | None, *values: Any
+) -> types.GeneratorType[Any, Any, Any]:
+    """A generator that has yielded: `code` is that of one which yields where the other stood."""
+    made = types.FunctionType(code, namespace, code.co_name, None, closure)(*values)
+    next(made)
+    return made
+
+
+def closed(generator: Any) -> Any:
+    """A generator that has come to its end."""
+    generator.close()
+    return generator
+
+
 def new_object(cls: type, *args: Any) -> Any:
     """A bare instance: `cls.__new__` of the nearest native base, user code does not run."""
     for base in cls.__mro__:

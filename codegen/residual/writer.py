@@ -16,7 +16,9 @@ from typing import Any
 import torch
 
 from codegen.residual import runtime
+from codegen.residual.continuations import suspended
 from codegen.residual.emitter import Emitter
+from codegen.residual.resume import Unresumable
 from sideeffects.effects import DELETED, Call, DelAttr, Effect, Place, SetAttr, SetContents
 from sideeffects.ledger import Ledger
 from symbolic import tracebacks
@@ -463,9 +465,21 @@ def _object_method(w: Writer, v: objects.ObjectMethod) -> None:
 
 
 def _generator(w: Writer, v: functions.GeneratorVariable) -> None:
-    if v.state != "new":
+    if v.state == "suspended":
+        try:
+            code, closure, values = suspended(v.frame)
+        except Unresumable as error:
+            raise Restart(v.born_at, GraphBreak("generator that can't go on elsewhere", str(error))) from error
+        cells = None if closure is None else Emit(lambda: w.load_tuple(closure))
+        w.call(runtime.suspended, code, v.frame.namespace, cells, *values)
+    elif v.state == "running":
         raise Restart(v.born_at, GraphBreak("generator is alive at a graph break", v.function.describe()))
-    w.call_with(v.function, v.args, v.kwargs)
+    else:
+        w.call_with(v.function, v.args, v.kwargs)
+        if v.state == "closed":
+            w.keep(v)
+            w.call(runtime.closed, v)
+            w.emit.pop()
 
 
 def _super(w: Writer, v: classes.SuperVariable) -> None:

@@ -13,7 +13,7 @@ from symbolic.code import decode
 from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.base import MISSING, NULL, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 
 if TYPE_CHECKING:
@@ -415,9 +415,10 @@ class PartialVariable(Variable):
 
 
 class GeneratorVariable(Variable):
-    """A generator born in the frame: its frame, set aside. Started, it can't be rebuilt, so a break moves before it.
+    """A generator born in the frame: its frame, set aside. Where it must exist after the frame, it is a generator of
+    other code that goes on from there.
 
-    `born_at` is the step to break at when the generator must exist in the residual code."""
+    `born_at` is the step to break at when the generator can't be made in the residual code."""
 
     def __init__(
         self, function: Variable, args: list[Variable], kwargs: dict[str, Variable], frame: Frame, born_at: int
@@ -457,6 +458,8 @@ class GeneratorVariable(Variable):
         if self.state == "new" and error is not None:
             self.state = "closed"
             raise Observed(error)
+        if self.state == "new":
+            tx.generators.append(self)
         self.state = "running"
         try:
             if error is None:
@@ -474,6 +477,18 @@ class GeneratorVariable(Variable):
         self.state = "closed"
         self.returned = result
         return None
+
+    def has_something_left(self) -> bool:
+        """Whether it stands inside of a `try` or `with`, which run on when nobody has the generator any more."""
+        code = self.frame.code
+        row = code.handler(code.insts[self.frame.current].offset) if self.state == "suspended" else None
+        while row is not None:
+            inst = code.insts[code.index(row.target)]
+            if inst.op == "CLEANUP_THROW":  # of `yield from`
+                row = code.handler(inst.offset)
+            else:
+                return inst.op != "CALL_INTRINSIC_1"  # what every generator ends with
+        return False
 
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if name in ("send", "__next__"):
@@ -510,7 +525,11 @@ class GeneratorVariable(Variable):
         raise GraphBreak("generator attribute", name)
 
     def reachable(self) -> list[Variable]:
-        return [self.function, *self.args, *self.kwargs.values()]
+        if self.state != "suspended":
+            return [self.function, *self.args, *self.kwargs.values()]
+        frame = self.frame
+        held = [*frame.locals.values(), *frame.cells.values(), *frame.stack]
+        return [item for item in held if item is not NULL]
 
 
 class GeneratorMethod(Variable):
