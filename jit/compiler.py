@@ -97,7 +97,7 @@ class Compiler:
             unhooked=_C.unhooked,
         )
         self._warned: set[CodeType] = set()
-        self._varying: dict[CodeType, frozenset[str]] = {}  # paths of floats that differed from call to call
+        self._varying: dict[CodeType, frozenset[str]] = {}  # paths of numbers that differed from call to call
 
     def reset(self) -> None:
         """Forgets all compiled code; doors stay."""
@@ -149,7 +149,7 @@ class Compiler:
                     self._limit(cache, function, slots)
                     return None
                 if cache.entries:
-                    self._notice_floats(cache, function, slots)
+                    self._notice_numbers(cache, function, slots)
                     why = functools.partial(self.explain_miss, cache, function, slots)
                     logs.tell(self.channels, "recompiles", lambda: f"recompiling {function.__qualname__}: {why()}")
                 with collector.paused():
@@ -192,12 +192,12 @@ class Compiler:
                 breaks[restart.step] = restart.cause
         raise SkipFrame("too many restarts")
 
-    def _notice_floats(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:
-        """Where an entry misses for the value of a float, that is an input of the graphs to come."""
+    def _notice_numbers(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:
+        """Where an entry misses for the value of an int or float, that is an input of the graphs to come."""
         for entry in cache.entries:
             index, seen = entry.guards.explain(function, slots) or (-1, None)
             guard = entry.meta.guards[index] if index >= 0 else None
-            if guard is not None and guard.kind == "eq" and type(guard.payload) is type(seen) is float:
+            if guard is not None and guard.kind == "eq" and type(guard.payload) is type(seen) in (int, float):
                 known = self._varying.get(function.__code__, frozenset())
                 self._varying[function.__code__] = known | {guard.source.pattern}
 

@@ -36,7 +36,17 @@ from symbolic.variables.constants import ConstantVariable, SliceVariable, is_con
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.functions import FunctionVariable
 from symbolic.variables.mappings import DictVariable
-from symbolic.variables.numbers import EXAMPLES, SIZED_BY_VALUES, FloatInput, NumberVariable, holds_number
+from symbolic.variables.numbers import (
+    EXAMPLES,
+    SIZED_BY_VALUES,
+    GivenNumber,
+    NumberInput,
+    NumberVariable,
+    given,
+    holds_number,
+    settled,
+    value_of,
+)
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.symbols import SymbolVariable
 from symbolic.variables.tensors import (
@@ -87,7 +97,7 @@ class GraphBuilder:
         self.modules = torch.nn.Module()  # the graphs inside the root
         self.inner: list[InnerGraph] = []  # inside the root, the innermost last
         self._left: dict[fx.Graph, int] = {}  # a finished inner graph -> where it was born
-        self.inputs: list[TensorVariable | FloatInput] = []
+        self.inputs: list[TensorVariable | NumberInput] = []
         self.by_fake: dict[int, TensorVariable] = {}
         self._symbols: dict[tuple[type, Any], SymbolVariable] = {}  # by their expressions: equal ones are one number
         self._numbers: set[fx.Node] = set()  # nodes that give numbers
@@ -146,14 +156,16 @@ class GraphBuilder:
         alike = [(fake, mark) for fake, mark in self._marks if fake.untyped_storage()._cdata == memory]
         return not self._moves and all(mark is not None and _mark(fake) == mark for fake, mark in alike)
 
-    def add_number(self, value: float, source: Source) -> FloatInput:
-        """A placeholder for a float that varies from call to call."""
+    def add_number(self, value: int | float, source: Source) -> NumberInput:
+        """A placeholder for a number that varies from call to call."""
         found = next((known for known in self.inputs if known.source is source), None)
-        if isinstance(found, FloatInput):
+        if isinstance(found, NumberInput):
             return found
-        self.tx.know(source, "type", float)
-        variable = FloatInput(self._placeholder(source, EXAMPLES[float]), value, source, self.tx)
+        kind = type(value)
+        self.tx.know(source, "type", kind)
+        variable = NumberInput(self._placeholder(source, EXAMPLES[kind]), value, source, self.tx)
         self.inputs.append(variable)
+        self._late = self._late or kind is int
         return variable
 
     def _placeholder(self, source: Source, example: Any) -> fx.Node:
@@ -369,6 +381,18 @@ class GraphBuilder:
     def _record(
         self, op: str, target: Any, run: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable]
     ) -> Variable:
+        try:
+            return self._recorded(op, target, run, args, kwargs)
+        except GraphBreak:
+            if not holds_number((*args, *kwargs.values()), GivenNumber):
+                raise
+        # What the operation needs to know of its numbers is a fact of this compilation.
+        plain = [settled(arg, GivenNumber) for arg in args]
+        return self._recorded(op, target, run, plain, {k: settled(arg, GivenNumber) for k, arg in kwargs.items()})
+
+    def _recorded(
+        self, op: str, target: Any, run: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable]
+    ) -> Variable:
         pairs = [self._argument(arg) for arg in args]
         named = {name: self._argument(arg) for name, arg in kwargs.items()}
         by_value = holds_number((*args, *kwargs.values()))
@@ -407,13 +431,26 @@ class GraphBuilder:
             found = self._symbol(node, value, number)
         return found
 
-    def scalar(self, op: str, target: Any, operands: list[Variable], kind: type) -> NumberVariable:
-        """Records a call of kind `op` that answers with an int or float, as `kind` says."""
-        node = self._node(op, target, tuple(self._argument(item)[0] for item in operands), {}, EXAMPLES[kind])
-        if op == "call_method":
-            self._numbers.add(node)  # arithmetic may raise, so it stays, read or not
+    def item(self, tensor: TensorVariable, kind: type) -> NumberVariable:
+        """Records that an int or float is read from a tensor."""
+        node = self._node("call_method", "item", (self.here(tensor.node),), {}, EXAMPLES[kind])
+        self._numbers.add(node)
         self._late = self._late or kind is int
         return NumberVariable(node, kind)
+
+    def compute(self, function: Callable[..., Any], operands: list[Variable], kind: type) -> NumberVariable | None:
+        """Records `function(*operands)` of numbers, which gives an int or float, as `kind` says. It may raise, so it
+        stays, read or not. None, and nothing is recorded, where it raises for the inputs at hand."""
+        inputs, value = given(operands), EXAMPLES[kind]
+        if inputs:
+            try:
+                value = function(*map(value_of, operands))
+            except Exception:
+                return None
+        arguments = tuple(self._argument(item)[0] for item in operands)
+        node = self._node("call_function", function, arguments, {}, EXAMPLES[kind])
+        self._late = self._late or kind is int
+        return GivenNumber(node, value, inputs, self.tx) if inputs else NumberVariable(node, kind)
 
     def ask(self, op: Callable[..., Any], left: Any, right: Any) -> bool:
         """`op(left, right)` of numbers with symbols, guarded."""

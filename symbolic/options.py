@@ -16,7 +16,7 @@ class Options:
     `refuse(code, module name)` says why a
     code object must not be inlined (None: it may); `unhooked(tensor)` says whether a guard of that kind holds for it;
     `break_everywhere` splits after every call; `dynamic` captures with
-    symbols for the sizes of inputs; floats at the paths in `varying` (`Source.pattern`) are inputs of the graph."""
+    symbols for the sizes of inputs; numbers at the paths in `varying` (`Source.pattern`) are inputs of the graph."""
 
     unroll_limit: int = 100_000
     inline_limit: int = 400

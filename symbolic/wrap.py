@@ -130,7 +130,7 @@ _FIXED_TYPES = (
 
 
 def _constant(tx: Translator, value: Any, source: Source) -> Variable:
-    if type(value) is float and (source.pattern in tx.options.varying or _is_scheduled(source)):
+    if type(value) in (int, float) and (source.pattern in tx.options.varying or _is_scheduled(source)):
         return tx.graph.add_number(value, source)
     if source.kind != "const":
         by_identity = value is None or value is True or value is False or is_a(value, enum.Enum)

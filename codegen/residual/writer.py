@@ -528,7 +528,9 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     tensors.NodeVariable: _node,
     nodes.NodeMethod: _attribute("owner", "name"),
     # A number that comes of sizes, or that was read from a tensor, is a result of the graph.
-    **dict.fromkeys((symbols.SymbolVariable, numbers.NumberVariable), lambda w, v: w.load(v.output)),
+    **dict.fromkeys(
+        (symbols.SymbolVariable, numbers.NumberVariable, numbers.GivenNumber), lambda w, v: w.load(v.output)
+    ),
     objects.ObjectVariable: _object,
     objects.ExceptionVariable: _exception,
     objects.ObjectMethod: _object_method,

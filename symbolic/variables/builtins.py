@@ -284,7 +284,8 @@ def _add_numbers(tx: Translator, numbers: list[Variable], start: Variable) -> Va
     has_complex = complex in {number.python_type() for number in (*numbers, start)}
     if holds_number((*numbers, start)) and not has_complex:
         kind = float if float in {number.python_type() for number in (*numbers, start)} else int
-        return tx.graph.scalar("call_function", sum, [tx.new_list(numbers), start], kind)
+        if (total := tx.graph.compute(sum, [tx.new_list(numbers), start], kind)) is not None:
+            return total
     return ConstantVariable(tx.attempt(sum, [number.constant() for number in numbers], start.constant()))
 
 

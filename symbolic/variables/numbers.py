@@ -1,5 +1,5 @@
-"""Numbers that are known only when the graph runs: what `.item()` reads from a tensor, floats that come in with another
-value at every call, and what is computed from these.
+"""Numbers that are known only when the graph runs: what `.item()` reads from a tensor, ints and floats that come in
+with another value at every call, and what is computed from these.
 
 Arithmetic and functions of `math` are recorded as Python's own, so results have the bits of eager code. What a program
 decides by such a number (a comparison, its text, a size) breaks the graph, or is guarded if the number came in.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,7 +19,7 @@ from symbolic.errors import GraphBreak
 from symbolic.late import Number
 from symbolic.sources import Source
 from symbolic.variables.base import Variable
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import ConstantVariable, SliceVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.tables import LATE, Args, Kwargs
 from symbolic.variables.tensors import METHODS, NumberOutput, TensorVariable
@@ -78,7 +78,7 @@ class NumberVariable(Variable):
 
     def unary(self, tx: Translator, op: Any) -> Variable:
         if op in (operator.neg, operator.pos, abs):
-            return tx.graph.scalar("call_function", op, [self], self.kind)
+            return tx.graph.compute(op, [self], self.kind) or self.plain().unary(tx, op)
         return self.plain().unary(tx, op)
 
     def is_same(self, tx: Translator, other: Variable) -> bool:
@@ -87,32 +87,82 @@ class NumberVariable(Variable):
         return self is other
 
 
-class FloatInput(NumberVariable):
-    """A float that came in. Where its value is needed, it is guarded."""
+class GivenNumber(NumberVariable):
+    """A number computed of such as come in: `value` for the inputs at hand. Where it is needed, these are guarded."""
 
-    def __init__(self, node: fx.Node, value: float, source: Source, tx: Translator) -> None:
-        super().__init__(node, float)
+    def __init__(self, node: fx.Node, value: int | float, inputs: tuple[NumberInput, ...], tx: Translator) -> None:
+        super().__init__(node, type(value))
         self.value = value
-        self.source = source
+        self.inputs = inputs
         self.tx = tx
 
     def is_constant(self) -> bool:
         return True
 
     def constant(self) -> Any:
-        self.tx.know(self.source, "eq", self.value)
+        for given in self.inputs:
+            self.tx.know(given.source, "eq", given.value)
         return self.value
+
+
+class NumberInput(GivenNumber):
+    """An int or float that came in."""
+
+    def __init__(self, node: fx.Node, value: int | float, source: Source, tx: Translator) -> None:
+        super().__init__(node, value, (self,), tx)
+        self.source = source
 
     def reachable(self) -> list[Variable]:
         return []
 
 
-def holds_number(variables: Iterable[Variable]) -> bool:
-    """Whether one of these, or an element of one, is a number of the graph."""
-    return any(
-        isinstance(v, NumberVariable) or (isinstance(v, (TupleVariable, ListVariable)) and holds_number(v.items))
-        for v in variables
-    )
+def given(variables: Iterable[Variable]) -> tuple[NumberInput, ...] | None:
+    """The inputs that these numbers are computed of, each once; None where one comes of a tensor or of sizes."""
+    found: dict[NumberInput, None] = {}
+    for variable in variables:
+        inside: tuple[NumberInput, ...] | None = None
+        if isinstance(variable, GivenNumber):
+            inside = variable.inputs
+        elif isinstance(variable, ConstantVariable):
+            inside = ()
+        elif isinstance(variable, ListVariable):
+            inside = given(variable.items)
+        if inside is None:
+            return None
+        found.update(dict.fromkeys(inside))
+    return tuple(found)
+
+
+def value_of(variable: Variable) -> Any:
+    """The value for the inputs at hand, not guarded, of a number or of a list of numbers."""
+    if isinstance(variable, ListVariable):
+        return [value_of(item) for item in variable.items]
+    return variable.value if isinstance(variable, GivenNumber) else variable.constant()
+
+
+def settled(variable: Variable, kind: type[Variable]) -> Variable:
+    """The variable with plain numbers in the place of those of that kind, in containers too."""
+    if isinstance(variable, kind):
+        return ConstantVariable(variable.constant())
+    old = _parts(variable)
+    new = [settled(item, kind) for item in old]
+    if all(map(operator.is_, new, old)):
+        return variable
+    if isinstance(variable, SliceVariable):
+        return SliceVariable(new)
+    return type(variable)(new, None, variable.python_type())  # type: ignore[call-arg]
+
+
+def holds_number(variables: Iterable[Variable], kind: type[NumberVariable] = NumberVariable) -> bool:
+    """Whether one of these, or an element of one, is a number of the graph of that kind."""
+    return any(isinstance(v, kind) or holds_number(_parts(v), kind) for v in variables)
+
+
+def _parts(variable: Variable) -> Sequence[Variable]:
+    """What is in a container that operations are given."""
+    if isinstance(variable, SliceVariable):
+        return variable.parts
+    return variable.items if isinstance(variable, (TupleVariable, ListVariable)) else ()
 
 
 def real_power(base: float, exponent: float) -> float:
@@ -126,6 +176,7 @@ def real_power(base: float, exponent: float) -> float:
 _SAME = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod)
 #: operator -> what is recorded for it where a float is among the operands
 _OF_FLOATS = {**{op: op for op in _SAME}, operator.truediv: operator.truediv, operator.pow: real_power}
+_DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
 #: operator -> the type of its result of ints
 _OF_INTS = {**dict.fromkeys(_SAME, int), operator.truediv: float, operator.pow: int}
 
@@ -135,15 +186,24 @@ def _compute(tx: Translator, op: Any, left: Variable, right: Variable) -> Variab
     if any(isinstance(operand, TensorVariable) for operand in operands):
         return None
     kinds = {operand.python_type() for operand in operands}
-    if kinds == {int} and op in _OF_INTS and (op is not operator.pow or _is_natural(right)):
-        return tx.graph.scalar("call_function", op, operands, _OF_INTS[op])
-    if float in kinds <= {int, float} and op in _OF_FLOATS:
-        return tx.graph.scalar("call_function", _OF_FLOATS[op], operands, float)
+    recorded: Variable | None = None
+    if kinds == {int} and op in _OF_INTS and not _is_fixed(op, left, right):
+        recorded = tx.graph.compute(op, operands, _OF_INTS[op])
+    elif float in kinds <= {int, float} and op in _OF_FLOATS:
+        recorded = tx.graph.compute(_OF_FLOATS[op], operands, float)
+    if recorded is not None:
+        return recorded
     return tx.binary(op, *(each.plain() if isinstance(each, NumberVariable) else each for each in operands))
 
 
-def _is_natural(exponent: Variable) -> bool:
-    return isinstance(exponent, ConstantVariable) and bool(exponent.value >= 0)
+def _is_fixed(op: Any, left: Variable, right: Variable) -> bool:
+    """Whether a number that came in must be known: beside a size, which the result may be as well, or where the result
+    may be a float, or an error."""
+    if not all(isinstance(operand, (NumberVariable, ConstantVariable)) for operand in (left, right)):
+        return isinstance(left, GivenNumber) or isinstance(right, GivenNumber)
+    if op is operator.pow:
+        return not (isinstance(right, ConstantVariable) and bool(right.value >= 0))
+    return op in _DIVISIONS and isinstance(right, GivenNumber)
 
 
 def _item(tx: Translator, tensor: Variable) -> Variable:
@@ -151,7 +211,7 @@ def _item(tx: Translator, tensor: Variable) -> Variable:
     dtype = tensor.fake.dtype
     if tensor.fake.numel() != 1 or dtype.is_complex or dtype is torch.bool:
         raise GraphBreak("tensor value needed", "item")
-    return tx.graph.scalar("call_method", "item", [tensor], float if dtype.is_floating_point else int)
+    return tx.graph.item(tensor, float if dtype.is_floating_point else int)
 
 
 METHODS["item"] = _item
@@ -159,15 +219,13 @@ METHODS["item"] = _item
 
 # --- builtins and functions of `math` ---------------------------------------------------------------------------------
 def _recorded(fn: Any, kind: type) -> Any:
-    """`fn` of numbers, which gives a `kind`. What comes in and becomes an int is guarded: that may be a size."""
+    """`fn` of numbers, which gives a `kind`."""
 
     def row(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
         numbers = [arg for arg in args if isinstance(arg, NumberVariable)]
         if not numbers or kwargs or any(arg.python_type() not in (int, float) for arg in args):
             return None
-        if kind is int and all(isinstance(number, FloatInput) for number in numbers):
-            return None
-        return tx.graph.scalar("call_function", fn, args, kind)
+        return tx.graph.compute(fn, args, kind)
 
     return row
 

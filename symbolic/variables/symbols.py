@@ -17,7 +17,7 @@ from symbolic.errors import GraphBreak
 from symbolic.shapes import Shapes
 from symbolic.variables.base import COMPARISONS, Variable
 from symbolic.variables.constants import ConstantMethod, ConstantVariable
-from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.numbers import settled
 from symbolic.variables.tables import HANDLERS, POLYFILLS, PURE, BuiltinVariable, CallableTable
 from symbolic.variables.tensors import TensorVariable
 
@@ -88,18 +88,6 @@ class SymbolVariable(Variable):
         return self is other
 
 
-def settled(variable: Variable) -> Variable:
-    """The variable with plain numbers in it, for what takes no others."""
-    if isinstance(variable, SymbolVariable):
-        return variable.plain()
-    if not isinstance(variable, (TupleVariable, ListVariable)):
-        return variable
-    items = [settled(item) for item in variable.items]
-    if all(new is old for new, old in zip(items, variable.items, strict=True)):
-        return variable
-    return type(variable)(items, None, variable.python_type())
-
-
 # --- operators --------------------------------------------------------------------------------------------------------
 def _parts(variable: Any) -> tuple[Any, Any]:
     """(expression, number for the inputs at hand)"""
@@ -130,13 +118,13 @@ def _binary(tx: Translator, op: Any, left: Variable, right: Variable) -> Variabl
 
 
 def _plainly(tx: Translator, op: Any, left: Variable, right: Variable) -> Variable:
-    return tx.binary(op, settled(left), settled(right))
+    return tx.binary(op, settled(left, SymbolVariable), settled(right, SymbolVariable))
 
 
 def _compare(tx: Translator, op: Any, left: Any, right: Any) -> bool:
     """The answer for the inputs at hand, guarded. Floats are compared as such, and what they come of is fixed."""
     if float in (left.python_type(), right.python_type()):
-        return bool(op(settled(left).constant(), settled(right).constant()))
+        return bool(op(settled(left, SymbolVariable).constant(), settled(right, SymbolVariable).constant()))
     return tx.graph.ask(op, _parts(left)[0], _parts(right)[0])
 
 
@@ -189,7 +177,8 @@ def call(tx: Translator, function: Variable, args: list[Variable], kwargs: dict[
             return None
     elif not isinstance(function, ConstantMethod) or function.name == "format":
         return None
-    return function.call(tx, [settled(arg) for arg in args], {name: settled(arg) for name, arg in kwargs.items()})
+    plain = [settled(arg, SymbolVariable) for arg in args]
+    return function.call(tx, plain, {name: settled(arg, SymbolVariable) for name, arg in kwargs.items()})
 
 
 def _any_symbol(args: list[Variable]) -> bool:

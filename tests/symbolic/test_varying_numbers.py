@@ -1,0 +1,99 @@
+"""Ints that differ from call to call are inputs of the graph where it does not depend on them, and facts where it does."""
+import math
+
+import pytest
+import torch
+
+import jit
+from tests.differential import COUNTING, Counting
+
+VALUES = (3, 5, 2, 4, 6, 3)
+EACH, ONCE = 5, 2  # graphs: one for each value; the first, and one for all others
+INTS = {
+    **dict.fromkeys((
+        "x + n", "n + 1, -n, n", "n * 2 - x.sum()", "n ** 2", "n // 3 + n % 3", "n / 4", "f'{n}', str(n + 1)", "math.sqrt(n)", "float(n)",
+        "int(n)", "round(n)", "n is None", "isinstance(n, int)", "torch.full((3,), n)", "x.add(x, alpha=n)", "x ** n", "[n, {1: n}]",
+    ), ONCE),
+    **dict.fromkeys((
+        "x[:n]", "x[..., n:]", "x[n]", "torch.ones(n)", "torch.arange(n)", "x.expand(n, 10)", "x.roll(n)", "x.topk(n)", "x.narrow(0, 1, n)", "x.repeat(n)",
+        "torch.tensor([n, 1])", "list(range(n))", "[0, 1, 2, 3, 4, 5, 6, 7][n]", "n * 2 + 1 > 5", "n == 3", "not n", "{n: 1}", "2 ** n", "10 // n", "10 % (n - 1)",
+        "n << 2", "n & 1", "n.bit_length()", "hash(n)", "min(n, 3)", "divmod(n, 2)", "x.new_zeros(n + 1)", "x[: n // 2]", "'abcdefgh'[n]", "sum([n, 0.5])",
+    ), EACH),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["eager", "default"])
+@pytest.mark.parametrize("what", INTS)
+def test_ints_that_vary(what, backend):
+    scope = {"torch": torch, "math": math}
+    exec(f"def program(x, n): return x + 1, {what}", scope)
+    counter = Counting(jit.backends.BACKENDS[backend])
+    compiled = jit.compile(scope["program"], backend=counter)
+    x = torch.arange(10.0)
+    for value in VALUES:
+        assert str(compiled(x, value)) == str(scope["program"](x, value))
+    if COUNTING:
+        assert len(counter.graphs) == INTS[what]
+
+
+@pytest.mark.parametrize("value", [0, -7, 1 << 40, (1 << 63) - 1, -(1 << 63), True, 3.5, None], ids=str)
+def test_other_values_after_ints_that_vary(value):
+    def program(x, n):
+        return (x, 0) if n is None else (x * n, n + 1)
+
+    compiled = jit.compile(program)
+    for n in (3, 5, 8, value, 5):
+        (x, number), (y, expected) = compiled(torch.arange(4), n), program(torch.arange(4), n)
+        assert torch.equal(x, y) and number == expected and type(number) is type(expected)
+
+
+def test_an_error_that_only_some_values_make_is_raised_where_eager_code_raises_it():
+    def program(x, n, seen):
+        seen.append(n)
+        return x + 10 // n
+
+    compiled = jit.compile(program)
+    for n in (1, 2, 3, 0, 4, 0):
+        ours, theirs = [], []
+        for call, seen in ((compiled, ours), (program, theirs)):
+            try:
+                seen.append(call(torch.arange(3), n, seen).tolist())
+            except ZeroDivisionError as error:
+                seen.append(str(error))
+        assert ours == theirs
+
+
+class Counts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.register_buffer("total", torch.zeros(3))
+
+    def forward(self, x):
+        self.calls += 1
+        self.total += x
+        return self.total + self.calls
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+def test_a_counter_compiles_twice(backend):
+    counter = Counting(jit.backends.BACKENDS[backend])
+    ours, theirs = Counts(), Counts()
+    compiled = jit.compile(ours, backend=counter)
+    for _ in range(12):
+        x = torch.randn(3)
+        assert torch.equal(compiled(x), theirs(x))
+        assert ours.calls == theirs.calls and type(ours.calls) is int
+    if COUNTING:
+        assert len(counter.graphs) == ONCE
+
+
+def test_an_int_beside_a_size_that_varies():
+    def program(x, n):
+        return (x * n).view(x.shape[0], -1), torch.ones(x.shape[0] * n), x.shape[0] + n
+
+    compiled = jit.compile(program, dynamic=True)
+    for n, rows in ((3, 4), (5, 4), (5, 6), (2, 6), (2, 3)):
+        x = torch.randn(rows, 2)
+        for ours, theirs in zip(compiled(x, n), program(x, n), strict=True):
+            assert torch.equal(torch.as_tensor(ours), torch.as_tensor(theirs))
