@@ -23,6 +23,8 @@ STEPS = {
     "typeattr": "{base}.{arg}",
     "getitem": "{base}[{arg!r}]",
     "key": "list({base})[{arg}]",
+    "value": "list({base}.values())[{arg}]",
+    "referent": "{base}()",
     "grad": "{base}.{arg}",
     "made": "{arg[0].__name__}({base})",
 }

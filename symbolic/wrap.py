@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils.hooks import RemovableHandle
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
@@ -29,6 +30,7 @@ from symbolic.variables import (  # noqa: F401  (nine fill the tables)
     builtins,
     checkpoints,
     gradients,
+    hook_dicts,
     hooks,
     nodes,
     optimizers,
@@ -200,7 +202,9 @@ def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
         tx.know(source, "same", space.source)
         return space
     tx.know(source, "type", type(value))
-    return DictVariable({}, source, type(value), _factory(tx, value, source), value=value)
+    of_hooks = source.kind == "referent" or (source.kind == "item" and source.arg in hook_dicts.NAMES)
+    kind = hook_dicts.HooksVariable if of_hooks else DictVariable
+    return kind({}, source, type(value), _factory(tx, value, source), value=value)
 
 
 def _factory(tx: Translator, value: Any, source: Source) -> Variable | None:
@@ -227,8 +231,9 @@ def _function(tx: Translator, value: FunctionType, source: Source) -> Variable:
         return BuiltinVariable(value, source)
     facts = (value.__code__, value.__defaults__, value.__kwdefaults__)
     if source.kind != "const":
-        tx.know(source, "function", (None if value.__closure__ else value, *facts))
-        if value.__closure__:
+        made_anew = value.__closure__ or source.kind == "value"  # a hook may be a lambda of each call's own
+        tx.know(source, "function", (None if made_anew else value, *facts))
+        if made_anew:
             tx.know(source.attr("__globals__"), "is", value.__globals__)
     return FunctionVariable(value, source)
 
@@ -326,6 +331,11 @@ def _cell(tx: Translator, value: CellType, source: Source) -> Variable:
     return CellVariable(value, source)
 
 
+def _handle(tx: Translator, value: RemovableHandle, source: Source) -> Variable:
+    tx.know(source, "type", RemovableHandle)
+    return hooks.KnownHandle(RemovableHandle, value, source)
+
+
 #: exact type -> wrapper
 WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     list: _list,
@@ -349,4 +359,5 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     torch.Tensor: _tensor,
     torch.nn.Parameter: _tensor,
     type: _class,
+    RemovableHandle: _handle,
 }

@@ -30,6 +30,7 @@ from symbolic.variables import (
     constants,
     containers,
     functions,
+    hook_dicts,
     hooks,
     identity,
     late_text,
@@ -142,6 +143,8 @@ class Writer:
             emit.load(local)
         elif isinstance(variable, Placeholder):
             emit.load(variable.name)
+        elif isinstance(variable, hook_dicts.HookNumber):
+            self.load_source(variable.source)
         elif isinstance(variable, constants.ConstantVariable):
             emit.const(variable.value)
         elif isinstance(variable, FIXED):
@@ -592,6 +595,7 @@ CONTENTS: dict[type, Callable[[Writer, Any], None]] = {
     containers.ListVariable: _sequence_contents(runtime.set_list, list.extend),
     containers.DequeVariable: _sequence_contents(runtime.set_deque, deque.extend),
     mappings.DictVariable: _dict_contents,
+    hook_dicts.HooksVariable: _dict_contents,
     mappings.SetVariable: _set_contents(
         runtime.set_set, lambda w, v: w.emit.build("set", w.load_all(v.items.values()))
     ),

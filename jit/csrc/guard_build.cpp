@@ -21,6 +21,7 @@ constexpr StepName step_names[] = {
     {"attr", Step::attr, false},      {"dict", Step::dict, false},      {"item", Step::item, false},
     {"index", Step::index, false},    {"cell", Step::cell, false},      {"type", Step::type, false},
     {"typeattr", Step::typeattr, false}, {"getitem", Step::getitem, false}, {"key", Step::key, false},
+    {"value", Step::value, false},    {"referent", Step::referent, false},
     {"grad", Step::grad, false},
 };
 
@@ -86,7 +87,7 @@ bool has_fixed_length(PyObject* type) {
 
 // A step whose result is part of what a version tag (or being a tuple) stands for.
 bool reads_contents(Step step) {
-    return step == Step::item || step == Step::key || step == Step::typeattr || step == Step::index;
+    return step == Step::item || step == Step::key || step == Step::value || step == Step::typeattr || step == Step::index;
 }
 
 }  // namespace
@@ -194,7 +195,7 @@ private:
         if (given.parent >= 0) given_[given.parent].children.push_back(index);
 
         switch (given.step) {
-            case Step::arg: case Step::closure: case Step::index: case Step::key: {
+            case Step::arg: case Step::closure: case Step::index: case Step::key: case Step::value: {
                 long number = as_long(argument, "the argument of this kind of node");
                 if (number < 0) raise(PyExc_ValueError, "node %u: negative index %ld", index, number);
                 given.index = number;
@@ -397,7 +398,7 @@ private:
         place_checks(node, given);
         for (uint32_t child : given.children) {
             node.watched |= reads_contents(given_[child].step);
-            node.order_matters |= given_[child].step == Step::key;
+            node.order_matters |= given_[child].step == Step::key || given_[child].step == Step::value;
         }
         tree_.nodes_.push_back(node);
         tree_.given_indices_.push_back(index);

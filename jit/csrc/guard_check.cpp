@@ -386,7 +386,8 @@ private:
     }
 
     static bool reads_contents(const Node& node) {
-        return node.step == Step::item || node.step == Step::key || node.step == Step::typeattr || node.step == Step::index;
+        return node.step == Step::item || node.step == Step::key || node.step == Step::value || node.step == Step::typeattr ||
+               node.step == Step::index;
     }
 
     // Where Python code may have run since the parent was read, its tag is compared again before each use.
@@ -451,7 +452,11 @@ private:
             case Step::getitem:
                 return with_python([&] { return PyObject_GetItem(parent, node.key); });
             case Step::key:
-                return key_at(parent, node.index);
+                return entry_at(parent, node.index, false);
+            case Step::value:
+                return entry_at(parent, node.index, true);
+            case Step::referent:
+                return PyWeakref_CheckRef(parent) ? give(jit_weak_target(parent)) : nullptr;
             case Step::grad:
                 return give(gradient_of(parent));
         }
@@ -470,17 +475,19 @@ private:
         return give(*place);
     }
 
-    PyObject* key_at(PyObject* dict, uint32_t index) {
+    PyObject* entry_at(PyObject* dict, uint32_t index, bool wants_value) {
         if (PyODict_Check(dict))
             return with_python([&]() -> PyObject* {
                 Ref keys = take(PySequence_List(dict));
-                return keys && index < (size_t)PyList_GET_SIZE(keys.get()) ? Py_NewRef(PyList_GET_ITEM(keys.get(), index)) : nullptr;
+                if (!keys || index >= (size_t)PyList_GET_SIZE(keys.get())) return nullptr;
+                PyObject* key = PyList_GET_ITEM(keys.get(), index);
+                return Py_XNewRef(wants_value ? PyDict_GetItemWithError(dict, key) : key);
             });
         if (!PyDict_Check(dict)) return nullptr;
         Py_ssize_t position = 0;
         PyObject *key, *value;
         for (uint32_t i = 0; PyDict_Next(dict, &position, &key, &value); ++i)
-            if (i == index) return give(key);
+            if (i == index) return give(wants_value ? value : key);
         return nullptr;
     }
 

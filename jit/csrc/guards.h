@@ -28,7 +28,7 @@ struct CallContext {
 
 enum class Step : uint8_t {
     arg, closure, constant, globals, function,                                             // roots
-    attr, dict, item, index, cell, type, typeattr, getitem, key, grad,                     // steps from a parent
+    attr, dict, item, index, cell, type, typeattr, getitem, key, value, referent, grad,    // steps from a parent
 };
 
 enum class CheckKind : uint8_t {
@@ -70,7 +70,7 @@ struct Node {
     uint32_t memo = 0;  // roots of large subtrees: 1 + index of the memo
     Step step = Step::arg;
     bool watched = false;          // its contents matter, so its version tag is worth remembering
-    bool order_matters = false;    // "keys" and "key" depend on the order of a dict
+    bool order_matters = false;    // "keys", "key" and "value" depend on the order of a dict
     bool needs_only_identity = false;  // whole subtree: settled once the object is known to be the same
     bool only_absent = false;      // nothing there is what is wanted
     bool has_parent = false;

@@ -17,6 +17,7 @@ from symbolic.errors import GraphBreak, Restart
 from symbolic.variables.base import Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.hook_dicts import HookNumber, HooksVariable, number_of
 from symbolic.variables.identity import IdVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.objects import ObjectVariable
@@ -54,6 +55,49 @@ class HandleVariable(ObjectVariable):
         if name in _WEAK or name == "id":
             raise GraphBreak("attribute of a hook's handle", name)
         super().plain_setattr(tx, name, value)
+
+
+class KnownHandle(ObjectVariable):
+    """A RemovableHandle that was there before the frame."""
+
+    def plain_getattr(self, tx: Translator, name: str) -> Variable:
+        if name in _WEAK or name == "next_id":
+            raise GraphBreak("attribute of a hook's handle", name)
+        return self.number(tx) if name == "id" else super().plain_getattr(tx, name)
+
+    def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if name in _WEAK or name == "id":
+            raise GraphBreak("attribute of a hook's handle", name)
+        super().plain_setattr(tx, name, value)
+
+    def number(self, tx: Translator) -> HookNumber:
+        assert self.source is not None
+        return number_of(tx, self.value.id, self.source.step("dict").step("item", "id"))
+
+    def dicts(self, tx: Translator) -> list[HooksVariable]:
+        """Those of the hook that are alive."""
+        assert self.source is not None
+        attributes = self.source.step("dict")
+        first, further = attributes.step("item", "hooks_dict_ref"), attributes.step("item", "extra_dict_ref")
+        tx.know(further, "len", len(self.value.extra_dict_ref))
+        refs = [(self.value.hooks_dict_ref, first)]
+        refs += [(ref, further.step("index", at)) for at, ref in enumerate(self.value.extra_dict_ref)]
+        found = []
+        for ref, source in refs:
+            target = ref()
+            if target is None:
+                tx.know(source, "predicate", _is_dead)
+                continue
+            known = tx.wrap(target, source.step("referent"))
+            if not isinstance(known, HooksVariable):
+                raise GraphBreak("handle of something else than dicts", known.describe())
+            found.append(known)
+        return found
+
+
+def _is_dead(ref: Any) -> bool:
+    """a dict that is gone"""
+    return ref() is None
 
 
 class HandleNumber(IdVariable):
@@ -95,6 +139,10 @@ NATIVE_CONSTRUCTORS[RemovableHandle] = lambda tx, args, kwargs: _made(tx, *args,
 
 @handles(RemovableHandle.remove)
 def remove(tx: Translator, self: Variable) -> Variable:
+    if isinstance(self, KnownHandle):
+        for known in self.dicts(tx):
+            known.discard(tx, self.number(tx))
+        return NONE
     if not isinstance(self, HandleVariable):
         raise GraphBreak("handle of a hook registered before", self.describe())
     if self.dicts is None:
@@ -107,7 +155,7 @@ def remove(tx: Translator, self: Variable) -> Variable:
 
 
 handles(RemovableHandle.__enter__)(lambda tx, self: self)
-handles(RemovableHandle.__exit__)(lambda tx, self, type, value, tb: remove(tx, self))
+handles(RemovableHandle.__exit__)(lambda tx, self, type, value, tb: self.method(tx, "remove", [], {}))
 
 
 # --- hooks of tensors -------------------------------------------------------------------------------------------------

@@ -86,9 +86,13 @@ class DictVariable(NativeVariable):
             return inherited
         return Method(lambda self, tx, /, *args, **kwargs: tx.inline(function, [self, *args], kwargs))
 
+    def hashed(self, tx: Translator, key: Variable) -> Any:
+        """What stands for a key in `entries`."""
+        return hash_key(tx, key)
+
     def lookup(self, tx: Translator, key: Variable) -> Variable | None:
         """The value under a key, None if there is none."""
-        return self._lookup(tx, hash_key(tx, key), key)
+        return self._lookup(tx, self.hashed(tx, key), key)
 
     def _lookup(self, tx: Translator, hashed: Any, key: Variable) -> Variable | None:
         pair = self.entries.get(hashed)
@@ -183,7 +187,7 @@ class DictVariable(NativeVariable):
         """`self[key] = value`, without asking `__setitem__`."""
         if not issubclass(self.cls, dict):
             super().setitem(tx, key, value)
-        hashed = hash_key(tx, key)
+        hashed = self.hashed(tx, key)
         pair = self.entries.get(hashed)
         known = pair is not None or (
             self._names is not None and not self.complete and hashed in self._names and hashed not in self.deleted
@@ -198,7 +202,7 @@ class DictVariable(NativeVariable):
         """Takes the entry out; None if there is none."""
         if not issubclass(self.cls, dict):
             super().delitem(tx, key)
-        hashed = hash_key(tx, key)
+        hashed = self.hashed(tx, key)
         existed = key.absent_if is None
         if existed and hashed in self.stored and not self.complete and self._names is None:
             self._load_names(tx)  # whether it was there before the frame stored it decides what is to be deleted
@@ -422,7 +426,7 @@ class DictVariable(NativeVariable):
         return self.born(tx, ((key, filler) for key in each(tx, iterable)))
 
     def do_move_to_end(self, tx: Translator, key: Variable, last: Variable | None = None) -> None:
-        hashed = hash_key(tx, key)
+        hashed = self.hashed(tx, key)
         entries = self.load_all(tx)
         if hashed not in entries:
             self._no_key(tx, "move_to_end", key)

@@ -16,7 +16,7 @@ from torch.nn.modules._functions import BackwardHookFunction
 from symbolic.errors import GraphBreak
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.hooks import HandleVariable, Hook, place_of, remove
+from symbolic.variables.hooks import NONE, HandleVariable, Hook, place_of, remove
 from symbolic.variables.tables import handles, library
 from symbolic.variables.tensors import NodeVariable, TensorVariable
 
@@ -90,4 +90,10 @@ def _register_multi_grad_hook(
     return handle
 
 
-handles(_MultiHandle.remove)(remove)
+@handles(_MultiHandle.remove)
+def _remove(tx: Translator, self: Variable) -> Variable:
+    if isinstance(self, HandleVariable):
+        return remove(tx, self)
+    for handle in tx.unpack(self.getattr(tx, "handles")):
+        remove(tx, handle)
+    return NONE

@@ -3,6 +3,7 @@
 import abc
 import collections
 import functools
+import weakref
 
 import pytest
 import torch
@@ -126,3 +127,28 @@ def test_cells_are_written_to():
     assert holds(guards, function=f)
     g, _ = make(other)
     assert not holds(guards, function=g) and holds(guards, function=f)
+
+
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict])
+def test_entries_by_position(kind):
+    made = kind(a=[1], b=[2])
+    if kind is collections.OrderedDict:
+        made.move_to_end("a")
+    guards = C.Guards([(-1, "arg", 0), (0, "key", 1), (0, "value", 1), (0, "value", 0)], [], [1, 2, 3])
+    for _ in range(3):
+        assert guards.check(plain, (made,)) == (list(made)[1], list(made.values())[1], list(made.values())[0])
+        made[list(made)[1]] = made[list(made)[1]] + [3]
+    del made["b"]
+    assert guards.check(plain, (made,)) is None
+
+
+def test_what_a_weak_reference_leads_to():
+    guards = C.Guards([(-1, "arg", 0), (0, "referent", None)], [], [1])
+    thing = closure_over(1)
+    reference = weakref.ref(thing)
+    for _ in range(2):
+        (seen,) = guards.check(plain, (reference,))
+        assert seen is thing
+    del seen, thing
+    assert guards.check(plain, (reference,)) is None
+    assert guards.check(plain, (len,)) is None
