@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import threading
 import typing
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -278,6 +279,8 @@ def _partial(tx: Translator, value: Any, source: Source) -> Variable:
 def _object(tx: Translator, value: Any, source: Source) -> Variable:
     """An instance of a class without a rule of its own; the native part of a container subclass is its payload."""
     cls = type(value)
+    if is_a(value, threading.local):
+        raise GraphBreak("state of a thread", source.text)
     if source.kind != "const":
         tx.know(source, "type", cls)
     namespace = instance_dict(value)
