@@ -293,7 +293,7 @@ def average_of_weights(x, net):
     return ema
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "kernels"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
 @pytest.mark.parametrize(
     "program",
     [copy_and_run, both_run, copy_and_change, copy_with_gradients, copies_in_a_list, average_of_weights, copy_of_eval],
