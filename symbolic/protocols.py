@@ -21,7 +21,7 @@ from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable
 from symbolic.variables.classes import ClassVariable, payload_for
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import ListVariable, TupleVariable
-from symbolic.variables.iterators import GetitemIterator, RangeIterator, SequenceIterator
+from symbolic.variables.iterators import ConstantIterator, GetitemIterator, SequenceIterator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.native import type_name
 from symbolic.variables.numbers import NumberVariable
@@ -88,8 +88,8 @@ class Protocols:
             made.add(self, item)
         return made
 
-    def range_iterator(self: Any, value: range) -> Variable:
-        return RangeIterator(value, 0)
+    def constant_iterator(self: Any, value: range | str | bytes) -> Variable:
+        return ConstantIterator(value)
 
     def getitem_iterator(self: Any, owner: Variable) -> Variable:
         return GetitemIterator(owner, 0)

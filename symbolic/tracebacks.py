@@ -22,15 +22,17 @@ def traceback_of(error: BaseException) -> TracebackType | None:
     return error.__traceback__
 
 
-_frames: dict[int, tuple[CodeType, FrameType]] = {}
+_stand_ins: dict[int, tuple[CodeType, FunctionType]] = {}
 
 
 def frame_of(code: CodeType) -> FrameType:
-    """A finished frame that says of itself what a frame of `code` says: file, function, positions of instructions."""
-    found = _frames.get(id(code))
+    """A finished frame that says of itself what a frame of `code` says: file, function, positions of instructions.
+
+    A new one each time: it holds those that called it, and goes with the exception as the user's own would."""
+    found = _stand_ins.get(id(code))
     if found is None:
-        found = _frames[id(code)] = code, FunctionType(_stand_in(code), {"this": sys._getframe})()
-    return found[1]
+        found = _stand_ins[id(code)] = code, FunctionType(_stand_in(code), {"this": sys._getframe})
+    return found[1]()
 
 
 def _answer() -> FrameType:

@@ -334,13 +334,14 @@ def user_lines(exc):
 
 
 # Warnings of C++ are given once per process; the compiler may say that it gives up compiling again.
+ADDRESS = re.compile(r"at 0x[0-9a-f]+")
 COMPILERS_OWN = re.compile(r"\(Triggered internally|was compiled \d+ times")
 
 
 class Observation:
     """What one call did, as plain data that later calls cannot change."""
 
-    def __init__(self, call, world, number):
+    def __init__(self, call, world, number, then=None):
         RemovableHandle.next_id = 1_000_000 * (number + 1)
         snap = Snapshot()
         self.before = snap.walk(world.roots())
@@ -356,12 +357,14 @@ class Observation:
                 except (Exception, SystemExit, GeneratorExit) as exc:
                     self.exception = exc
             self.tree = {"exception": snap.exception(self.exception), "modes": self._changed(modes, _modes()), "rng": _rng()}
-            self.tree.update(printed=printed.getvalue(), errors=errors.getvalue(), warnings=self._own(caught))
+            self.tree.update(printed=_text(printed), errors=_text(errors), warnings=self._own(caught))
             self.tree["effects"] = snap.walk(world.roots())
             self.mutates = difference(self.before, self.tree["effects"]) is not None
             with torch.inference_mode(False):
                 self.tree["result"] = snap.more(result)
                 self.tree["backward"] = self._backward(snap, world)
+                if then is not None and self.exception is None:
+                    self.tree["then"] = self._then(snap, world, then, result)
         self.lines = [] if self.exception is None else user_lines(self.exception)
         self.traceback = None if self.exception is None else self.exception.with_traceback(self.exception.__traceback__)
 
@@ -388,10 +391,22 @@ class Observation:
                 total.backward(retain_graph=True)
             except RuntimeError as exc:
                 failed = (type(exc).__name__, str(exc))
-        tree = {"failed": failed, "printed": printed.getvalue(), "world": snap.walk(world.roots())}
+        tree = {"failed": failed, "printed": _text(printed), "world": snap.walk(world.roots())}
         for leaf in none_before:
             leaf.grad = None
         return tree
+
+    @staticmethod
+    def _then(snap, world, then, result):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            answer = then(result, *world.args)
+        return {"world": snap.walk(world.roots()), "answer": snap.more(answer), "printed": _text(printed)}
+
+
+def _text(stream):
+    """What was printed; addresses are nobody's business."""
+    return ADDRESS.sub("at 0x", stream.getvalue())
 
 
 def _weighted(t):
@@ -460,7 +475,7 @@ def compile_with_jit(fn, **options):
 
 
 def check(fn, *args, graphs=None, breaks=None, make=None, changed=None, backend="eager", compiler=None, recompiles=False,
-          traceback="raising", tolerance=None, fullgraph=None, dynamic=None, mode=None, options=None, kwargs=None, **call_kwargs):
+          traceback="raising", tolerance=None, then=None, fullgraph=None, dynamic=None, mode=None, options=None, kwargs=None, **call_kwargs):
     """Run `fn` eagerly and compiled and compare all that can be seen.
 
     graphs      how many graphs the first call captures; breaks: how many graph breaks (0 unless said, for graphs <= 1,
@@ -472,6 +487,7 @@ def check(fn, *args, graphs=None, breaks=None, make=None, changed=None, backend=
     traceback   "full": all of the user's lines must be in the traceback of an exception, in order and the raising one
                 last; otherwise the raising one must be in it
     tolerance   (rtol, atol) for backends that are not bit for bit
+    then        (result, *arguments) -> something: what a caller does afterwards, in both worlds
     Further keywords are the program's (`kwargs=` for those with the name of an option).
     """
     call_kwargs.update(kwargs or {})
@@ -490,9 +506,9 @@ def check(fn, *args, graphs=None, breaks=None, make=None, changed=None, backend=
     options_["fullgraph"] = bool(fullgraph and COUNTING)
     compiler = compiler or compile_with_jit
 
-    eager = _observe(lambda f: f, fn, bound, around, plans, None)
+    eager = _observe(lambda f: f, fn, bound, around, plans, None, then)
     once = [] if bound else [compiler(fn, **options_)]
-    compiled = _observe(lambda f: once[0] if once else compiler(f, **options_), fn, bound, around, plans, counter)
+    compiled = _observe(lambda f: once[0] if once else compiler(f, **options_), fn, bound, around, plans, counter, then)
 
     for (step, seen, _), (_, got, _) in zip(eager, compiled):
         _compare(step, seen, got, traceback, tolerance)
@@ -509,14 +525,14 @@ def check(fn, *args, graphs=None, breaks=None, make=None, changed=None, backend=
         assert report.graph_break_count == breaks, f"{report.graph_break_count} graph breaks, {breaks} expected: {report.break_reasons}"
 
 
-def _observe(wrap, fn, bound, around, plans, counter):
+def _observe(wrap, fn, bound, around, plans, counter, then):
     seen = []
     for steps, form in plans:
         RemovableHandle.next_id = 1_000_000 * len(seen) + 500_000
         with World(around, fn if bound else None, form) as world:
             call = wrap(world.subject if bound else fn)
             for step in steps:
-                seen.append((step, Observation(call, world, len(seen)), counter.count if counter is not None else 0))
+                seen.append((step, Observation(call, world, len(seen), then), counter.count if counter is not None else 0))
     return seen
 
 

@@ -6,10 +6,13 @@ equal only where the same object stands in the same places, before and after the
 import collections
 import enum
 import functools
+import itertools
+import logging
 import math
 import re
 import sys
 import types
+import warnings
 import weakref
 
 import numpy
@@ -186,10 +189,7 @@ class Snapshot:
         return self._attributes(obj)
 
     def _reduced(self, obj):
-        import warnings
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return [self.see(part) for part in obj.__reduce__()[:3]]
+        return [self.see(part) for part in _reduce(obj)[:3]]
 
     def _tensor(self, t):
         self.tensors.append(t)
@@ -251,6 +251,35 @@ def _cell(snap, cell):
         return {"cell": number, "content": "empty"}
 
 
+def _reduce(iterator):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return iterator.__reduce__()
+
+
+def _chain(snap, chain):
+    """The iterables to come: one that is half done may have been made by another chain, which nobody sees."""
+    return {"parts": [snap.see(part) for part in _parts(chain)]}
+
+
+def _parts(chain):
+    _, _, *state = _reduce(chain)
+    source, *active = state[0] if state else ((),)
+    return active + _left(source)
+
+
+def _left(source):
+    """The elements that a sequence, or an iterator over one, has left; that of another kind is its own only element."""
+    if type(source) is itertools.chain:
+        return [item for part in _parts(source) for item in _left(part)]
+    if type(source) in (list, tuple):
+        return list(source)
+    if type(source) not in (type(iter([])), type(iter(()))):
+        return [source]
+    _, (items,), *index = _reduce(source)
+    return list(items[index[0] if index else 0:])
+
+
 def _array(snap, array):
     return {"dtype": str(array.dtype), "shape": array.shape, "strides": array.strides, "writeable": array.flags.writeable,
             "values": array.tobytes(), "base": array.base is not None}
@@ -267,9 +296,11 @@ INSIDE = [
     ((type({}.keys()), type({}.values()), type({}.items())), lambda snap, view: {"items": [snap.see(item) for item in view]}),
     (weakref.ref, lambda snap, ref: {"target": snap.see(ref())}),
     (numpy.ndarray, _array),
+    (itertools.chain, _chain),
     (numpy.generic, lambda snap, value: {"dtype": str(value.dtype), "value": repr(value)}),
     (torch.Generator, lambda snap, g: {"state": g.get_state().tolist()}),
     (BaseException, lambda snap, exc: snap.exception(exc)),
+    (logging.Logger, lambda snap, log: {"state": (log.name, log.level, log.disabled, log.propagate)}),
     (OPAQUE, lambda snap, value: {}),
     (torch.UntypedStorage, lambda snap, s: {"storage": snap.storages.setdefault(s._cdata, len(snap.storages))}),
     ((int, float, complex, str, bytes), lambda snap, value: {"value": _plain_repr(value), **snap._attributes(value)}),

@@ -1,5 +1,6 @@
 """Python's garbage collector rests while something is compiled, and only then."""
 import gc
+import weakref
 
 import pytest
 import torch
@@ -46,3 +47,26 @@ def test_one_compilation_inside_another(is_on):
 
     jit.compile(lambda x: x + 1, backend=backend)(torch.ones(3))
     assert gc.isenabled() == is_on
+
+
+@pytest.fixture
+def collects_rarely():
+    before = gc.get_threshold()
+    gc.set_threshold(1_000_000)
+    yield
+    gc.set_threshold(*before)
+
+
+def test_what_the_program_lets_go_of_dies_in_the_first_call_too(collects_rarely):
+    def clear(held, counts):
+        counts.append(len(held))
+        for tensor in held:
+            counts.append(tensor.dim())
+        held.clear()
+
+    f, deaths = jit.compile(clear, backend="eager"), []
+    for _ in range(2):
+        held = [torch.ones(3)]
+        weakref.finalize(held[0], deaths.append, "gone")
+        f(held, [])
+        assert deaths.pop() == "gone"

@@ -23,6 +23,11 @@ def sequence(items: Any, index: int) -> Iterator[Any]:
     return made
 
 
+def constant(value: Any, index: int) -> Iterator[Any]:
+    """The same of a value that is no container, which past its end is exhausted"""
+    return advance(sequence(value, min(index, len(value))), index > len(value))
+
+
 def backwards(items: Any, index: int) -> Iterator[Any]:
     """reversed(items), standing at `index`"""
     made = reversed(items)
@@ -36,6 +41,10 @@ def advance(made: Iterator[Any], count: int) -> Iterator[Any]:
     return made
 
 
+def exhausted(empty: Any) -> Iterator[Any]:
+    return advance(iter(empty), 1)
+
+
 def dict_iterator(owner: Any, kind: str, index: int, reverse: bool) -> Iterator[Any]:
     view = getattr(owner, kind)()
     return advance(reversed(view) if reverse else iter(view), index)
@@ -45,7 +54,8 @@ def star(function: Callable[..., Any], arguments: tuple[Any, ...], named: tuple[
     return function(*arguments, **dict(named))
 
 
-def chain(active: Any, rest: Any) -> Iterator[Any]:
+def chain_in(active: Any, rest: Any) -> Iterator[Any]:
+    """A chain that stands inside `active`, the first of its iterables"""
     return itertools.chain.from_iterable(itertools.chain([active], rest))
 
 
@@ -88,7 +98,7 @@ def _star(w: Writer, function: Any, items: Any, **named: Any) -> None:
 
 def _sequence(w: Writer, v: Any) -> None:
     if v.sequence is None:
-        w.call(sequence, [] if v.native_sequence is list else (), 0)
+        w.call(exhausted, [] if v.native_sequence is list else ())
     else:
         w.call(sequence, v.sequence, v.index)
 
@@ -106,6 +116,15 @@ def _map(w: Writer, v: Any) -> None:
     w.load(v.function)
     w.load_all(v.iterators)
     emit.call(1 + len(v.iterators))
+
+
+def _chain(w: Writer, v: Any) -> None:
+    if v.iterables is None:
+        w.call(advance, Emit(lambda: w.call(itertools.chain)), 1)
+    elif v.active is None:
+        w.call(itertools.chain.from_iterable, v.iterables)
+    else:
+        w.call(chain_in, v.active, v.iterables)
 
 
 def _islice(w: Writer, v: Any) -> None:
@@ -127,7 +146,7 @@ def _dict(w: Writer, v: Any) -> None:
 
 def _getitem(w: Writer, v: Any) -> None:
     if v.sequence is None:
-        w.call(iter, Emit(lambda: w.call(Nothing)))
+        w.call(exhausted, Emit(lambda: w.call(Nothing)))
     else:
         w.call(sequence, v.sequence, v.index)
 
@@ -153,13 +172,13 @@ BUILD.update(
     {
         containers.SequenceIterator: _sequence,
         containers.ReversedIterator: _reversed,
-        iterators.RangeIterator: lambda w, v: w.call(sequence, v.range, v.index),
+        iterators.ConstantIterator: lambda w, v: w.call(constant, v.value, v.index),
         iterators.ZipIterator: lambda w, v: _star(w, zip, v.iterators, strict=v.strict),
         iterators.EnumerateIterator: lambda w, v: w.call(enumerate, v.source_iterator, v.count),
         iterators.MapIterator: _map,
         iterators.FilterIterator: lambda w, v: w.call(filter, v.function, v.source_iterator),
         iterators.FilterfalseIterator: lambda w, v: w.call(itertools.filterfalse, v.function, v.source_iterator),
-        iterators.ChainIterator: lambda w, v: w.call(chain, _or_empty(v.active), _or_empty(v.iterables)),
+        iterators.ChainIterator: _chain,
         iterators.CountIterator: lambda w, v: w.call(itertools.count, v.value, v.step),
         iterators.RepeatIterator: lambda w, v: w.call(
             itertools.repeat, v.element, *(() if v.times is None else (v.times,))

@@ -101,8 +101,8 @@ class ConstantVariable(Variable):
         return bool(self.value)
 
     def iterator(self, tx: Translator) -> Variable:
-        if isinstance(self.value, range):
-            return tx.range_iterator(self.value)
+        if isinstance(self.value, (range, str, bytes)):
+            return tx.constant_iterator(self.value)
         items = tx.attempt(lambda: list(self.value))
         return tx.new_tuple([tx.from_constant(item) for item in items]).iterator(tx)
 

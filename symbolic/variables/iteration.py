@@ -76,7 +76,7 @@ def _reversed(tx: Translator, sequence: Variable, /) -> Variable:
     if isinstance(native, ConstantVariable):
         backwards = tx.attempt(reversed, native.value)
         if isinstance(native.value, range):
-            return tx.range_iterator(native.value[::-1])
+            return tx.constant_iterator(native.value[::-1])
         return tx.new_tuple([tx.from_constant(item) for item in backwards]).iterator(tx)
     kind = sequence.python_type()
     if is_tensor(sequence):

@@ -28,21 +28,21 @@ def _is_none(variable: Variable | None) -> bool:
 
 
 # --- builtins ---------------------------------------------------------------------------------------------------------
-class RangeIterator(IteratorVariable):
-    """iter(range): `index` is the position of the next number."""
+class ConstantIterator(IteratorVariable):
+    """iter(range, str or bytes): `index` is where the next element stands, one past the end if that was asked for."""
 
-    STATE = ("range", "index")
-    KIND = type(iter(range(0)))
+    STATE = ("value", "index")
 
-    def __init__(self, range: range, index: int = 0) -> None:
-        self.range = range
+    def __init__(self, value: range | str | bytes, index: int = 0) -> None:
+        self.value = value
         self.index = index
 
+    def python_type(self) -> type:
+        return type(iter(self.value))
+
     def next(self, tx: Translator) -> Variable | None:
-        if self.index >= len(self.range):
-            return None
-        self.index += 1
-        return tx.from_constant(self.range[self.index - 1])
+        self.index = min(self.index, len(self.value)) + 1
+        return tx.from_constant(self.value[self.index - 1]) if self.index <= len(self.value) else None
 
 
 class ZipIterator(IteratorVariable):

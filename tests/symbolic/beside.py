@@ -122,8 +122,8 @@ class Translator:
     def anchor(self):
         return 0
 
-    def range_iterator(self, value):
-        return iterators.RangeIterator(value)
+    def constant_iterator(self, value):
+        return iterators.ConstantIterator(value)
 
     def attempt(self, function, *args, **kwargs):
         try:

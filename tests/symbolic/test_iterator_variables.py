@@ -22,7 +22,7 @@ def eager(tx, function, pools, *counts, **options):
 
 
 ITERATORS = {
-    "range": (lambda: iter(range(1, 9, 3)), lambda tx: iterators.RangeIterator(range(1, 9, 3))),
+    "range": (lambda: iter(range(1, 9, 3)), lambda tx: iterators.ConstantIterator(range(1, 9, 3))),
     "zip": (lambda: zip("abc", [1, 2]), lambda tx: iterators.ZipIterator([it(tx, "abc"), it(tx, [1, 2])])),
     "zip nothing": (lambda: zip(), lambda tx: iterators.ZipIterator([])),
     "zip equal": (
