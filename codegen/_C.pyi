@@ -33,7 +33,9 @@ class Backward:
     - for a backward without `retain_graph`, what is released afterwards, and which saved tensors are kept;
 
     or raises. Nobody else looks at the lists: a function that empties them frees each tensor when it is done with it.
-    `inputs_saved` says of each saved tensor whether it exists outside the compiled function.
+    `inputs_saved` says of each saved tensor whether it exists outside the compiled function. `nodes`: how many of the
+    first outputs, one after the other, have an autograd node of their own before this one, for hooks to be called and
+    ordered by; the other outputs are its own.
 
     It is visible to the garbage collector, the nodes that have it are not (as with torch's own C++ nodes): its
     functions must not hold a tensor that was tied with it.
@@ -45,6 +47,7 @@ class Backward:
         whole: Callable[[list[Any]], _Gradients],
         choose: _Choose,
         inputs_saved: _Flags,
+        nodes: tuple[int, ...] = (),
     ) -> Backward: ...
     @property
     def name(self) -> str: ...
@@ -54,6 +57,8 @@ class Backward:
     def choose(self) -> _Choose: ...
     @property
     def inputs_saved(self) -> _Flags: ...
+    @property
+    def nodes(self) -> tuple[int, ...]: ...
 
 def tie(
     backward: Backward,
@@ -64,7 +69,8 @@ def tie(
     history: tuple[Any, ...] = (),
     /,
 ) -> None:
-    """Makes `outputs`, computed without a history, results of one autograd node, whose gradients go to `inputs`.
+    """Makes `outputs`, computed without a history, results of one autograd node, be it by way of others (see
+    `Backward.nodes`), whose gradients go to `inputs`.
 
     Of the saved tensors, those that exist outside (inputs, outputs) are checked for later writes and come back with
     their history; private ones are kept as they are. Where the user's saved-tensor hooks are active, all go through
@@ -75,7 +81,7 @@ def tie(
     `choose` says.
 
     Raises TypeError for what is no tensor, for an output of a dtype without gradients and for a wrong number of saved
-    tensors; ValueError for an output that requires a gradient already or is a view. What its functions raise
+    tensors or outputs; ValueError for an output that requires a gradient already or is a view. What its functions raise
     comes out of the backward; gradients in a wrong number or of a wrong type are a TypeError there.
     """
 
@@ -96,6 +102,10 @@ def graft(
 
     Raises TypeError for what is no tuple of edges, ValueError for more or fewer `others` than `edges`.
     """
+
+def arrange(tensors: tuple[torch.Tensor, ...], /) -> None:
+    """Exchanges the ages of the autograd nodes of these: they are as if made in this order, which is that of their
+    hooks turned round. Raises TypeError for what is no tuple of tensors."""
 
 class Plan:
     """A plan made native: `build.build` makes it of `codegen.plan.steps.Plan`, `run.run` says what it means.

@@ -31,12 +31,9 @@ class Blank(NamedTuple):
         return torch.empty((), dtype=self.dtype, device=self.device).expand(self.shape)
 
 
-class Hooked(NamedTuple):
-    """Results of a graph, by position, that need one autograd node for themselves, on which hooks come. A node that
-    `hands_on` does nothing else, and gives some results without a gradient, too."""
-
-    outputs: tuple[int | Blank, ...]
-    hands_on: bool = False
+#: All that an autograd node gives that does nothing but hand on gradients, for hooks to come on: results of the graph,
+#: by position, and what has no gradient.
+Together = tuple[int | Blank, ...]
 
 
 def differentiate(outputs: Any, inputs: Any, tangents: Any, keep: Any, create: Any, unused: Any, zeros: Any) -> Any:

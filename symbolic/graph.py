@@ -22,7 +22,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from symbolic.errors import GraphBreak, Restart, letting_go
 from symbolic.fakes import FakeMode
-from symbolic.gradients import Blank, Hooked
+from symbolic.gradients import Blank, Together
 from symbolic.guards import Guard
 from symbolic.inner import InnerGraph
 from symbolic.late import Standing, Unknown
@@ -577,7 +577,7 @@ class GraphBuilder:
     def finish(self, outputs: list[TensorVariable]) -> fx.GraphModule:
         """Ends the graph with a tuple of `outputs`, drops unread unpacked results and inputs, makes a module.
 
-        Its `meta["hooked"]` are the outputs that get hooks, in the order in which autograd made them."""
+        Its `meta["together"]` are outputs that share a node which hands their gradients on."""
         self.graph.output(tuple(self.here(variable.node) for variable in outputs))
         self._drop_unread(self.graph)
         for variable in list(self.inputs):
@@ -585,19 +585,13 @@ class GraphBuilder:
                 self.graph.erase_node(variable.node)
                 self.inputs.remove(variable)
         module = fx.GraphModule(self.modules, self.graph, "Captured")
-        module.meta["hooked"] = self._hooked(outputs)
+        module.meta["together"] = tuple(self._together(outputs))
         return module
 
-    def _hooked(self, outputs: list[TensorVariable]) -> tuple[Hooked, ...]:
-        made: dict[Hooked, int] = {}
+    def _together(self, outputs: list[TensorVariable]) -> Iterator[Together]:
         for node in self._autograd_nodes.values():
             if node.hands_on and all(tensor in outputs for tensor in node.reachable()):
-                given = [outputs.index(t) if t.fake.requires_grad else _blank(t.fake) for t in node.tensors]
-                made[Hooked(tuple(given), True)] = node.node._sequence_nr()
-        for hook in self.tx.hooks:
-            if hook.tensor in outputs and (hook.node is None or not hook.node.hands_on):
-                made[Hooked((outputs.index(hook.tensor),))] = hook.made_at
-        return tuple(sorted(made, key=made.__getitem__))
+                yield tuple(outputs.index(t) if t.fake.requires_grad else _blank(t.fake) for t in node.tensors)
 
     def _drop_unread(self, graph: fx.Graph) -> None:
         """Erases numbers and parts of results that nobody reads."""

@@ -88,7 +88,7 @@ def compile_graph(
     for program in programs:
         try:
             with torch.inference_mode(mode) if mode is not None else nullcontext():  # it switches grad mode, too
-                compiled: Any = compile_program(program, examples, settings, original, graph.meta.get("hooked", ()))
+                compiled: Any = compile_program(program, examples, settings, original, graph.meta.get("together", ()))
         except Untraceable as reason:
             log.info("a graph runs as it was captured: %s", reason)
             continue

@@ -180,11 +180,12 @@ class Saver:
 
 @dataclass(frozen=True)
 class Level:
-    """Carriers that share an autograd node.
+    """Carriers that get their gradients from one autograd node, in the order in which eager autograd made theirs.
 
     Its gradients go to `inputs` (positions of placeholders) as they came, to `cuts`, which are tensors that the caller
     sees and the carriers were made of, and to `foreign` links. What these were made of that is seen is `beyond`; so is
-    what only gradients of gradients go to.
+    what only gradients of gradients go to. `nodes`: how many carriers, one after the other, each of eager autograd's
+    nodes gave; () where it was one.
     """
 
     carriers: tuple[Carrier, ...]
@@ -193,6 +194,7 @@ class Level:
     cuts: tuple[Place, ...]
     foreign: tuple[LinkOf, ...]
     beyond: tuple[Place, ...]
+    nodes: tuple[int, ...]
     raises: tuple[Raises, ...] = ()
     leads: tuple[int, ...] = ()  # of each gradient: the outputs that lead to it, as bits
     savers: tuple[Saver, ...] = ()
@@ -220,9 +222,9 @@ class Traced:
     group, then for each level, the last one first, the tangents of its carriers and its links. Members of flat groups
     that get gradients are parameters as well, for the sake of these alone. Results: `num_forward` of the forward (at
     its end `num_sizes` sizes that vary and `num_randoms` random numbers), then the gradients of each level, the last
-    one first. `seen`: all tensors with a gradient that the caller sees, and whether they are carriers. `switched`: the
-    inputs of which the program says that they require no gradient, or one, be it for a while. `asked`: it has asked how
-    tensors lie in their memory.
+    one first. `seen`: all tensors with a gradient that the caller sees, and whether they are carriers. `made`: those of
+    them that autograd has made nodes for, the oldest first. `switched`: the inputs of which the program says that they
+    require no gradient, or one, be it for a while. `asked`: it has asked how tensors lie in their memory.
     """
 
     joint: fx.GraphModule
@@ -237,6 +239,7 @@ class Traced:
     bumps: tuple[Bump, ...]
     levels: tuple[Level, ...]
     seen: tuple[tuple[Place, bool], ...]
+    made: tuple[Place, ...]
     redrawn: bool
     switched: frozenset[Input | Base]
     asked: bool

@@ -31,7 +31,7 @@ from codegen.aot.stages import Stages
 from codegen.aot.trace import Decompositions, Program, trace, trace_again
 from codegen.direct import direct
 from codegen.progress import tell
-from symbolic.gradients import Hooked
+from symbolic.gradients import Together
 from symbolic.torch_state import TorchState, is_watched
 
 log = logging.getLogger(__name__)
@@ -79,15 +79,14 @@ class Settings:
 
 def compile_program(
     program: Program, args: Sequence[Any], settings: Settings, original: Program | None = None,
-    hooked: Sequence[Hooked] = (),
+    together: Sequence[Together] = (),
 ) -> Callable[..., Any]:
     """`program(*args) -> results` (both flat) as a function with the same effects and gradients.
 
     Good for all arguments with the properties of these (dtype, device, sizes and strides, requires_grad, who shares
     memory), under the grad mode of now. `original`: what passes made `program` of, if they did; that one can be
-    differentiated as often as one likes. `hooked`: results that get hooks, in the order in which they are
-    made. The answer's attribute `source` is the text of its Python; `stages` are
-    `Stages`, all that it was made of.
+    differentiated as often as one likes. `together`: results that share a node which hands their gradients on. The
+    answer's attribute `source` is the text of its Python; `stages` are `Stages`, all that it was made of.
     Raises Untraceable for what this stage can't say; nothing has been touched then.
     """
     tell("differentiating")
@@ -109,7 +108,7 @@ def compile_program(
     ties = [backward.tie(fw, kept) for backward in reversed(backwards)]
     fw.meta["num_outputs"] = traced.num_forward
     settings.passes("forward", fw)
-    compiled = wrapper.write(traced, settings.forward(fw, _examples(fw)), len(args), ties, hooked)
+    compiled = wrapper.write(traced, settings.forward(fw, _examples(fw)), len(args), ties, together)
     return _staged(_lying_alike(compiled, original, call, args), traced, fw, bw)
 
 
@@ -200,7 +199,7 @@ class _Backward:
             bits(is_outside and memory_of(kept[at]) in saver.memories for saver in self.level.savers)
             for at, is_outside in zip(tensors, outside, strict=True)
         )
-        backward = _C.Backward(self.settings.name, whole, self.choose, outside)
+        backward = _C.Backward(self.settings.name, whole, self.choose, outside, self.level.nodes)
         first = self.traced.num_forward
         places = [first + at for at in self.used]
         return wrapper.Tie(backward, tuple(places[: len(tensors)]), tuple(places[len(tensors) :]))

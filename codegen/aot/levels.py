@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress, product
+from itertools import compress, groupby, product
 from typing import Any
 
 import torch
@@ -58,7 +58,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Autograd's graph of a program that ran, in levels."""
+    """Autograd's graph of a program that ran, in levels. What is `seen` has the order in which it was made."""
 
     seen: Mapping[Key, Seen]
     parts: tuple[Part, ...]
@@ -99,6 +99,7 @@ def survey(seen: Sequence[Seen], inputs: Mapping[int, GradientEdge]) -> Graph:
         if edge is not None and _key(edge) not in ends:
             found.setdefault(_key(edge), each)
             held.append(edge)
+    found = dict(sorted(found.items(), key=lambda item: (item[0][0]._sequence_nr(), item[0][1])))
     heights = _heights(found, ends)
     carriers = [key for key, each in found.items() if each.index is not None]
     levels = range(1 + max((heights[node] for node, _ in carriers), default=-1))
@@ -230,6 +231,8 @@ def differentiate(
 
 def _level(graph: Graph, part: Part, links: Sequence[Link], strides: Mapping[Key, tuple[Any, ...]]) -> Level:
     seen = [graph.seen[key] for key in part.carriers]
+    nodes = tuple(len(list(keys)) for _, keys in groupby(node for node, _ in part.carriers))
+    are_several = len({node for node, _ in (*part.carriers, *part.links)}) > 1
     return Level(
         tuple(Carrier(each.index, each.of, plain_strides(each.tensor)) for each in seen if each.index is not None),
         tuple(replace(link, strides=strides[key]) for key, link in zip(part.links, links, strict=True)),
@@ -237,6 +240,7 @@ def _level(graph: Graph, part: Part, links: Sequence[Link], strides: Mapping[Key
         tuple(each.of for each in part.cuts.values()),
         tuple(LinkOf(level, list(graph.parts[level].links).index(key)) for key, level in part.foreign.items()),
         tuple(each.of for each in part.beyond.values()),
+        nodes if are_several else (),
     )
 
 

@@ -173,10 +173,12 @@ class _Tracer:
             sizes = self.recorder.symbols.sizes() if training else []
             gradients: list[fx.Node | None] = []
             levels: tuple[Level, ...] = ()
+            made: tuple[Place, ...] = ()
             seen = self._seen(flat, results)
             inputs = {at: p.edge for at, p in enumerate(self.ends.placeholders) if p is not None and p.edge is not None}
             if training and self.ends.carriers:
                 graph = survey(seen, inputs)
+                made = tuple(each.of for each in graph.seen.values() if not each.tensor.is_leaf)
                 links = [[self._link(node._input_metadata[n]) for node, n in part.links] for part in graph.parts]
                 with self.recorder.during("backward"), self._left_alone():
                     levels, gradients = differentiate(self.recorder, graph, inputs, links, again)
@@ -191,7 +193,7 @@ class _Tracer:
         return Traced(
             joint, call.parameters, call.groups, len(forward), len(sizes), len(randoms), outputs,
             changes.updates, changes.resized, bumps, levels,
-            tuple((each.of, each.index is not None) for each in seen), self.recorder.redrawn,
+            tuple((each.of, each.index is not None) for each in seen), made, self.recorder.redrawn,
             frozenset(self.ends.known[key] for key in switches.seen & self.ends.known.keys()), switches.asked,
         )
 

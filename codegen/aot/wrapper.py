@@ -40,7 +40,7 @@ from codegen.aot.mutations import in_place
 from codegen.aot.recorder import Untraceable
 from codegen.aot.versions import Counters
 from codegen.aot.views import Step
-from symbolic.gradients import Blank, Hooked
+from symbolic.gradients import Blank, Together
 
 _numbers = count()
 
@@ -76,11 +76,11 @@ class _Source:
 
 
 def write(
-    traced: Traced, forward: Callable[..., Any], arity: int, ties: Sequence[Tie], hooked: Sequence[Hooked] = ()
+    traced: Traced, forward: Callable[..., Any], arity: int, ties: Sequence[Tie], together: Sequence[Together] = ()
 ) -> Callable[..., Any]:
     """The function of the program's flat arguments. Its text is in `linecache` and in its attribute `source`.
 
-    One of `ties` for each level. Results in `hooked` get autograd nodes of their own.
+    One of `ties` for each level. Results in `together` get one autograd node for each of these.
     Raises Untraceable where results need one another."""
     source = _Source()
     placeholders = _placeholders(traced, source)
@@ -95,7 +95,7 @@ def write(
     written = [(_place(bump.of), bump.versions) for bump in traced.bumps if isinstance(bump.of, Value)]
     written += [(_place(update.target), update.versions) for update in traced.updates if update.inside]
     _count_each(written, source)
-    order = _Order(traced, counters, ties, hooked, placeholders, source)
+    order = _Order(traced, counters, ties, together, placeholders, source)
     order.everything()
     source.add(f"return ({''.join(order.texts[id(recipe)] + ', ' for recipe in traced.outputs)})")
     arguments = ", ".join(f"a{i}" for i in range(arity))
@@ -108,33 +108,24 @@ def write(
     return compiled
 
 
-class _Node:
-    """A node that results need for themselves: what it `gives`, and `values` of the graph that its `recipes` are of."""
-
-    def __init__(self, hooked: Hooked, outputs: Sequence[Recipe]) -> None:
-        self.hands_on = hooked.hands_on
-        self.gives = [at if isinstance(at, Blank) else outputs[at] for at in hooked.outputs]
-        self.recipes = [each for each in self.gives if not isinstance(each, Blank)]
-        made_of = [r.history.of if isinstance(r, View) and r.history is not None else r for r in self.recipes]
-        self.values = [each.index for each in made_of if isinstance(each, Value)]
-
-
 class _Order:
     """Writes what happens after the forward graph, each thing after those that it needs."""
 
     def __init__(
-        self, traced: Traced, counters: Counters, ties: Sequence[Tie], hooked: Sequence[Hooked],
+        self, traced: Traced, counters: Counters, ties: Sequence[Tie], together: Sequence[Together],
         placeholders: list[str], source: _Source,
     ) -> None:
         self.traced = traced
         self.counters = counters
         self.ties = ties
-        self.hooked = [_Node(each, traced.outputs) for each in hooked]
-        self.together = {id(recipe): node for node in self.hooked if node.hands_on for recipe in node.recipes}
+        nodes = [tuple(at if isinstance(at, Blank) else traced.outputs[at] for at in each) for each in together]
+        self.together = {id(recipe): node for node in nodes for recipe in node}
         self.source = source
         self.texts: dict[int, str] = {}  # by id: one recipe is one tensor, equal recipes are several
+        self.number_of = {id(recipe): at for at, recipe in reversed(list(enumerate(traced.outputs)))}
         self.begun: set[Any] = set()
         self.finished: set[Any] = set()
+        self.made_at: dict[Place, tuple[int, int]] = {}  # grows with the age of autograd's nodes
         self.level_of = {c.index: number for number, level in enumerate(traced.levels) for c in level.carriers}
         self.changed = {u.target for u in traced.updates if u.steps or u.data is not None or u.requires_grad}
         self.group_of = {i: Base(number) for number, group in enumerate(traced.groups) for i in group.members}
@@ -159,6 +150,7 @@ class _Order:
         for number, resized in enumerate(self.traced.resized):
             if not resized.grows:
                 self.source.add(f"s{number}.resize_({resized.size})")
+        self.arrange()
 
     def _begins(self, thing: Any) -> bool:
         if thing in self.begun and thing not in self.finished:
@@ -184,13 +176,15 @@ class _Order:
             rows = [inputs, _row([*carriers, *links]), _picked(tie.saved), _picked(tie.extra)]
             values = ", ".join([*rows, _row([*self.history, *seen])])
             self.source.add(f"{name('tie', _C.tie)}({name('backward', tie.backward)}, {values})")
+            for at, carrier in enumerate(level.carriers):
+                self.made_at[carrier.of] = (len(self.source.lines), at)
             self.finished.add(number)
-            for node in self.hooked:  # of nodes that are ready autograd runs first what it made last
-                if any(self.level_of.get(value) == number for value in node.values):
-                    if node.hands_on:
-                        self.together_with(node)
-                    elif len(carriers) + len(links) > 1:
-                        self.source.add(f"{name('apart', _apart)}(results[{node.values[0]}])")
+
+    def arrange(self) -> None:
+        """Hooks are to run in the order that autograd would have given them."""
+        made = [place for place in self.traced.made if place in self.made_at]
+        if made != sorted(made, key=self.made_at.__getitem__):
+            self.source.add(f"{self.source.name('arrange', _C.arrange)}({_row(list(map(self.cut, made)))})")
 
     def link(self, level: int, number: int, link: Link) -> str:
         """Makes a tensor of which only the history is of use."""
@@ -224,6 +218,7 @@ class _Order:
             if update.value in self.level_of and update.data is None:
                 self.tie(self.level_of[update.value])
             _write(update, self.source)
+            self.made_at[update.target] = (len(self.source.lines), 0)
             self.finished.add(("write", update))
             together = self.counters[versions.counter(update)]
             later = sum(versions.counts_later(each) for each in together if ("change", each) not in self.finished)
@@ -241,6 +236,7 @@ class _Order:
                     self.tie(self.level_of[update.value])
                 _copy(update, self.source)
             _change(update, self.source)
+            self.made_at[update.target] = (len(self.source.lines), 0)
             self.finished.add(("change", update))
 
     def before(self, update: Update) -> None:
@@ -264,21 +260,25 @@ class _Order:
         if id(recipe) not in self.texts and self._begins(id(recipe)):
             self.made(recipe)
             self.texts[id(recipe)] = _output(recipe, self.source)
+            if isinstance(recipe, View):
+                self.made_at[OutputOf(self.number_of[id(recipe)])] = (len(self.source.lines), 0)
             self.source.returned.add(self.texts[id(recipe)])
             self.finished.add(id(recipe))
             if id(recipe) in self.together:
-                self.together_with(self.together[id(recipe)])
+                self.give_together(self.together[id(recipe)])
 
-    def together_with(self, node: _Node) -> None:
+    def give_together(self, node: tuple[Recipe | Blank, ...]) -> None:
         """The results of a node that hands gradients on get that node once all of them are there."""
-        for recipe in node.recipes:
+        recipes = [each for each in node if not isinstance(each, Blank)]
+        for recipe in recipes:
             self.output(recipe)
-        if node not in self.begun:
-            self.begun.add(node)
+        if self._begins(id(node)):
             blank = partial(self.source.name, "blank")
-            texts = _row([blank(each) if isinstance(each, Blank) else self.texts[id(each)] for each in node.gives])
+            texts = _row([blank(each) if isinstance(each, Blank) else self.texts[id(each)] for each in node])
             self.source.add(f"{self.source.name('together', _together)}({texts})")
-            self.finished.add(node)
+            for recipe in recipes:
+                self.made_at[OutputOf(self.number_of[id(recipe)])] = (len(self.source.lines), 0)
+            self.finished.add(id(node))
 
     def made(self, recipe: Recipe) -> None:
         """What a result is taken from is there."""
@@ -371,13 +371,6 @@ def _before(tensor: torch.Tensor) -> torch.Tensor:
     made = torch.empty(0)
     _C.graft((made,), (tensor,), (), ())
     return made
-
-
-def _apart(tensor: torch.Tensor) -> None:
-    """Gives a tensor that shares its autograd node with others one of its own: a node calls the hooks of all tensors
-    that it gives, also of those that get no gradient, in the order in which they were registered."""
-    with torch.enable_grad():
-        _C.graft((tensor,), (tensor.view_as(tensor),), (), ())
 
 
 def _together(tensors: Sequence[torch.Tensor | Blank]) -> None:

@@ -19,17 +19,29 @@ std::vector<bool> bools(PyObject* tuple) {
     return flags;
 }
 
+std::vector<uint32_t> counts(PyObject* tuple) {
+    std::vector<uint32_t> numbers;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+        PyObject* item = PyTuple_GET_ITEM(tuple, i);
+        const long number = PyLong_Check(item) ? PyLong_AsLong(item) : 0;
+        if (number < 1 || number > UINT16_MAX) raise(PyExc_TypeError, "nodes must be a tuple of counts, got %R", tuple);
+        numbers.push_back(number);
+    }
+    return numbers;
+}
+
 PyObject* backward_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-    static const char* names[] = {"name", "whole", "choose", "inputs_saved", nullptr};
+    static const char* names[] = {"name", "whole", "choose", "inputs_saved", "nodes", nullptr};
     const char* name;
-    PyObject *whole, *choose, *inputs_saved;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOOO!:Backward", (char**)names, &name, &whole, &choose,
-                                     &PyTuple_Type, &inputs_saved))
+    PyObject *whole, *choose, *inputs_saved, *nodes = nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOOO!|O!:Backward", (char**)names, &name, &whole, &choose,
+                                     &PyTuple_Type, &inputs_saved, &PyTuple_Type, &nodes))
         return nullptr;
     return guarded((PyObject*)nullptr, [&]() -> PyObject* {
         for (PyObject* function : {whole, choose})
             if (!PyCallable_Check(function)) raise(PyExc_TypeError, "%s: not callable: %R", name, function);
-        return Backward::make(type, {name, share(whole), share(choose), bools(inputs_saved)}).release();
+        auto numbers = nodes ? counts(nodes) : std::vector<uint32_t>();
+        return Backward::make(type, {name, share(whole), share(choose), bools(inputs_saved), std::move(numbers)}).release();
     });
 }
 
@@ -46,16 +58,25 @@ PyObject* backward_inputs_saved(PyObject* self, void*) {
         return tuple.release();
     });
 }
+PyObject* backward_nodes(PyObject* self, void*) {
+    return guarded((PyObject*)nullptr, [&] {
+        const std::vector<uint32_t>& nodes = as_backward(self).nodes;
+        Ref tuple = checked(PyTuple_New(nodes.size()));
+        for (size_t i = 0; i < nodes.size(); ++i) PyTuple_SET_ITEM(tuple.get(), i, checked(PyLong_FromLong(nodes[i])).release());
+        return tuple.release();
+    });
+}
 
 PyGetSetDef attributes[] = {
     {"name", backward_name, nullptr, "what grad_fn.name() gives", nullptr},
     {"whole", backward_whole, nullptr, "called where all gradients are there and wanted", nullptr},
     {"choose", backward_choose, nullptr, "asked for a function in all other cases", nullptr},
     {"inputs_saved", backward_inputs_saved, nullptr, "per saved tensor: does it exist outside?", nullptr},
+    {"nodes", backward_nodes, nullptr, "how many outputs each node of their own has", nullptr},
     {}};
 
 PyType_Slot slots[] = {
-    {Py_tp_doc, (void*)"Backward(name, whole, choose, inputs_saved)\n\nWhat all calls of one compiled "
+    {Py_tp_doc, (void*)"Backward(name, whole, choose, inputs_saved, nodes=())\n\nWhat all calls of one compiled "
                        "function share of its backward; immutable."},
     {Py_tp_new, (void*)backward_new},
     {Py_tp_dealloc, (void*)Backward::dealloc},

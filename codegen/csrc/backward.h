@@ -15,6 +15,7 @@ struct BackwardState {
     Ref whole;   // the common case: ([*saved, *extra, *tangents])
     Ref choose;  // all others: (defined, needed, released, has_history) -> (function, read, released, kept)
     std::vector<bool> inputs_saved;  // per saved tensor: does it exist outside the compiled function?
+    std::vector<uint32_t> nodes;     // how many of the first outputs, one after the other, have a node of their own
 
     int visit(visitproc visitor, void* argument) const {
         return visit_all(visitor, argument, whole, choose);

@@ -18,12 +18,14 @@ c10::intrusive_ptr<Kind> make_node(Arguments&&... arguments) {
     return c10::make_intrusive<Kind>(std::forward<Arguments>(arguments)...);
 }
 inline auto node_of(const THPFunction* function) { return function->cdata; }
+using WeakNode = c10::weak_intrusive_ptr<torch::autograd::Node>;
 #else
 template <class Kind, class... Arguments>
 std::shared_ptr<Kind> make_node(Arguments&&... arguments) {
     return std::shared_ptr<Kind>(new Kind(std::forward<Arguments>(arguments)...), torch::autograd::deleteNode);
 }
 inline auto node_of(const THPFunction* function) { return function->cdata.lock(); }
+using WeakNode = std::weak_ptr<torch::autograd::Node>;
 #endif
 
 }  // namespace codegen

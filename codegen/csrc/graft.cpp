@@ -1,4 +1,5 @@
 // Autograd's graph is made of edges from nodes to (node, number of its output); a graft lets some of them lead elsewhere.
+// Of nodes that are ready its engine takes the youngest first.
 #include "graft.h"
 
 #include "compat.h"
@@ -43,12 +44,12 @@ Edge edge_of(PyObject* item, const char* what) {
     raise(PyExc_TypeError, "graft(): one of %s is a %s, no tensor and no edge", what, Py_TYPE(item)->tp_name);
 }
 
-void check_tuple(PyObject* tuple, const char* what) {
-    if (!PyTuple_Check(tuple)) raise(PyExc_TypeError, "graft(): %s must be a tuple, not %s", what, Py_TYPE(tuple)->tp_name);
+void check_tuple(PyObject* tuple, const char* function, const char* what) {
+    if (!PyTuple_Check(tuple)) raise(PyExc_TypeError, "%s(): %s must be a tuple, not %s", function, what, Py_TYPE(tuple)->tp_name);
 }
 
 std::vector<Edge> edges_of(PyObject* tuple, const char* what) {
-    check_tuple(tuple, what);
+    check_tuple(tuple, "graft", what);
     std::vector<Edge> edges;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) edges.push_back(edge_of(PyTuple_GET_ITEM(tuple, i), what));
     return edges;
@@ -75,6 +76,29 @@ void replace_edges(Node* start, const std::unordered_map<Edge, Edge>& grafts, st
 }
 
 }  // namespace
+
+PyObject* arrange(PyObject*, PyObject* tuple) {
+    try {
+        std::vector<Node*> nodes;
+        std::unordered_set<Node*> seen;
+        check_tuple(tuple, "arrange", "tensors");
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+            PyObject* item = PyTuple_GET_ITEM(tuple, i);
+            if (!THPVariable_Check(item)) raise(PyExc_TypeError, "arrange() of a %s, no tensor", Py_TYPE(item)->tp_name);
+            Node* node = THPVariable_Unpack(item).grad_fn().get();
+            if (node && seen.insert(node).second) nodes.push_back(node);
+        }
+        std::vector<uint64_t> ages;
+        for (const Node* node : nodes) ages.push_back(node->sequence_nr());
+        std::sort(ages.begin(), ages.end());
+        for (size_t i = 0; i < nodes.size(); ++i) nodes[i]->set_sequence_nr(ages[i]);
+        Py_RETURN_NONE;
+    } catch (const PythonError&) {
+    } catch (...) {
+        torch::translate_exception_to_python(std::current_exception());
+    }
+    return nullptr;
+}
 
 PyObject* graft(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     try {

@@ -1,4 +1,4 @@
-// Another history for a tensor, also for what was made of it.
+// Another history for a tensor, also for what was made of it; another age.
 #pragma once
 
 #include "refs.h"
@@ -7,5 +7,8 @@ namespace codegen {
 
 // graft(tensors, others, made, ends): see codegen/_C.pyi.
 PyObject* graft(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
+
+// arrange(tensors): see codegen/_C.pyi.
+PyObject* arrange(PyObject* module, PyObject* tensors);
 
 }  // namespace codegen

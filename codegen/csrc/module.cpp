@@ -19,6 +19,8 @@ PyMethodDef functions[] = {
     {"graft", (PyCFunction)(void (*)())graft, METH_FASTCALL,
      "graft(tensors, others, made, ends) -> None\n\nGives `tensors` the histories of `others`, also where `made` were made of "
      "them."},
+    {"arrange", arrange, METH_O,
+     "arrange(tensors) -> None\n\nLets the autograd nodes of these grow younger in this order."},
     {"plan_counts", [](PyObject*, PyObject*) {
          return Py_BuildValue("{sLsLsL}", "plans", (long long)plan_counters.plans, "invocations",
                               (long long)plan_counters.invocations, "fallbacks", (long long)plan_counters.fallbacks);

@@ -1,5 +1,5 @@
-// One autograd node per call of a compiled function. Its state is read and written under the GIL only, which every apply
-// has to take anyway.
+// One autograd node per call of a compiled function, and nodes of the results before it where eager code has several. Its
+// state is read and written under the GIL only, which every apply has to take anyway.
 #include "node.h"
 
 #include "compat.h"
@@ -11,14 +11,17 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace codegen {
 namespace {
 
+using torch::autograd::Edge;
 using torch::autograd::edge_list;
 using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
+using torch::autograd::impl::set_gradient_edge;
 
 using Flags = c10::SmallVector<bool, 16>;
 
@@ -152,6 +155,18 @@ private:
 // from elsewhere (another thread's, a call of `grad_fn` by hand) must not take it for its own.
 thread_local const Node* released_next = nullptr;
 
+// Some results of a compiled node that have hooks, an age and a `grad_fn` apart from its others; gradients, there or not,
+// go through as they are.
+class ResultNode : public Node {
+public:
+    using Node::Node;
+
+    std::string name() const override { return next_edge(0).function->name(); }
+
+protected:
+    variable_list apply(variable_list&& gradients) override { return std::move(gradients); }
+};
+
 class CompiledNode : public Node {
 public:
     CompiledNode(Owned<Backward> backward, Ref extra, PyObject* history, edge_list&& edges)
@@ -175,9 +190,24 @@ public:
 
     std::string name() const override { return backward_->name; }
 
-    // The outputs must have been tied: an output that is saved is known by its node.
-    void save(PyObject* tensors) {
-        if (!backward_->inputs_saved.empty()) saved_ = std::make_shared<Saved>(*backward_.get(), tensors, this);
+    void tie(PyObject* outputs, PyObject* saved) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(outputs); ++i) {
+            const at::Tensor& output = THPVariable_Unpack(PyTuple_GET_ITEM(outputs, i));
+            set_gradient_edge(output, {getptr(), add_input_metadata(output)});
+        }
+        // An output that is saved is known by its node: it must be this one, as others hold this one.
+        if (!backward_->inputs_saved.empty()) saved_ = std::make_shared<Saved>(*backward_.get(), saved, this);
+        uint32_t i = 0;
+        for (const uint32_t count : backward_->nodes) {
+            edge_list edges;
+            for (uint32_t number = 0; number < count; ++number) edges.emplace_back(getptr(), i + number);
+            auto node = make_node<ResultNode>(std::move(edges));
+            for (uint32_t number = 0; number < count; ++number) {
+                const at::Tensor& output = THPVariable_Unpack(PyTuple_GET_ITEM(outputs, i++));
+                set_gradient_edge(output, {node, node->add_input_metadata(output)});
+            }
+            results_.emplace_back(node);
+        }
     }
 
     void will_release_variables() override { released_next = this; }
@@ -290,15 +320,28 @@ private:
         history_.reset();
     }
 
+    // Where gradients of the outputs go. A node of results that nobody holds any more gets none.
+    edge_list edges() {
+        edge_list edges;
+        for (size_t i = 0; i < results_.size(); ++i) {
+            const auto node = results_[i].lock();
+            for (uint32_t number = 0; number < backward_->nodes[i]; ++number)
+                edges.push_back(node ? Edge(node, number) : Edge(getptr(), edges.size()));
+        }
+        while (edges.size() < num_inputs()) edges.emplace_back(getptr(), edges.size());
+        return edges;
+    }
+
     // Tensors with the histories of this node's outputs and nothing else of them: the outputs themselves would hold the
     // node that holds them.
     Ref outputs() {
+        edge_list edges = this->edges();
         Ref tuple = checked(PyTuple_New(num_inputs()));
         for (uint32_t i = 0; i < num_inputs(); ++i) {
             const auto& metadata = input_metadata(i);
             auto shape = metadata.shape_as_dim_vector();
             at::Tensor output = at::empty_strided_symint(shape, c10::SymDimVector(shape.size(), 0), metadata.options());
-            torch::autograd::impl::set_gradient_edge(output, {getptr(), i});
+            set_gradient_edge(output, std::move(edges[i]));
             PyTuple_SET_ITEM(tuple.get(), i, wrapped(std::move(output)).release());
         }
         return tuple;
@@ -326,6 +369,7 @@ private:
     Ref extra_;
     std::optional<History> history_;
     std::shared_ptr<Saved> saved_;  // shared with the applies under way
+    c10::SmallVector<WeakNode, 4> results_;  // they hold this one
     Ref released_;  // an int of `choose`'s: what went through its last backward; -1: everything
 };
 
@@ -367,6 +411,8 @@ PyObject* tie(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
         check_tensors(name, "saved", saved, false);
         if (PyTuple_GET_SIZE(saved) != (Py_ssize_t)backward->inputs_saved.size())
             raise(PyExc_TypeError, "%s: %zd saved tensors, its Backward has %zu", name, PyTuple_GET_SIZE(saved), backward->inputs_saved.size());
+        if (PyTuple_GET_SIZE(outputs) < std::accumulate(backward->nodes.begin(), backward->nodes.end(), Py_ssize_t(0)))
+            raise(PyExc_TypeError, "%s: %zd outputs, too few for the nodes of its Backward", name, PyTuple_GET_SIZE(outputs));
         if (!PyTuple_Check(extra)) raise(PyExc_TypeError, "%s: extra must be a tuple, not %s", name, Py_TYPE(extra)->tp_name);
         if (!PyTuple_Check(history)) raise(PyExc_TypeError, "%s: history must be a tuple, not %s", name, Py_TYPE(history)->tp_name);
 
@@ -375,12 +421,7 @@ PyObject* tie(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
             PyObject* input = PyTuple_GET_ITEM(inputs, i);
             if (input != Py_None) edges[i] = torch::autograd::impl::gradient_edge(THPVariable_Unpack(input));
         }
-        auto node = make_node<CompiledNode>(Owned<Backward>::share(backward), share(extra), history, std::move(edges));
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(outputs); ++i) {
-            const at::Tensor& output = THPVariable_Unpack(PyTuple_GET_ITEM(outputs, i));
-            torch::autograd::impl::set_gradient_edge(output, {node, node->add_input_metadata(output)});
-        }
-        node->save(saved);
+        make_node<CompiledNode>(Owned<Backward>::share(backward), share(extra), history, std::move(edges))->tie(outputs, saved);
         Py_RETURN_NONE;
     } catch (const PythonError&) {
     } catch (...) {

@@ -22,7 +22,7 @@ from symbolic.variables.identity import IdVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.tables import handles
-from symbolic.variables.tensors import METHODS, NodeVariable, TensorMethod, TensorVariable
+from symbolic.variables.tensors import METHODS, TensorMethod, TensorVariable
 from symbolic.variables.torch_functions import HANDLERS
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ handles(RemovableHandle.__exit__)(lambda tx, self, type, value, tb: self.method(
 # --- hooks of tensors -------------------------------------------------------------------------------------------------
 @dataclass(eq=False)
 class Hook:
-    """What the frame asked autograd to do with the gradient of `tensor`, by the method `kind`, be it one of its `node`.
+    """What the frame asked autograd to do with the gradient of `tensor`, by the method `kind`, be it one of its node.
     `place` is where in the history the tensor stood, `born_at` the step to break at if it moves on."""
 
     kind: str
@@ -170,14 +170,7 @@ class Hook:
     handle: HandleVariable | None
     place: Any
     born_at: int
-    node: NodeVariable | None = None
     removed: bool = False
-
-    @property
-    def made_at(self) -> int:
-        """A number that grows with each tensor that autograd makes; 0 for leaves."""
-        node, _ = self.place
-        return 0 if node is None else node._sequence_nr()
 
 
 def place_of(tensor: TensorVariable) -> Any:

@@ -57,7 +57,7 @@ def _hook(tx: Translator, node: NodeVariable, kind: str, function: Variable) -> 
     handle = HandleVariable(None)
     tx.ledger.bear(handle, NodeMethod(node, kind), function)
     tensor = node.first
-    tx.hooks.append(Hook(f"node.{kind}", tensor, function, handle, place_of(tensor), tx.anchor(), node))
+    tx.hooks.append(Hook(f"node.{kind}", tensor, function, handle, place_of(tensor), tx.anchor()))
     return handle
 
 

@@ -85,7 +85,7 @@ def as_function(program):
     return Function.apply
 
 
-def made_of(name, whole, general, outside, num_history=0):
+def made_of(name, whole, general, outside, num_history=0, nodes=()):
     """A `_C.Backward` that lets go of everything when all outputs had their last backward.
 
     `general(defined, needed, has_history, saved, rest, tangents)`: what follows on what was saved is `extra` without a
@@ -109,7 +109,7 @@ def made_of(name, whole, general, outside, num_history=0):
         read = (True,) * (len(outside) + (num_history if has_history else 0))
         return run, read, -1 if is_over else released | wanted, (not is_over,) * len(outside)
 
-    return _C.Backward(name, whole, choose, outside)
+    return _C.Backward(name, whole, choose, outside, nodes)
 
 
 def backward_of(program, log, name):

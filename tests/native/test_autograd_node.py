@@ -1,6 +1,9 @@
 """The autograd node of compiled functions gives the gradients that eager operations, or a torch.autograd.Function of the
 same formulas, would give."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -18,6 +21,7 @@ from tests.native.programs import (
     make_inputs,
     through_node,
     times,
+    total,
 )
 
 # --- what a program may do with the results. Each gives a list of tensors and None.
@@ -241,12 +245,143 @@ def test_the_node_looks_like_one():
     assert middle.grad_fn._sequence_nr() < fn._sequence_nr() < later._sequence_nr()
 
 
+# --- nodes of the results
+
+
+def fan(x, nodes, log=None):
+    """Three outputs and two links, each x, of which the gradient is their sum; with a history."""
+    def added(given):
+        tangents = given[-len(given):]
+        return (sum(tangents[1:], start=tangents[0]),)
+
+    def choose(defined, needed, released, has_history):
+        (log if log is not None else []).append((defined, has_history))
+
+        def run(given):
+            x, outputs, tangents = given[0], given[1:6], given[6:]
+            at = [n for n, flag in enumerate(defined) if flag]
+            return (sum(tangent * (outputs[n].detach() * 0 + x) for n, tangent in zip(at, tangents)),)
+        return (run if has_history else added), (True,) * has_history, 0, ()
+
+    outputs = tuple(x.detach().clone() for _ in range(5))
+    _C.tie(_C.Backward("Fan", added, choose, (), nodes), (x,), outputs, (), (), (x,))
+    return outputs
+
+
+@pytest.mark.parametrize("nodes, numbers", [
+    ((), [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4)]),
+    ((1, 1, 1), [(1, 0), (2, 0), (3, 0), (0, 3), (0, 4)]),
+    ((1, 2), [(1, 0), (2, 0), (2, 1), (0, 3), (0, 4)]),
+    ((5,), [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)]),
+], ids=str)
+def test_outputs_have_the_nodes_that_they_are_given(nodes, numbers):
+    x = torch.ones(4, requires_grad=True)
+    outputs = fan(x, nodes)
+    own = [y.grad_fn for y in outputs if y.grad_fn.next_functions[0][0].name() != "Fan"]
+    main = own[0] if own else outputs[0].grad_fn.next_functions[0][0]
+    assert main.next_functions[0][0].variable is x and len({y.grad_fn for y in outputs} | {main}) == 1 + len(nodes)
+    known = {main: 0}
+    for output, (node, number) in zip(outputs, numbers):
+        assert known.setdefault(output.grad_fn, len(known)) == node and output.output_nr == number
+        assert output.grad_fn.name() == "Fan" and (node == 0) == (output.grad_fn is main)
+    for at, (output, (node, number)) in enumerate(zip(outputs, numbers)):
+        assert node == 0 or output.grad_fn.next_functions[number] == (main, at)
+    ages = [node._sequence_nr() for node in known]
+    assert ages == sorted(ages)
+
+
+@pytest.mark.parametrize("roots", [(0,), (2,), (4,), (0, 1), (1, 3), (0, 1, 2, 3, 4)], ids=str)
+def test_gradients_come_through_the_nodes_of_the_outputs(roots):
+    seen = []
+    for nodes in ((), (1, 1, 1), (1, 2)):
+        log, x = [], torch.full((4,), 2.0, requires_grad=True)
+        outputs = fan(x, nodes, log)
+        gradient, = torch.autograd.grad([outputs[n] for n in roots], x, [torch.full((4,), n + 1.0) for n in roots])
+        seen.append((gradient.tolist(), log))
+    assert seen[0][0] == [sum(n + 1.0 for n in roots)] * 4
+    assert seen[0] == seen[1] == seen[2]
+    assert seen[0][1] == ([] if len(roots) == 5 else [(tuple(n in roots for n in range(5)), False)])
+
+
+def test_histories_of_outputs_begin_at_their_nodes():
+    """And at the node of all for those that nobody holds any more."""
+    seen = []
+
+    def choose(defined, needed, released, has_history):
+        def run(given):
+            seen.extend((y.grad_fn, y.output_nr) for y in given[1:-1])
+            return (given[-1] * given[0],)
+        return run, (True,) * has_history, 0, ()
+
+    x, first, second, third = torch.ones(4, requires_grad=True), torch.ones(4), torch.ones(4), torch.ones(4)
+    _C.tie(_C.Backward("Three", max, choose, (), (1, 1)), (x,), (first, second, third), (), (), (x,))
+    node, main = second.grad_fn, third.grad_fn
+    del first
+    torch.autograd.grad(second.sum(), x, create_graph=True)
+    assert seen == [(main, 0), (node, 0), (main, 2)] and node.next_functions == ((main, 1),)
+    seen.clear()  # its function must not hold the node
+
+
+def test_a_saved_output_with_a_node_of_its_own_makes_no_cycle():
+    gc.collect()
+    gc.disable()
+    try:
+        x, = make_inputs(EXP)
+        first, second = torch.exp(x.detach()), torch.exp(x.detach())
+        general = lambda defined, needed, has_history, saved, rest, tangents: (total(*map(times, tangents, saved)),)  # noqa: E731
+        backward = made_of("Saves", lambda given: general(0, 0, 0, given[:2], 0, given[2:]), general, (True, True), 0, (1, 1))
+        _C.tie(backward, (x,), (first, second), (first, second), ())
+        gradient, = torch.autograd.grad(first.sum(), x, retain_graph=True)
+        assert torch.equal(gradient, first.detach())
+        alive = weakref.ref(first), weakref.ref(second)
+        del first
+        assert alive[0]() is None and alive[1]() is not None
+        gradient, = torch.autograd.grad(second.sum(), x)
+        assert torch.equal(gradient, second.detach())
+        del second
+        assert alive[1]() is None
+    finally:
+        gc.enable()
+
+
+def test_a_write_to_a_saved_output_with_a_node_of_its_own_is_noticed():
+    x, = make_inputs(EXP)
+    outputs = torch.exp(x.detach()), torch.exp(x.detach())
+    _C.tie(made_of("Saves", max, max, (True, True), 0, (1, 1)), (x,), outputs, outputs, ())
+    with torch.no_grad():
+        outputs[1].mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation.*is at version 1; expected version 0"):
+        torch.autograd.grad(outputs[0].sum() + outputs[1].sum(), x)
+
+
 def test_a_backward_shows_its_parts():
-    backward = _C.Backward("name", max, min, (True, False))
+    backward = _C.Backward("name", max, min, (True, False), (2, 1))
     assert (backward.name, backward.whole, backward.choose, backward.inputs_saved) == ("name", max, min, (True, False))
+    assert backward.nodes == (2, 1) and _C.Backward("name", max, min, ()).nodes == ()
     assert repr(backward) == "<Backward name>"
     with pytest.raises(AttributeError):
         backward.name = "other"
+
+
+def test_ages_are_exchanged():
+    x = torch.ones(2, requires_grad=True)
+    a, b, c, seen = x * 2, x * 3, x * 4, []
+    ages = [y.grad_fn._sequence_nr() for y in (a, b, c)]
+    _C.arrange((b, x, c, b, torch.ones(2), a))
+    assert [y.grad_fn._sequence_nr() for y in (b, c, a)] == ages
+    for name, y in zip("abc", (a, b, c)):
+        y.register_hook(lambda grad, name=name: seen.append(name))
+    (a + b + c).sum().backward()
+    assert seen == ["a", "c", "b"] and x.grad.tolist() == [9, 9]
+
+
+@pytest.mark.parametrize("argument, expected", [
+    ([], "arrange(): tensors must be a tuple, not list"), ((1,), "arrange() of a int, no tensor"),
+])
+def test_what_cannot_be_arranged(argument, expected):
+    with pytest.raises(TypeError) as caught:
+        _C.arrange(argument)
+    assert str(caught.value) == expected
 
 
 def test_anomaly_mode_names_the_node_and_the_forward(child):  # a child: here torch itself leaks, in eager code too

@@ -327,6 +327,8 @@ X = torch.ones(2, requires_grad=True)
     ((SAVES_ONE, (X,), (), (X,), []), TypeError, "P: extra must be a tuple, not list"),
     ((SAVES_ONE, (X,), (), (X,), (), []), TypeError, "P: history must be a tuple, not list"),
     ((SAVES_ONE, (X,), (torch.ones(4)[1:],), (X,), ()), ValueError, "P: outputs[0] is a view"),
+    ((_C.Backward("P", max, max, (), (1, 2)), (X,), (torch.ones(2), torch.ones(2)), (), ()), TypeError,
+     "P: 2 outputs, too few for the nodes of its Backward"),
 ])
 def test_tie_refuses_what_it_cannot_tie(arguments, error, expected):
     with pytest.raises(error) as caught:
@@ -338,6 +340,7 @@ def test_tie_refuses_what_it_cannot_tie(arguments, error, expected):
 
 @pytest.mark.parametrize("arguments", [
     (), (1, max, max, ()), ("p", 1, max, ()), ("p", max, None, ()), ("p", max, max, [True]), ("p", max, max, (1,)),
+    ("p", max, max, (), [1]), ("p", max, max, (), (0,)), ("p", max, max, (), (1.0,)), ("p", max, max, (), (1 << 70,)),
 ])
 def test_what_is_no_backward_is_refused(arguments):
     with pytest.raises(TypeError):

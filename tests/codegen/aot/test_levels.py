@@ -299,7 +299,8 @@ def test_one_node_for_what_is_not_made_of_one_another():
     compiled = compile_program(program, make(), Settings())
     assert len(compiled.stages.traced.levels) == 1
     results = compiled(*make())
-    assert len({r.grad_fn for r in results}) == 1
+    assert len({r.grad_fn for r in results}) == 3 and len({r.grad_fn.next_functions for r in results}) == 3
+    assert len({r.grad_fn.next_functions[0][0] for r in results}) == 1
 
 
 def test_nothing_is_differentiated_twice():
