@@ -63,13 +63,15 @@ class Call:
     """result = function(*args, **kwargs), for its effect on the world outside
 
     `place` is that of the user's call, for a function that looks at who calls it. `result` is the
-    target that is born by it, None if nobody reads what it answers."""
+    target that is born by it, None if nobody reads what it answers. An `early` one comes before the
+    graph."""
 
     function: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     place: Place | None = None
     result: Any = None
+    early: bool = False
 
     def __str__(self) -> str:
         named = (f"{name}={value}" for name, value in self.kwargs.items())

@@ -71,6 +71,11 @@ class Ledger:
         """A call that answers with what `result` stands for; None if nobody reads it."""
         self._call(Call(function, args, kwargs, result=result))
 
+    def early(self, result: Any, function: Any, *args: Any, **kwargs: Any) -> None:
+        """The same before the graph, in order with the other early calls: for what neither the graph nor a later effect
+        has to do with."""
+        self._call(Call(function, args, kwargs, result=result, early=True))
+
     def _call(self, call: Call) -> None:
         self.written.append(None)
         self._calls += 1

@@ -14,10 +14,14 @@ _VIEWS = frozenset({
     aten.alias.default, aten.detach.default, aten.expand.default, aten.permute.default, aten.t.default,
     aten.slice.Tensor, aten.select.int, aten.transpose.int, aten.unsqueeze.default, aten.view.default,
 })  # fmt: skip
+#: Namespaces whose operations say if they draw random numbers.
+_KNOWN = frozenset({"aten", "prim", "prims"})
 
 
 class FakeMode(FakeTensorMode):
-    """torch's, with less done around operations that need little."""
+    """torch's, with less done around operations that need little. Counts operations that draw random numbers."""
+
+    draws = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -32,6 +36,8 @@ class FakeMode(FakeTensorMode):
             with in_kernel_invocation_manager(self):
                 view = func(*args)
             return FakeTensor(self, view, args[0].fake_device)
+        if torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in _KNOWN:
+            self.draws += 1
         return self.dispatch(func, types, args, kwargs or {})
 
     def _is_plain(self, value: Any) -> bool:

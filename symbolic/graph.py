@@ -15,7 +15,6 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
     UnsupportedOperatorException,
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -39,6 +38,7 @@ from symbolic.variables.mappings import DictVariable
 from symbolic.variables.numbers import (
     EXAMPLES,
     SIZED_BY_VALUES,
+    DrawnNumber,
     GivenNumber,
     NumberInput,
     NumberVariable,
@@ -87,7 +87,7 @@ def input_name(source: Source) -> str:
 class GraphBuilder:
     """Owns the graph, the fake tensor mode, and the tie between fake tensors and their variables."""
 
-    def __init__(self, tx: Translator, fake_mode: FakeTensorMode, shapes: Shapes | None = None) -> None:
+    def __init__(self, tx: Translator, fake_mode: FakeMode, shapes: Shapes | None = None) -> None:
         self.tx = tx
         self.fake_mode = fake_mode
         self.shapes = shapes  # None: all sizes are plain numbers
@@ -97,7 +97,7 @@ class GraphBuilder:
         self.modules = torch.nn.Module()  # the graphs inside the root
         self.inner: list[InnerGraph] = []  # inside the root, the innermost last
         self._left: dict[fx.Graph, int] = {}  # a finished inner graph -> where it was born
-        self.inputs: list[TensorVariable | NumberInput] = []
+        self.inputs: list[TensorVariable | NumberInput | DrawnNumber] = []
         self.by_fake: dict[int, TensorVariable] = {}
         self._symbols: dict[tuple[type, Any], SymbolVariable] = {}  # by their expressions: equal ones are one number
         self._numbers: set[fx.Node] = set()  # nodes that give numbers
@@ -108,6 +108,8 @@ class GraphBuilder:
         self._names: dict[Source, str] = {}
         self._marks: list[tuple[torch.Tensor, Any]] = []  # of every fake tensor when it was first met
         self._inference: list[int] = []  # where the inference guards were made that the frame is inside of
+        self._drawing_breaks: tuple[int, GraphBreak] | None = None  # what happens to the next operation that draws
+        self._drawn_until = 0
         self._made = 0  # inputs that the compiled code makes
         self._late = False  # whether there are ints that are known only when the graph runs
         self._moves = False  # whether operations let tensors lie elsewhere
@@ -167,6 +169,25 @@ class GraphBuilder:
         self.inputs.append(variable)
         self._late = self._late or kind is int
         return variable
+
+    def add_drawn(self, kind: type, name: str) -> DrawnNumber:
+        """A placeholder for a number that an early call gives."""
+        node = self._placeholder(self.tx.sources.const(object(), name), EXAMPLES[kind])
+        node.target = node.name  # no two are called the same
+        variable = DrawnNumber(node, kind)
+        self.inputs.append(variable)
+        self._late = self._late or kind is int
+        return variable
+
+    @property
+    def draws(self) -> int:
+        """How many operations drew random numbers so far."""
+        return self.fake_mode.draws
+
+    def draw_no_more(self, cause: GraphBreak) -> None:
+        """Operations that draw random numbers from here on make the frame break at this step instead, for `cause`."""
+        self._drawn_until = self.draws
+        self._drawing_breaks = self._drawing_breaks or (self.tx.anchor(), cause)
 
     def _placeholder(self, source: Source, example: Any) -> fx.Node:
         """The node of an input, after those of the inputs before it."""
@@ -418,6 +439,8 @@ class GraphBuilder:
         node.meta["stack_trace"] = self.tx.stack_trace()
         node.meta["example_value"] = result
         self.calls += 1
+        if self._drawing_breaks is not None and self.draws != self._drawn_until:
+            raise Restart(*self._drawing_breaks)
         return node
 
     # --- numbers ----------------------------------------------------------------------------------------------------

@@ -72,6 +72,7 @@ class Translator(Protocols):
         self.unnamed: set[Variable] = set()
         self.generators: list[GeneratorVariable] = []  # that the frame started
         self.hooks: list[hooks.Hook] = []  # that the frame registered
+        self.drawn_from: dict[Any, Variable] = {}  # generators of random numbers that early calls change
         self.late_texts: list[Variable] = []  # that markers stand for
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
         self.numbers_hashed: set[type] = set()  # kinds of variables of ints that may be equal though it is not known

@@ -35,6 +35,7 @@ from symbolic.variables import (  # noqa: F401  (nine fill the tables)
     hooks,
     nodes,
     optimizers,
+    randoms,
     stdlib,
     tables,
     torch_functions,

@@ -14,7 +14,7 @@ from codegen.residual import breaks, iterators, runtime
 from codegen.residual.breaks import RESULT, ROWS, Broken
 from codegen.residual.continuations import Closure, Continuations, State, continuation
 from codegen.residual.emitter import Emitter
-from codegen.residual.failures import Blame, RunAgain
+from codegen.residual.failures import Blame, RunAgain, random_state
 from codegen.residual.resume import Entry
 from codegen.residual.writer import BUILD, Placeholder, Writer, exists, reachable
 from sideeffects.ledger import Ledger
@@ -95,6 +95,7 @@ class _Assembler:
         self.outputs: dict[Variable, str] = {}
         self.writer = Writer(self.emit, self.ledger, self.outputs, dict(enumerate(self.params)))
         self.doors: list[Any] = []
+        self.states: list[str] = []  # of generators of random numbers, before the early calls
 
     def run(self) -> Assembled:
         roots = self._roots()
@@ -143,6 +144,7 @@ class _Assembler:
         """Emits the call of the compiled graph; its results go to locals."""
         graph = self.capture.graph
         if not graph.calls:
+            self.writer.early()
             return None
         module = graph.finish(outputs)
         compiled = self.compile_graph(module, [variable.value for variable in graph.inputs])
@@ -156,12 +158,13 @@ class _Assembler:
         for source in made:
             self.writer.load_source(source)
             emit.pop()
+        self._early_calls()
         self.failed = emit.label()
         emit.begin_try(self.failed)
         emit.begin_call()
         emit.const(compiled)
         emit.end_callable()
-        if self.writer.packed and not made:
+        if self.writer.packed and not made and len(sources) == len(graph.inputs):
             for source in sources:
                 self.writer.values.setdefault(source, len(self.writer.values))
             emit.load("__values")
@@ -169,17 +172,25 @@ class _Assembler:
             emit.subscr()
             emit.call_ex(False)
         else:
-            for source in sources:
-                self.writer.load_source(source)
-            emit.call(len(sources))
+            for variable in graph.inputs:
+                self.writer.load_input(variable)
+            emit.call(len(graph.inputs))
         emit.end_try()
         self._unpack(outputs)
         return module
 
+    def _early_calls(self) -> None:
+        """Makes them, after what is needed to take them back."""
+        for owner in self.capture.tx.drawn_from.values():
+            self.states.append(self.emit.fresh("state"))
+            self.writer.call(random_state, owner)
+            self.emit.store(self.states[-1])
+        self.writer.early()
+
     def _run_again(self, failed: Label, module: fx.GraphModule) -> None:
         """The graph raised: the frame runs as it was written, and nothing of this code is in a traceback."""
         emit, tx = self.emit, self.capture.tx
-        inputs = [variable.source for variable in self.capture.graph.inputs]
+        inputs = self.capture.graph.inputs
         again = RunAgain(module, self.code, tx.globals, self.blame)
         raised = Placeholder(emit.fresh("failure"))
         passing = emit.label()
@@ -196,11 +207,13 @@ class _Assembler:
         for index, name in enumerate(self.code.co_freevars):
             self.writer.load_source(tx.sources.closure(index, name))
         emit.build("tuple", len(self.code.co_freevars))
-        for source in inputs:
-            assert source is not None
-            self.writer.load_source(source)
+        for variable in inputs:
+            self.writer.load_input(variable)
         emit.build("tuple", len(inputs))
-        emit.call(4)
+        for state in self.states:
+            emit.load(state)
+        emit.build("tuple", len(self.states))
+        emit.call(5)
         emit.return_value()
         emit.end_try()
         emit.mark(passing)

@@ -6,6 +6,7 @@ numbers is looked up when it has failed, by running it on fake tensors: calls th
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
@@ -22,6 +23,17 @@ from symbolic.torch_state import TorchState
 Blame = Callable[[CodeType, Exception], None]
 
 
+#: How a generator of random numbers takes its state, and that state.
+RandomState = tuple[Callable[[Any], None], Any]
+
+
+def random_state(owner: Any) -> RandomState:
+    """Of one of Python's generators; of torch's default generator for `torch.get_rng_state`."""
+    if isinstance(owner, random.Random):
+        return owner.setstate, owner.getstate()
+    return torch.set_rng_state, owner()
+
+
 @dataclass(frozen=True, eq=False)
 class RunAgain:
     """`code` with `globals` is the frame that `module` was captured from."""
@@ -32,12 +44,15 @@ class RunAgain:
     blame: Blame
 
     def __call__(
-        self, error: BaseException, slots: tuple[Any, ...], cells: tuple[CellType, ...], inputs: tuple[Any, ...]
+        self, error: BaseException, slots: tuple[Any, ...], cells: tuple[CellType, ...], inputs: tuple[Any, ...],
+        states: tuple[RandomState, ...],
     ) -> Any:
-        """What the frame returns for these argument slots; `inputs` are those of the graph."""
+        """What the frame returns for these argument slots; `inputs` are those of the graph, `states` of before it."""
         if not isinstance(error, Exception) or changes_the_world(self.module):
             raise error
         expected = self._raises(inputs)
+        for put_back, state in states:
+            put_back(state)
         function = FunctionType(self.code, self.globals, self.code.co_name, None, cells or None)
         result = call_with_slots(function, slots)
         if not expected:

@@ -289,6 +289,19 @@ class Writer:
         else:
             self._call_effect(effect)
 
+    def early(self) -> None:
+        """Makes the calls that come before the graph."""
+        for effect in self.ledger.effects():
+            if isinstance(effect, Call) and effect.early:
+                self._call_effect(effect)
+
+    def load_input(self, variable: Variable) -> None:
+        """Pushes an input of the graph: what was there before, or what an early call gave."""
+        if variable.source is not None:
+            self.load_source(variable.source)
+        else:
+            self.load(variable)
+
     def birth(self, variable: Variable) -> None:
         """Pushes what a call of the ledger answers. Calls that answer with objects keep their order."""
         for effect in self.ledger.effects():
@@ -549,6 +562,7 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     identity.IdVariable: lambda w, v: w.call(id, v.value),
     hooks.HandleVariable: Writer.birth,
     outside.Answer: Writer.birth,
+    numbers.DrawnNumber: Writer.birth,
     hooks.HandleNumber: _attribute("owner", "name"),
     functions.GeneratorMethod: _attribute("owner", "name"),
     functions.FunctionGet: _function_get,

@@ -87,6 +87,20 @@ class NumberVariable(Variable):
         return self is other
 
 
+class DrawnNumber(NumberVariable):
+    """A number that the residual code has before it calls the graph, where it is an input."""
+
+    def __init__(self, node: fx.Node, kind: type) -> None:
+        super().__init__(node, kind)
+        self.value = EXAMPLES[kind]
+
+    def constant(self) -> Any:
+        raise GraphBreak("random numbers of Python", self.describe())
+
+    def reachable(self) -> list[Variable]:
+        return []
+
+
 class GivenNumber(NumberVariable):
     """A number computed of such as come in: `value` for the inputs at hand. Where it is needed, these are guarded."""
 

@@ -49,6 +49,7 @@ QUERIES: set[Any] = {
     torch.onnx.is_in_onnx_export,
     torch._jit_internal.is_scripting,
     torch.accelerator.current_accelerator,
+    torch.get_device_module,
     torch.cuda.is_available,
     torch.cuda.is_initialized,
     torch.cuda.device_count,
