@@ -36,6 +36,11 @@ class Blank(NamedTuple):
 Together = tuple[int | Blank, ...]
 
 
+def parameter(data: torch.Tensor, requires_grad: bool) -> torch.Tensor:
+    """`torch.nn.Parameter(data, requires_grad)`, but for its class: tracing would lose that."""
+    return data.detach().requires_grad_(requires_grad)
+
+
 def differentiate(outputs: Any, inputs: Any, tangents: Any, keep: Any, create: Any, unused: Any, zeros: Any) -> Any:
     """`torch.autograd.grad` in this thread."""
     with torch.autograd.set_multithreading_enabled(False):

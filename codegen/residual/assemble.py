@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
 
+import torch
 from bytecode import Label
 from torch import fx
 
@@ -228,6 +229,9 @@ class _Assembler:
         for variable in outputs:
             name = emit.fresh("tensor")
             emit.store(name)
+            if variable.cls is torch.nn.Parameter:
+                self.writer.call(runtime.become_parameter, Placeholder(name))
+                emit.pop()
             self.outputs[variable] = name
 
     # --- breaks -----------------------------------------------------------------------------------------------------

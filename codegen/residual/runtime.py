@@ -9,9 +9,16 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+import torch
+
 
 def make_cell() -> types.CellType:
     return types.CellType()
+
+
+def become_parameter(tensor: torch.Tensor) -> None:
+    """A leaf that the graph made becomes the parameter that the frame made."""
+    tensor.__class__ = torch.nn.Parameter
 
 
 def make_function(

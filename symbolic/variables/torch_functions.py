@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symbolic.errors import GraphBreak
+from symbolic.gradients import parameter
 from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, is_tensor_class
 from symbolic.variables.constants import ConstantVariable
@@ -256,7 +258,19 @@ _TENSOR_FACTORIES = {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}
 
 
 def _make_parameter(tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-    raise GraphBreak("parameter made in the frame", "torch.nn.Parameter(...)", "make parameters in __init__")
+    """A leaf of the graph; the residual code makes it a parameter."""
+    call = inspect.signature(torch.nn.Parameter.__new__).bind(torch.nn.Parameter, *args, **kwargs)
+    data, wanted = call.arguments.get("data"), call.arguments.get("requires_grad", ConstantVariable(True))
+    if not isinstance(data, TensorVariable) or tx.graph.inner:
+        raise GraphBreak("parameter made in the frame", "torch.nn.Parameter(...)", "make parameters in __init__")
+    made = tx.graph.call(parameter, [data, ConstantVariable(bool(wanted.constant()))])
+    assert isinstance(made, TensorVariable) and made is not data
+    made.cls = torch.nn.Parameter
+    return made
+
+
+def _make_buffer(tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    raise GraphBreak("buffer made in the frame", "torch.nn.Buffer(...)", "use register_buffer")
 
 
 def _make_tensor(tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
@@ -278,7 +292,7 @@ def _make_size(tx: Translator, args: list[Variable], kwargs: dict[str, Variable]
 NATIVE_CONSTRUCTORS.update(
     {
         torch.nn.Parameter: _make_parameter,
-        torch.nn.Buffer: _make_parameter,
+        torch.nn.Buffer: _make_buffer,
         torch.Tensor: _make_tensor,
         torch.Size: _make_size,
         torch.device: _constant_class(torch.device),
