@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
+from torch.utils._pytree import tree_leaves
 
 aten = torch.ops.aten
 _DEVICE = torch.ops.prim.device.default
 #: Half of the operations that a compilation runs. They say no more of their result than its geometry.
 _VIEWS = frozenset({
     aten.alias.default, aten.detach.default, aten.expand.default, aten.permute.default, aten.t.default,
-    aten.slice.Tensor, aten.select.int, aten.transpose.int, aten.unsqueeze.default, aten.view.default,
+    aten.slice.Tensor, aten.select.int, aten.squeeze.dim, aten.squeeze.dims, aten.transpose.int, aten.unsqueeze.default,
+    aten.view.default, aten._unsafe_view.default,
 })  # fmt: skip
 #: Namespaces whose operations say if they draw random numbers.
 _KNOWN = frozenset({"aten", "prim", "prims"})
 
 
+_LISTS = frozenset({list, tuple, torch.Size})
+_CONSTANTS = frozenset({
+    type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format,
+})  # fmt: skip
+#: Of operations whose results have looks that go by values, that change those of their arguments, or that are counted.
+_FORBIDDEN = frozenset({
+    torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view,
+    torch.Tag.nondeterministic_seeded,
+})  # fmt: skip
+#: What an operation gave for such arguments: dtype, sizes, strides and device of each result, and whether these are a
+#: tuple; None for what is computed each time. Forgotten when they are many.
+_known: dict[Any, tuple[tuple[Any, ...], bool] | None] = {}
+MANY = 1 << 14
+
+
 class FakeMode(FakeTensorMode):
-    """torch's, with less done around operations that need little. Counts operations that draw random numbers."""
+    """torch's, with less done around operations that need little. Counts operations that draw random numbers.
+
+    Operations that only give new tensors are looked up by the looks of their arguments, as torch itself would, which
+    allows for more and takes several times as long."""
 
     draws = 0
 
@@ -32,15 +54,97 @@ class FakeMode(FakeTensorMode):
         if func is _DEVICE:
             (fake,) = args
             return torch.device("meta") if fake.fake_mode.in_kernel_invocation else fake.fake_device
-        if func in _VIEWS and self.shape_env is None and not kwargs and self._is_plain(args[0]):
-            with in_kernel_invocation_manager(self):
-                view = func(*args)
-            return FakeTensor(self, view, args[0].fake_device)
+        if self.shape_env is None:
+            if func in _VIEWS and not kwargs and self._is_plain(args[0]):
+                with in_kernel_invocation_manager(self):
+                    view = func(*args)
+                return FakeTensor(self, view, args[0].fake_device)
+            if _is_pure(func):
+                return self._looked_up(func, types, args, kwargs or {})
         if torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in _KNOWN:
             self.draws += 1
         return self.dispatch(func, types, args, kwargs or {})
+
+    def _looked_up(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        default = torch.get_default_dtype(), torch._C._get_default_device(), torch.is_inference_mode_enabled()
+        looks: list[Any] = [func, *default]
+        if not self._look(args, looks) or not self._look(tuple(kwargs.items()), looks):
+            return self.dispatch(func, types, args, kwargs)
+        key = tuple(looks)
+        known = _known.get(key)
+        if known is None:
+            results = self.dispatch(func, types, args, kwargs)
+            if key not in _known:
+                if len(_known) >= MANY:
+                    _known.clear()
+                _known[key] = self._looks_of(results, args, kwargs)
+            return results
+        of_each, is_tuple = known
+        results = tuple(map(self._new, of_each))
+        return results if is_tuple else results[0]
+
+    def _new(self, looks: Any) -> FakeTensor:
+        sizes, strides, dtype, device = looks
+        with in_kernel_invocation_manager(self):
+            made = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
+        return FakeTensor(self, made, device)
+
+    def _look(self, values: Any, looks: list[Any]) -> bool:
+        """Notes all that a result's looks may depend on; answers whether that is all there is to know."""
+        looks.append(len(values))
+        for value in values:
+            kind = type(value)
+            if kind is FakeTensor:
+                if not self._is_plain(value) or value.is_neg() or value.is_conj():
+                    return False
+                looks += (value.dtype, value.shape, value.stride(), value.storage_offset(), value.fake_device)
+            elif kind in _LISTS:
+                looks.append(kind)
+                if not self._look(value, looks):
+                    return False
+            elif kind in _CONSTANTS:
+                looks += (kind, value)
+            else:
+                return False
+        return True
+
+    def _looks_of(self, results: Any, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], bool] | None:
+        """Where they are new tensors that are made again by their looks alone."""
+        is_tuple = isinstance(results, tuple)
+        found, memory = [], {value.untyped_storage()._cdata for value in _tensors_in((args, kwargs))}
+        for result in results if is_tuple else (results,):
+            if type(result) is not FakeTensor or not self._is_plain(result):
+                return None
+            looks = result.shape, result.stride(), result.dtype, result.fake_device
+            again, lies = self._new(looks), result.untyped_storage()
+            if _rest(result) != _rest(again) or lies.nbytes() != again.untyped_storage().nbytes():
+                return None
+            if lies._cdata in memory:
+                return None
+            memory.add(lies._cdata)
+            found.append(looks)
+        return tuple(found), is_tuple
 
     def _is_plain(self, value: Any) -> bool:
         """Whether it is a stand-in of this mode, of which no elements are known."""
         is_own = type(value) is FakeTensor and value.fake_mode is self
         return is_own and value.constant is None and value.real_tensor is None and value.layout is torch.strided
+
+
+@cache
+def _is_pure(func: Any) -> bool:
+    """Whether all that it does is to give new tensors, whose looks are known by those of its arguments."""
+    if not isinstance(func, OpOverload) or func.namespace not in ("aten", "prims") or func._schema.is_mutable:
+        return False
+    if func.is_view or func in FakeTensorMode.lift_fns or not _FORBIDDEN.isdisjoint(func.tags):
+        return False
+    is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+    return not is_composite and func is not aten._unsafe_view.default
+
+
+def _rest(value: torch.Tensor) -> Any:
+    return torch._C._dispatch_keys(value), value.requires_grad, value.storage_offset(), value.is_inference()
+
+
+def _tensors_in(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]

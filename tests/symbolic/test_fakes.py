@@ -1,6 +1,7 @@
 """Stand-ins say of views what eager tensors say."""
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from symbolic.fakes import FakeMode
 
@@ -11,6 +12,9 @@ VIEWS = {
     "in two": lambda x: x.view(2, -1),
     "as it is": lambda x: x.view_as(x),
     "other dtype": lambda x: x.view(torch.int32),
+    "unsafe": lambda x: torch.ops.aten._unsafe_view(x, [-1]),
+    "squeeze": lambda x: x.squeeze(1),
+    "squeeze several": lambda x: x.squeeze([0, 1]),
     "unsqueeze": lambda x: x.unsqueeze(0).unsqueeze(-1),
     "transpose": lambda x: x.transpose(0, -1),
     "t": lambda x: x.t(),
@@ -92,3 +96,89 @@ def test_what_is_known_of_elements_is_kept():
         number = torch.tensor(3)
         assert number.detach().item() == 3
         assert number.view(1).item() == 3
+
+
+def computed(x):
+    """Operations that give new tensors, or an argument, or what depends on more than the looks of these."""
+    generator = torch.Generator()
+    return {
+        "a number": x + 1,
+        "a float": x + 1.5,
+        "another": x * x.t().mT,
+        "reduced": x.sum(0),
+        "in another dtype": x.double(),
+        "in the same": x.float(),
+        "several": torch.nn.functional.layer_norm(x, x.shape[-1:]),
+        "a list": torch.cat([x, x]),
+        "of a list": torch.stack([x[0], x[1]]),
+        "the input itself": torch.ops.aten.native_dropout(x, 0.5, False)[0],
+        "contiguous": x.contiguous(),
+        "of no tensor": torch.full((2, 3), 1, device=x.device),
+        "of no tensor, true": torch.full((2, 3), True),
+        "of no tensor, float": torch.full((2, 3), 1.0),
+        "like it": torch.empty_like(x),
+        "strided": torch.empty_permuted((2, 3), (1, 0)),
+        "drawn": torch.randn(3, generator=generator),
+        "written": x.clone().mul_(2),
+        "of a number": torch.tensor(3) + 1,
+        "compared": x > 0,
+        "arg": x.argmax(0),
+        "looked up": x[torch.tensor([0, 1])],
+        "product": x @ x.mT,
+    }
+
+
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("tensor", [name for name, make in TENSORS.items() if make().dim() == 2 and not make().is_complex()])
+def test_what_is_computed_again_looks_alike(tensor, inference):
+    """Thrice, by two modes: the first time nothing is known of the results, then they are made by their looks."""
+    with torch.inference_mode(inference):
+        x = TENSORS[tensor]()
+        theirs = FakeTensorMode(allow_non_fake_inputs=True)
+        theirs.cache_enabled = False
+        fake = theirs.from_tensor(x, static_shapes=True)
+        with theirs:
+            wanted = {name: looks(value, fake) for name, value in computed(fake).items()}
+        modes = [FakeMode(allow_non_fake_inputs=True) for _ in range(2)]
+        for mode in (modes[0], *modes):
+            fake = mode.from_tensor(x, static_shapes=True)
+            with mode:
+                found = computed(fake)
+                assert {name: looks(value, fake) for name, value in found.items()} == wanted
+            assert all(value.fake_mode is mode for value in found.values())
+
+
+def test_results_are_tensors_of_their_own():
+    mode = FakeMode()
+    with mode:
+        x = torch.zeros(3)
+        first, second = x + 1, x + 1
+        first.resize_(7)
+        assert (first.shape, second.shape, (x + 1).shape) == ((7,), (3,), (3,))
+        assert first.untyped_storage()._cdata != second.untyped_storage()._cdata
+
+
+def test_settings_count():
+    mode = FakeMode()
+    with mode:
+        found = [torch.ones(2).dtype, torch.full((2,), 1.0).dtype]
+        torch.set_default_dtype(torch.float64)
+        try:
+            found += [torch.ones(2).dtype, torch.full((2,), 1.0).dtype]
+        finally:
+            torch.set_default_dtype(torch.float32)
+        with torch.device("meta"):
+            found += [torch.ones(2).device]
+        found += [torch.ones(2).device]
+    assert found == [torch.float32] * 2 + [torch.float64] * 2 + [torch.device("meta"), torch.device("cpu")]
+
+
+def test_what_depends_on_values_is_refused_each_time():
+    mode = FakeMode()
+    with mode:
+        x = torch.zeros(3)
+        for _ in range(2):
+            with pytest.raises(RuntimeError):
+                x.nonzero()
+            with pytest.raises(RuntimeError):
+                torch.mm(x, x)
