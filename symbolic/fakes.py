@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConfig, FakeTensorMode, in_kernel_invocation_manager
 from torch.utils._pytree import tree_leaves
 
 aten = torch.ops.aten
@@ -20,8 +20,6 @@ _VIEWS = frozenset({
 })  # fmt: skip
 #: Namespaces whose operations say if they draw random numbers.
 _KNOWN = frozenset({"aten", "prim", "prims"})
-
-
 _LISTS = frozenset({list, tuple, torch.Size})
 _CONSTANTS = frozenset({
     type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format,
@@ -45,6 +43,10 @@ class FakeMode(FakeTensorMode):
 
     draws = 0
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.attributes: dict[torch.device, dict[str, Any]] = {}  # of a new stand-in
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """Torch would wrap the handler below to keep its own compiler off."""
@@ -58,7 +60,7 @@ class FakeMode(FakeTensorMode):
             if func in _VIEWS and not kwargs and self._is_plain(args[0]):
                 with in_kernel_invocation_manager(self):
                     view = func(*args)
-                return FakeTensor(self, view, args[0].fake_device)
+                return self._standing_in(view, args[0].fake_device)
             if _is_pure(func):
                 return self._looked_up(func, types, args, kwargs or {})
         if torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in _KNOWN:
@@ -87,7 +89,21 @@ class FakeMode(FakeTensorMode):
         sizes, strides, dtype, device = looks
         with in_kernel_invocation_manager(self):
             made = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
-        return FakeTensor(self, made, device)
+        return self._standing_in(made, device)
+
+    def _standing_in(self, meta: torch.Tensor, device: torch.device) -> FakeTensor:
+        """`meta` as a stand-in on that device: as torch makes one, whose attributes it takes over."""
+        known = self.attributes.get(device)
+        if known is None or FakeTensorConfig.debug:
+            fake = FakeTensor(self, meta, device)
+            self.attributes[device] = dict(vars(fake))
+            return fake
+        fake = torch.Tensor._make_subclass(
+            FakeTensor, meta, meta.requires_grad, dispatch_device=True, device_for_backend_keys=device
+        )
+        torch._C._set_throw_on_mutable_data_ptr(fake)
+        vars(fake).update(known)
+        return fake
 
     def _look(self, values: Any, looks: list[Any]) -> bool:
         """Notes all that a result's looks may depend on; answers whether that is all there is to know."""

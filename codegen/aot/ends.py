@@ -31,6 +31,12 @@ class Before:
     def of(cls, fake: torch.Tensor) -> Before:
         return cls(fake, version_of(fake), fake.requires_grad, fake.grad_fn, edge_of(fake))
 
+    def edge_now(self) -> GradientEdge | None:
+        """Where its gradient goes after the program: a leaf's is not looked for again."""
+        fake = self.fake
+        is_leaf = self.edge is not None and self.grad_fn is None and fake.requires_grad and not fake._is_view()
+        return self.edge if is_leaf and fake.grad_fn is None else edge_of(fake)
+
 
 def version_of(fake: torch.Tensor) -> int:
     """How often it counted a write."""

@@ -36,11 +36,13 @@ Gradients = list[torch.Tensor | None]
 @dataclass(frozen=True, eq=False)
 class Seen:
     """A tensor with a gradient that the caller can see afterwards. `index` among the forward's results if its gradient
-    comes back to the graph by that one; else autograd leads it on."""
+    comes back to the graph by that one; else autograd leads it on. `edge`: where the gradient goes, if that was known.
+    """
 
     of: Place
     tensor: torch.Tensor
     index: int | None = None
+    edge: GradientEdge | None = None
 
 
 @dataclass(eq=False)
@@ -95,7 +97,7 @@ def survey(seen: Sequence[Seen], inputs: Mapping[int, GradientEdge]) -> Graph:
     found: dict[Key, Seen] = {}
     held = list(inputs.values())
     for each in seen:
-        edge = edge_of(each.tensor)
+        edge = each.edge or edge_of(each.tensor)
         if edge is not None and _key(edge) not in ends:
             found.setdefault(_key(edge), each)
             held.append(edge)

@@ -232,12 +232,13 @@ class _Tracer:
 
     def _seen(self, flat: list[Any], results: list[Any]) -> list[Seen]:
         """What the caller can see that has a gradient, carriers first."""
-        inputs = ((place, fake) for before in self.ends.placeholders if before is not None
-                  for fake in [before.fake] for place in [self.ends.known[id(fake)]])
-        members = ((Input(i), flat[i]) for group in self.call.groups for i in group.members)
-        outputs = ((OutputOf(at), result) for at, result in enumerate(results) if isinstance(result, FakeTensor))
-        others: list[tuple[Place, torch.Tensor]] = [*inputs, *members, *outputs]
-        return self.ends.carriers + [Seen(place, fake) for place, fake in others if edge_of(fake) is not None]
+        inputs = ((self.ends.known[id(before.fake)], before.fake, before.edge_now())
+                  for before in self.ends.placeholders if before is not None)
+        members = (i for group in self.call.groups for i in group.members)
+        others: list[tuple[Place, torch.Tensor]] = [(Input(i), flat[i]) for i in members]
+        others += [(OutputOf(at), result) for at, result in enumerate(results) if isinstance(result, FakeTensor)]
+        found = (*inputs, *((place, fake, edge_of(fake)) for place, fake in others))
+        return self.ends.carriers + [Seen(place, fake, None, edge) for place, fake, edge in found if edge is not None]
 
     @contextmanager
     def _left_alone(self) -> Iterator[None]:

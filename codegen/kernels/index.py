@@ -465,8 +465,18 @@ def has_values(a: Index) -> bool:
 
 def substitute(a: Index, known: Mapping[Symbol, Index], inside: Callable[[Value], Index] | None = None) -> Index:
     """a with other symbols, all at once; `inside` answers for the values that a kernel computes."""
-    if not any(symbol in known for symbol in symbols(a)) and (inside is None or not has_values(a)):
-        return a
+    new = tuple((symbol, known[symbol]) for symbol in symbols(a) if symbol in known)
+    if inside is not None and has_values(a):
+        return _replaced(a, known, inside)
+    return _replaced_once(a, new) if new else a
+
+
+@lru_cache(1 << 14)
+def _replaced_once(a: Index, known: tuple[tuple[Symbol, Index], ...]) -> Index:
+    return _replaced(a, dict(known), None)
+
+
+def _replaced(a: Index, known: Mapping[Symbol, Index], inside: Callable[[Value], Index] | None) -> Index:
     total = index(0)
     for monomial, c in a.terms:
         product = index(c)
