@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any
@@ -19,8 +19,6 @@ from codegen.aot.facts import (
     Base,
     BaseOf,
     Changed,
-    Constant,
-    Custom,
     Data,
     Input,
     Link,
@@ -38,8 +36,8 @@ from codegen.aot.facts import (
 from codegen.aot.inputs import copied, over_storage
 from codegen.aot.mutations import in_place
 from codegen.aot.recorder import Untraceable
+from codegen.aot.source import Source, name_of, row
 from codegen.aot.versions import Counters
-from codegen.aot.views import Step
 from symbolic.gradients import Blank, Together
 
 _numbers = count()
@@ -54,27 +52,6 @@ class Tie:
     extra: tuple[int, ...]
 
 
-@dataclass
-class _Source:
-    lines: list[str] = field(default_factory=list)
-    names: dict[str, Any] = field(default_factory=dict)
-    views: dict[Any, str] = field(default_factory=dict)  # what was taken from what -> its name
-    count: int = 0
-    counted: dict[Data, int] = field(default_factory=dict)  # how many writes a `.data` has counted
-    returned: set[str] = field(default_factory=set)  # names of views that are results
-
-    def add(self, line: str, depth: int = 1) -> None:
-        self.lines.append("    " * depth + line)
-
-    def name(self, stem: str, value: Any) -> str:
-        """A global of the generated function that holds `value`."""
-        found = next((name for name, known in self.names.items() if known is value), None)
-        if found is None:
-            found = f"{stem}_{len(self.names)}"
-            self.names[found] = value
-        return found
-
-
 def write(
     traced: Traced, forward: Callable[..., Any], arity: int, ties: Sequence[Tie], together: Sequence[Together] = ()
 ) -> Callable[..., Any]:
@@ -82,7 +59,7 @@ def write(
 
     One of `ties` for each level. Results in `together` get one autograd node for each of these.
     Raises Untraceable where results need one another."""
-    source = _Source()
+    source = Source()
     placeholders = _placeholders(traced, source)
     counters = versions.by_counter(traced)
     _versions_before(counters, source)
@@ -92,9 +69,9 @@ def write(
         source.add(f"results = {source.name('below', _C.below)}({called})")
     # Writes are counted before anything saves the tensors or takes views of them, which would be out of date.
     source.counted = {bump.of: bump.versions for bump in traced.bumps if isinstance(bump.of, Data)}
-    written = [(_place(bump.of), bump.versions) for bump in traced.bumps if isinstance(bump.of, Value)]
-    written += [(_place(update.target), update.versions) for update in traced.updates if update.inside]
-    _count_each(written, source)
+    written = [(name_of(bump.of), bump.versions) for bump in traced.bumps if isinstance(bump.of, Value)]
+    written += [(name_of(update.target), update.versions) for update in traced.updates if update.inside]
+    source.count_each(written)
     order = _Order(traced, counters, ties, together, placeholders, source)
     order.everything()
     source.add(f"return ({''.join(order.texts[id(recipe)] + ', ' for recipe in traced.outputs)})")
@@ -113,7 +90,7 @@ class _Order:
 
     def __init__(
         self, traced: Traced, counters: Counters, ties: Sequence[Tie], together: Sequence[Together],
-        placeholders: list[str], source: _Source,
+        placeholders: list[str], source: Source,
     ) -> None:
         self.traced = traced
         self.counters = counters
@@ -169,12 +146,12 @@ class _Order:
                         self.change(update)
             cuts = [self.cut(place) for place in level.cuts]
             foreign = [_link(of.level, of.number) for of in level.foreign]
-            inputs = _row([*(self.inputs[at] for at in level.inputs), *cuts, *foreign])
+            inputs = row([*(self.inputs[at] for at in level.inputs), *cuts, *foreign])
             carriers = [f"results[{carrier.index}]" for carrier in level.carriers]
             links = [self.link(number, at, link) for at, link in enumerate(level.links)]
             seen = [*cuts, *map(self.cut, level.beyond), *foreign]
-            rows = [inputs, _row([*carriers, *links]), _picked(tie.saved), _picked(tie.extra)]
-            values = ", ".join([*rows, _row([*self.history, *seen])])
+            rows = [inputs, row([*carriers, *links]), _picked(tie.saved), _picked(tie.extra)]
+            values = ", ".join([*rows, row([*self.history, *seen])])
             self.source.add(f"{name('tie', _C.tie)}({name('backward', tie.backward)}, {values})")
             for at, carrier in enumerate(level.carriers):
                 self.made_at[carrier.of] = (len(self.source.lines), at)
@@ -184,11 +161,11 @@ class _Order:
         """Hooks are to run in the order that autograd would have given them."""
         made = [place for place in self.traced.made if place in self.made_at]
         if made != sorted(made, key=self.made_at.__getitem__):
-            self.source.add(f"{self.source.name('arrange', _C.arrange)}({_row(list(map(self.cut, made)))})")
+            self.source.add(f"{self.source.name('arrange', _C.arrange)}({row(list(map(self.cut, made)))})")
 
     def link(self, level: int, number: int, link: Link) -> str:
         """Makes a tensor of which only the history is of use."""
-        made, shape = self.source.name("empty_strided", torch.empty_strided), _text(link.shape, self.source)
+        made, shape = self.source.name("empty_strided", torch.empty_strided), self.source.text(link.shape)
         kind = f"dtype={link.dtype}, device={self.source.name('device', link.device)}"
         self.source.names["torch"] = torch
         self.source.add(f"{_link(level, number)} = {made}({shape}, {(0,) * len(link.shape)}, {kind})")
@@ -201,13 +178,13 @@ class _Order:
                 recipe = self.traced.outputs[at]
                 if isinstance(place, BaseOf) and isinstance(recipe, View):
                     self.made(recipe.base)
-                    return _from(recipe.base, self.source)
+                    return self.source.base(recipe.base)
                 self.output(recipe)
                 return self.texts[id(recipe)]
             case _:
                 for update in self.updates_of(place):
                     self.change(update)
-                return _place(place)
+                return name_of(place)
 
     def updates_of(self, place: Input | Base) -> list[Update]:
         places = (place, self.group_of.get(place.index)) if isinstance(place, Input) else (place,)
@@ -252,14 +229,14 @@ class _Order:
         """Something that lies where an input is to come to lie."""
         if update.data is not None and self._begins(("lie", update)):
             self.made(update.data)
-            text = _output(update.data, self.source)
+            text = self.source.output(update.data)
             self.source.add(f"w{self.traced.updates.index(update)} = {text}.data")
             self.finished.add(("lie", update))
 
     def output(self, recipe: Recipe) -> None:
         if id(recipe) not in self.texts and self._begins(id(recipe)):
             self.made(recipe)
-            self.texts[id(recipe)] = _output(recipe, self.source)
+            self.texts[id(recipe)] = self.source.output(recipe)
             if isinstance(recipe, View):
                 self.made_at[OutputOf(self.number_of[id(recipe)])] = (len(self.source.lines), 0)
             self.source.returned.add(self.texts[id(recipe)])
@@ -274,7 +251,7 @@ class _Order:
             self.output(recipe)
         if self._begins(id(node)):
             blank = partial(self.source.name, "blank")
-            texts = _row([blank(each) if isinstance(each, Blank) else self.texts[id(each)] for each in node])
+            texts = row([blank(each) if isinstance(each, Blank) else self.texts[id(each)] for each in node])
             self.source.add(f"{self.source.name('together', _together)}({texts})")
             for recipe in recipes:
                 self.made_at[OutputOf(self.number_of[id(recipe)])] = (len(self.source.lines), 0)
@@ -302,7 +279,7 @@ class _Order:
     # --- what derivatives start from ----------------------------------------------------------------------------------
     def _inputs(self, placeholders: list[str]) -> list[str]:
         """The inputs as they came, for levels that wait until something was written."""
-        touched = {_place(u.target) for u in self.traced.updates if u.tracked or u.steps or u.detached}
+        touched = {name_of(u.target) for u in self.traced.updates if u.tracked or u.steps or u.detached}
         late = {at for level in self.traced.levels if level.held for at in level.inputs}
         texts = list(placeholders)
         for at in sorted(late):
@@ -317,7 +294,7 @@ class _Order:
         if not self.ties:
             return []
         written = overwritten(traced)
-        later = {_place(update.target) for update in traced.updates if update.requires_grad}
+        later = {name_of(update.target) for update in traced.updates if update.requires_grad}
         nodes = zip(placeholders, traced.joint.graph.find_nodes(op="placeholder"), strict=False)
         copy = self.source.name("copied", partial(copied, whole=traced.by_place))
         texts = [f"{copy}({p})" if _is_tensor(n) and memory_of(n) in written else p for p, n in nodes]
@@ -325,11 +302,11 @@ class _Order:
         texts += [f"results[{at}]" for at in range(traced.num_forward - traced.num_randoms, traced.num_forward)]
         if len(self.ties) == 1 and not traced.levels[0].held:
             return texts
-        self.source.add(f"history = {_row(texts)}")
+        self.source.add(f"history = {row(texts)}")
         return ["*history"]
 
 
-def _placeholders(traced: Traced, source: _Source) -> list[str]:
+def _placeholders(traced: Traced, source: Source) -> list[str]:
     """The texts of what the forward graph takes; bases are made first."""
     for number, group in enumerate(traced.groups):
         first = f"a{group.members[0]}"
@@ -342,19 +319,9 @@ def _placeholders(traced: Traced, source: _Source) -> list[str]:
     return [f"a{i}" for i in traced.parameters] + [f"b{number}" for number in range(len(traced.groups))]
 
 
-def _place(target: Value | Input | Base) -> str:
-    if isinstance(target, Value):
-        return f"results[{target.index}]"
-    return f"{'a' if isinstance(target, Input) else 'b'}{target.index}"
-
-
 # --- gradients --------------------------------------------------------------------------------------------------------
 def _link(level: int, number: int) -> str:
     return f"link{level}_{number}"
-
-
-def _row(items: Sequence[str]) -> str:
-    return f"({''.join(item + ', ' for item in items)})"
 
 
 def _picked(indices: Sequence[int]) -> str:
@@ -363,7 +330,7 @@ def _picked(indices: Sequence[int]) -> str:
         return "()"
     if list(indices) == list(range(indices[0], indices[-1] + 1)):
         return f"results[{indices[0]}:{indices[-1] + 1}]"
-    return _row([f"results[{index}]" for index in indices])
+    return row([f"results[{index}]" for index in indices])
 
 
 def _before(tensor: torch.Tensor) -> torch.Tensor:
@@ -386,27 +353,27 @@ def _is_tensor(node: fx.Node) -> bool:
 
 
 # --- mutations --------------------------------------------------------------------------------------------------------
-def _versions_before(counters: Counters, source: _Source) -> None:
+def _versions_before(counters: Counters, source: Source) -> None:
     for together in counters.values():
         if versions.counts_anew(together):
-            place = _place(together[0].target)
+            place = name_of(together[0].target)
             source.add(f"v{place} = {source.name('version', versions.version)}({place})")
 
 
-def _storages_before(traced: Traced, source: _Source) -> None:
+def _storages_before(traced: Traced, source: Source) -> None:
     for number, resized in enumerate(traced.resized):
-        source.add(f"s{number} = {_place(resized.target)}.untyped_storage()")
+        source.add(f"s{number} = {name_of(resized.target)}.untyped_storage()")
 
 
-def _grow(resized: Resized, number: int, source: _Source) -> None:
+def _grow(resized: Resized, number: int, source: Source) -> None:
     """A larger storage has a larger base."""
-    place = _place(resized.target)
+    place = name_of(resized.target)
     source.add(f"s{number}.resize_({resized.size})")
     source.add(f"{place} = {source.name('over_storage', over_storage)}({place})")
 
 
-def _write(update: Update, source: _Source) -> None:
-    place = _place(update.target)
+def _write(update: Update, source: Source) -> None:
+    place = name_of(update.target)
     if update.detached:
         source.add(f"{place}.requires_grad_(False) if {place}.is_leaf else {place}.detach_()")
     if update.left is not None:
@@ -415,8 +382,8 @@ def _write(update: Update, source: _Source) -> None:
         _copy(update, source)
 
 
-def _move(update: Update, number: int, source: _Source) -> None:
-    place = _place(update.target)
+def _move(update: Update, number: int, source: Source) -> None:
+    place = name_of(update.target)
     if update.ends:
         source.add(f"{place}.set_(w{number})")
     elif update.by_set:
@@ -426,12 +393,12 @@ def _move(update: Update, number: int, source: _Source) -> None:
         source.add(f"{place}.data = w{number}")
 
 
-def _copy(update: Update, source: _Source) -> None:
-    place = _place(update.target)
+def _copy(update: Update, source: Source) -> None:
+    place = name_of(update.target)
     if update.value is None:
         pass
     elif update.tracked:
-        source.add(f"{_view(update.target, update.steps, True, source)}.copy_(results[{update.value}])")
+        source.add(f"{source.view(update.target, update.steps, True)}.copy_(results[{update.value}])")
     elif not update.versions:
         source.add(f"{place}.data.copy_(results[{update.value}])")
     elif not torch.is_grad_enabled():
@@ -441,46 +408,22 @@ def _copy(update: Update, source: _Source) -> None:
         source.add(f"{place}.copy_(results[{update.value}])", 2)
 
 
-def _count_writes(together: list[Update], later: int, source: _Source) -> None:
+def _count_writes(together: list[Update], later: int, source: Source) -> None:
     """`later`: how many are counted by what will be changed."""
-    place, missing = _place(together[0].target), versions.missing(together)
+    place, missing = name_of(together[0].target), versions.missing(together)
     if versions.counts_anew(together):
         final = together[0].versions - later
         source.add(f"{source.name('count_to', versions.count_to)}({place}, v{place} + {final})")
     elif missing:
-        _count_each([(place, missing)], source)
+        source.count_each([(place, missing)])
 
 
-def _count_each(written: Sequence[tuple[str, int]], source: _Source) -> None:
-    """Lets tensors count so many writes more."""
-    for times in sorted({times for _, times in written if times}):
-        places = _row([place for place, number in written if number == times])
-        source.add(f"{source.name('count', versions.count)}({places}, {times})")
-
-
-def _change(update: Update, source: _Source) -> None:
-    place = _place(update.target)
+def _change(update: Update, source: Source) -> None:
+    place = name_of(update.target)
     for step in update.steps:
-        source.add(f"{source.name('change', in_place(step.func))}({place}{_arguments(place, step, source)})")
+        source.add(f"{source.name('change', in_place(step.func))}({place}{source.arguments(place, step)})")
     if update.requires_grad:
         source.add(f"{place}.requires_grad_()")
-
-
-# --- outputs ----------------------------------------------------------------------------------------------------------
-def _text(value: Any, source: _Source) -> str:
-    """An argument of a view: numbers that vary are results of the graph."""
-    if isinstance(value, Value):
-        return _place(value)
-    if isinstance(value, (tuple, list)):
-        return f"({''.join(_text(item, source) + ', ' for item in value)})"
-    return repr(value) if value is None or type(value) in (int, float, bool) else source.name("argument", value)
-
-
-def _arguments(before: str, step: Step, source: _Source) -> str:
-    given = [_text(value, source) for value in step.args]
-    if step.func is torch.ops.aten.as_strided.default:
-        given[-1] = f"{before}.storage_offset() + {given[-1]}"
-    return "".join(f", {text}" for text in [*given, *(f"{k}={_text(v, source)}" for k, v in step.kwargs)])
 
 
 def _early(recipe: Any, changed: set[Input | Base]) -> bool:
@@ -491,63 +434,3 @@ def _early(recipe: Any, changed: set[Input | Base]) -> bool:
         case Input() | Base():
             return recipe in changed
     return False
-
-
-def _output(recipe: Recipe, source: _Source) -> str:
-    if isinstance(recipe, Constant):
-        return source.name("constant", recipe.value)
-    if isinstance(recipe, View):
-        made = _view(recipe.base, recipe.steps, recipe.tracked, source, is_result=True)
-        if recipe.history is not None:
-            _give(made, recipe.history, source)
-        return made
-    return _from(recipe, source)
-
-
-def _give(view: str, history: Custom, source: _Source) -> None:
-    source.add(f"{source.name('graft', _C.graft)}(({view},), ({_place(history.of)},), (), ())")
-    mark, made = torch._C._autograd._set_creation_meta, history.made
-    source.add(f"{source.name('mark', mark)}({view}, {source.name('made', made)})")
-
-
-def _from(base: Value | Input | Base | Changed | Data, source: _Source) -> str:
-    """What views are taken from."""
-    if not isinstance(base, Data):
-        return _place(base.target if isinstance(base, Changed) else base)
-    if base not in source.views:
-        source.views[base] = name = _assigned(f"{_output(base.of, source)}.data", True, source)
-        if base in source.counted:
-            _count_each([(name, source.counted[base])], source)
-    return source.views[base]
-
-
-def _view(
-    base: Value | Input | Base | Changed | Data, steps: tuple[Step, ...], tracked: bool, source: _Source,
-    is_result: bool = False,
-) -> str:
-    """The text of the view; views on the way are taken once, and are no results."""
-    if not steps:
-        return _from(base, source)
-    key = (base, steps, tracked)
-    if is_result or source.views.get(key) in (None, *source.returned):
-        before = _view(base, steps[:-1], tracked, source)
-        step = steps[-1]
-        called = f"{source.name('view', step.func)}({before}{_arguments(before, step, source)})"
-        if step.index is not None:
-            many = (base, steps[:-1], step.call, tracked)
-            if many not in source.views:
-                source.views[many] = _assigned(called, tracked, source)
-            called = f"{source.views[many]}[{step.index}]"
-        source.views[key] = _assigned(called, tracked or step.index is not None, source)
-    return source.views[key]
-
-
-def _assigned(called: str, tracked: bool, source: _Source) -> str:
-    name = f"t{source.count}"
-    source.count += 1
-    if tracked:
-        source.add(f"{name} = {called}")
-    else:
-        source.add(f"with {source.name('no_grad', torch.no_grad)}():")
-        source.add(f"{name} = {called}", 2)
-    return name
