@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -104,8 +105,10 @@ def _sequence(w: Writer, v: Any) -> None:
 
 
 def _reversed(w: Writer, v: Any) -> None:
-    empty: Any = [] if v.native_sequence is list else ()
-    w.call(backwards, empty if v.sequence is None else v.sequence, -1 if v.sequence is None else v.index)
+    if v.sequence is None:
+        w.call(advance, Emit(lambda: w.call(reversed, [] if v.native_sequence is list else ())), 1)
+    else:
+        w.call(backwards, v.sequence, v.index)
 
 
 def _map(w: Writer, v: Any) -> None:
@@ -137,7 +140,7 @@ def _islice(w: Writer, v: Any) -> None:
 
 def _dict(w: Writer, v: Any) -> None:
     if v.dict is None:
-        w.call(dict_iterator, {}, v.kind, 0, v.backwards)
+        w.call(dict_iterator, Emit(lambda: w.call(OrderedDict if v.ordered else dict)), v.kind, 1, v.backwards)
     elif v.dict.state != v.state:
         raise Restart(v.born_at, GraphBreak("dict changed while it is iterated", v.dict.describe()))
     else:

@@ -573,14 +573,6 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
 }
 
 
-def _set_contents(setter: Callable[..., None], items: Callable[[Writer, Any], None], *extra: Any) -> Any:
-    def build(w: Writer, v: Any) -> None:
-        middle = [f(v) for f in extra]
-        w.call(setter, v, *middle, Emit(lambda: items(w, v)))
-
-    return build
-
-
 def _sequence_contents(setter: Callable[..., None], extend: Callable[..., None]) -> Any:
     def build(w: Writer, v: containers.MutableSequence) -> None:
         if v.unread is not None:
@@ -604,15 +596,25 @@ def _dict_contents(w: Writer, v: mappings.DictVariable) -> None:
         w.call(runtime.arrange_dict, v, Emit(lambda: w.load_tuple(key for key, _ in v.entries.values())))
 
 
+def _is_plain(operand: Any) -> bool:
+    elements = operand if type(operand) in (set, dict, list) else (operand,)
+    return all(isinstance(element, type) or constants.is_constant_value(element) for element in elements)
+
+
+def _set_contents(w: Writer, v: mappings.SetVariable) -> None:
+    if v.source is not None and all(_is_plain(operand) for _, operands in v.history for operand in operands):
+        w.call(runtime.change_set, v, tuple(v.history))
+    else:  # objects with hashes by address, in no order that anybody knows
+        w.call(runtime.set_set, v, Emit(lambda: w.emit.build("set", w.load_all(v.items.values()))))
+
+
 #: how an object takes its contents; the setter's result stays on the stack
 CONTENTS: dict[type, Callable[[Writer, Any], None]] = {
     containers.ListVariable: _sequence_contents(runtime.set_list, list.extend),
     containers.DequeVariable: _sequence_contents(runtime.set_deque, deque.extend),
     mappings.DictVariable: _dict_contents,
     hook_dicts.HooksVariable: _dict_contents,
-    mappings.SetVariable: _set_contents(
-        runtime.set_set, lambda w, v: w.emit.build("set", w.load_all(v.items.values()))
-    ),
+    mappings.SetVariable: _set_contents,
 }
 
 #: an empty container of the kind

@@ -182,7 +182,9 @@ def _deep_tensor(tx: Translator, x: TensorVariable, memo: DictVariable) -> Varia
     is_parameter = x.cls is torch.nn.Parameter
     if not is_parameter:
         if not fake.is_leaf:
-            tx.attempt(copy.deepcopy, torch.ones(1, requires_grad=True).view(1))
+            with torch.enable_grad():
+                refused = torch.ones(1, requires_grad=True).view(1)
+            tx.attempt(copy.deepcopy, refused)
         if memo not in tx.private_memos:
             raise GraphBreak("copy of a tensor with a memo of the caller's", x.describe())
         if tx.ledger.stores(x) or (x.value is MISSING and not fills_its_memory(fake)):

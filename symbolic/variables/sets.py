@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -66,7 +67,8 @@ class SetVariable(NativeVariable):
     existing one that was touched has `items` as its new contents.
 
     `table` is a real set of the keys that goes through the same operations, and so has the order of the program's set
-    as long as its elements hash like their keys."""
+    as long as its elements hash like their keys. `history` has these operations, (method of sets, operands), in order:
+    an existing set goes through them as well."""
 
     def __init__(
         self, items: dict[Any, Variable], source: Source | None = None, cls: type = set, value: Any = MISSING
@@ -76,6 +78,7 @@ class SetVariable(NativeVariable):
         self.cls = cls
         self.value = value
         self.state = 0
+        self.history: list[tuple[str, tuple[Any, ...]]] = []
         self.table: set[Any] = set()
         for key in items:  # set(items) would make a larger table, in another order
             self.table.add(key)
@@ -100,8 +103,12 @@ class SetVariable(NativeVariable):
         key = hash_key(tx, item)
         if key not in self.items:
             self.items[key] = item
-            self.table.add(key)
+            self.act("add", key)
             self.changed(tx)
+
+    def act(self, name: str, *operands: Any) -> None:
+        self.history.append((name, tuple(copy.copy(o) if type(o) in (set, dict, list) else o for o in operands)))
+        getattr(self.table, name)(*operands)
 
     def changed(self, tx: Translator) -> None:
         self.state += 1
@@ -112,7 +119,7 @@ class SetVariable(NativeVariable):
         if key not in self.items:
             return False
         del self.items[key]
-        self.table.discard(key)
+        self.act("discard", key)
         self.changed(tx)
         return True
 
@@ -170,7 +177,7 @@ class SetVariable(NativeVariable):
     def combine_in_place(self, tx: Translator, name: str, others: Iterable[Variable]) -> None:
         operands = [self.keys_in(tx, other) for other in others]
         before = [self.keys_in(tx, self)[1]]
-        getattr(self.table, "update" if name == "union" else f"{name}_update")(*(keys for keys, _ in operands))
+        self.act("update" if name == "union" else f"{name}_update", *(keys for keys, _ in operands))
         size = len(self.items)
         self.take(self.table, [(None, before[0]), *operands])
         if operands and (len(self.items) != size or name != "union"):
@@ -245,13 +252,15 @@ class SetVariable(NativeVariable):
             self.ordered(tx)
             if self.source is not None:
                 raise GraphBreak("order of an existing set that the frame changed", self.describe())
-        item = self.items.pop(self.table.pop())
+        key = self.table.pop()
+        self.history.append(("discard", (key,)))
+        item = self.items.pop(key)
         self.changed(tx)
         return item
 
     def do_clear(self, tx: Translator, /) -> None:
         self.items.clear()
-        self.table.clear()
+        self.act("clear")
         self.changed(tx)
 
     def do_copy(self, tx: Translator, /) -> Variable:

@@ -1,7 +1,9 @@
 """What random programs found, each fault as a small program of its own."""
+import copy
 import gc
 import itertools
 import weakref
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -41,10 +43,40 @@ def test_chains_returned_new_half_done_and_exhausted(x):
     return x + next(begun), new, begun, done, list(done)
 
 
-@pytest.mark.parametrize("items", [[1], (1,), range(1), {"a": 1}, "a"], ids=str)
-def test_iterators_returned_exhausted(items):
+SEQUENCES = [[1], (1,), range(1), {"a": 1}, OrderedDict(a=1)]
+
+
+@pytest.mark.parametrize("make, items", [*itertools.product((iter, reversed), SEQUENCES), (iter, "a"), (iter, b"a")], ids=str)
+def test_iterators_returned_exhausted(make, items):
     def program(x, items):
-        iterator = iter(items)
+        iterator = make(items)
         return x + 1, iterator, [*iterator]
 
     check(program, torch.ones(3), items, graphs=1)
+
+
+@pytest.mark.parametrize("method, others", [("add", (9,)), ("update", ([9, 2, 32],)), ("discard", (8,)),
+                                            ("__ior__", ({9, 40},)), ("__ixor__", ({9, 8},)), ("difference_update", ([8, 0],)), ("clear", ())])
+@pytest.mark.parametrize("elements", [(8, 0, 16, 24, 1), (24, 16, 8, 1), (1, 24, 0), ()], ids=str)
+def test_an_existing_set_is_iterated_as_if_it_had_been_changed_here(elements, method, others):
+    def program(x, held):
+        getattr(held, method)(*others)
+        return x + 1
+
+    compiled = jit.compile(program, backend="eager", fullgraph=True)
+    ours, theirs = set(), set()
+    for element in elements:  # copies are in another order
+        ours.add(element)
+        theirs.add(element)
+    program(torch.ones(3), theirs)
+    compiled(torch.ones(3), ours)
+    assert list(ours) == list(theirs)
+
+
+def test_copies_of_results_are_refused_without_gradients_too():
+    def program(x, w):
+        y = x * w
+        with torch.no_grad():
+            return copy.deepcopy(y)
+
+    check(program, torch.ones(3), torch.ones(3, requires_grad=True))
