@@ -20,6 +20,8 @@ _VIEWS = frozenset({
 })  # fmt: skip
 #: Namespaces whose operations say if they draw random numbers.
 _KNOWN = frozenset({"aten", "prim", "prims"})
+#: Of a tensor that is nothing out of the ordinary.
+_PLAIN = torch._C._dispatch_keys(torch.empty(0, device="cpu"))
 _LISTS = frozenset({list, tuple, torch.Size})
 _CONSTANTS = frozenset({
     type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format,
@@ -66,6 +68,32 @@ class FakeMode(FakeTensorMode):
         if torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in _KNOWN:
             self.draws += 1
         return self.dispatch(func, types, args, kwargs or {})
+
+    def from_tensor(self, tensor: torch.Tensor, **settings: Any) -> FakeTensor:
+        is_static = self.shape_env is None or settings.get("static_shapes")
+        if is_static and settings.keys() <= {"static_shapes"} and _is_simple(tensor):
+            found = self._of_simple(tensor)
+            if found is not None:
+                return found
+        return super().from_tensor(tensor, **settings)
+
+    def _of_simple(self, tensor: torch.Tensor) -> FakeTensor | None:
+        """The stand-in, which torch will find for this tensor; None where another one has it share its memory."""
+        known, meta = self.fake_tensor_converter, self.fake_tensor_converter.meta_converter
+        fake = known._get_memo(tensor)
+        if fake is not None:
+            return fake
+        storage = meta.describer.describe_storage(tensor.untyped_storage())
+        with in_kernel_invocation_manager(self):
+            made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        if meta.get_storage_memo(storage) is not None or made.untyped_storage().nbytes() != storage.size:
+            return None
+        fake = self._standing_in(made.requires_grad_(tensor.requires_grad), tensor.device)
+        if type(tensor) is torch.nn.Parameter:
+            fake._is_param = True
+        known.set_tensor_memo(tensor, fake)
+        meta.set_storage_memo(storage, fake.untyped_storage())
+        return fake
 
     def _looked_up(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         default = torch.get_default_dtype(), torch._C._get_default_device(), torch.is_inference_mode_enabled()
@@ -145,6 +173,14 @@ class FakeMode(FakeTensorMode):
         """Whether it is a stand-in of this mode, of which no elements are known."""
         is_own = type(value) is FakeTensor and value.fake_mode is self
         return is_own and value.constant is None and value.real_tensor is None and value.layout is torch.strided
+
+
+def _is_simple(tensor: torch.Tensor) -> bool:
+    """Whether it is a leaf of a CPU without a gradient yet that is no view, and shows its memory from its beginning."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or torch._C._dispatch_keys(tensor) != _PLAIN:
+        return False
+    is_alone = not tensor._is_view() and tensor.grad_fn is None and tensor.grad is None
+    return is_alone and tensor.storage_offset() == 0 and not torch.is_inference_mode_enabled()
 
 
 @cache

@@ -182,3 +182,53 @@ def test_what_depends_on_values_is_refused_each_time():
                 x.nonzero()
             with pytest.raises(RuntimeError):
                 torch.mm(x, x)
+
+
+def with_gradient():
+    x = torch.randn(3, requires_grad=True)
+    x.grad = torch.ones(3)
+    return [x]
+
+
+def shared():
+    x = torch.randn(4, 3)
+    return [x, x.detach(), x, x[1:], x.t(), torch.nn.Parameter(x), x.view(-1)]
+
+
+def emptied():
+    x = torch.ones(3)
+    x.untyped_storage().resize_(0)
+    return [x]
+
+
+ARGUMENTS = {
+    **{name: lambda make=make: [make()] for name, make in TENSORS.items()},
+    "with a gradient": with_gradient,
+    "who share memory": shared,
+    "the view first": lambda: shared()[::-1],
+    "a part of its memory": lambda: [torch.randn(8)[:3].detach(), torch.randn(8)[2:].detach()],
+    "in inference mode": lambda: [torch.inference_mode()(torch.ones)(3)],
+    "a buffer": lambda: [torch.nn.Buffer(torch.ones(3))],
+    "no elements": lambda: [torch.ones(0, 3), torch.nn.Parameter(torch.ones(0))],
+    "a negative": lambda: [torch.randn(3, dtype=torch.complex64).conj().imag],
+    "without memory": emptied,
+}
+
+
+def all_of(fakes):
+    own = [(looks(f, f), type(f), getattr(f, "_is_param", False), f.grad is None, f.untyped_storage().nbytes()) for f in fakes]
+    memory = [[a.untyped_storage()._cdata == b.untyped_storage()._cdata for b in fakes] for a in fakes]
+    return own, memory, [[a is b for b in fakes] for a in fakes]
+
+
+@pytest.mark.parametrize("settings", [{}, {"static_shapes": True}], ids=str)
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_what_stands_for_tensors(name, inference, settings):
+    """Torch's own mode makes the same of them, when they come again, too."""
+    with torch.inference_mode(inference):
+        tensors = ARGUMENTS[name]()
+        modes = FakeTensorMode(allow_non_fake_inputs=True), FakeMode(allow_non_fake_inputs=True)
+        theirs, ours = ([mode.from_tensor(x, **settings) for x in (*tensors, *tensors)] for mode in modes)
+        assert all_of(ours) == all_of(theirs)
+        assert all(fake.fake_mode is modes[1] for fake in ours)
