@@ -3,6 +3,7 @@ two switches."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -40,8 +41,10 @@ class TorchState:
         self.nesting = torch.autocast_increment_nesting()
         torch.autocast_decrement_nesting()
         self.inference = len(_thread.guards)
+        self.modes = _get_current_function_mode_stack()
 
     def restore(self) -> None:
+        self._restore_modes()
         while len(_thread.guards) > self.inference:
             leave_inference()
         torch._C._set_grad_enabled(self.grad)
@@ -54,6 +57,15 @@ class TorchState:
             pass
         while torch.autocast_decrement_nesting() >= self.nesting:
             pass
+
+
+    def _restore_modes(self) -> None:
+        now = _get_current_function_mode_stack()
+        kept = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], zip(now, self.modes, strict=False)))
+        for _ in now[kept:]:
+            torch._C._pop_torch_function_stack()
+        for mode in self.modes[kept:]:
+            torch._C._push_on_torch_function_stack(mode)
 
 
 class TracingState(TorchState):
@@ -85,6 +97,15 @@ def enter_inference(mode: bool) -> None:
 
 def leave_inference() -> None:
     _exit_inference_mode(_thread.guards.pop())
+
+
+def enter_device(device: torch.device) -> None:
+    """Makes it the default device until `leave_device`."""
+    device.__enter__()
+
+
+def leave_device() -> None:
+    torch.device("cpu").__exit__(None, None, None)  # of whichever was entered last
 
 
 def restoring(graph: Callable[..., Any]) -> Callable[..., Any]:

@@ -307,6 +307,8 @@ def _modes():
 @contextlib.contextmanager
 def _modes_kept():
     grad, dtype, threads = torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_num_threads()
+    autocast = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]
+    cache, modes = torch.is_autocast_cache_enabled(), torch._C._len_torch_function_stack()
     deterministic, limit, handle = (torch.are_deterministic_algorithms_enabled(), sys.getrecursionlimit(),
                                     RemovableHandle.next_id)
     try:
@@ -314,6 +316,14 @@ def _modes_kept():
     finally:
         torch.set_grad_enabled(grad)
         torch.set_default_dtype(dtype)
+        for kind, enabled, kind_dtype in autocast:
+            torch.set_autocast_enabled(kind, enabled)
+            torch.set_autocast_dtype(kind, kind_dtype)
+        torch.set_autocast_cache_enabled(cache)
+        if torch._C._len_torch_function_stack() > modes:
+            torch.set_default_device(None)
+        while torch._C._len_torch_function_stack() > modes:
+            torch._C._pop_torch_function_stack()
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         if torch.are_deterministic_algorithms_enabled() != deterministic:

@@ -101,7 +101,7 @@ class _Born(torch.autograd.Function):
 
 def born(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor with a history, of which nobody needs to know more."""
-    return _Born.apply(torch.zeros((), requires_grad=True), [tensor])
+    return _Born.apply(torch.zeros((), requires_grad=True, device="cpu"), [tensor])
 
 
 def stand_in(

@@ -244,7 +244,9 @@ def _as(value: Any, dtype: torch.dtype) -> Any:
     if dtype.is_complex:
         return complex(value)
     if dtype.is_floating_point:
-        return float(value) if dtype is torch.float64 else torch.tensor(value, dtype=dtype).item()
+        if dtype is torch.float64:
+            return float(value)
+        return torch.tensor(value, dtype=dtype, device="cpu").item()  # the user's default device may be another
     return int(value)
 
 

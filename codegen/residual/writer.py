@@ -42,6 +42,7 @@ from symbolic.variables import (
     stdlib,
     symbols,
     tensors,
+    torch_functions,
 )
 from symbolic.variables.base import MISSING, FixedVariable, Variable
 
@@ -542,6 +543,7 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     tensors.TensorVariable: _tensor,
     tensors.TensorMethod: _attribute("owner", "name"),
     tensors.NodeVariable: _node,
+    torch_functions.DeviceSwitch: _attribute("owner", "name"),
     nodes.NodeMethod: _attribute("owner", "name"),
     # A number that comes of sizes, or that was read from a tensor, is a result of the graph.
     **dict.fromkeys(

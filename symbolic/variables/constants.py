@@ -33,6 +33,10 @@ TORCH_CONSTANTS = (
 CONSTANT_TYPES = frozenset((*LITERALS, *TORCH_CONSTANTS, range, slice))
 
 
+#: type of a constant -> (constant, "__enter__" or "__exit__") -> the method, of what is a context manager
+CONTEXTS: dict[type, Callable[[Any, str], Variable]] = {}
+
+
 class ConstantVariable(Variable):
     """A literal, a torch dtype/device/..., a range, an enum member or a frozenset of such."""
 
@@ -60,6 +64,8 @@ class ConstantVariable(Variable):
         return text if len(text) < 60 else text[:57] + "..."
 
     def getattr(self, tx: Translator, name: str) -> Variable:
+        if name in ("__enter__", "__exit__") and type(self.value) in CONTEXTS:
+            return CONTEXTS[type(self.value)](self, name)
         self._check_pure(name)
         value = tx.attempt(getattr, self.value, name)
         if is_constant_value(value):

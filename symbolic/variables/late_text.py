@@ -181,7 +181,7 @@ def late_format(tx: Translator, variable: Variable, spec: str) -> str | None:
             if spec:
                 tx.raise_(TypeError, f"unsupported format string passed to {variable.cls.__name__}.__format__")
             return late(tx, variable, str)
-        example: Any = torch.ones((), dtype=variable.fake.dtype).item()
+        example: Any = torch.ones((), dtype=variable.fake.dtype, device="cpu").item()
         variable = snapshot(tx, variable)
     elif isinstance(variable, LATE):
         example = _EXAMPLES[variable.python_type()]
@@ -209,7 +209,7 @@ def late_template(tx: Translator, template: str, right: Variable) -> Variable | 
 def _example(variable: Variable) -> Any:
     if isinstance(variable, TensorVariable):
         few = [min(size, 2) if isinstance(size, int) else 2 for size in variable.fake.shape]
-        return torch.ones(few, dtype=variable.fake.dtype)
+        return torch.ones(few, dtype=variable.fake.dtype, device="cpu")
     return _EXAMPLES[variable.python_type()]
 
 

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
+from types import (
+    BuiltinFunctionType,
+    BuiltinMethodType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+)
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from symbolic.errors import GraphBreak
 from symbolic.gradients import parameter
+from symbolic.torch_state import enter_device, leave_device
 from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, is_tensor_class
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import CONTEXTS, ConstantVariable
 from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:
@@ -241,6 +249,30 @@ class GuardSwitch(Variable):
             return self.owner
         tx.graph.leave_inference(self.owner.depth)
         return ConstantVariable(None)
+
+
+class DeviceSwitch(Variable):
+    """`__enter__` or `__exit__` of a `torch.device`, which is the default one for as long."""
+
+    def __init__(self, owner: ConstantVariable, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return BuiltinMethodType
+
+    def reachable(self) -> list[Variable]:
+        return [self.owner]
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if self.name == "__enter__":
+            tx.set_state(enter_device, [self.owner.constant()], {})
+            return self.owner
+        tx.set_state(leave_device, [], {})
+        return ConstantVariable(None)
+
+
+CONTEXTS[torch.device] = DeviceSwitch
 
 
 def _inference_guard(tx: Translator, mode: Variable) -> Variable:

@@ -95,6 +95,6 @@ def _function(
     forward = fx.GraphModule({}, graph).forward
 
     def compute(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return torch.tensor(forward(*inputs), dtype=torch.float64).unbind()
+        return torch.tensor(forward(*inputs), dtype=torch.float64, device="cpu").unbind()
 
     return compute
