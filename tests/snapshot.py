@@ -177,7 +177,8 @@ class Snapshot:
             return {**extra, "items": [self.see(item) for item in _plain(obj, kind)], **self._attributes(obj)}
         if issubclass(kind, dict):
             factory = {"factory": self.see(obj.default_factory)} if issubclass(kind, collections.defaultdict) else {}
-            return {**factory, "items": [(self.see(k), self.see(v)) for k, v in dict.items(obj)], **self._attributes(obj)}
+            base = collections.OrderedDict if issubclass(kind, collections.OrderedDict) else dict
+            return {**factory, "items": [(self.see(k), self.see(v)) for k, v in base.items(obj)], **self._attributes(obj)}
         if issubclass(kind, (set, frozenset)):
             in_order = sorted(obj, key=lambda item: repr(_stable(item)))
             return {"items": [self.see(item) for item in in_order], **self._attributes(obj)}

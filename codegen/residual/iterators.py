@@ -18,10 +18,7 @@ _END = object()
 # --- called by residual code ------------------------------------------------------------------------------------------
 def sequence(items: Any, index: int) -> Iterator[Any]:
     """iter(items), `index` elements on"""
-    made = iter(items)
-    if index:
-        made.__setstate__(index)
-    return made
+    return _standing(iter, items, index) if index else iter(items)
 
 
 def constant(value: Any, index: int) -> Iterator[Any]:
@@ -31,8 +28,17 @@ def constant(value: Any, index: int) -> Iterator[Any]:
 
 def backwards(items: Any, index: int) -> Iterator[Any]:
     """reversed(items), standing at `index`"""
-    made = reversed(items)
+    return _standing(reversed, items, index)
+
+
+def _standing(make: Callable[[Any], Any], items: Any, index: int) -> Iterator[Any]:
+    missing = [None] * (index + 1 - len(items)) if isinstance(items, list) else []
+    if missing:  # it may stand past the end of a list that became shorter
+        list.extend(items, missing)
+    made = make(items)
     made.__setstate__(index)
+    if missing:
+        list.__delitem__(items, slice(-len(missing), None))
     return made
 
 

@@ -55,6 +55,25 @@ def test_iterators_returned_exhausted(make, items):
     check(program, torch.ones(3), items, graphs=1)
 
 
+@pytest.mark.parametrize("again", [0, 1, 2, 3])
+@pytest.mark.parametrize("make", [iter, reversed])
+def test_iterators_over_a_list_that_became_shorter(make, again):
+    """Past its end they wait for it to become long enough."""
+    def program(x, items):
+        iterator = make(items)
+        next(iterator)
+        begun = make(items), iterator
+        del items[1:]
+        items.extend(range(again))
+        return x + 1, begun
+
+    def left(result, x, items):
+        items.append("late")
+        return [list(iterator) for iterator in result[1]]
+
+    check(program, make=lambda: (torch.ones(3), [1, 2, 3, 4]), graphs=1, then=left)
+
+
 @pytest.mark.parametrize("method, others", [("add", (9,)), ("update", ([9, 2, 32],)), ("discard", (8,)),
                                             ("__ior__", ({9, 40},)), ("__ixor__", ({9, 8},)), ("difference_update", ([8, 0],)), ("clear", ())])
 @pytest.mark.parametrize("elements", [(8, 0, 16, 24, 1), (24, 16, 8, 1), (1, 24, 0), ()], ids=str)
