@@ -26,6 +26,7 @@ STEPS = {
     "value": "list({base}.values())[{arg}]",
     "referent": "{base}()",
     "grad": "{base}.{arg}",
+    "call": "{arg.__name__}({base})",
     "made": "{arg[0].__name__}({base})",
 }
 ROOTS = frozenset({"arg", "closure", "const"})

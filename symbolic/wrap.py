@@ -46,6 +46,7 @@ from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVar
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_a, is_constant_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
 from symbolic.variables.functions import BoundMethod, CellVariable, FunctionVariable, PartialVariable
+from symbolic.variables.live import ROWS, wrap_iterator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.tables import BuiltinVariable
@@ -322,6 +323,12 @@ def _native_base(cls: type) -> type:
     return next(base for base in cls.__mro__ if base in (OrderedDict, defaultdict, Counter, dict))
 
 
+def _iterator(tx: Translator, value: Any, source: Source) -> Variable:
+    """One that a loop of a continuation goes on with has each of its steps as a break: where it stands is no fact."""
+    is_loop = source.kind == "arg" and "." in source.name  # such names have only parameters of continuations
+    return _object(tx, value, source) if is_loop else wrap_iterator(tx, value, source)
+
+
 def _super(tx: Translator, value: Any, source: Source) -> Variable:
     """A `super()` object that a continuation was handed."""
     tx.know(source, "type", super)
@@ -364,4 +371,5 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     torch.nn.Parameter: _tensor,
     type: _class,
     RemovableHandle: _handle,
+    **dict.fromkeys(ROWS, _iterator),
 }

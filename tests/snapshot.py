@@ -20,7 +20,7 @@ import torch
 
 ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented))
 VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, bytearray, torch.qscheme)
-REDUCED = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter({})), type(iter({}.items())),
+REDUCED = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter("\u1234")), type(iter(b"")), type(iter({})), type(iter({}.items())),
            type(iter({}.values())), enumerate, zip, map, filter, reversed, type(reversed([]))}
 OPAQUE = (types.CodeType, types.FrameType, types.TracebackType, types.GeneratorType, types.CoroutineType, torch.autograd.graph.Node)
 
@@ -258,7 +258,10 @@ def _cell(snap, cell):
 def _reduce(iterator):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return iterator.__reduce__()
+        try:
+            return iterator.__reduce__()
+        except RuntimeError as error:  # what it walks through was changed
+            return (str(error),)
 
 
 def _chain(snap, chain):

@@ -34,6 +34,7 @@ from symbolic.variables import (
     hooks,
     identity,
     late_text,
+    live,
     mappings,
     nodes,
     numbers,
@@ -610,8 +611,17 @@ def _set_contents(w: Writer, v: mappings.SetVariable) -> None:
         w.call(runtime.set_set, v, Emit(lambda: w.emit.build("set", w.load_all(v.items.values()))))
 
 
+def _advance(w: Writer, v: live.LiveIterator) -> None:
+    walked = v.container()
+    if walked is not None and w.ledger.touched(walked):
+        cause = GraphBreak("container changed around an existing iterator", walked.describe())
+        raise Restart(v.born_at, cause)
+    w.call(runtime.advance, v, v.steps)
+
+
 #: how an object takes its contents; the setter's result stays on the stack
 CONTENTS: dict[type, Callable[[Writer, Any], None]] = {
+    live.LiveIterator: _advance,
     containers.ListVariable: _sequence_contents(runtime.set_list, list.extend),
     containers.DequeVariable: _sequence_contents(runtime.set_deque, deque.extend),
     mappings.DictVariable: _dict_contents,

@@ -22,7 +22,7 @@ constexpr StepName step_names[] = {
     {"index", Step::index, false},    {"cell", Step::cell, false},      {"type", Step::type, false},
     {"typeattr", Step::typeattr, false}, {"getitem", Step::getitem, false}, {"key", Step::key, false},
     {"value", Step::value, false},    {"referent", Step::referent, false},
-    {"grad", Step::grad, false},
+    {"grad", Step::grad, false},      {"call", Step::call, false},
 };
 
 struct CheckName {
@@ -209,13 +209,13 @@ private:
                 if (PyUnicode_CheckExact(argument)) intern(argument, given);
                 else given.key = keep(argument);
                 break;
-            case Step::constant:
+            case Step::constant: case Step::call:
                 given.key = keep(argument);
                 break;
             default:
                 break;
         }
-        if (given.step == Step::getitem) tree_.owning_ = true;
+        if (given.step == Step::getitem || given.step == Step::call) tree_.owning_ = true;
         given.by_identity = given.step == Step::item && hashes_by_identity(argument);
         if (given.step == Step::item && !given.by_identity && !compares_without_python(argument)) tree_.owning_ = true;
     }

@@ -459,6 +459,8 @@ private:
                 return PyWeakref_CheckRef(parent) ? give(jit_weak_target(parent)) : nullptr;
             case Step::grad:
                 return give(gradient_of(parent));
+            case Step::call:
+                return with_python([&] { return PyObject_CallOneArg(node.key, parent); });
         }
         return nullptr;
     }

@@ -29,6 +29,7 @@ struct CallContext {
 enum class Step : uint8_t {
     arg, closure, constant, globals, function,                                             // roots
     attr, dict, item, index, cell, type, typeattr, getitem, key, value, referent, grad,    // steps from a parent
+    call,
 };
 
 enum class CheckKind : uint8_t {

@@ -350,11 +350,14 @@ def test_steps_reach_what_they_name():
         (3, "key", 0),
         (-1, "const", thing),
         (-1, "function", None),
+        (5, "call", tuple),
+        (14, "index", 0),
     ]
-    guards = C.Guards(nodes, [], [1, 2, 4, 7, 9, 10, 11, 12, 13])
+    guards = C.Guards(nodes, [], [1, 2, 4, 7, 9, 10, 11, 12, 13, 14, 15])
     for _ in range(3):
-        assert guards.check(plain, (thing,)) == (1, 7, 2, "b", 5, ("b", "c"), "plain", thing, plain)
-    assert guards.node_count == 14 and guards.check_count == 0
+        found = (1, 7, 2, "b", 5, ("b", "c"), "plain", thing, plain, ("a", ("b", "c")), "a")
+        assert guards.check(plain, (thing,)) == found
+    assert guards.node_count == 16 and guards.check_count == 0
     assert guards.explain(plain, (3,)) == (-2, 3)  # no attribute `slot`
 
 

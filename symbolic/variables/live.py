@@ -1,0 +1,311 @@
+"""Iterators that existed before the frame: they go on where they stand, and stay as far on as the frame moved them.
+
+Where an iterator stands is guarded. What the frame takes from it is found by the variable for an iterator of its kind
+(`model`), made of what it holds; the residual code then moves the real one by as many steps. One that holds another
+and has a state of its own (`enumerate`) takes the other's steps along; `zip` and `map` have none, so only what they
+iterate moves.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import itertools
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from symbolic import versions
+from symbolic.errors import GraphBreak, Observed
+from symbolic.sources import Source
+from symbolic.variables import iterators
+from symbolic.variables.base import Variable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.containers import SequenceVariable
+from symbolic.variables.mappings import DictVariable
+from symbolic.variables.native import IteratorVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+
+class LiveIterator(IteratorVariable):
+    """An existing iterator, `steps` further on than it was; `inner` are the iterators in it. The frame first moved it
+    at the step `born_at`."""
+
+    def __init__(self, value: Any, source: Source, model: IteratorVariable, row: Row, inner: list[Variable]) -> None:
+        self.value = value
+        self.source = source
+        self.model = model
+        self.row = row
+        self.inner = inner
+        self.steps = 0
+        self.born_at = 0
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def reachable(self) -> list[Variable]:
+        return []  # it holds what it held
+
+    def container(self) -> Variable | None:
+        """What it walks through, if that can change."""
+        found = getattr(self.model, "sequence", None) or getattr(self.model, "dict", None)
+        return found if isinstance(found, (SequenceVariable, DictVariable)) else None
+
+    def is_quiet(self) -> bool:
+        """Whether a step runs none of the user's code."""
+        return self.row.quiet and all(isinstance(each, LiveIterator) and each.is_quiet() for each in self.inner)
+
+    def leaves(self) -> list[LiveIterator]:
+        """All iterators in it."""
+        live = [each for each in self.inner if isinstance(each, LiveIterator)]
+        return [*live, *(leaf for each in live for leaf in each.leaves())]
+
+    def next(self, tx: Translator) -> Variable | None:
+        if not self.row.moves:
+            return self.model.next(tx)
+        if not self.is_quiet():
+            raise GraphBreak("existing iterator over what runs code", self.describe())
+        before = [(leaf, leaf.steps) for leaf in self.leaves()]
+        self.born_at = self.born_at or tx.anchor()
+        try:
+            item = self.model.next(tx)
+        except Observed as raised:
+            raise GraphBreak("existing iterator that raises", self.describe()) from raised
+        for leaf, steps in before:
+            leaf.steps = steps
+        self.steps += 1
+        tx.ledger.touch(self)
+        return item
+
+
+@dataclass(frozen=True)
+class Row:
+    """How iterators of one type are read: `state` says where one stands, in constants, `held` what it holds; both are
+    asked at each call. `make(tx, state, held)` is the model. `quiet`: a step runs no code by itself. `moves`: it has a
+    state of its own."""
+
+    state: Callable[[Any], Any]
+    held: Callable[[Any], tuple[Any, ...]]
+    make: Callable[[Any, Any, list[Any]], IteratorVariable]
+    quiet: bool = True
+    moves: bool = True
+
+
+def wrap_iterator(tx: Translator, value: Any, source: Source) -> Variable:
+    row = ROWS[type(value)]
+    tx.know(source, "type", type(value))
+    state, parts = row.state(value), row.held(value)
+    if state is None:
+        raise GraphBreak("iterator whose state can't be read", source.text)
+    tx.know(source.step("call", row.state), "eq", state)
+    place = source.step("call", row.held)
+    if parts:
+        tx.know(place, "len", len(parts))
+    held = [tx.wrap(part, place.step("index", position)) for position, part in enumerate(parts)]
+    inner = [part for part, own in zip(held, parts, strict=True) if hasattr(type(own), "__next__")]
+    return LiveIterator(value, source, row.make(tx, state, held), row, inner)
+
+
+# --- states and parts: asked at each call -----------------------------------------------------------------------------
+def position(iterator: Any) -> int:
+    """The index of the next element, -2 for an exhausted iterator (one that goes backwards may stand at -1)."""
+    found = iterator.__reduce__()[2:]
+    return found[0] if found else -2
+
+
+def walked(iterator: Any) -> tuple[Any, ...]:
+    """The sequence, if the iterator is not exhausted."""
+    parts = iterator.__reduce__()
+    return parts[1] if len(parts) > 2 else ()
+
+
+def remaining(iterator: Any) -> range:
+    _, (numbers,), index = iterator.__reduce__()
+    return numbers[index or 0 :]
+
+
+def count_of(iterator: Any) -> int:
+    return iterator.__reduce__()[1][1]
+
+
+def is_strict(iterator: Any) -> bool:
+    return len(iterator.__reduce__()) > 2
+
+
+def nothing(iterator: Any) -> tuple[Any, ...]:
+    return ()
+
+
+def always(iterator: Any) -> int:
+    return 0
+
+
+def arguments(iterator: Any) -> tuple[Any, ...]:
+    """What it was made of."""
+    return iterator.__reduce__()[1]
+
+
+def first_argument(iterator: Any) -> tuple[Any, ...]:
+    return iterator.__reduce__()[1][:1]
+
+
+def keys_left(iterator: Any) -> int | None:
+    """How many entries of its dict are to come, if they are the dict's last ones; -1 for an exhausted iterator."""
+    owners = walked_dict(iterator)
+    if not owners:
+        return -1
+    try:
+        left = list(iterator.__reduce__()[1][0])
+    except RuntimeError:
+        return None
+    view: Any = {_KEYS: dict.keys, _VALUES: dict.values, _ITEMS: dict.items}[type(iterator)]
+    last = list(view(owners[0]))[len(owners[0]) - len(left) :]
+    same = _same_pairs if type(iterator) is _ITEMS else operator.is_
+    return len(left) if all(map(same, left, last)) else None
+
+
+def _same_pairs(a: tuple[Any, Any], b: tuple[Any, Any]) -> bool:
+    return a[0] is b[0] and a[1] is b[1]
+
+
+def walked_dict(iterator: Any) -> tuple[Any, ...]:
+    return tuple(each for each in gc.get_referents(iterator) if type(each) is dict)[:1]
+
+
+def times_left(iterator: Any) -> int:
+    """-1 without end"""
+    try:
+        return iterator.__length_hint__()
+    except TypeError:
+        return -1
+
+
+def repeated(iterator: Any) -> tuple[Any, ...]:
+    return tuple(gc.get_referents(iterator)[-1:])
+
+
+def slice_state(iterator: Any) -> tuple[Any, ...]:
+    """(next wanted, stop, step, taken)"""
+    parts = iterator.__reduce__()
+    return (*parts[1][1:], parts[2]) if len(parts[1]) == 4 else (0, 0, 1, 0)
+
+
+def cycle_state(iterator: Any) -> int:
+    """-1 while items come from the iterator in it, then the index of the next saved one."""
+    _, (inner,), (_, again) = iterator.__reduce__()
+    return max(position(inner), 0) if again else -1
+
+
+def cycled(iterator: Any) -> tuple[Any, ...]:
+    """The iterator in it, if that goes on, and the items saved."""
+    _, (inner,), (saved, again) = iterator.__reduce__()
+    return tuple(saved) if again else (inner, *saved)
+
+
+def chain_state(iterator: Any) -> int:
+    """How many iterators it has: that of iterables, and the current one."""
+    return len(chained(iterator))
+
+
+def chained(iterator: Any) -> tuple[Any, ...]:
+    parts = iterator.__reduce__()
+    return parts[2] if len(parts) > 2 else ()
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+def _walk(kind: type[iterators.SequenceIterator], native: type) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
+    def make(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
+        empty = tx.new_list([]) if native is list else tx.new_tuple([])
+        if held and not isinstance(held[0], SequenceVariable):
+            raise GraphBreak("iterator over a sequence of a user's class", held[0].describe())
+        made = kind(held[0] if held else empty, state)  # type: ignore[arg-type]
+        made.sequence = held[0] if held else None
+        return made
+
+    return make
+
+
+def _characters(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
+    items = [tx.from_constant(item) for item in held[0].constant()] if held else []
+    return iterators.SequenceIterator(tx.new_tuple(items), max(state, 0))  # type: ignore[arg-type]
+
+
+def _dict(kind: str) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
+    def make(tx: Translator, left: int, held: list[Any]) -> IteratorVariable:
+        owner = held[0] if held else tx.new_dict([])
+        if not isinstance(owner, DictVariable):
+            raise GraphBreak("iterator over a dict of a user's class", owner.describe())
+        names = list(owner.names(tx).items())
+        made = iterators.DictIterator(owner, kind, names, len(names) - max(left, 0))
+        made.dict = owner if held else None
+        return made
+
+    return make
+
+
+def _count(tx: Translator, text: str, held: list[Any]) -> IteratorVariable:
+    numbers = ast.literal_eval(text.removeprefix("count"))
+    value, step = numbers if isinstance(numbers, tuple) else (numbers, 1)
+    return iterators.CountIterator(ConstantVariable(value), ConstantVariable(step))
+
+
+def _counted(iterator: Any) -> str | None:
+    """`count(value)` or `count(value, step)`, of numbers"""
+    text = repr(iterator)
+    try:
+        ast.literal_eval(text.removeprefix("count"))
+    except (ValueError, SyntaxError):
+        return None
+    return text
+
+
+def _cycle(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
+    return iterators.CycleIterator(held[0], held[1:]) if state < 0 else iterators.CycleIterator(None, held, state)
+
+
+def _chain(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
+    return iterators.ChainIterator(*held[:2]) if held else iterators.ChainIterator(None)
+
+
+def _of_function(make: Any, several: bool = False) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
+    return lambda tx, state, held: make(held[0], held[1:] if several else held[1])
+
+
+_EMPTY: dict[Any, Any] = {}
+_KEYS, _VALUES, _ITEMS = type(iter(_EMPTY)), type(iter(_EMPTY.values())), type(iter(_EMPTY.items()))
+ROWS: dict[type, Row] = {
+    type(iter([])): Row(position, walked, _walk(iterators.SequenceIterator, list)),
+    type(iter(())): Row(position, walked, _walk(iterators.SequenceIterator, tuple)),
+    type(reversed([])): Row(position, walked, _walk(iterators.ReversedIterator, list)),
+    type(reversed(())): Row(position, walked, _walk(iterators.ReversedIterator, tuple)),
+    type(iter("")): Row(position, walked, _characters),
+    type(iter("\u1234")): Row(position, walked, _characters),
+    type(iter(b"")): Row(position, walked, _characters),
+    type(iter(range(0))): Row(remaining, nothing, lambda tx, state, held: iterators.RangeIterator(state)),
+    enumerate: Row(count_of, first_argument, lambda tx, state, held: iterators.EnumerateIterator(held[0], state)),
+    zip: Row(is_strict, arguments, lambda tx, state, held: iterators.ZipIterator(held, state), moves=False),
+    map: Row(always, arguments, _of_function(iterators.MapIterator, several=True), quiet=False, moves=False),
+    filter: Row(always, arguments, _of_function(iterators.FilterIterator), quiet=False, moves=False),
+    _KEYS: Row(keys_left, walked_dict, _dict("keys")),
+    _VALUES: Row(keys_left, walked_dict, _dict("values")),
+    _ITEMS: Row(keys_left, walked_dict, _dict("items")),
+    itertools.count: Row(_counted, nothing, _count),
+    itertools.repeat: Row(
+        times_left,
+        repeated,
+        lambda tx, state, held: iterators.RepeatIterator(held[0], None if state < 0 else state),
+    ),
+}
+if not versions.PY312:  # later Pythons warn when these are asked for their state
+    ROWS.update(
+        {
+            itertools.islice: Row(
+                slice_state, first_argument, lambda tx, state, held: iterators.IsliceIterator(held[0], *state)
+            ),
+            itertools.cycle: Row(cycle_state, cycled, _cycle),
+            itertools.chain: Row(chain_state, chained, _chain),
+        }
+    )

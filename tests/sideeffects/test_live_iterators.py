@@ -1,0 +1,272 @@
+"""Iterators from outside: they go on where they stand, and stay as far on as the frame moved them."""
+import collections
+import itertools
+import sys
+
+import pytest
+import torch
+
+from tests.differential import check
+
+pytestmark = pytest.mark.break_everywhere
+OLD = sys.version_info < (3, 12)
+
+
+class Box:
+    def __init__(self, **kw):
+        self.__dict__.update(kw)
+
+
+def _double(n):
+    return n * 2
+
+
+def _moved(iterator, by=1):
+    for _ in range(by):
+        next(iterator, None)
+    return iterator
+
+
+def _dict():
+    return {"a": 1, "b": 2, "c": 3, "d": 4}
+
+
+#: made anew for each world
+ITERATORS = {
+    "list": lambda: iter([1, 2, 3, 4]), "tuple": lambda: iter((1, 2, 3, 4)), "range": lambda: iter(range(3, 30, 3)),
+    "string": lambda: iter("abcd"), "wide string": lambda: iter("a\u1234cd"), "bytes": lambda: iter(b"abcd"),
+    "reversed list": lambda: reversed([1, 2, 3, 4]), "reversed tuple": lambda: reversed((1, 2, 3, 4)),
+    "moved list": lambda: _moved(iter([1, 2, 3, 4, 5]), 2), "ended list": lambda: _moved(iter([1]), 2), "at the end": lambda: _moved(iter([1])),
+    "moved reversed": lambda: _moved(reversed([1, 2, 3, 4, 5]), 2), "ended reversed": lambda: _moved(reversed([1]), 2),
+    "ended tuple": lambda: _moved(iter((1,)), 2), "empty": lambda: iter([]), "one": lambda: iter([1]),
+    "enumerate": lambda: enumerate([5, 6, 7, 8]), "moved enumerate": lambda: _moved(enumerate([5, 6, 7, 8, 9], 3)),
+    "enumerated dict": lambda: enumerate(_dict()), "zip": lambda: zip([1, 2, 3, 4], "abcd"), "uneven zip": lambda: zip([1, 2, 3], [1, 2]),
+    "strict zip": lambda: zip([1, 2, 3, 4], (5, 6, 7, 8), strict=True), "enumerated zip": lambda: enumerate(zip([1, 2, 3, 4], "abcd")),
+    "map": lambda: map(_double, [1, 2, 3, 4]), "map of two": lambda: map(max, [1, 2, 3, 4], _moved(iter([9, 0, 9, 0, 0]))),
+    "filter": lambda: filter(_double, [0, 1, 0, 2, 3, 4, 5]), "map of enumerate": lambda: map(list, enumerate([1, 2, 3, 4])),
+    "keys": lambda: iter(_dict()), "values": lambda: iter(_dict().values()), "items": lambda: iter(_dict().items()),
+    "moved keys": lambda: _moved(iter(_dict())), "moved items": lambda: _moved(iter(_dict().items())), "ended keys": lambda: _moved(iter({}), 2),
+    "count": lambda: itertools.count(), "count from": lambda: _moved(itertools.count(5, 2)), "count of floats": lambda: itertools.count(0.5, 0.25),
+    "repeat": lambda: itertools.repeat("r"), "repeat 5": lambda: itertools.repeat([1], 5), "enumerated count": lambda: enumerate(itertools.count(2)),
+}  # fmt: skip
+OLDER = {
+    "islice": lambda: itertools.islice([1, 2, 3, 4, 5, 6, 7], 1, None, 2), "moved islice": lambda: _moved(itertools.islice(range(20), 2, 12, 3)),
+    "ended islice": lambda: _moved(itertools.islice([1], 1), 3), "islice of count": lambda: itertools.islice(itertools.count(3), 4),
+    "cycle": lambda: itertools.cycle([1, 2, 3, 4, 5, 6, 7, 8]), "moved cycle": lambda: _moved(itertools.cycle([1, 2])),
+    "chain": lambda: itertools.chain([1], (2, 3), [4, 5]), "moved chain": lambda: _moved(itertools.chain([1], (2, 3), [4, 5]), 2),
+}  # fmt: skip
+if OLD:
+    ITERATORS.update(OLDER)
+
+
+def taken(x, it):
+    return [next(it, "end") for _ in range(3)], x + 1
+
+
+def one_taken(x, it):
+    return next(it, None), it, x + 1
+
+
+def walked(x, it):
+    found = []
+    for item in it:
+        found.append((item, x * 2))
+        if len(found) == 3:
+            break
+    return found, it, x + 1
+
+
+def zipped(x, it):
+    return [(a, b) for a, b in zip(it, (x, x + 1))], next(it, "end")
+
+
+def enumerated(x, it):
+    e = enumerate(it, 3)
+    return next(e, None), e, x + 1
+
+
+def stored(x, it):
+    box = Box(it=it, first=next(it, None))
+    return box, box.it is it, iter(it) is it, x + 1
+
+
+def untouched(x, it):
+    return it, x + 1
+
+
+PROGRAMS = [taken, one_taken, walked, zipped, enumerated, stored, untouched]
+
+
+@pytest.mark.parametrize("name", ITERATORS)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_moved(program, name):
+    check(program, make=lambda: (torch.ones(2), ITERATORS[name]()), graphs=1)
+
+
+@pytest.mark.parametrize("name", ITERATORS.keys() - {"count", "count of floats", "count from", "repeat", "enumerated count", "cycle", "moved cycle"})
+def test_ended(name):
+    def program(x, it):
+        return list(it), next(it, "end"), x + 1
+
+    check(program, make=lambda: (torch.ones(2), ITERATORS[name]()), graphs=1)
+
+
+# --- two names, tensors, holders --------------------------------------------------------------------------------------
+def two_names(x, a, b):
+    return next(a), next(b), next(a), a is b, x + 1
+
+
+def test_two_names_for_one():
+    one = lambda: (lambda it: (torch.ones(2), it, it))(iter([1, 2, 3, 4]))  # noqa: E731
+    check(two_names, make=one, changed=lambda: (torch.ones(2), iter([1, 2, 3]), iter([1, 2, 3])), graphs=1)
+    check(two_names, make=lambda: (torch.ones(2), iter([1, 2, 3]), iter([1, 2, 3])), changed=one, graphs=1)
+
+
+def tensors(x, it, xs):
+    total = x
+    for t in it:
+        total = total + t
+        t.mul_(2)
+    return total, xs
+
+
+def test_tensors_in_a_list_that_is_known():
+    def make():
+        xs = [torch.ones(2), torch.zeros(2), torch.ones(2)]
+        return torch.ones(2), _moved(iter(xs)), xs
+
+    check(tensors, make=make, graphs=1)
+
+
+def inner_and_outer(x, inner, outer):
+    return next(outer), next(inner), next(outer), next(inner, "end"), x + 1
+
+
+def test_iterator_and_what_is_in_it():
+    def make():
+        inner = iter([1, 2, 3, 4, 5])
+        return torch.ones(2), inner, enumerate(inner)
+
+    check(inner_and_outer, make=make, graphs=1)
+
+
+def test_batches_of_a_holder():
+    def program(x, loader):
+        return x * next(loader.it) + next(loader.it), loader.it
+
+    check(program, make=lambda: (torch.ones(2), Box(it=iter([torch.ones(2), torch.zeros(2), torch.ones(2), torch.ones(2)]))), graphs=1)
+
+
+def test_moved_then_error():
+    def program(x, it):
+        next(it)
+        y = x + next(it)
+        raise ValueError(y.shape)
+
+    check(program, make=lambda: (torch.ones(2), iter([1, 2, 3])))
+
+
+def test_moved_then_caught():
+    def program(x, it, log):
+        try:
+            while True:
+                log.append(next(it))
+        except StopIteration:
+            log.append("end")
+        return x + 1
+
+    check(program, make=lambda: (torch.ones(2), iter([1, 2, 3]), []), graphs=1)
+
+
+# --- what is changed around them: correct, whatever the number of graphs ----------------------------------------------
+def appended(x, it, xs):
+    a = next(it)
+    xs.append(x)
+    return a, next(it), next(it, "end"), it
+
+
+def appended_at_the_end(x, it, xs):
+    a = [next(it, "end") for _ in range(3)]
+    xs.append(x)
+    return a, next(it, "end")
+
+
+def shortened(x, it, xs):
+    next(it)
+    next(it)
+    del xs[:]
+    return next(it, "end"), xs, it
+
+
+def shortened_only(x, it, xs):
+    next(it)
+    xs.clear()
+    return it, x + 1
+
+
+@pytest.mark.parametrize("program", [appended, appended_at_the_end, shortened, shortened_only], ids=lambda p: p.__name__)
+def test_list_changed(program):
+    def make():
+        xs = [1, 2]
+        return torch.ones(2), iter(xs), xs
+
+    check(program, make=make)
+
+
+def grown(x, it, d):
+    next(it)
+    d["new"] = x
+    try:
+        return next(it)
+    except RuntimeError as error:
+        return str(error), d
+
+
+def changed_before(x, it, d):
+    return next(it, "end"), x + 1
+
+
+@pytest.mark.parametrize("program", [grown, changed_before], ids=lambda p: p.__name__)
+def test_dict_changed(program):
+    def make(change=program is changed_before):
+        d = _dict()
+        it = _moved(iter(d))
+        if change:
+            del d["c"]
+            d["e"] = 5
+        return torch.ones(2), it, d
+
+    check(program, make=make)
+
+
+class Own(list):
+    def __iter__(self):
+        return map(_double, list.__iter__(self))
+
+
+def _generator():
+    yield 1
+    yield 2
+    yield 3
+
+
+OTHERS = {
+    "generator": _generator, "moved generator": lambda: _moved(_generator()), "enumerated generator": lambda: enumerate(_generator()),
+    "map over a generator": lambda: map(_double, _generator()), "own": lambda: iter(Own([1, 2, 3])), "list subclass": lambda: list.__iter__(Own([1, 2, 3])),
+    "callable": lambda: iter([1, 2, 3].pop, 1), "set": lambda: iter({1, 2, 3}), "deque": lambda: iter(collections.deque([1, 2, 3])),
+    "ordered": lambda: iter(collections.OrderedDict(a=1, b=2)), "enumerated map": lambda: enumerate(map(_double, [1, 2, 3])),
+    "accumulate": lambda: itertools.accumulate([1, 2, 3]), **OLDER, "came round": lambda: _moved(itertools.cycle([1, 2]), 3),
+    "reversed dict": lambda: reversed(_dict()), "starmap": lambda: itertools.starmap(max, [(1, 2), (3, 4)]),
+    "sequence": lambda: iter(Sequence()),
+}  # fmt: skip
+
+
+class Sequence:
+    def __getitem__(self, i):
+        return (1, 2, 3)[i]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_others(program, name):
+    check(program, make=lambda: (torch.ones(2), OTHERS[name]()))
