@@ -228,9 +228,8 @@ def _walk(kind: type[iterators.SequenceIterator], native: type) -> Callable[[Any
     return make
 
 
-def _characters(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
-    items = [tx.from_constant(item) for item in held[0].constant()] if held else []
-    return iterators.SequenceIterator(tx.new_tuple(items), max(state, 0))  # type: ignore[arg-type]
+def _constants(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
+    return iterators.ConstantIterator(held[0].constant() if held else "", max(state, 0))
 
 
 def _dict(kind: str) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
@@ -281,10 +280,10 @@ ROWS: dict[type, Row] = {
     type(iter(())): Row(position, walked, _walk(iterators.SequenceIterator, tuple)),
     type(reversed([])): Row(position, walked, _walk(iterators.ReversedIterator, list)),
     type(reversed(())): Row(position, walked, _walk(iterators.ReversedIterator, tuple)),
-    type(iter("")): Row(position, walked, _characters),
-    type(iter("\u1234")): Row(position, walked, _characters),
-    type(iter(b"")): Row(position, walked, _characters),
-    type(iter(range(0))): Row(remaining, nothing, lambda tx, state, held: iterators.RangeIterator(state)),
+    type(iter("")): Row(position, walked, _constants),
+    type(iter("\u1234")): Row(position, walked, _constants),
+    type(iter(b"")): Row(position, walked, _constants),
+    type(iter(range(0))): Row(remaining, nothing, lambda tx, state, held: iterators.ConstantIterator(state)),
     enumerate: Row(count_of, first_argument, lambda tx, state, held: iterators.EnumerateIterator(held[0], state)),
     zip: Row(is_strict, arguments, lambda tx, state, held: iterators.ZipIterator(held, state), moves=False),
     map: Row(always, arguments, _of_function(iterators.MapIterator, several=True), quiet=False, moves=False),

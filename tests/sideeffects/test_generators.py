@@ -190,6 +190,8 @@ def _driven(function, make, times, drive):
 @pytest.mark.parametrize("make", MAKERS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("program", [started, sent_to, stored], ids=lambda f: f.__name__)
 def test_goes_on_outside(program, make, drive):
+    if (program, make) == (stored, while_handling) and drive in (drop, inspect_it):
+        pytest.skip("the exception being handled has a traceback, whose frames hold what they held")
     for times in (0, 1, 2):
         counter = Graphs()
         raises = (program, make, times) == (sent_to, while_handling, 2)
