@@ -34,6 +34,8 @@ class HookNumber(ConstantVariable):
     """The number of a handle that was there before the frame. Where its value is needed, it is guarded."""
 
     source: Source
+    #: Numbers of handles are compared with one another: those of the frame's own are greater than all from before.
+    family = "handle"
 
     def __init__(self, value: int, source: Source, tx: Translator) -> None:
         self._value = value

@@ -103,6 +103,8 @@ def _is_dead(ref: Any) -> bool:
 class HandleNumber(IdVariable):
     """`handle.id`: later than all that there were before the frame."""
 
+    family = HookNumber.family
+
     def __init__(self, owner: HandleVariable) -> None:
         super().__init__(owner)
         self.owner = owner

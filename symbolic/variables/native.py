@@ -175,7 +175,7 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
 def _check_number(tx: Translator, variable: Variable) -> None:
     """A number that only the running program knows, `id(value)`, may be equal to any other that is no small one."""
     if isinstance(variable, IdVariable) or (variable.is_constant() and variable.constant() > _SMALLEST_ID):
-        tx.numbers_hashed.add(type(variable))
+        tx.numbers_hashed.add(getattr(variable, "family", type(variable)))
     if len(tx.numbers_hashed) > 1:
         raise GraphBreak("identity number needed", variable.describe())
 

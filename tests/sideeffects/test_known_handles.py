@@ -320,3 +320,29 @@ def test_copied_by_pickle():
     expected, actual = [call(*pickle.loads(pickle.dumps((net, x, handle)))) for call in (program, jit.compile(program))]
     torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
     assert actual[1] == 0
+
+
+class Fails(nn.Module):
+    def forward(self, x):
+        raise ValueError("always")
+
+
+def always_called():
+    net, log = Fails(), []
+    net.register_forward_hook(lambda module, args, result: log.append("before"), always_call=True)
+    net.register_forward_hook(lambda module, args, result: log.append("never"))
+    return net, torch.ones(3), log
+
+
+@pytest.mark.break_everywhere
+def test_always_called_beside_one_of_the_frames_own():
+    def program(net, x, log):
+        handle = net.register_forward_hook(lambda module, args, result: log.append("inside"), always_call=True)
+        try:
+            net(x)
+        except ValueError as error:
+            log.append(str(error))
+        handle.remove()
+        return x + 1, len(net._forward_hooks)
+
+    check(program, make=always_called, graphs=1)
