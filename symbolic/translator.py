@@ -75,7 +75,7 @@ class Translator(Protocols):
         self.drawn_from: dict[Any, Variable] = {}  # generators of random numbers that early calls change
         self.late_texts: list[Variable] = []  # that markers stand for
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
-        self.numbers_hashed: set[type | str] = set()  # kinds of variables of ints that may be equal though it is not known
+        self.numbers_hashed: set[type | str] = set()  # kinds of ints that may be equal though it is not known
         self.private_memos: set[Variable] = set()  # of copies: made by the library
         self.copied: dict[Variable, list[TensorVariable]] = {}  # by memo: tensors that were copied with their memory
 
