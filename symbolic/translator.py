@@ -76,6 +76,7 @@ class Translator(Protocols):
         self.late_texts: list[Variable] = []  # that markers stand for
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
         self.numbers_hashed: set[type | str] = set()  # kinds of ints that may be equal though it is not known
+        self.weak_references: dict[Variable, Variable] = {}  # that the frame made, by what they lead to
         self.private_memos: set[Variable] = set()  # of copies: made by the library
         self.copied: dict[Variable, list[TensorVariable]] = {}  # by memo: tensors that were copied with their memory
 

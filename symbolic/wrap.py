@@ -6,6 +6,7 @@ import enum
 import functools
 import threading
 import typing
+import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import (
@@ -40,6 +41,7 @@ from symbolic.variables import (  # noqa: F401  (nine fill the tables)
     tables,
     torch_functions,
     transforms,
+    weak,
 )
 from symbolic.variables.base import OpaqueVariable, Variable
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable
@@ -372,4 +374,5 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     type: _class,
     RemovableHandle: _handle,
     **dict.fromkeys(ROWS, _iterator),
+    weakref.ref: weak.existing,
 }

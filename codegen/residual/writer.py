@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import types
+import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -44,6 +45,7 @@ from symbolic.variables import (
     symbols,
     tensors,
     torch_functions,
+    weak,
 )
 from symbolic.variables.base import MISSING, FixedVariable, Variable
 
@@ -559,6 +561,7 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     functions.BoundMethod: _method,
     functions.PartialVariable: _partial,
     functions.GeneratorVariable: _generator,
+    weak.WeakReference: lambda w, v: w.call(weakref.ref, v.target),
     late_text.TextVariable: lambda w, v: w.call(v.function, *v.args),
     late_text.TextMethod: _attribute("owner", "name"),
     stdlib.GetterVariable: lambda w, v: w.call_with(v.kind, v.args, v.kwargs),
