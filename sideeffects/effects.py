@@ -41,12 +41,13 @@ class DelAttr:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SetContents:
-    """target[:] = contents (lists), target.clear(); target.update(contents) (dicts, sets), ..."""
+    """target[:] = contents (lists), target.clear(); target.update(contents) (dicts, sets), ...: the target, which has
+    the new contents, knows how it `takes` them"""
 
     target: Any
 
     def __str__(self) -> str:
-        return f"{self.target} takes its new contents"
+        return self.target.takes()
 
 
 class Place(NamedTuple):
@@ -76,7 +77,7 @@ class Call:
     def __str__(self) -> str:
         named = (f"{name}={value}" for name, value in self.kwargs.items())
         called = f"{self.function}({', '.join([*map(str, self.args), *named])})"
-        return called if self.result is None else f"{self.result} = {called}"
+        return called if self.result is None else f"{called}  # {self.result}"
 
 
 Effect = SetAttr | DelAttr | SetContents | Call

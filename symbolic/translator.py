@@ -140,7 +140,7 @@ class Translator(Protocols):
     def namespace(self, value: dict[str, Any]) -> NamespaceVariable:
         found = self._spaces.get(id(value))
         if found is None:
-            found = NamespaceVariable(value, self.sources.const(value, f"globals of {value.get('__name__', '?')}"))
+            found = NamespaceVariable(value, self.sources.const(value, f"{value.get('__name__', '?')}.__dict__"))
             self._spaces[id(value)] = found
         return found
 

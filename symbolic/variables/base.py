@@ -214,7 +214,18 @@ class Variable:
         return []
 
     def __str__(self) -> str:
-        return self.describe()
+        """As an expression of Python, for the lines that effects print."""
+        return self.source.text if self.source is not None else f"{self.python_type().__name__}(...)"
+
+    def takes(self) -> str:
+        """As a line of Python: how an existing container becomes what it is now."""
+        return f"{self}[...] = ..."
+
+
+def spelled(qualname: str) -> str:
+    """The name of a function or class as an expression of Python; those of functions are not reached from outside."""
+    name = qualname.rpartition("<locals>.")[2]
+    return "lambda: ..." if name == "<lambda>" else name
 
 
 class ExistingVariable(Variable):
@@ -233,6 +244,9 @@ class ExistingVariable(Variable):
 
 class FixedVariable(ExistingVariable):
     """A fixed part of the program (a class, module or function): residual code holds it."""
+
+    def __str__(self) -> str:
+        return spelled(str(getattr(self.value, "__qualname__", None) or getattr(self.value, "__name__", self.describe())))
 
     def key(self) -> Any:
         return self.value

@@ -362,6 +362,9 @@ class NamespaceVariable(Variable):
     def describe(self) -> str:
         return f"globals of {self.value.get('__name__', '?')}"
 
+    def __str__(self) -> str:
+        return self.value.get("__name__", "globals()")
+
 
 class InstanceNamespace(Variable):
     """`obj.__dict__` of an object: a view over its attributes, the pending ones included."""

@@ -63,6 +63,9 @@ class ConstantVariable(Variable):
         text = repr(self.value)
         return text if len(text) < 60 else text[:57] + "..."
 
+    def __str__(self) -> str:
+        return repr(self.value)
+
     def getattr(self, tx: Translator, name: str) -> Variable:
         if name in ("__enter__", "__exit__") and type(self.value) in CONTEXTS:
             return CONTEXTS[type(self.value)](self, name)

@@ -250,6 +250,12 @@ class MutableSequence(SequenceVariable):
     def reachable(self) -> list[Variable]:
         return list(self.added) if self.unread is not None else list(self.items)
 
+    def takes(self) -> str:
+        elements = f"[{', '.join(map(str, self.reachable()))}]"
+        if self.unread is not None:
+            return f"{self}.extend({elements})"
+        return f"{self}[:] = {elements}" if self.NATIVE is list else f"{self}.clear(); {self}.extend({elements})"
+
     def do_append(self, tx: Translator, value: Variable, /) -> Variable | None:
         if self.unread is None:
             return _append(self, tx, value)

@@ -13,7 +13,7 @@ from symbolic.code import decode
 from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, NULL, Variable
+from symbolic.variables.base import MISSING, NULL, Variable, spelled
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 
 if TYPE_CHECKING:
@@ -93,6 +93,9 @@ class PythonFunction(Variable):
 
     def name(self) -> str:
         return self.code.co_name
+
+    def __str__(self) -> str:
+        return spelled(self.name())
 
     def bind(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> dict[str, Variable]:
         """Parameter name -> argument, as CPython binds. What does not bind is left to eager code, which raises."""

@@ -235,6 +235,14 @@ class DictVariable(NativeVariable):
             made.store(tx, key, value)
         return made
 
+    def takes(self) -> str:
+        pairs = [f"{key}: {value}" for key, value in self.entries.values()]
+        if self.value is MISSING or self.rewritten:
+            return f"{self}.clear(); {self}.update({{{', '.join(pairs)}}})"
+        gone = [f"del {self}[{key}]" for key in self.deleted.values()]
+        stored = [f"{self}[{key}] = {value}" for key, value in (self.entries[hashed] for hashed in self.stored)]
+        return "; ".join([*gone, *stored]) or f"{self}.update()"
+
     def reachable(self) -> list[Variable]:
         factory = [self.default_factory] if self.default_factory is not None else []
         return [*factory, *(variable for pair in self.entries.values() for variable in pair)]

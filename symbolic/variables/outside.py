@@ -169,7 +169,7 @@ def _as_now(tx: Translator, variable: Variable, around: tuple[Variable, ...] = (
 def _get_logger(tx: Translator, name: Variable = NONE) -> Variable:
     """The one logger of that name."""
     logger = tx.attempt(logging.getLogger, name.constant())
-    return tx.wrap(logger, tx.sources.const(logger, f"logger {logger.name}"))
+    return tx.wrap(logger, tx.sources.const(logger, f"logging.getLogger({logger.name!r})"))
 
 
 for _name in ("debug", "info", "warning", "error", "critical", "log"):

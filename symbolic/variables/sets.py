@@ -95,6 +95,9 @@ class SetVariable(NativeVariable):
     def reachable(self) -> list[Variable]:
         return list(self.items.values())
 
+    def takes(self) -> str:
+        return f"{self}.clear(); {self}.update([{', '.join(map(str, self.items.values()))}])"
+
     def native(self) -> type:
         return frozenset if issubclass(self.cls, frozenset) else set
 

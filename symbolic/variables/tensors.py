@@ -61,6 +61,9 @@ class TensorVariable(Variable):
     def describe(self) -> str:
         return f"tensor {self.source.text}" if self.source else f"tensor %{self.node.name}"
 
+    def __str__(self) -> str:
+        return self.source.text if self.source is not None else self.node.name
+
     # --- attributes -------------------------------------------------------------------------------------------------
     def getattr(self, tx: Translator, name: str) -> Variable:
         if name == "grad":
@@ -298,6 +301,9 @@ class TensorMethod(Variable):
     def __init__(self, owner: TensorVariable, name: str) -> None:
         self.owner = owner
         self.name = name
+
+    def __str__(self) -> str:
+        return f"{self.owner}.{self.name}"
 
     def python_type(self) -> type:
         return BuiltinMethodType
