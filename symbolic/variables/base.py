@@ -246,7 +246,8 @@ class FixedVariable(ExistingVariable):
     """A fixed part of the program (a class, module or function): residual code holds it."""
 
     def __str__(self) -> str:
-        return spelled(str(getattr(self.value, "__qualname__", None) or getattr(self.value, "__name__", self.describe())))
+        name = getattr(self.value, "__qualname__", None) or getattr(self.value, "__name__", None)
+        return spelled(str(name or self.describe()))
 
     def key(self) -> Any:
         return self.value
