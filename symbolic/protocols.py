@@ -20,7 +20,7 @@ from symbolic.variables import torch_functions
 from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable
 from symbolic.variables.classes import ClassVariable, payload_for
 from symbolic.variables.constants import ConstantVariable, is_constant_value
-from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
 from symbolic.variables.iterators import ConstantIterator, GetitemIterator, SequenceIterator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.native import type_name
@@ -105,7 +105,8 @@ class Protocols:
         payload = payload_for(self, cls, args)
         if payload is None and _native_new(cls) is not object.__new__:
             raise GraphBreak("construction by a native __new__", cls.__qualname__)
-        from_args = payload is not None and not isinstance(payload, (DictVariable, ListVariable, SetVariable))
+        filled = (DequeVariable, DictVariable, ListVariable, SetVariable)
+        from_args = payload is not None and not isinstance(payload, filled)
         new_args = tuple(args) if from_args else ()
         return ObjectVariable(cls, payload=payload, new_args=new_args)
 

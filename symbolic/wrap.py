@@ -192,6 +192,10 @@ def _tuple(tx: Translator, value: tuple[Any, ...], source: Source) -> Variable:
 
 def _deque(tx: Translator, value: deque[Any], source: Source) -> Variable:
     tx.know(source, "type", deque)
+    return _deque_part(tx, value, source)
+
+
+def _deque_part(tx: Translator, value: deque[Any], source: Source) -> DequeVariable:
     if value.maxlen is not None:
         tx.know(source.attr("maxlen"), "eq", value.maxlen)
     variable = DequeVariable([], value.maxlen, source)
@@ -303,6 +307,8 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
         base = next(b for b in (str, int, float, bytes) if is_a(value, b))
         tx.know(source, "eq", value)
         payload = ConstantVariable(base(value))
+    elif is_a(value, deque) and cls.__getitem__ is deque.__getitem__ and cls.__len__ is deque.__len__:
+        payload = _deque_part(tx, value, source)
     elif is_a(value, (set, frozenset, deque, bytearray)):
         raise GraphBreak("subclass of a builtin container", cls.__qualname__)
     variable = ObjectVariable(cls, value, source, payload)

@@ -475,6 +475,15 @@ def _attribute(owner: str, name: str) -> Callable[[Writer, Any], None]:
     return build
 
 
+def _native_method(w: Writer, v: containers.NativeMethod) -> None:
+    """Of a user's container class: the method of the built-in type, whatever the class calls by that name."""
+    holder = getattr(v.owner, "owner", None)
+    if isinstance(holder, objects.ObjectVariable) and isinstance(v.owner, containers.NativeVariable):
+        w.call(getattr(v.owner.native(), v.name).__get__, holder)
+    else:
+        _attribute("owner", "name")(w, v)
+
+
 def _object_method(w: Writer, v: objects.ObjectMethod) -> None:
     """Bound by its descriptor: through `super()` it is not the owner's own attribute."""
     if hasattr(v.raw, "__get__"):
@@ -538,7 +547,7 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     containers.TupleVariable: _tuple,
     containers.ListVariable: lambda w, v: w.load_list(v.items),
     containers.DequeVariable: lambda w, v: w.call(deque, Emit(lambda: w.load_list(v.items)), v.maxlen),
-    containers.NativeMethod: _attribute("owner", "name"),
+    containers.NativeMethod: _native_method,
     mappings.DictVariable: _dict,
     mappings.SetVariable: _set,
     constants.SliceVariable: _slice,

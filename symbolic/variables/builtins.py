@@ -464,7 +464,11 @@ def _bound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
         raise GraphBreak(reason_of(fn), name_of(fn))
     if type(owner).__module__.split(".")[0] in SKIPPED_MODULES:
         raise GraphBreak(SKIPPED_MODULES[type(owner).__module__.split(".")[0]], name_of(fn))
-    return tx.wrap(owner, tx.sources.const(owner, type(owner).__qualname__)).method(tx, fn.__name__, args, kwargs)
+    receiver = tx.wrap(owner, tx.sources.const(owner, type(owner).__qualname__))
+    part = receiver.payload if isinstance(receiver, ObjectVariable) else None
+    if isinstance(part, NativeVariable) and part.find(fn.__name__) is not None:
+        receiver = part  # whatever the user's class calls by that name
+    return receiver.method(tx, fn.__name__, args, kwargs)
 
 
 KINDS.update(

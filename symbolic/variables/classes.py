@@ -15,7 +15,7 @@ from symbolic.frames import Frame
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, FixedVariable, Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.containers import NativeMethod, TupleVariable
+from symbolic.variables.containers import DequeVariable, NativeMethod, TupleVariable
 from symbolic.variables.functions import BoundMethod
 from symbolic.variables.objects import (
     NATIVE_DESCRIPTORS,
@@ -203,7 +203,9 @@ def _fill(tx: Translator, made: ObjectVariable, args: list[Variable], kwargs: di
     assert made.payload is not None
     if issubclass(made.cls, dict):
         made.payload.method(tx, "update", args, kwargs)
-    elif issubclass(made.cls, (list, deque)):
+    elif issubclass(made.cls, deque):
+        made.payload.method(tx, "__init__", args, kwargs)
+    elif issubclass(made.cls, list):
         for items in args[:1]:
             made.payload.method(tx, "extend", [items], {})
     elif issubclass(made.cls, set):
@@ -461,6 +463,8 @@ def payload_for(tx: Translator, cls: type, args: list[Variable]) -> Variable | N
         return tx.new_dict([])
     if issubclass(cls, list):
         return tx.new_list([])
+    if issubclass(cls, deque):
+        return DequeVariable([])
     if issubclass(cls, tuple):
         return tx.new_tuple(tx.unpack(args[0]) if args else [])
     if issubclass(cls, set):

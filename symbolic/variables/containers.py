@@ -387,6 +387,7 @@ class DequeVariable(MutableSequence):
         super().__init__(items, source, cls, value)
         self.maxlen = maxlen
         self.state = 0
+        self.owner: Any = None  # the ObjectVariable whose native part this is
 
     def model(self) -> Any:
         return deque(self.items, self.maxlen)
@@ -399,7 +400,7 @@ class DequeVariable(MutableSequence):
         self.state += 1
 
     def born(self, tx: Translator, items: Iterable[Variable]) -> Variable:
-        if self.cls is not deque:
+        if self.cls is not deque or self.owner is not None:
             raise GraphBreak("copy of a deque of a user's class", self.describe())
         return DequeVariable(list(items), self.maxlen)
 
@@ -427,6 +428,8 @@ class DequeVariable(MutableSequence):
 
     def do___init__(self, tx: Translator, iterable: Variable | None = None, maxlen: Variable | None = None) -> None:
         bound = as_index(tx, maxlen) if maxlen is not None else None
+        if self.owner is not None and bound != self.maxlen:
+            raise GraphBreak("bound of a deque of a user's class", self.describe())
         tx.attempt(deque, (), bound)
         self.maxlen = bound
         self.replace(tx, [])

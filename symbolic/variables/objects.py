@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+from collections import deque
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -163,6 +164,8 @@ class ObjectVariable(Variable):
             return tx.instance_namespace(self)
         if name == "__class__":
             return tx.class_of(self)
+        if self.payload is not None and raw is deque.__dict__["maxlen"]:
+            return self.payload.getattr(tx, name)
         if name == "__traceback__":  # entries of frames that were traced are added when their effects are replayed
             raise GraphBreak("traceback of an exception", self.describe())
         if self.value is MISSING or self.source is None:

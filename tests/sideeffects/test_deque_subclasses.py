@@ -1,0 +1,107 @@
+"""Deques of a user's class, with methods of their own."""
+import collections
+import copy
+
+import pytest
+import torch
+
+from tests.differential import check
+
+pytestmark = pytest.mark.break_everywhere
+
+
+class Told(collections.deque):
+    told = 0
+
+    def append(self, item):
+        super().append((item, len(self)))
+        self.told += 1
+
+    def last(self):
+        return self[-1]
+
+
+class Filled(Told):
+    def __init__(self, *items):
+        super().__init__(items)
+        self.append("init")
+
+
+class Own(collections.deque):
+    def __getitem__(self, index):
+        return "own"
+
+    def __len__(self):
+        return 7
+
+
+class Bounded(collections.deque):
+    def __init__(self, items=()):
+        super().__init__(items, 2)
+
+
+def appended(x, q):
+    q.append(x + 1)
+    q.appendleft(0)
+    q.extend([7, 8])
+    q.rotate(2)
+    return q.pop(), q.popleft(), len(q), list(q), q[0]
+
+
+def made(x, q):
+    p = Told([1, 2])
+    p.append(x)
+    p.note = q
+    r = Filled(x, 2)
+    return p, r, p.last(), r.told, p.maxlen, isinstance(p, Told)
+
+
+def written(x, q):
+    q[0] = x
+    q.note = "n"
+    del q[1]
+    q.reverse()
+    return q
+
+
+def empty(x, q):
+    q.clear()
+    q.append(x + 1)
+    return bool(q), x + 1
+
+
+def seen(x, q):
+    return [item for item in q], 1 in q, q.index(1), q.count(1), [*reversed(q)], x + 1
+
+
+def emptied(x, q):
+    p = Told()
+    while q:
+        p.append(q.popleft())
+    return p, x + 1
+
+
+@pytest.mark.parametrize("program", [appended, made, written, empty, seen, emptied], ids=lambda p: p.__name__)
+def test_one_graph(program):
+    check(program, make=lambda: (torch.ones(2), Told([1, 2, 3])), graphs=0 if program in (made, written) else 1)
+
+
+def copied(x, q):
+    return q.copy(), copy.copy(q), q + q, q * 2, x + 1
+
+
+def bounded(x, q):
+    p = Bounded([1, 2, 3])
+    p.append(x)
+    return p, p.maxlen
+
+
+def initialised_again(x, q):
+    q.__init__([5], 1)
+    return q, q.maxlen, x + 1
+
+
+@pytest.mark.parametrize("program", [appended, seen, copied, bounded, written, initialised_again], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("make", [Told, Own, Bounded, lambda items: Told(items, 3)], ids=["told", "own", "bounded", "told of 3"])
+def test_others(program, make):
+    check(program, make=lambda: (torch.ones(2), make([1, 2, 3])))
