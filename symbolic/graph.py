@@ -365,7 +365,8 @@ class GraphBuilder:
         tensors = [result for result in results if isinstance(result, TensorVariable)]
         node = next((each.fake.grad_fn for each in tensors if each.fake.requires_grad), None)
         if node is not None:
-            self._autograd_nodes[node] = NodeVariable(node, tensors)
+            operation = next(iter(tensors[0].node.all_input_nodes), None)
+            self._autograd_nodes[node] = NodeVariable(node, tensors, operation)
 
     def go_on(self, variable: TensorVariable, new: TensorVariable) -> None:
         """A tensor of a finished inner graph goes on as `new`, which an operation on that graph gives."""
@@ -600,7 +601,8 @@ class GraphBuilder:
     def finish(self, outputs: list[TensorVariable]) -> fx.GraphModule:
         """Ends the graph with a tuple of `outputs`, drops unread unpacked results and inputs, makes a module.
 
-        Its `meta["together"]` are outputs that share a node which hands their gradients on."""
+        Its `meta["together"]` are outputs that share a node which hands their gradients on; `meta["together"]` of an
+        operation says that its results are such."""
         self.graph.output(tuple(self.here(variable.node) for variable in outputs))
         self._drop_unread(self.graph)
         for variable in list(self.inputs):
@@ -614,6 +616,8 @@ class GraphBuilder:
     def _together(self, outputs: list[TensorVariable]) -> Iterator[Together]:
         for node in self._autograd_nodes.values():
             if node.hands_on and all(tensor in outputs for tensor in node.reachable()):
+                assert node.operation is not None
+                node.operation.meta["together"] = True
                 yield tuple(outputs.index(t) if t.fake.requires_grad else _blank(t.fake) for t in node.tensors)
 
     def _drop_unread(self, graph: fx.Graph) -> None:

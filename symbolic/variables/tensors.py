@@ -267,16 +267,17 @@ class GraphFunction(GraphValue):
 
 class NodeVariable(Variable):
     """A node of autograd's graph that the frame made, the `grad_fn` of those of `tensors` that require a gradient.
-    `hands_on` says that its gradients are what is handed to it; then `tensors` are all that it gave."""
+    `hands_on` says that its gradients are what is handed to it; then `tensors` are all that it gave, by `operation`."""
 
     #: name -> (tx, node) -> the attribute
     ATTRIBUTES: ClassVar[dict[str, Callable[[Any, NodeVariable], Variable]]] = {}
     #: The types of nodes that hand on what they get.
     HANDS_ON: ClassVar[set[type]] = set()
 
-    def __init__(self, node: Any, tensors: list[TensorVariable]) -> None:
+    def __init__(self, node: Any, tensors: list[TensorVariable], operation: fx.Node | None = None) -> None:
         self.node = node
         self.tensors = tensors
+        self.operation = operation
         self.first = next(tensor for tensor in tensors if tensor.fake.requires_grad)
         self.hands_on = type(node) in self.HANDS_ON
 
