@@ -158,12 +158,24 @@ def decode(code: CodeType) -> Code:
 _FRAMES = frozenset(
     "_getframe _current_frames currentframe print_stack format_stack extract_stack getouterframes".split()
 )
+#: Names by which autograd's nodes are found.
+_NODES = frozenset({"grad_fn", "get_gradient_edge"})
 
 
 def looks_at_frames(code: CodeType) -> bool:
     """Whether the code, or a function in it, may look at the stack of frames."""
+    return names(code, _FRAMES)
+
+
+def looks_at_nodes(code: CodeType) -> bool:
+    """Whether the code, or a function in it, may look at autograd's nodes."""
+    return names(code, _NODES)
+
+
+def names(code: CodeType, wanted: frozenset[str]) -> bool:
+    """Whether the code, or a function in it, has one of these names of globals or attributes."""
     inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    return not _FRAMES.isdisjoint(code.co_names) or any(looks_at_frames(const) for const in inner)
+    return not wanted.isdisjoint(code.co_names) or any(names(const, wanted) for const in inner)
 
 
 def successors(code: Code, index: int) -> Iterator[int]:

@@ -12,6 +12,8 @@ RECURSION = "recursion"
 READS_FRAME = "the frame looks at itself"
 #: Reasons of calls that see which function calls them: inside an inlined frame the whole frame runs as itself.
 SEES_CALLER = frozenset({READS_FRAME, "warning or log message"})
+#: The reason of a break at what asks one of autograd's nodes for more than a compiled graph's results can answer.
+ASKS_NODE = "autograd node is asked for what only eager code's has"
 
 
 class GraphBreak(Exception):

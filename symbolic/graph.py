@@ -358,7 +358,7 @@ class GraphBuilder:
 
     def autograd_node(self, node: Any, tensor: TensorVariable) -> NodeVariable:
         """The `grad_fn` of a tensor that was made in the frame."""
-        return self._autograd_nodes.setdefault(node, NodeVariable(node, [tensor]))
+        return self._autograd_nodes.setdefault(node, NodeVariable(node, [tensor], self.tx.anchor()))
 
     def given_together(self, results: list[Variable]) -> None:
         """All results of one autograd function, in order."""
@@ -366,7 +366,7 @@ class GraphBuilder:
         node = next((each.fake.grad_fn for each in tensors if each.fake.requires_grad), None)
         if node is not None:
             operation = next(iter(tensors[0].node.all_input_nodes), None)
-            self._autograd_nodes[node] = NodeVariable(node, tensors, operation)
+            self._autograd_nodes[node] = NodeVariable(node, tensors, self.tx.anchor(), operation)
 
     def go_on(self, variable: TensorVariable, new: TensorVariable) -> None:
         """A tensor of a finished inner graph goes on as `new`, which an operation on that graph gives."""
@@ -598,11 +598,12 @@ class GraphBuilder:
         raise GraphBreak("argument of an operation not supported", variable.describe())
 
     # --- end --------------------------------------------------------------------------------------------------------
-    def finish(self, outputs: list[TensorVariable]) -> fx.GraphModule:
+    def finish(self, outputs: list[TensorVariable], has_nodes: bool) -> fx.GraphModule:
         """Ends the graph with a tuple of `outputs`, drops unread unpacked results and inputs, makes a module.
 
         Its `meta["together"]` are outputs that share a node which hands their gradients on; `meta["together"]` of an
-        operation says that its results are such."""
+        operation says that its results are such. `has_nodes`: something after the graph has autograd nodes of its
+        operations; `meta["as_captured"]` says so then: derivatives are autograd's own affair."""
         self.graph.output(tuple(self.here(variable.node) for variable in outputs))
         self._drop_unread(self.graph)
         for variable in list(self.inputs):
@@ -611,6 +612,7 @@ class GraphBuilder:
                 self.inputs.remove(variable)
         module = fx.GraphModule(self.modules, self.graph, "Captured")
         module.meta["together"] = tuple(self._together(outputs))
+        module.meta["as_captured"] = has_nodes
         return module
 
     def _together(self, outputs: list[TensorVariable]) -> Iterator[Together]:

@@ -82,6 +82,9 @@ def compile_graph(
     graph: fx.GraphModule, example_inputs: Sequence[Any], settings: Settings | None = None
 ) -> Callable[..., Any]:
     """A captured graph (its results are a flat tuple), compiled. What this stage can't say runs as it was captured."""
+    if graph.meta.get("as_captured"):
+        log.info("a graph runs as it was captured: the program has nodes of its history")
+        return graph.forward
     settings = settings or ATEN
     original = _program(graph)
     mode = bool(original.left_out[0].args[0]) if original.left_out else None

@@ -21,13 +21,13 @@ from codegen.residual.writer import BUILD, Placeholder, Writer, exists, reachabl
 from sideeffects.ledger import Ledger
 from symbolic import callers, versions
 from symbolic.capture import Break, Capture, Return
-from symbolic.code import Inst, argument_slots
-from symbolic.errors import RECURSION, SkipFrame
+from symbolic.code import Inst, argument_slots, looks_at_nodes
+from symbolic.errors import ASKS_NODE, RECURSION, SkipFrame
 from symbolic.frames import Frame
 from symbolic.guards import Program, program
 from symbolic.torch_state import restoring
 from symbolic.variables.base import NULL, Variable
-from symbolic.variables.tensors import TensorVariable
+from symbolic.variables.tensors import NodeVariable, TensorVariable
 
 #: END_FOR (3.12), END_FOR; POP_TOP (3.13) clean up after the interpreter's own FOR_ITER
 _LOOP_END = 2 if versions.PY313 else 1 if versions.PY312 else 0
@@ -105,8 +105,9 @@ class _Assembler:
             if generator not in alive and not self.capture.tx.closes_quietly(generator):
                 raise SkipFrame("a generator is dropped with something left to do")
         self.writer.find_cycles(alive)
-        module = self._call_graph([v for v in alive if isinstance(v, TensorVariable) and not exists(v)])
         exit_ = self.capture.exit
+        has_nodes = any(isinstance(v, NodeVariable) for v in alive) or _goes_on_to_nodes(exit_)
+        module = self._call_graph([v for v in alive if isinstance(v, TensorVariable) and not exists(v)], has_nodes)
         if isinstance(exit_, Return):
             self.writer.effects(set(alive))
             self.writer.load(exit_.value)
@@ -141,13 +142,13 @@ class _Assembler:
                 roots.append(frame.on_return)
         return [root for root in roots if root is not NULL]
 
-    def _call_graph(self, outputs: list[TensorVariable]) -> fx.GraphModule | None:
-        """Emits the call of the compiled graph; its results go to locals."""
+    def _call_graph(self, outputs: list[TensorVariable], has_nodes: bool) -> fx.GraphModule | None:
+        """Emits the call of the compiled graph; its results go to locals. `has_nodes`: see `GraphBuilder.finish`."""
         graph = self.capture.graph
         if not graph.calls:
             self.writer.early()
             return None
-        module = graph.finish(outputs)
+        module = graph.finish(outputs, has_nodes)
         compiled = self.compile_graph(module, [variable.value for variable in graph.inputs])
         if graph.switches:
             compiled = restoring(compiled)
@@ -430,6 +431,13 @@ class _Guarded:
     def _end_handling(self) -> None:
         if self.handled is not None:
             self.owner.emit.end_handling()
+
+
+def _goes_on_to_nodes(exit_: Return | Break) -> bool:
+    """Whether what comes after a break asks for autograd's nodes, as far as its code tells."""
+    if isinstance(exit_, Return):
+        return False
+    return exit_.cause.reason == ASKS_NODE or any(looks_at_nodes(frame.code.raw) for frame in exit_.frames)
 
 
 class _Exhausted:

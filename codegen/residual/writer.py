@@ -23,7 +23,7 @@ from codegen.residual.resume import Unresumable
 from sideeffects.effects import DELETED, Call, DelAttr, Effect, Place, SetAttr, SetContents
 from sideeffects.ledger import Ledger
 from symbolic import tracebacks
-from symbolic.errors import GraphBreak, Restart
+from symbolic.errors import ASKS_NODE, GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.translator import LazyVariable
 from symbolic.variables import (
@@ -534,6 +534,9 @@ def _tensor(w: Writer, v: tensors.TensorVariable) -> None:
 
 
 def _node(w: Writer, v: tensors.NodeVariable) -> None:
+    place = hooks.place_of(v.first)
+    if place is None or place[0] is not v.node:
+        raise Restart(v.born_at, GraphBreak(ASKS_NODE, f"{v.describe()}, as it was before a write"))
     w.load(v.first)
     w.emit.attr("grad_fn")
 
@@ -557,6 +560,7 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     tensors.NodeVariable: _node,
     torch_functions.DeviceSwitch: _attribute("owner", "name"),
     nodes.NodeMethod: _attribute("owner", "name"),
+    nodes.Registration: _attribute("owner", "name"),
     # A number that comes of sizes, or that was read from a tensor, is a result of the graph.
     **dict.fromkeys(
         (symbols.SymbolVariable, numbers.NumberVariable, numbers.GivenNumber), lambda w, v: w.load(v.output)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch.autograd.graph import register_multi_grad_hook
 from torch.nn.modules._functions import BackwardHookFunction
 
-from symbolic.errors import GraphBreak
+from symbolic.errors import ASKS_NODE, GraphBreak
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.hooks import NONE, HandleVariable, Hook, place_of, remove
@@ -44,18 +44,25 @@ class NodeMethod(Variable):
         if self.name == "name" and not args:
             return ConstantVariable(self.owner.node.name())
         if self.name == "name" or len(args) != 1 or kwargs:
-            raise GraphBreak("arguments do not fit the function", self.describe())
+            raise GraphBreak(ASKS_NODE, self.describe())
         return _hook(tx, self.owner, self.name, args[0])
 
     def describe(self) -> str:
         return f"{self.owner.describe()}.{self.name}"
 
 
+class Registration(NodeMethod):
+    """The same as it is called after the graph, where the node of a compiled one will do: nobody gets hold of it."""
+
+    def reachable(self) -> list[Variable]:
+        return self.owner.reachable()
+
+
 def _hook(tx: Translator, node: NodeVariable, kind: str, function: Variable) -> Variable:
     if not node.hands_on and (kind == "register_hook" or len(node.node._input_metadata) != 1):
-        raise GraphBreak("hook of an autograd node", f"{kind} of {node.describe()}")
+        raise GraphBreak(ASKS_NODE, f"{kind} of {node.describe()}")
     handle = HandleVariable(None)
-    tx.ledger.bear(handle, NodeMethod(node, kind), function)
+    tx.ledger.bear(handle, Registration(node, kind), function)
     tensor = node.first
     tx.hooks.append(Hook(f"node.{kind}", tensor, function, handle, place_of(tensor), tx.anchor()))
     return handle

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from sideeffects.effects import DELETED
-from symbolic.errors import GraphBreak
+from symbolic.errors import ASKS_NODE, GraphBreak
 from symbolic.gradients import differentiate_with
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, UNARY, Variable
@@ -267,16 +267,22 @@ class GraphFunction(GraphValue):
 
 class NodeVariable(Variable):
     """A node of autograd's graph that the frame made, the `grad_fn` of those of `tensors` that require a gradient.
-    `hands_on` says that its gradients are what is handed to it; then `tensors` are all that it gave, by `operation`."""
+    `hands_on` says that its gradients are what is handed to it; then `tensors` are all that it gave, by `operation`.
+
+    Where it leaves the frame, the graph runs as captured: a compiled one gives nodes of its own. `born_at` is the step
+    to break at where its tensor has another node by then."""
 
     #: name -> (tx, node) -> the attribute
     ATTRIBUTES: ClassVar[dict[str, Callable[[Any, NodeVariable], Variable]]] = {}
     #: The types of nodes that hand on what they get.
     HANDS_ON: ClassVar[set[type]] = set()
 
-    def __init__(self, node: Any, tensors: list[TensorVariable], operation: fx.Node | None = None) -> None:
+    def __init__(
+        self, node: Any, tensors: list[TensorVariable], born_at: int, operation: fx.Node | None = None
+    ) -> None:
         self.node = node
         self.tensors = tensors
+        self.born_at = born_at
         self.operation = operation
         self.first = next(tensor for tensor in tensors if tensor.fake.requires_grad)
         self.hands_on = type(node) in self.HANDS_ON
@@ -286,7 +292,7 @@ class NodeVariable(Variable):
 
     def getattr(self, tx: Translator, name: str) -> Variable:
         if name not in self.ATTRIBUTES:
-            raise GraphBreak("attribute of an autograd node", f"{self.describe()}.{name}")
+            raise GraphBreak(ASKS_NODE, f"{self.describe()}.{name}")
         return self.ATTRIBUTES[name](tx, self)
 
     def reachable(self) -> list[Variable]:

@@ -2,11 +2,11 @@
 import pytest
 import torch
 from torch import nn
-from torch.autograd.graph import register_multi_grad_hook
+from torch.autograd.graph import get_gradient_edge, register_multi_grad_hook
 from torch.nn.modules import module as modules
 
 import jit
-from tests.differential import COUNTING, INNER, Counting, check, differentiated_ahead
+from tests.differential import COUNTING, Counting, check, differentiated_ahead
 
 CLOSE = (1e-5, 1e-5)
 BACKENDS = ["eager", differentiated_ahead, "default"]
@@ -313,15 +313,156 @@ def test_of_nodes(program, backend):
     check(program, make=make_tensors, graphs=1, backend=backend, tolerance=CLOSE)
 
 
+# --- what only eager code's nodes have: the graph before it runs as captured ------------------------------------------
+def look(log, answer=None):
+    """A hook that writes down what the node gives and what it was given."""
+    def hook(made_of, given):
+        log.append([[None if g is None else g.detach().clone() for g in each] for each in (made_of, given)])
+        return None if answer is None else answer(made_of)
+    return hook
+
+
 def gradients_of_what_it_was_made_of(x, w, log):
-    y = x * w
-    y.grad_fn.register_hook(lambda made_of, given: log.append(len(made_of)))
+    y = x.exp() * w
+    y.grad_fn.register_hook(look(log))
     return y.sin().sum()
 
 
-@pytest.mark.skipif(INNER is not None, reason="the node of a compiled result was made of other things")
-def test_gradients_of_what_it_was_made_of():
-    check(gradients_of_what_it_was_made_of, make=make_tensors)
+def that_are_changed(x, w, log):
+    y = x * w
+    handle = y.sin().grad_fn.register_hook(look(log))
+    y.grad_fn.register_hook(look(log, doubled))
+    return (y * y).sum(), y, handle.id
+
+
+def taken_away_again(x, w, log):
+    y = x * w
+    with y.grad_fn.register_hook(look(log)):
+        a = y.cos() * 2
+    return (a + y).sum()
+
+
+def beside_other_hooks(x, w, log):
+    y = x * w
+    y.grad_fn.register_prehook(doubled)
+    y.register_hook(doubled_one)
+    y.grad_fn.register_hook(look(log))
+    return y.sin().sum()
+
+
+def by_a_function(x, w, log):
+    def watch(tensor):
+        tensor.grad_fn.register_hook(look(log))
+        return tensor
+    return watch(watch(x * w).sin() + x).sum()
+
+
+def several_by_map(x, w, log):
+    y, z = x * w, x + w
+    count = len(list(map(lambda each: each.grad_fn.register_hook(look(log)), (y, z))))
+    return (y * z).sum(), count
+
+
+def method_kept(x, w, log):
+    y = x * w
+    add = y.grad_fn.register_hook
+    jit.graph_break()
+    add(look(log))
+    return y.sin().sum()
+
+
+def node_kept(x, w, log):
+    y = x * w
+    node = y.grad_fn
+    jit.graph_break()
+    node.register_hook(look(log))
+    return y.sin().sum()
+
+
+def after_another_break(x, w, log):
+    y = x * w
+    jit.graph_break()
+    y.grad_fn.register_hook(look(log))
+    return y.sin().sum()
+
+
+def by_an_edge(x, w, log):
+    y = (x * w).exp()
+    get_gradient_edge(y).node.register_hook(look(log))
+    return y.sin().sum()
+
+
+def node_left_outside(x, w, log):
+    y = x * w
+    log.append(y.grad_fn)
+    z = y.sin()
+    log.pop().register_hook(look(log))
+    return z.sum()
+
+
+def what_came_before(x, w, log):
+    y = (x * w).exp().sum()
+    node = y.grad_fn
+    while node is not None:
+        log.append(node.name())
+        node.register_hook(look(log))
+        node = next((found for found, _ in node.next_functions if found is not None), None)
+    return y
+
+
+def of_a_node_before_a_write(x, w, log):
+    y = x * w
+    node = y.grad_fn
+    y.mul_(3)
+    node.register_hook(look(log))
+    return y.sin().sum()
+
+
+def before_and_after_a_write(x, w, log):
+    y = x * w
+    nodes = [y.grad_fn]
+    y.mul_(3)
+    nodes.append(y.grad_fn)
+    z = y.sin().sum()
+    for node in nodes:
+        node.register_hook(look(log))
+        node.register_prehook(doubled)
+    return z
+
+
+@pytest.mark.break_everywhere
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize(
+    "program",
+    [gradients_of_what_it_was_made_of, that_are_changed, taken_away_again, beside_other_hooks, by_a_function,
+     several_by_map, method_kept, node_kept, after_another_break, by_an_edge, node_left_outside, what_came_before, of_a_node_before_a_write,
+     before_and_after_a_write],
+    ids=lambda program: program.__name__)
+def test_what_only_the_nodes_of_eager_code_have(program, backend):
+    check(program, make=make_tensors, backend=backend, tolerance=CLOSE)
+
+
+@pytest.mark.break_everywhere
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_node_that_is_returned(is_written, backend):
+    def program(x, w):
+        y = x * w
+        node = y.grad_fn
+        if is_written:
+            y.mul_(3)
+        return y.sin().sum(), node
+
+    found = []
+    for call in (program, jit.compile(program, backend=backend)):
+        for _ in range(2):
+            x, w, log = make_tensors()
+            result, node = call(x, w)
+            node.register_hook(look(log))
+            result.backward()
+            assert node.name() == "MulBackward0" and len(log) == 1
+            found.append(log)
+    torch.testing.assert_close(found[2:], found[:2], rtol=1e-5, atol=1e-5)
 
 
 def of_a_node_with_several_results(x, w, log):
