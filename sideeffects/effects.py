@@ -80,4 +80,19 @@ class Call:
         return called if self.result is None else f"{called}  # {self.result}"
 
 
-Effect = SetAttr | DelAttr | SetContents | Call
+@dataclass(slots=True, eq=False)
+class Advance:
+    """next(target, None), `steps` times
+
+    `reached`: the target, and all that a step may move or look at besides."""
+
+    target: Any
+    steps: int
+    reached: frozenset[Any]
+
+    def __str__(self) -> str:
+        often = "" if self.steps == 1 else f"for _ in range({self.steps}): "
+        return f"{often}next({self.target}, None)"
+
+
+Effect = SetAttr | DelAttr | SetContents | Call | Advance

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sideeffects.effects import DELETED, Call, DelAttr, Effect, Place, SetAttr, SetContents
+from sideeffects.effects import DELETED, Advance, Call, DelAttr, Effect, Place, SetAttr, SetContents
 
 
 class Ledger:
@@ -20,6 +20,7 @@ class Ledger:
         self._renewed: set[tuple[Any, str]] = set()
         self._order: dict[tuple[str, Any], Any] = {}
         self._calls = 0
+        self._moves: list[Advance] = []  # of existing iterators, oldest first
         self.written: list[Any] = []  # every target, as often as it was written; None for a call
 
     # attributes, cells (name "cell_contents") and globals (the namespace is the target)
@@ -56,14 +57,26 @@ class Ledger:
     def touched(self, target: Any) -> bool:
         return ("contents", target) in self._order or target in self._attrs
 
+    def advance(self, target: Any, reached: frozenset[Any]) -> None:
+        """An existing iterator takes a step, which may move or look at what it `reached`. Steps are told one by one
+        only as far as their order matters."""
+        self.written.append(target)
+        for move in reversed(self._moves):
+            if move.target is target:
+                move.steps += 1
+                move.reached |= reached
+                return
+            if not reached.isdisjoint(move.reached):
+                break
+        self._moves.append(Advance(target, 1, reached))
+        self._order[("move", len(self._moves))] = self._moves[-1]
+
     # effects on the world outside
     def call(self, function: Any, *args: Any, **kwargs: Any) -> None:
         """A call that the residual code makes after the graph, in order with the other calls."""
         self.call_at(None, function, args, kwargs)
 
-    def call_at(
-        self, place: Place | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def call_at(self, place: Place | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The same, seen by the function as a call from `place`."""
         self._call(Call(function, args, kwargs, place))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins as python_builtins
 import functools
+import itertools
 import linecache
 from collections.abc import Callable
 from types import CodeType, FunctionType
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 
-from sideeffects.effects import DelAttr, SetAttr, SetContents
+from sideeffects.effects import Advance, DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
 from symbolic import opcodes, polyfills, tracebacks, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
@@ -31,6 +32,7 @@ from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, FunctionVariable, GeneratorVariable, PythonFunction
+from symbolic.variables.live import LiveIterator
 from symbolic.variables.objects import ExceptionVariable, ObjectVariable, lookup
 from symbolic.variables.tables import BuiltinVariable, skipped_module
 from symbolic.variables.tensors import TensorVariable
@@ -71,6 +73,7 @@ class Translator(Protocols):
         self._raised_at: dict[Variable, int] = {}
         self.unnamed: set[Variable] = set()
         self.generators: list[GeneratorVariable] = []  # that the frame started
+        self.moving: LiveIterator | None = None  # the existing iterator that takes a step
         self.hooks: list[hooks.Hook] = []  # that the frame registered
         self.drawn_from: dict[Any, Variable] = {}  # generators of random numbers that early calls change
         self.late_texts: list[Variable] = []  # that markers stand for
@@ -290,7 +293,10 @@ class Translator(Protocols):
         for tensors in self.copied.values():
             if len(tensors) > 1:
                 self.know(None, "storage", [[tensor.source] for tensor in tensors])
-        written = [e.target for e in self.ledger.effects() if isinstance(e, (SetAttr, DelAttr, SetContents))]
+        effects = list(self.ledger.effects())
+        written = [e.target for e in effects if isinstance(e, (SetAttr, DelAttr, SetContents))]
+        moved = itertools.chain.from_iterable(e.reached for e in effects if isinstance(e, Advance))
+        written += [each for each in moved if isinstance(each, LiveIterator)]
         kinds = {v.python_type(): None for v in written if v.source is not None and v.source.kind != "const"}
         for kind in kinds:
             alike = [v for v in self.known.values() if v.python_type() is kind]

@@ -20,7 +20,7 @@ from codegen.residual import runtime
 from codegen.residual.continuations import suspended
 from codegen.residual.emitter import Emitter
 from codegen.residual.resume import Unresumable
-from sideeffects.effects import DELETED, Call, DelAttr, Effect, Place, SetAttr, SetContents
+from sideeffects.effects import DELETED, Advance, Call, DelAttr, Effect, Place, SetAttr, SetContents
 from sideeffects.ledger import Ledger
 from symbolic import tracebacks
 from symbolic.errors import ASKS_NODE, GraphBreak, Restart
@@ -35,7 +35,6 @@ from symbolic.variables import (
     hooks,
     identity,
     late_text,
-    live,
     mappings,
     nodes,
     numbers,
@@ -287,6 +286,8 @@ class Writer:
             self._set_attr(effect.target, effect.name, effect.value)
         elif isinstance(effect, DelAttr):
             self._del_attr(effect.target, effect.name)
+        elif isinstance(effect, Advance):
+            self._advance(effect)
         elif isinstance(effect, SetContents):
             if exists(effect.target):
                 self.contents(effect.target)
@@ -331,6 +332,14 @@ class Writer:
             self.call(_caller(effect.place), effect.function, *args)
         if effect.result is not None:
             self.keep(effect.result)
+        self.emit.pop()
+
+    def _advance(self, effect: Advance) -> None:
+        for reached in effect.reached:
+            if self.ledger.touched(reached):
+                cause = GraphBreak("container changed around an existing iterator", reached.describe())
+                raise Restart(effect.target.born_at, cause)
+        self.call(runtime.advance, effect.target, effect.steps)
         self.emit.pop()
 
     def contents(self, variable: Variable) -> None:
@@ -627,17 +636,8 @@ def _set_contents(w: Writer, v: mappings.SetVariable) -> None:
         w.call(runtime.set_set, v, Emit(lambda: w.emit.build("set", w.load_all(v.items.values()))))
 
 
-def _advance(w: Writer, v: live.LiveIterator) -> None:
-    walked = v.container()
-    if walked is not None and w.ledger.touched(walked):
-        cause = GraphBreak("container changed around an existing iterator", walked.describe())
-        raise Restart(v.born_at, cause)
-    w.call(runtime.advance, v, v.steps)
-
-
 #: how an object takes its contents; the setter's result stays on the stack
 CONTENTS: dict[type, Callable[[Writer, Any], None]] = {
-    live.LiveIterator: _advance,
     containers.ListVariable: _sequence_contents(runtime.set_list, list.extend),
     containers.DequeVariable: _sequence_contents(runtime.set_deque, deque.extend),
     mappings.DictVariable: _dict_contents,

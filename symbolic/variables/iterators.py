@@ -216,7 +216,7 @@ class ChainIterator(IteratorVariable):
                     self.iterables = None
                     return None
                 try:
-                    self.active = tx.iter(iterable)
+                    self.active = self.begin(tx, iterable)
                 except Observed:
                     self.iterables = None
                     raise
@@ -225,6 +225,9 @@ class ChainIterator(IteratorVariable):
                 return item
             self.active = None
         return None
+
+    def begin(self, tx: Translator, iterable: Variable) -> Variable:
+        return tx.iter(iterable)
 
 
 class CountIterator(IteratorVariable):

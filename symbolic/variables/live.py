@@ -1,9 +1,9 @@
 """Iterators that existed before the frame: they go on where they stand, and stay as far on as the frame moved them.
 
 Where an iterator stands is guarded. What the frame takes from it is found by the variable for an iterator of its kind
-(`model`), made of what it holds; the residual code then moves the real one by as many steps. One that holds another
-and has a state of its own (`enumerate`) takes the other's steps along; `zip` and `map` have none, so only what they
-iterate moves.
+(`model`), made of what it holds; the residual code then moves the real one by as many steps. One that holds others
+and has a state of its own (`enumerate`) takes their steps along; `zip` and `map` have none, so only what they iterate
+moves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from symbolic.variables import iterators
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import SequenceVariable
-from symbolic.variables.mappings import DictVariable
+from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.native import IteratorVariable
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 
 class LiveIterator(IteratorVariable):
-    """An existing iterator, `steps` further on than it was; `inner` are the iterators in it. The frame first moved it
-    at the step `born_at`."""
+    """An existing iterator; `inner` are those that it is made of. `reached` is what its steps may move or look at:
+    itself, containers that can change, and what iterators in it reach. The frame first moved it at the step
+    `born_at`."""
 
     def __init__(self, value: Any, source: Source, model: IteratorVariable, row: Row, inner: list[Variable]) -> None:
         self.value = value
@@ -40,7 +41,10 @@ class LiveIterator(IteratorVariable):
         self.model = model
         self.row = row
         self.inner = inner
-        self.steps = 0
+        self.reached: set[Variable] = {self}
+        walked = getattr(model, "sequence", None) or getattr(model, "dict", None)
+        if walked is not None:
+            self.reached.add(walked)
         self.born_at = 0
 
     def python_type(self) -> type:
@@ -49,36 +53,40 @@ class LiveIterator(IteratorVariable):
     def reachable(self) -> list[Variable]:
         return []  # it holds what it held
 
-    def container(self) -> Variable | None:
-        """What it walks through, if that can change."""
-        found = getattr(self.model, "sequence", None) or getattr(self.model, "dict", None)
-        return found if isinstance(found, (SequenceVariable, DictVariable)) else None
-
     def is_quiet(self) -> bool:
         """Whether a step runs none of the user's code."""
         return self.row.quiet and all(isinstance(each, LiveIterator) and each.is_quiet() for each in self.inner)
-
-    def leaves(self) -> list[LiveIterator]:
-        """All iterators in it."""
-        live = [each for each in self.inner if isinstance(each, LiveIterator)]
-        return [*live, *(leaf for each in live for leaf in each.leaves())]
 
     def next(self, tx: Translator) -> Variable | None:
         if not self.row.moves:
             return self.model.next(tx)
         if not self.is_quiet():
             raise GraphBreak("existing iterator over what runs code", self.describe())
-        before = [(leaf, leaf.steps) for leaf in self.leaves()]
         self.born_at = self.born_at or tx.anchor()
+        outer, tx.moving = tx.moving, self
         try:
             item = self.model.next(tx)
         except Observed as raised:
             raise GraphBreak("existing iterator that raises", self.describe()) from raised
-        for leaf, steps in before:
-            leaf.steps = steps
-        self.steps += 1
-        tx.ledger.touch(self)
+        finally:
+            tx.moving = outer
+        if outer is None:
+            tx.ledger.advance(self, frozenset(self.reached))
+        else:
+            outer.reached |= self.reached
         return item
+
+
+class LiveChain(iterators.ChainIterator):
+    """The model of an existing chain: the iterables it comes to are known only then."""
+
+    def begin(self, tx: Translator, iterable: Variable) -> Variable:
+        walks = isinstance(iterable, _WALKED) and iterable.python_type() in _WALKED_TYPES
+        if not walks and not (isinstance(iterable, LiveIterator) and iterable.is_quiet()):
+            raise GraphBreak("existing iterator over what runs code", iterable.describe())
+        assert tx.moving is not None
+        tx.moving.reached.add(iterable)
+        return super().begin(tx, iterable)
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,11 @@ def wrap_iterator(tx: Translator, value: Any, source: Source) -> Variable:
     held = [tx.wrap(part, place.step("index", position)) for position, part in enumerate(parts)]
     inner = [part for part, own in zip(held, parts, strict=True) if hasattr(type(own), "__next__")]
     return LiveIterator(value, source, row.make(tx, state, held), row, inner)
+
+
+#: containers whose iterators run no code
+_WALKED = (SequenceVariable, DictVariable, SetVariable, ConstantVariable)
+_WALKED_TYPES = (list, tuple, dict, set, frozenset, str, bytes, range)
 
 
 # --- states and parts: asked at each call -----------------------------------------------------------------------------
@@ -266,7 +279,7 @@ def _cycle(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
 
 
 def _chain(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
-    return iterators.ChainIterator(*held[:2]) if held else iterators.ChainIterator(None)
+    return LiveChain(*held[:2]) if held else LiveChain(None)
 
 
 def _of_function(make: Any, several: bool = False) -> Callable[[Any, Any, list[Any]], IteratorVariable]:

@@ -99,3 +99,85 @@ def test_copies_of_results_are_refused_without_gradients_too():
             return copy.deepcopy(y)
 
     check(program, torch.ones(3), torch.ones(3, requires_grad=True))
+
+
+# --- existing iterators that hold others ------------------------------------------------------------------------------
+def _loop(*outer):
+    """Takes from the iterators in turn: those that hold others, and the one that they all hold."""
+    def program(x, inner, *iterators):
+        found = [next(iterators[at], "end") if at >= 0 else next(inner, "end") for at in outer]
+        return x + 1, found
+    return program
+
+
+def _numbers():
+    return iter([1, 2, 3, 4, 5, 6])
+
+
+def _keeps_all(item):
+    return True
+
+
+def _doubled(item):
+    return item * 2
+
+
+HOLDERS = {
+    "chain": lambda it: itertools.chain(it, [9]), "second": lambda it: itertools.chain([9], it), "twice": lambda it: itertools.chain(it, it),
+    "begun": lambda it: (lambda c: (next(c), c)[1])(itertools.chain(it, [9])), "from_iterable": lambda it: itertools.chain.from_iterable([[8], it]),
+    "chain of chain": lambda it: itertools.chain(itertools.chain(it, [9]), [10]), "chain of zip": lambda it: itertools.chain(zip(it, "abcd"), [10]),
+    "chain of zip of chain": lambda it: itertools.chain([0], zip(itertools.chain([7], it), "abcd")), "islice": lambda it: itertools.islice(it, 1, 4),
+    "steps": lambda it: itertools.islice(it, 0, None, 3), "cycle": lambda it: itertools.cycle(itertools.islice(it, 2)),
+    "filter": lambda it: filter(_keeps_all, it), "filter none": lambda it: filter(None, it), "chain of filter": lambda it: itertools.chain(filter(None, it), [9]),
+    "map": lambda it: map(_doubled, it), "chain of map": lambda it: itertools.chain([7], map(_doubled, it)), "enumerate": enumerate,
+    "enumerate of chain": lambda it: enumerate(itertools.chain(it, [9])), "zip": lambda it: zip(it, it), "enumerate of zip": lambda it: enumerate(zip(it, it)),
+    "chain of dict": lambda it: itertools.chain({"a": 1}, {"b"}, it, "cd"), "chain of generator": lambda it: itertools.chain((n + 1 for n in it), [9]),
+}
+
+
+@pytest.mark.parametrize("turns", [(0,), (0, -1, 0), (-1, 0, 0, 0), (0, 0, 0, -1, -1, 0, 0), (-1, -1, -1, -1, -1, 0, -1, 0, 0)], ids=str)
+@pytest.mark.parametrize("name", HOLDERS)
+def test_iterators_in_others(name, turns):
+    def make():
+        it = _numbers()
+        return torch.ones(2), it, HOLDERS[name](it)
+
+    check(_loop(*turns), make=make, changed=lambda: (torch.ones(2), _numbers(), HOLDERS[name](_numbers())))
+
+
+@pytest.mark.parametrize("one, other", itertools.combinations(("chain", "chain of zip", "islice", "enumerate", "zip", "cycle"), 2))
+def test_an_iterator_in_two_others(one, other):
+    def make(apart=False):
+        it = _numbers()
+        return torch.ones(2), it, HOLDERS[one](it), HOLDERS[other](_numbers() if apart else it)
+
+    check(_loop(0, 1, -1, 0, 1, 1, 0, -1, 1), make=make, changed=lambda: make(True))
+
+
+def test_a_list_in_a_chain_that_was_walked_to_its_end_and_grows():
+    def program(x, chain, items):
+        found = list(chain)
+        items.append(x)
+        return found
+
+    def make():
+        items = [1, 2]
+        return torch.ones(2), itertools.chain(items, [3]), items
+
+    check(program, make=make)
+
+
+@pytest.mark.parametrize("change", [list.clear, lambda items: items.append(7)])
+def test_a_list_that_changes_before_its_iterator_ends(change):
+    def program(x, it, items):
+        next(it)
+        change(items)
+        found = list(it)
+        items.extend([x, 1, 2, 3])
+        return found, it
+
+    def make():
+        items = [1, 2]
+        return torch.ones(2), iter(items), items
+
+    check(program, make=make, then=lambda result, x, it, items: list(it))
