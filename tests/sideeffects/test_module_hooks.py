@@ -166,14 +166,16 @@ def always_called(net, x, log):
 
 
 @pytest.mark.break_everywhere
-def test_hooks_that_are_called_when_the_module_raises():
-    check(always_called, make=make_failing)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_that_are_called_when_the_module_raises(backend):
+    check(always_called, make=make_failing, backend=backend)
 
 
 @pytest.mark.break_everywhere
-def test_before_loading():
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_before_loading(backend):
     """torch keeps a weak reference to the module in such a hook, which breaks the graph."""
-    check(load_pre_hook, make=make)
+    check(load_pre_hook, make=make, backend=backend, tolerance=(1e-5, 1e-5))
 
 
 # --- backward hooks ---------------------------------------------------------------------------------------------------
@@ -187,6 +189,7 @@ def full_backward_pre(net, x, log):
     return net(x).sum()
 
 
+@pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", [full_backward, full_backward_pre], ids=lambda program: program.__name__)
 def test_backward_hooks_of_modules(program, backend):

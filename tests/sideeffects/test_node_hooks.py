@@ -200,10 +200,12 @@ def with_a_backward_inside(net, x, log):
     return x + 1
 
 
+@pytest.mark.break_everywhere
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
 @pytest.mark.parametrize("program", [written_result, with_a_backward_inside], ids=lambda program: program.__name__)
-def test_breaks_where_it_must(program):
+def test_breaks_where_it_must(program, backend):
     """What such a module gives can't be written; and a graph can't hold a hook that looks at gradients of its own."""
-    check(program, make=make_with_gradient)
+    check(program, make=make_with_gradient, backend=backend, tolerance=CLOSE)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -494,13 +496,14 @@ def of_many_with_a_backward_inside(x, w, log):
 
 
 @pytest.mark.break_everywhere
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
 @pytest.mark.parametrize(
     "program",
     [of_a_node_with_several_results, of_a_node_that_is_gone, of_nodes_with_a_backward_inside,
      of_many_with_a_backward_inside],
     ids=lambda program: program.__name__)
-def test_breaks_at_what_only_the_real_node_knows(program):
-    check(program, make=make_tensors)
+def test_breaks_at_what_only_the_real_node_knows(program, backend):
+    check(program, make=make_tensors, backend=backend, tolerance=CLOSE)
 
 
 @pytest.mark.skipif(not COUNTING, reason="counts graphs")
