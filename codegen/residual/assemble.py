@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
@@ -17,7 +18,7 @@ from codegen.residual.continuations import Closure, Continuations, State, contin
 from codegen.residual.emitter import Emitter
 from codegen.residual.failures import Blame, RunAgain, random_state
 from codegen.residual.resume import Entry
-from codegen.residual.writer import BUILD, Placeholder, Writer, exists, reachable
+from codegen.residual.writer import BUILD, Placeholder, Writer, children, exists, reachable
 from sideeffects.ledger import Ledger
 from symbolic import callers, versions
 from symbolic.capture import Break, Capture, Return
@@ -26,7 +27,10 @@ from symbolic.errors import ASKS_NODE, RECURSION, SkipFrame
 from symbolic.frames import Frame
 from symbolic.guards import Program, program
 from symbolic.torch_state import restoring
+from symbolic.translator import ESCAPES
 from symbolic.variables.base import NULL, Variable
+from symbolic.variables.functions import GeneratorVariable
+from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.tensors import NodeVariable, TensorVariable
 
 #: END_FOR (3.12), END_FOR; POP_TOP (3.13) clean up after the interpreter's own FOR_ITER
@@ -104,6 +108,8 @@ class _Assembler:
         for generator in self.capture.tx.generators:
             if generator not in alive and not self.capture.tx.closes_quietly(generator):
                 raise SkipFrame("a generator is dropped with something left to do")
+        if isinstance(self.capture.exit, Break):
+            self._check_generators(alive, self.capture.exit.cause.reason)
         self.writer.find_cycles(alive)
         exit_ = self.capture.exit
         has_nodes = any(isinstance(v, NodeVariable) for v in alive) or _goes_on_to_nodes(exit_)
@@ -125,6 +131,15 @@ class _Assembler:
         function = FunctionType(code, self._globals(), self.code.co_name)
         values = sorted(self.writer.values, key=self.writer.values.__getitem__)
         return Assembled(function, program(self.capture.guards(), values), module, self.writer.packed, self.doors)
+
+    def _check_generators(self, alive: list[Variable], reason: str) -> None:
+        """After a break nobody can say when the frame drops what it holds: this code holds it, too, until it returns.
+        A generator that runs on when it is dropped would do so too late, but for those that `with` sees to."""
+        managers = [v for v in alive if isinstance(v, ObjectVariable) and v.cls is _MANAGER]
+        seen_to = {each for manager in managers for each in children(manager, self.ledger)}
+        for each in alive:
+            if isinstance(each, GeneratorVariable) and each not in seen_to and each.runs_on():
+                raise SkipFrame(ESCAPES if reason == ESCAPES else "a generator with `try` or `with` outlives a break")
 
     def _globals(self) -> dict[str, Any]:
         frames = self.capture.exit.frames if isinstance(self.capture.exit, Break) else []
@@ -452,6 +467,8 @@ def _next(iterator: Any) -> Any:
     return next(iterator, _EXHAUSTED)
 
 
+#: what `@contextmanager` makes of a generator
+_MANAGER: type = contextlib._GeneratorContextManager
 #: opcode -> (jumps when the condition is, keeps the condition when it jumps)
 _BRANCHES = {
     **{f"POP_JUMP_{way}IF_TRUE": (True, False) for way in ("", "FORWARD_", "BACKWARD_")},

@@ -481,6 +481,13 @@ class GeneratorVariable(Variable):
         self.returned = result
         return None
 
+    def runs_on(self) -> bool:
+        """Whether it has a `try` or `with` to come, or stands inside of one."""
+        code = self.frame.code
+        rows = [code.handler(inst.offset) for inst in code.insts]
+        handlers = {code.insts[code.index(row.target)].op for row in rows if row is not None}
+        return self.state != "closed" and "PUSH_EXC_INFO" in handlers
+
     def has_something_left(self) -> bool:
         """Whether it stands inside of a `try` or `with`, which run on when nobody has the generator any more."""
         code = self.frame.code

@@ -1,4 +1,5 @@
 """What random programs found, each fault as a small program of its own."""
+import contextlib
 import copy
 import gc
 import itertools
@@ -181,3 +182,116 @@ def test_a_list_that_changes_before_its_iterator_ends(change):
         return torch.ones(2), iter(items), items
 
     check(program, make=make, then=lambda result, x, it, items: list(it))
+
+
+# --- generators that nobody has any more ------------------------------------------------------------------------------
+
+def _told(limit, log):
+    try:
+        for i in range(limit):
+            log.append(i)
+            yield i
+    finally:
+        log.append("closed")
+
+
+@contextlib.contextmanager
+def _around(log):
+    log.append("enter")
+    try:
+        yield
+    finally:
+        log.append("exit")
+
+
+def _dropped_in_a_try(x, log):
+    try:
+        generator = _told(2, log)
+        try:
+            next(generator, None)
+        finally:
+            print("finally")
+    except KeyError:
+        pass
+    return x + 1
+
+
+def _dropped_after_a_break(x, log):
+    generator = _told(2, log)
+    next(generator)
+    jit.graph_break()
+    generator = None
+    log.append("after")
+    return x + 1, generator
+
+
+def _dropped_before_it_began(x, log):
+    generator = _told(2, log)
+    jit.graph_break()
+    next(generator)
+    del generator
+    log.append("after")
+    return x + 1
+
+
+def _left_in_a_loop(x, log):
+    for _ in _told(3, log):
+        jit.graph_break()
+        break
+    log.append("after")
+    return x + 1
+
+
+def _dropped_by_a_callee(x, log):
+    def inner():
+        generator = _told(2, log)
+        next(generator)
+        jit.graph_break()
+
+    inner()
+    log.append("after")
+    return x + 1
+
+
+def _held_by_another(x, log):
+    pair = [_told(2, log)]
+    next(pair[0])
+    jit.graph_break()
+    pair.clear()
+    log.append("after")
+    return x + 1
+
+
+def _left_by_an_exception(x, log):
+    generator = _told(2, log)
+    next(generator)
+    return log["nothing"], x
+
+
+@pytest.mark.parametrize("program", [
+    _dropped_in_a_try, _dropped_after_a_break, _dropped_before_it_began, _left_in_a_loop, _dropped_by_a_callee, _held_by_another,
+    _left_by_an_exception], ids=lambda p: p.__name__)
+def test_a_generator_is_closed_when_nobody_has_it(program):
+    def call(function):
+        log = []
+        try:
+            function(torch.ones(3), log)
+        except TypeError as error:
+            log.append(str(error))
+        return log
+
+    compiled = jit.compile(program, backend="eager")
+    for _ in range(2):
+        assert call(compiled) == call(program)
+
+
+def test_a_context_manager_of_a_generator_is_compiled_around_a_break():
+    def program(x, log):
+        with _around(log):
+            y = x + 1
+            jit.graph_break()
+            y = y * 2
+        log.append("after")
+        return y
+
+    check(program, torch.ones(3), [], graphs=2, breaks=2)  # the second where the generator goes on
