@@ -30,6 +30,7 @@ from symbolic.shapes import Shapes
 from symbolic.sources import Source
 from symbolic.torch_state import enter_inference, leave_inference
 from symbolic.variables.base import Variable
+from symbolic.variables.buffers import owns_memory
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import ListVariable, TupleVariable
@@ -234,6 +235,7 @@ class GraphBuilder:
         A graph that only reads gives the same for two inputs as for one that comes in twice.
         """
         tensors = [each for each in self._tensors() if each.source is not None and not each.source.is_made]
+        self._guard_memory()
         if len(tensors) < 2 or not self.mutates_inputs():
             return
         self.tx.apart(*tensors)
@@ -244,6 +246,17 @@ class GraphBuilder:
         for group in memory.values():
             if len(group) > 1:
                 self._guard_places(group)
+
+    def _guard_memory(self) -> None:
+        """Guards that no input lies in the memory of a buffer that the frame read or changed."""
+        for step, buffer in self.tx.buffers[:1]:
+            for variable in self._tensors():
+                source = variable.source
+                if source is None:
+                    continue
+                if source.is_made or not owns_memory(variable.value):
+                    raise Restart(step, GraphBreak("buffer beside a tensor in memory of others", buffer.describe()))
+                self.tx.know(source, "predicate", owns_memory)
 
     def _guard_places(self, group: list[TensorVariable]) -> None:
         """Guards where in the memory that they share these inputs lie, and which are views of one another."""

@@ -18,6 +18,7 @@ import torch
 from symbolic.errors import GraphBreak, Observed
 from symbolic.variables import torch_functions
 from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable
+from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.classes import ClassVariable, payload_for
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
@@ -105,7 +106,7 @@ class Protocols:
         payload = payload_for(self, cls, args)
         if payload is None and _native_new(cls) is not object.__new__:
             raise GraphBreak("construction by a native __new__", cls.__qualname__)
-        filled = (DequeVariable, DictVariable, ListVariable, SetVariable)
+        filled = (BufferVariable, DequeVariable, DictVariable, ListVariable, SetVariable)
         from_args = payload is not None and not isinstance(payload, filled)
         new_args = tuple(args) if from_args else ()
         return ObjectVariable(cls, payload=payload, new_args=new_args)

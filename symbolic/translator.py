@@ -80,6 +80,7 @@ class Translator(Protocols):
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
         self.numbers_hashed: set[type | str] = set()  # kinds of ints that may be equal though it is not known
         self.weak_references: dict[Variable, Variable] = {}  # that the frame made, by what they lead to
+        self.buffers: list[tuple[int, Variable]] = []  # existing ones that it read or changed, and at which step
         self.private_memos: set[Variable] = set()  # of copies: made by the library
         self.copied: dict[Variable, list[TensorVariable]] = {}  # by memo: tensors that were copied with their memory
 
@@ -294,7 +295,8 @@ class Translator(Protocols):
             if len(tensors) > 1:
                 self.know(None, "storage", [[tensor.source] for tensor in tensors])
         effects = list(self.ledger.effects())
-        written = [e.target for e in effects if isinstance(e, (SetAttr, DelAttr, SetContents))]
+        targets = [e.target for e in effects if isinstance(e, (SetAttr, DelAttr, SetContents))]
+        written = [v.owner if isinstance(getattr(v, "owner", None), ObjectVariable) else v for v in targets]
         moved = itertools.chain.from_iterable(e.reached for e in effects if isinstance(e, Advance))
         written += [each for each in moved if isinstance(each, LiveIterator)]
         kinds = {v.python_type(): None for v in written if v.source is not None and v.source.kind != "const"}

@@ -7,6 +7,7 @@ import functools
 import threading
 import typing
 import weakref
+from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import (
@@ -44,6 +45,7 @@ from symbolic.variables import (  # noqa: F401  (nine fill the tables)
     weak,
 )
 from symbolic.variables.base import OpaqueVariable, Variable
+from symbolic.variables.buffers import BufferVariable, empty_like
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_a, is_constant_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
@@ -203,6 +205,17 @@ def _deque_part(tx: Translator, value: deque[Any], source: Source) -> DequeVaria
     return variable
 
 
+def _buffer(tx: Translator, value: Any, source: Source) -> Variable:
+    tx.know(source, "type", type(value))
+    return _buffer_part(tx, value, source)
+
+
+def _buffer_part(tx: Translator, value: Any, source: Source) -> BufferVariable:
+    if is_a(value, array):
+        tx.know(source.attr("typecode"), "eq", value.typecode)
+    return BufferVariable(empty_like(value), source, value)
+
+
 def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
     owner = tx.owners.get(id(value))
     if owner is not None:  # the `__dict__` of an object that the frame knows: one place under two names
@@ -309,7 +322,9 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
         payload = ConstantVariable(base(value))
     elif is_a(value, deque) and cls.__getitem__ is deque.__getitem__ and cls.__len__ is deque.__len__:
         payload = _deque_part(tx, value, source)
-    elif is_a(value, (set, frozenset, deque, bytearray)):
+    elif is_a(value, bytearray):
+        payload = _buffer_part(tx, value, source)
+    elif is_a(value, (set, frozenset, deque, array)):
         raise GraphBreak("subclass of a builtin container", cls.__qualname__)
     variable = ObjectVariable(cls, value, source, payload)
     if namespace is not None:
@@ -361,6 +376,8 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     tuple: _tuple,
     torch.Size: _tuple,
     deque: _deque,
+    bytearray: _buffer,
+    array: _buffer,
     dict: _dict,
     OrderedDict: _dict,
     defaultdict: _dict,

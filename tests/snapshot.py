@@ -3,6 +3,7 @@
 Objects get numbers in the order in which they are first met, and keep them from one walk to the next: two pictures are
 equal only where the same object stands in the same places, before and after the program ran.
 """
+import array
 import collections
 import enum
 import functools
@@ -19,8 +20,8 @@ import numpy
 import torch
 
 ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented))
-VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, bytearray, torch.qscheme)
-REDUCED = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter("\u1234")), type(iter(b"")), type(iter({})), type(iter({}.items())),
+VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, torch.qscheme)
+REDUCED = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter("\u1234")), type(iter(b"")), type(iter(bytearray())), type(iter(array.array("b"))), type(iter({})), type(iter({}.items())),
            type(iter({}.values())), enumerate, zip, map, filter, reversed, type(reversed([]))}
 OPAQUE = (types.CodeType, types.FrameType, types.TracebackType, types.GeneratorType, types.CoroutineType, torch.autograd.graph.Node)
 
@@ -287,9 +288,9 @@ def _left(source):
     return list(items[index[0] if index else 0:])
 
 
-def _array(snap, array):
-    return {"dtype": str(array.dtype), "shape": array.shape, "strides": array.strides, "writeable": array.flags.writeable,
-            "values": array.tobytes(), "base": array.base is not None}
+def _ndarray(snap, found):
+    return {"dtype": str(found.dtype), "shape": found.shape, "strides": found.strides, "writeable": found.flags.writeable,
+            "values": found.tobytes(), "base": found.base is not None}
 
 
 INSIDE = [
@@ -302,7 +303,8 @@ INSIDE = [
     (types.MappingProxyType, lambda snap, proxy: {"items": snap.see(dict(proxy))}),
     ((type({}.keys()), type({}.values()), type({}.items())), lambda snap, view: {"items": [snap.see(item) for item in view]}),
     (weakref.ref, lambda snap, ref: {"target": snap.see(ref())}),
-    (numpy.ndarray, _array),
+    (numpy.ndarray, _ndarray),
+    ((bytearray, array.array), lambda snap, buffer: {"contents": repr(buffer), **snap._attributes(buffer)}),
     (itertools.chain, _chain),
     (numpy.generic, lambda snap, value: {"dtype": str(value.dtype), "value": repr(value)}),
     (torch.Generator, lambda snap, g: {"state": g.get_state().tolist()}),

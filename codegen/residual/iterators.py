@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -103,16 +104,19 @@ def _star(w: Writer, function: Any, items: Any, **named: Any) -> None:
     w.call(star, function, _tuple(w, items), tuple(named.items()))
 
 
+_EMPTY: dict[type, Any] = {list: [], tuple: (), bytearray: bytearray(), array: array("b")}
+
+
 def _sequence(w: Writer, v: Any) -> None:
     if v.sequence is None:
-        w.call(exhausted, [] if v.native_sequence is list else ())
+        w.call(exhausted, _EMPTY[v.native_sequence])
     else:
         w.call(sequence, v.sequence, v.index)
 
 
 def _reversed(w: Writer, v: Any) -> None:
     if v.sequence is None:
-        w.call(advance, Emit(lambda: w.call(reversed, [] if v.native_sequence is list else ())), 1)
+        w.call(advance, Emit(lambda: w.call(reversed, _EMPTY[v.native_sequence])), 1)
     else:
         w.call(backwards, v.sequence, v.index)
 

@@ -27,6 +27,7 @@ from symbolic.errors import ASKS_NODE, GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.translator import LazyVariable
 from symbolic.variables import (
+    buffers,
     classes,
     constants,
     containers,
@@ -559,6 +560,7 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     containers.TupleVariable: _tuple,
     containers.ListVariable: lambda w, v: w.load_list(v.items),
     containers.DequeVariable: lambda w, v: w.call(deque, Emit(lambda: w.load_list(v.items)), v.maxlen),
+    buffers.BufferVariable: lambda w, v: w.call(buffers.plain, v.added[:]),
     containers.NativeMethod: _native_method,
     mappings.DictVariable: _dict,
     mappings.SetVariable: _set,
@@ -636,10 +638,19 @@ def _set_contents(w: Writer, v: mappings.SetVariable) -> None:
         w.call(runtime.set_set, v, Emit(lambda: w.emit.build("set", w.load_all(v.items.values()))))
 
 
+def _buffer_contents(w: Writer, v: buffers.BufferVariable) -> None:
+    base: Any = v.native()
+    if v.is_unread:
+        w.call(base.extend, v, v.added[:])
+    else:
+        w.call(base.__setitem__, v, slice(None), v.added[:])
+
+
 #: how an object takes its contents; the setter's result stays on the stack
 CONTENTS: dict[type, Callable[[Writer, Any], None]] = {
     containers.ListVariable: _sequence_contents(runtime.set_list, list.extend),
     containers.DequeVariable: _sequence_contents(runtime.set_deque, deque.extend),
+    buffers.BufferVariable: _buffer_contents,
     mappings.DictVariable: _dict_contents,
     hook_dicts.HooksVariable: _dict_contents,
     mappings.SetVariable: _set_contents,

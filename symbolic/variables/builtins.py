@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
+from array import array
 from builtins import __build_class__
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from symbolic.errors import READS_FRAME, GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.variables import copying, iteration, stdlib, text
 from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.buffers import BufferVariable, array_of
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable
@@ -320,6 +322,8 @@ _container(list, lambda tx: tx.new_list([]))
 _container(dict, lambda tx: tx.new_dict([]))
 _container(set, lambda tx: tx.new_set([]))
 _container(deque, lambda tx: DequeVariable([]))
+_container(bytearray, lambda tx: BufferVariable(bytearray()))
+handles(array)(array_of)
 _container(OrderedDict, lambda tx: tx.new_dict([], OrderedDict))
 _container(defaultdict, lambda tx: tx.new_dict([], defaultdict))
 _container(Counter, lambda tx: tx.new_dict([], Counter))
@@ -485,7 +489,7 @@ KINDS.update(
 REFUSED[compile] = "text that runs as code"
 REFUSED.update({fn: "world outside" for fn in (open, input, breakpoint)})
 REFUSED.update({fn: "descriptor made while running" for fn in (property, staticmethod, classmethod)})
-REFUSED.update({fn: "bytes buffer" for fn in (bytearray, memoryview)})
+REFUSED.update({fn: "bytes buffer" for fn in (memoryview,)})
 REFUSED.update({super: "super() of values not known", __build_class__: "class made while running"})
 
 

@@ -14,6 +14,7 @@ from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, FixedVariable, Variable
+from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import DequeVariable, NativeMethod, TupleVariable
 from symbolic.variables.functions import BoundMethod
@@ -203,7 +204,7 @@ def _fill(tx: Translator, made: ObjectVariable, args: list[Variable], kwargs: di
     assert made.payload is not None
     if issubclass(made.cls, dict):
         made.payload.method(tx, "update", args, kwargs)
-    elif issubclass(made.cls, deque):
+    elif issubclass(made.cls, (deque, bytearray)):
         made.payload.method(tx, "__init__", args, kwargs)
     elif issubclass(made.cls, list):
         for items in args[:1]:
@@ -465,6 +466,8 @@ def payload_for(tx: Translator, cls: type, args: list[Variable]) -> Variable | N
         return tx.new_list([])
     if issubclass(cls, deque):
         return DequeVariable([])
+    if issubclass(cls, bytearray):
+        return BufferVariable(bytearray())
     if issubclass(cls, tuple):
         return tx.new_tuple(tx.unpack(args[0]) if args else [])
     if issubclass(cls, set):

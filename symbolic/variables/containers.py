@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+from array import array
 from collections import deque, namedtuple
 from collections.abc import Callable, Iterable
 from itertools import zip_longest
@@ -99,6 +100,10 @@ class SequenceVariable(NativeVariable):
 
     def length(self, tx: Translator) -> int:
         return len(self.items)
+
+    def item(self, tx: Translator, index: int) -> Variable:
+        """The element at `index`, which there is."""
+        return self.items[index]
 
     def truth(self, tx: Translator) -> bool:
         return bool(self.items)
@@ -604,24 +609,29 @@ def field_position(cls: type, name: str) -> int | None:
 
 # --- iterators over sequences -----------------------------------------------------------------------------------------
 class SequenceIterator(IteratorVariable):
-    """iter(list or tuple): looks at the sequence as it is now. `sequence` is None when it is exhausted."""
+    """iter(list, tuple or buffer): looks at the sequence as it is now. `sequence` is None when it is exhausted."""
 
     STATE = ("sequence", "index")
-    TYPES: ClassVar[dict[type, type]] = {list: type(iter([])), tuple: type(iter(()))}
+    TYPES: ClassVar[dict[type, type]] = {
+        list: type(iter([])),
+        tuple: type(iter(())),
+        bytearray: type(iter(bytearray())),
+        array: type(iter(array("b"))),
+    }
 
-    def __init__(self, sequence: SequenceVariable, index: int = 0) -> None:
-        self.sequence: SequenceVariable | None = sequence
+    def __init__(self, sequence: Any, index: int = 0) -> None:
+        self.sequence: Any = sequence
         self.index = index
-        self.native_sequence = sequence.NATIVE
+        self.native_sequence = sequence.native()
 
     def python_type(self) -> type:
         return self.TYPES[self.native_sequence]
 
     def next(self, tx: Translator) -> Variable | None:
-        if self.sequence is None or not 0 <= self.index < len(self.sequence.items):
+        if self.sequence is None or not 0 <= self.index < self.sequence.length(tx):
             self.sequence = None
             return None
-        item = self.sequence.items[self.index]
+        item = self.sequence.item(tx, self.index)
         self.index += self.STEP
         return item
 
@@ -629,9 +639,9 @@ class SequenceIterator(IteratorVariable):
 
 
 class ReversedIterator(SequenceIterator):
-    """reversed(list or tuple), at `index`."""
+    """reversed(list, tuple or buffer), at `index`."""
 
-    TYPES = {list: type(reversed([])), tuple: type(reversed(()))}
+    TYPES = {list: type(reversed([])), tuple: type(reversed(())), bytearray: reversed, array: reversed}
     STEP = -1
 
 

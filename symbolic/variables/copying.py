@@ -20,6 +20,7 @@ import torch
 
 from symbolic.errors import GraphBreak, Observed
 from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import TupleVariable
 from symbolic.variables.functions import BoundMethod, PartialVariable
@@ -54,6 +55,8 @@ def _copy(tx: Translator, x: Variable) -> Variable:
     kind = x.python_type()
     if _copies_to_itself(x) or kind in (tuple, frozenset):
         return x
+    if isinstance(x, BufferVariable):
+        return BufferVariable(x.known(tx))
     if kind in _NATIVE_COPIES:
         return x.method(tx, "copy", [], {})
     own = type_lookup(kind, "__copy__")

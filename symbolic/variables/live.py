@@ -12,6 +12,7 @@ import ast
 import gc
 import itertools
 import operator
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from symbolic.errors import GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables import iterators
 from symbolic.variables.base import Variable
+from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import SequenceVariable
 from symbolic.variables.mappings import DictVariable, SetVariable
@@ -118,8 +120,8 @@ def wrap_iterator(tx: Translator, value: Any, source: Source) -> Variable:
 
 
 #: containers whose iterators run no code
-_WALKED = (SequenceVariable, DictVariable, SetVariable, ConstantVariable)
-_WALKED_TYPES = (list, tuple, dict, set, frozenset, str, bytes, range)
+_WALKED = (SequenceVariable, BufferVariable, DictVariable, SetVariable, ConstantVariable)
+_WALKED_TYPES = (list, tuple, bytearray, array, dict, set, frozenset, str, bytes, range)
 
 
 # --- states and parts: asked at each call -----------------------------------------------------------------------------
@@ -232,9 +234,9 @@ def chained(iterator: Any) -> tuple[Any, ...]:
 def _walk(kind: type[iterators.SequenceIterator], native: type) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
     def make(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
         empty = tx.new_list([]) if native is list else tx.new_tuple([])
-        if held and not isinstance(held[0], SequenceVariable):
+        if held and not isinstance(held[0], (SequenceVariable, BufferVariable)):
             raise GraphBreak("iterator over a sequence of a user's class", held[0].describe())
-        made = kind(held[0] if held else empty, state)  # type: ignore[arg-type]
+        made = kind(held[0] if held else empty, state)
         made.sequence = held[0] if held else None
         return made
 
@@ -293,6 +295,8 @@ ROWS: dict[type, Row] = {
     type(iter(())): Row(position, walked, _walk(iterators.SequenceIterator, tuple)),
     type(reversed([])): Row(position, walked, _walk(iterators.ReversedIterator, list)),
     type(reversed(())): Row(position, walked, _walk(iterators.ReversedIterator, tuple)),
+    type(iter(bytearray())): Row(position, walked, _walk(iterators.SequenceIterator, bytearray)),
+    type(iter(array("b"))): Row(position, walked, _walk(iterators.SequenceIterator, array)),
     type(iter("")): Row(position, walked, _constants),
     type(iter("\u1234")): Row(position, walked, _constants),
     type(iter(b"")): Row(position, walked, _constants),

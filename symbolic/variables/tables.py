@@ -39,6 +39,7 @@ import torch
 
 from symbolic.errors import GraphBreak
 from symbolic.variables.base import BINARY, MISSING, FixedVariable, Variable
+from symbolic.variables.buffers import BufferVariable, from_python
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
@@ -312,6 +313,8 @@ def known(tx: Translator, variable: Variable) -> Any:
     """The value as a Python object of its own, MISSING if part of it is not known: constants and containers of them."""
     if variable.is_constant():
         return variable.constant()
+    if isinstance(variable, BufferVariable):
+        return variable.known(tx)
     kind = variable.python_type()
     if kind in _CONTAINERS and not isinstance(variable, ObjectVariable):
         items = [known(tx, item) for item in tx.unpack(variable)]
@@ -347,17 +350,6 @@ def plain(value: Any) -> bool:
     own = [base for base in type(value).__mro__ if base.__module__ not in ("enum", "builtins")]
     methods = [name for base in own for name, raw in vars(base).items() if inspect.isfunction(raw)]
     return all(name in _HARMLESS for name in methods if name.startswith("__"))
-
-
-def from_python(tx: Translator, value: Any) -> Variable:
-    """The variable for a fresh value made of constants."""
-    if type(value) is list:
-        return tx.new_list([from_python(tx, item) for item in value])
-    if type(value) is dict:
-        return tx.new_dict([(from_python(tx, key), from_python(tx, item)) for key, item in value.items()])
-    if type(value) is tuple:
-        return tx.new_tuple([from_python(tx, item) for item in value])
-    return tx.from_constant(value)
 
 
 #: Functions that may answer with (an element of) an argument.

@@ -10,6 +10,7 @@ import enum
 import inspect
 import re
 import string
+from array import array
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -138,6 +139,8 @@ _SHELLS: dict[Any, Callable[[Translator, Variable], Any]] = {
     set.__repr__: _set_shell,
     frozenset.__repr__: _set_shell,
     deque.__repr__: _deque_shell,
+    bytearray.__repr__: known,
+    array.__repr__: known,
     torch.Size.__repr__: lambda tx, variable: _Text(f"torch.Size({_texts(tx, variable)!r})"),
 }
 
@@ -169,7 +172,7 @@ def str_of(tx: Translator, variable: Variable) -> str:
         if len(items) == 1:
             return repr_of(tx, items[0]) if raw is KeyError.__str__ else str_of(tx, items[0])
         return repr_of(tx, args) if items else ""
-    if raw is object.__str__:
+    if raw in (object.__str__, bytearray.__str__):
         return repr_of(tx, variable)
     raise GraphBreak("text of an object", variable.python_type().__qualname__)
 

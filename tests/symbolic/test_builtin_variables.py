@@ -472,7 +472,7 @@ dir(3) | names of an object
 id([]) == 5 | identity number needed
 eval("1", {}) | text that runs as code
 str(Plain())[0] | text of a value not known
-bytearray(3) | bytes buffer
+memoryview(bytearray(3)) | bytes buffer
 property(len) | descriptor made while running
 time.time() | clock or calendar
 random.choice([1, 2]) | random numbers of Python
@@ -713,7 +713,7 @@ def test_errors(expression):
 
 
 @pytest.mark.parametrize("expression", [
-    "print(x.dim())", "str(Plain())[:6]", "time.time() > 0", "random.random() < 2", "bytearray(3)", "id(x) == 5", "dir(Plain())",
+    "print(x.dim())", "str(Plain())[:6]", "time.time() > 0", "random.random() < 2", "memoryview(bytearray(3))[0]", "id(x) == 5", "dir(Plain())",
     "sorted(globals())[:1]", "eval('1 + 1')", "str(x)", "f'{x}'", "x.tolist()", "collections.namedtuple('P', 'a')(1)",
     "math.sqrt(x.sum())", "sum(x.tolist()[0])", "open(os.devnull).close()", "re.match('a', 'ab').group()"])
 def test_what_is_left_to_the_running_program(expression):

@@ -1,0 +1,319 @@
+"""Buffers: bytearrays and arrays of numbers.
+
+What they hold is plain data, so a buffer is modelled by one of the same type, and its methods and operators are
+Python's own, run now on the model; only iterables feed it through `tx`.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from array import array
+from collections.abc import Callable
+from types import GetSetDescriptorType, MethodDescriptorType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from symbolic.errors import GraphBreak
+from symbolic.sources import Source
+from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable
+from symbolic.variables.containers import ReversedIterator, SequenceIterator
+from symbolic.variables.native import Method, NativeVariable, as_index, each, has, is_iterable, native_part
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+#: A longer buffer is left to the running program: a guard compares what it holds at each call.
+MAX_BYTES = 1 << 16
+#: Methods that tell of memory, or have to do with files.
+_REFUSED = frozenset("buffer_info tofile fromfile __alloc__ __sizeof__ __buffer__ __release_buffer__".split())
+#: Operations that make a buffer as long as a number says.
+_GROWING = frozenset({"__init__", "__mul__", "imul"})
+#: Those that a buffer which nobody has read yet takes without being read.
+_ADDING = frozenset({"append", "extend", "frombytes", "fromlist", "fromunicode"})
+
+
+class Holds:
+    """contents as they were: the predicate of a guard"""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.__doc__ = f"contents {data[:20]!r}"
+
+    def __call__(self, value: Any) -> bool:
+        return data_of(value) == self.data
+
+
+def has_no_views(value: Any) -> bool:
+    """length that may change (nobody has a view)"""
+    base: Any = array if isinstance(value, array) else bytearray
+    try:
+        base.__delitem__(value, slice(0, 0, 2))  # of nothing: all that it does is to ask
+    except BufferError:
+        return False
+    return True
+
+
+def owns_memory(value: torch.Tensor) -> bool:
+    """memory of its own"""
+    return value.untyped_storage().resizable()
+
+
+def plain(value: Any) -> Any:
+    """A copy, of the built-in type."""
+    return array.__copy__(value) if isinstance(value, array) else bytearray.copy(value)
+
+
+def data_of(value: Any) -> bytes:
+    return array.tobytes(value) if isinstance(value, array) else bytes(bytearray.copy(value))
+
+
+def empty_like(value: Any) -> Any:
+    """One of the built-in type (`array(typecode)` may warn)."""
+    return plain(value)[:0]
+
+
+class BufferVariable(NativeVariable):
+    """A bytearray or array.
+
+    Reconstruction reads `added`, what it holds now. An existing one is read when its contents are asked for: appended
+    to only, it may come in with any; then it `is_unread`, and `added` has what was appended."""
+
+    def __init__(self, contents: Any, source: Source | None = None, value: Any = MISSING) -> None:
+        self.source = source
+        self.value = value
+        self.cls = type(contents)
+        self.is_unread = source is not None
+        self.is_apart = False  # from the tensors of the graph
+        self.added = contents
+        self.owner: Any = None  # the ObjectVariable whose native part this is
+
+    def contents(self, tx: Translator) -> Any:
+        """The model."""
+        if self.is_unread:
+            self._use(tx)
+            assert self.source is not None
+            data = data_of(self.value)
+            if len(data) > MAX_BYTES:
+                raise GraphBreak("large buffer", f"{self.describe()}, {len(data)} bytes")
+            tx.know(self.source, "predicate", Holds(data))
+            self.added, self.is_unread = plain(self.value) + self.added, False
+        return self.added
+
+    def _use(self, tx: Translator) -> None:
+        """Says that tensors of the graph must not lie in this memory."""
+        if self.source is not None and not self.is_apart:
+            self.is_apart = True
+            tx.buffers.append((tx.anchor(), self))
+
+    def native(self) -> type:
+        return bytearray if issubclass(self.cls, bytearray) else array
+
+    def blank(self) -> Any:
+        return empty_like(self.added)
+
+    def known(self, tx: Translator) -> Any:
+        """A copy of what it holds."""
+        return self.contents(tx)[:]
+
+    def takes(self) -> str:
+        new = repr(self.added)
+        return f"{self}.extend({new})" if self.is_unread else f"{self}[:] = {new}"
+
+    # --- running Python's own code ----------------------------------------------------------------------------------
+    def run(self, tx: Translator, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """`function(model, *args, **kwargs)`, which may change the model. If that needs a length that may change, it is
+        guarded that the length may."""
+        if getattr(function, "__name__", "") in _GROWING and any(type(a) is int and a > MAX_BYTES for a in args):
+            raise GraphBreak("large buffer", self.describe())
+        model = self.added
+        before = model[:]
+        result = _RESIZED
+        if self.source is not None:
+            with memoryview(model):
+                result = tx.attempt(_at_its_length, function, model, args, kwargs)
+        if result is _RESIZED:
+            if self.source is not None:
+                model[:] = before
+                self._check_length(tx)
+            result = tx.attempt(function, model, *args, **kwargs)
+        if data_of(model) != data_of(before):
+            self._use(tx)
+            tx.ledger.touch(self)
+        return result
+
+    def _check_length(self, tx: Translator) -> None:
+        assert self.source is not None
+        if not has_no_views(self.value):
+            raise GraphBreak("buffer that somebody has a view of", self.describe())
+        tx.know(self.source, "predicate", has_no_views)
+
+    def answer(self, tx: Translator, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Variable:
+        result = self.run(tx, function, *args, **kwargs)
+        return self if result is self.added else from_python(tx, result)
+
+    def find(self, name: str) -> Method | None:
+        known = super().find(name)
+        if known is not None or name in _REFUSED:
+            return known
+        raw = next((vars(base)[name] for base in self.cls.__mro__ if name in vars(base)), None)
+        return Method(functools.partial(_run_method, name)) if isinstance(raw, MethodDescriptorType) else None
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        raw = vars(self.cls).get(name)
+        if isinstance(raw, GetSetDescriptorType) or name == "itemsize":
+            return tx.from_constant(getattr(self.added, name))
+        return super().getattr(tx, name)
+
+    def do___init__(self, tx: Translator, /, *args: Variable, **kwargs: Variable) -> None:
+        if self.cls is bytearray:
+            given = [_fed(tx, arg) for arg in args]
+            named = {name: _argument(tx, arg) for name, arg in kwargs.items()}
+            self.contents(tx)
+            self.run(tx, bytearray.__init__, *given, **named)
+
+    # --- protocol ---------------------------------------------------------------------------------------------------
+    def length(self, tx: Translator) -> int:
+        return len(self.contents(tx))
+
+    def truth(self, tx: Translator) -> bool:
+        return bool(self.contents(tx))
+
+    def item(self, tx: Translator, index: int) -> Variable:
+        """The element at `index`, which there is."""
+        return tx.from_constant(self.contents(tx)[index])
+
+    def contains(self, tx: Translator, item: Variable) -> bool:
+        self.contents(tx)
+        return self.run(tx, operator.contains, _argument(tx, item))
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        self.contents(tx)
+        return self.answer(tx, operator.getitem, as_index(tx, index))
+
+    def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
+        self.contents(tx)
+        self.run(tx, operator.setitem, as_index(tx, index), _argument(tx, value))
+
+    def delitem(self, tx: Translator, index: Variable) -> None:
+        self.contents(tx)
+        self.run(tx, operator.delitem, as_index(tx, index))
+
+    def iterator(self, tx: Translator) -> Variable:
+        return SequenceIterator(self, 0)
+
+    def reversed(self, tx: Translator) -> Variable:
+        return ReversedIterator(self, self.length(tx) - 1)
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        name, reflected = BINARY[op]
+        if not has(self.cls, name) or _answers(other, reflected):
+            return None
+        self.contents(tx)
+        result = self.run(tx, getattr(self.cls, name), _argument(tx, other))
+        return None if result is NotImplemented else from_python(tx, result)
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        """With a number or bytes on the left."""
+        if issubclass(other.python_type(), int):
+            return self.binary(tx, op, other) if op in (operator.mul, operator.eq, operator.ne) else None
+        return from_python(tx, tx.attempt(op, other.constant(), self.contents(tx))) if other.is_constant() else None
+
+    def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        plain, name = INPLACE[op]
+        if not has(self.cls, name) or _answers(other, BINARY[plain][1]):
+            return None
+        self.contents(tx)
+        self.run(tx, op, _argument(tx, other))
+        return self
+
+
+class _Resized:
+    """Answer of an operation that needs a length that may change."""
+
+
+_RESIZED: Any = _Resized()
+
+
+def _at_its_length(function: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
+    try:
+        return function(model, *args, **kwargs)
+    except BufferError:
+        return _RESIZED
+
+
+def _run_method(name: str, self: BufferVariable, tx: Translator, /, *args: Variable, **kwargs: Variable) -> Variable:
+    if name not in _ADDING or any(native_part(arg) is self for arg in args):
+        self.contents(tx)
+    if name == "extend" and len(args) == 1 and self.cls is array and _feeds(args[0]):
+        for item in each(tx, args[0]):  # which may look at it meanwhile
+            self.run(tx, array.append, _argument(tx, item))
+        return tx.from_constant(None)
+    taken = _fed if name == "extend" else _argument
+    given = [taken(tx, arg) for arg in args]
+    named = {key: _argument(tx, arg) for key, arg in kwargs.items()}
+    return self.answer(tx, getattr(self.cls, name), *given, **named)
+
+
+def _feeds(variable: Variable) -> bool:
+    """Whether it is an iterable whose elements come one by one."""
+    at_once = variable.is_constant() or isinstance(native_part(variable), BufferVariable)
+    return not at_once and is_iterable(variable)
+
+
+def _answers(other: Variable, reflected: str) -> bool:
+    """Whether the other operand may have its own idea of an operation."""
+    kind = other.python_type()
+    return hasattr(other, "special") and has(kind, reflected)
+
+
+def _argument(tx: Translator, variable: Variable) -> Any:
+    """The Python value of an operand; an iterable as a list."""
+    part = native_part(variable)
+    if isinstance(part, BufferVariable):
+        return part.contents(tx)
+    if part.is_constant():
+        return part.constant()
+    kind = variable.python_type()
+    if issubclass(kind, torch.Tensor):
+        raise GraphBreak("tensor value needed", "buffer")
+    if issubclass(kind, (int, float)):
+        return variable.constant()
+    if isinstance(variable, NativeVariable) and is_iterable(variable):
+        items = [_argument(tx, item) for item in tx.unpack(variable)]
+        return tuple(items) if kind is tuple else items
+    raise GraphBreak("value of a buffer not known", variable.describe())
+
+
+def _fed(tx: Translator, variable: Variable) -> Any:
+    """The same of what a buffer is made of or extended by: any iterable."""
+    if variable.is_constant() or any(has(variable.python_type(), name) for name in _NO_ITERABLES):
+        return _argument(tx, variable)
+    return [_argument(tx, item) for item in each(tx, variable)] if is_iterable(variable) else _argument(tx, variable)
+
+
+#: Special methods of what is asked for bytes or a number, not for elements.
+_NO_ITERABLES = ("__index__", "__bytes__", "__buffer__", "typecode")
+
+
+def array_of(tx: Translator, *args: Variable) -> Variable:
+    """`array(typecode, initializer)`"""
+    given = [_fed(tx, arg) for arg in args]
+    if given[:1] == ["u"]:
+        raise GraphBreak("operation that warns", "array('u')")
+    return BufferVariable(tx.attempt(array, *given))
+
+
+def from_python(tx: Translator, value: Any) -> Variable:
+    """The variable for a fresh value made of constants."""
+    kind = type(value)
+    if kind in (bytearray, array):
+        return BufferVariable(value)
+    if kind is list:
+        return tx.new_list([from_python(tx, item) for item in value])
+    if kind is dict:
+        return tx.new_dict([(from_python(tx, key), from_python(tx, item)) for key, item in value.items()])
+    if kind is tuple:
+        return tx.new_tuple([from_python(tx, item) for item in value])
+    return tx.from_constant(value)
