@@ -172,10 +172,9 @@ def test_hooks_that_are_called_when_the_module_raises(backend):
 
 
 @pytest.mark.break_everywhere
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_before_loading(backend):
+def test_before_loading():
     """torch keeps a weak reference to the module in such a hook, which breaks the graph."""
-    check(load_pre_hook, make=make, backend=backend, tolerance=(1e-5, 1e-5))
+    check(load_pre_hook, make=make)
 
 
 # --- backward hooks ---------------------------------------------------------------------------------------------------
