@@ -39,6 +39,7 @@ _NATIVE_COPIES = (list, dict, set, OrderedDict, defaultdict, deque)
 _ITSELF = (FunctionType, BuiltinFunctionType, CodeType, property)
 NONE = ConstantVariable(None)
 _copyreg: Any = copyreg  # whose stubs lack the half that pickling needs
+_HEAP_TYPE = 1 << 9  # of type.__flags__: what a class statement makes
 _is_dense = torch.ops.aten.is_non_overlapping_and_dense
 
 
@@ -200,7 +201,9 @@ def _deep_tensor(tx: Translator, x: TensorVariable, memo: DictVariable) -> Varia
     if fake.requires_grad or is_parameter:
         made: Variable = tx.graph.add_made(x, copy.deepcopy)
     else:
-        made = tx.graph.call(torch.Tensor.clone, [tx.graph.call(torch.Tensor.detach, [x])])
+        plain = tx.graph.call(torch.Tensor.detach, [x])
+        made = tx.graph.call(torch.empty_like, [plain])
+        tx.graph.call(torch.Tensor.copy_, [made, plain])  # counted: torch puts a copied storage into a new tensor
     return made
 
 
@@ -283,7 +286,9 @@ def _is_made_bare(x: Variable) -> bool:
     """Whether the state of the object is what its variable shows."""
     native = getattr(x, "payload", None) is not None or isinstance(x, TupleVariable)
     return native or all(
-        base is object or isinstance(base.__dict__.get("__new__", staticmethod(len)), (staticmethod, FunctionType))
+        base is object
+        or base.__flags__ & _HEAP_TYPE
+        and isinstance(base.__dict__.get("__new__", staticmethod(len)), (staticmethod, FunctionType))
         for base in x.python_type().__mro__
     )
 

@@ -3,6 +3,7 @@ import contextlib
 import copy
 import gc
 import itertools
+import sys
 import weakref
 from collections import OrderedDict
 
@@ -295,3 +296,31 @@ def test_a_context_manager_of_a_generator_is_compiled_around_a_break():
         return y
 
     check(program, torch.ones(3), [], graphs=2, breaks=2)  # the second where the generator goes on
+
+
+# --- copies -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("made", [lambda: _told(2, []), lambda: (n for n in [1]), lambda: sys._getframe(), lambda: sys])
+def test_what_can_not_be_pickled_is_refused_in_python_s_words(made):
+    def program(x, held):
+        try:
+            return x, copy.deepcopy(held)
+        except TypeError as error:
+            return x + 1, str(error)
+
+    check(program, make=lambda: (torch.ones(2), [made()]))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,)])
+@pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy, torch.clone])
+def test_copies_of_tensors_have_the_version_of_eager_s(copier, shape):
+    def program(x):
+        y = x * 2
+        first = copier(x), copier(y), copier(x.t() if x.dim() == 2 else x)
+        second = copier(first[1])
+        second.add_(1)
+        return *first, second
+
+    def versions(result, x):
+        return [t._version for t in (*result[:4], x)], [t.stride() for t in result[:4]]
+
+    check(program, torch.ones(shape), graphs=None if copier is copy.copy else 1, then=versions)
