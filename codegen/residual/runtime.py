@@ -132,12 +132,6 @@ def set_set(target: set[Any], items: set[Any]) -> None:
     set.update(target, items)
 
 
-def change_set(target: set[Any], history: tuple[tuple[str, tuple[Any, ...]], ...]) -> None:
-    """`target` goes through these operations: the order of a set tells of all that was done to it."""
-    for name, operands in history:
-        getattr(set, name)(target, *operands)
-
-
 def set_deque(target: deque[Any], items: Iterable[Any]) -> None:
     deque.clear(target)
     deque.extend(target, items)

@@ -41,6 +41,7 @@ from symbolic.variables import (
     numbers,
     objects,
     outside,
+    sets,
     stdlib,
     symbols,
     tensors,
@@ -422,7 +423,10 @@ def _dict(w: Writer, v: Any) -> None:
 
 
 def _set(w: Writer, v: Any) -> None:
-    if v.python_type() is set:
+    recipe = v.recipe()
+    if recipe is not None and any(name != "add" for name, _ in recipe.history):
+        w.call(sets.Recipe.make, recipe)
+    elif v.python_type() is set:
         w.emit.build("set", w.load_all(v.items.values()))
     else:
         w.call(frozenset, Emit(lambda: w.load_list(v.items.values())))
@@ -626,14 +630,10 @@ def _dict_contents(w: Writer, v: mappings.DictVariable) -> None:
         w.call(runtime.arrange_dict, v, Emit(lambda: w.load_tuple(key for key, _ in v.entries.values())))
 
 
-def _is_plain(operand: Any) -> bool:
-    elements = operand if type(operand) in (set, dict, list) else (operand,)
-    return all(isinstance(element, type) or constants.is_constant_value(element) for element in elements)
-
-
 def _set_contents(w: Writer, v: mappings.SetVariable) -> None:
-    if v.source is not None and all(_is_plain(operand) for _, operands in v.history for operand in operands):
-        w.call(runtime.change_set, v, tuple(v.history))
+    recipe = sets.Recipe(set, tuple(v.history or ()))
+    if v.history is not None and recipe.is_plain() and recipe.is_in_place():
+        w.call(sets.Recipe.change, recipe, v)
     else:  # objects with hashes by address, in no order that anybody knows
         w.call(runtime.set_set, v, Emit(lambda: w.emit.build("set", w.load_all(v.items.values()))))
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Identity, Variable
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.native import (
     ORDERINGS,
     IteratorVariable,
@@ -53,6 +55,54 @@ class HasOrder:
         )
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """How a set was made: by `history`, methods of `cls` with their operands, from an empty one. Those that answer with
+    a set go on with that."""
+
+    cls: type
+    history: tuple[tuple[str, tuple[Any, ...]], ...]
+
+    def make(self) -> Any:
+        steps = [(name, _made(operands)) for name, operands in self.history]
+        made: Any = self.cls()
+        if self.cls is frozenset:  # made of its elements at once
+            first = [operands[0] for name, operands in itertools.takewhile(lambda step: step[0] == "add", steps)]
+            if not first and steps and steps[0][0] == "update":
+                made, first = frozenset(steps[0][1][0]), [None]
+            else:
+                made = frozenset(first)
+            del steps[: len(first)]
+        for name, operands in steps:
+            answer = getattr(made, name)(*operands)
+            made = made if answer is None or name == "pop" else answer
+        return made
+
+    def change(self, target: Any) -> None:
+        """`target`, of this or a derived class, goes through the same methods; overridden ones are not run."""
+        for name, operands in self.history:
+            getattr(self.cls, name)(target, *_made(operands))
+
+    def is_in_place(self) -> bool:
+        """Whether no method makes another set."""
+        return not any(name == "copy" or name in OPERATORS.values() for name, _ in self.history)
+
+    def is_plain(self) -> bool:
+        """Whether all elements that it tells of are known."""
+        return all(_is_plain(operand) for _, operands in self.history for operand in operands)
+
+
+def _made(operands: Iterable[Any]) -> list[Any]:
+    return [operand.make() if isinstance(operand, Recipe) else operand for operand in operands]
+
+
+def _is_plain(operand: Any) -> bool:
+    if isinstance(operand, Recipe):
+        return operand.is_plain()
+    elements = operand if type(operand) in (set, dict, list) else (operand,)
+    return all(isinstance(element, type) or is_constant_value(element) for element in elements)
+
+
 def _is_dict(variable: Variable) -> bool:
     return isinstance(variable, NativeVariable) and issubclass(variable.python_type(), dict)
 
@@ -62,13 +112,26 @@ def _is_stable(variable: Variable) -> bool:
     return variable.is_constant() or isinstance(variable.real(), type)
 
 
+def _told(others: Iterable[Variable], operands: Iterable[Any]) -> tuple[Any, ...]:
+    """Operands as a history has them: as they are now, new sets by how they were made."""
+    sets = {id(theirs.table): theirs for theirs in map(native_part, others) if isinstance(theirs, SetVariable)}
+    return tuple([_now(operand, sets.get(id(operand))) for operand in operands])
+
+
+def _now(operand: Any, variable: SetVariable | None) -> Any:
+    recipe = variable.recipe() if variable is not None else None
+    if recipe is not None:
+        return recipe
+    return copy.copy(operand) if type(operand) in (set, dict, list) else operand
+
+
 class SetVariable(NativeVariable):
     """A set or frozenset: `items` maps the key of each element to it. Reconstruction reads `items` and `cls`; an
     existing one that was touched has `items` as its new contents.
 
     `table` is a real set of the keys that goes through the same operations, and so has the order of the program's set
     as long as its elements hash like their keys. `history` has these operations, (method of sets, operands), in order:
-    an existing set goes through them as well."""
+    an existing set goes through them as well. (None: a new set that came of one whose history is not known.)"""
 
     def __init__(
         self, items: dict[Any, Variable], source: Source | None = None, cls: type = set, value: Any = MISSING
@@ -78,7 +141,7 @@ class SetVariable(NativeVariable):
         self.cls = cls
         self.value = value
         self.state = 0
-        self.history: list[tuple[str, tuple[Any, ...]]] = []
+        self.history: list[tuple[str, tuple[Any, ...]]] | None = []
         self.table: set[Any] = set()
         for key in items:  # set(items) would make a larger table, in another order
             self.table.add(key)
@@ -106,12 +169,21 @@ class SetVariable(NativeVariable):
         key = hash_key(tx, item)
         if key not in self.items:
             self.items[key] = item
-            self.act("add", key)
+            self.act("add", [], key)
             self.changed(tx)
 
-    def act(self, name: str, *operands: Any) -> None:
-        self.history.append((name, tuple(copy.copy(o) if type(o) in (set, dict, list) else o for o in operands)))
+    def act(self, name: str, others: Iterable[Variable], *operands: Any) -> None:
+        """A method of the set; `others` are the variables of operands that are sets."""
+        if self.history is not None:
+            self.history.append((name, _told(others, operands)))
         getattr(self.table, name)(*operands)
+
+    def recipe(self) -> Recipe | None:
+        """How a set that is new, and of known elements, was made."""
+        if self.source is not None or self.history is None:
+            return None
+        found = Recipe(self.native(), tuple(self.history))
+        return found if found.is_plain() else None
 
     def changed(self, tx: Translator) -> None:
         self.state += 1
@@ -122,7 +194,7 @@ class SetVariable(NativeVariable):
         if key not in self.items:
             return False
         del self.items[key]
-        self.act("discard", key)
+        self.act("discard", [], key)
         self.changed(tx)
         return True
 
@@ -169,18 +241,21 @@ class SetVariable(NativeVariable):
         keys = [(hash_key(tx, item), item) for item in each(tx, iterable)]
         return [key for key, _ in keys], {id(key): item for key, item in keys}
 
-    def combined(self, tx: Translator, name: str, others: Iterable[Variable]) -> SetVariable:
+    def combined(self, tx: Translator, name: str, others: Sequence[Variable]) -> SetVariable:
         """The new set that the method `name` makes of this one and other iterables."""
         operands = [self.keys_in(tx, other) for other in others]
         table = getattr(self.table, name)(*(keys for keys, _ in operands))
         made = SetVariable({}, cls=self.native())
+        known = self.source is None and self.history is not None
+        told = _told(others, [keys for keys, _ in operands])
+        made.history = [*self.history, (name, told)] if known else None  # type: ignore[misc]
         made.take(table, [self.keys_in(tx, self), *operands])
         return made
 
-    def combine_in_place(self, tx: Translator, name: str, others: Iterable[Variable]) -> None:
+    def combine_in_place(self, tx: Translator, name: str, others: Sequence[Variable]) -> None:
         operands = [self.keys_in(tx, other) for other in others]
         before = [self.keys_in(tx, self)[1]]
-        self.act("update" if name == "union" else f"{name}_update", *(keys for keys, _ in operands))
+        self.act("update" if name == "union" else f"{name}_update", others, *(keys for keys, _ in operands))
         size = len(self.items)
         self.take(self.table, [(None, before[0]), *operands])
         if operands and (len(self.items) != size or name != "union"):
@@ -256,14 +331,15 @@ class SetVariable(NativeVariable):
             if self.source is not None:
                 raise GraphBreak("order of an existing set that the frame changed", self.describe())
         key = self.table.pop()
-        self.history.append(("discard", (key,)))
+        if self.history is not None:
+            self.history.append(("pop", ()) if self.source is None else ("discard", (key,)))
         item = self.items.pop(key)
         self.changed(tx)
         return item
 
     def do_clear(self, tx: Translator, /) -> None:
         self.items.clear()
-        self.act("clear")
+        self.act("clear", [])
         self.changed(tx)
 
     def do_copy(self, tx: Translator, /) -> Variable:

@@ -3,6 +3,8 @@ import contextlib
 import copy
 import gc
 import itertools
+import linecache
+import random
 import sys
 import weakref
 from collections import OrderedDict
@@ -11,7 +13,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import check, same_as_eager
+from tests.differential import COUNTING, check, execute, same_as_eager
 
 
 class Held:
@@ -147,7 +149,7 @@ def test_iterators_in_others(name, turns):
     check(_loop(*turns), make=make, changed=lambda: (torch.ones(2), _numbers(), HOLDERS[name](_numbers())))
 
 
-@pytest.mark.parametrize("one, other", itertools.combinations(("chain", "chain of zip", "islice", "enumerate", "zip", "cycle"), 2))
+@pytest.mark.parametrize("one, other", [*itertools.combinations(("chain", "chain of zip", "islice", "enumerate", "zip", "cycle"), 2)])
 def test_an_iterator_in_two_others(one, other):
     def make(apart=False):
         it = _numbers()
@@ -324,3 +326,39 @@ def test_copies_of_tensors_have_the_version_of_eager_s(copier, shape):
         return [t._version for t in (*result[:4], x)], [t.stride() for t in result[:4]]
 
     check(program, torch.ones(shape), graphs=None if copier is copy.copy else 1, then=versions)
+
+
+# --- sets born in the frame -------------------------------------------------------------------------------------------
+def _set_program(choose):
+    """The text of a program that works on two new sets of texts whose hashes are chance, and answers with both."""
+    words = [f"{choose.random()}" for _ in range(40)]
+
+    def some(most):
+        return ", ".join(map(repr, choose.choices(words, k=choose.randrange(1, most))))
+
+    forms = ["{a}.add({w})", "{a}.discard({w})", "{a} |= {{{s}}}", "{a} -= {{{s}}}", "{a} ^= {{{s}}}", "{a} &= {b} | {{{s}}}", "{a} = {a} | {b}",
+             "{a} = {a} - {b}", "{a} = {a}.union([{s}], {b})", "{a} = {a}.copy()", "{a}.update([{s}])", "{a}.update({b})", "{a} = set({b})",
+             "if {a}: {a}.pop()", "{a}.difference_update([{s}])", "{a} = {a} ^ {b}", "{a} = {a} & {b}", "{a}.clear()", "{a} = {{*{a}, {s}}}",
+             "{a} = frozenset({b}) | {a} | {{{s}}}; {a} = set({a})", "{a} = {{w for w in [{s}]}}", "{a} = set(dict.fromkeys([{s}]))"]
+    lines = [f"one, two = {{{some(20)}}}, {{{some(12)}}}"]
+    for _ in range(choose.randrange(1, 12)):
+        a, b = choose.sample(("one", "two"), 2)
+        lines.append(choose.choice(forms).format(a=a, b=b, w=repr(choose.choice(words)), s=some(10)))
+    return "def program(x):\n" + "".join(f"    {line}\n" for line in [*lines, "return x + 1, one, two, frozenset(one)"])
+
+
+def test_new_sets_are_iterated_as_if_they_had_been_made_here():
+    choose = random.Random(5)
+    for _ in range(200):
+        scope = {}
+        execute(_set_program(choose), scope)
+        program = scope["program"]
+        compiled = jit.compile(program, backend="eager", fullgraph=COUNTING)
+        for _ in range(2):
+            theirs, ours = program(torch.ones(2))[1:], compiled(torch.ones(2))[1:]
+            assert list(map(list, ours)) == list(map(list, theirs)), linecache.cache[program.__code__.co_filename][2]
+            for number in range(30):  # what is to come, too
+                for mine, other in ((ours[0], theirs[0]), (ours[1], theirs[1])):
+                    mine.add(f"{number}")
+                    other.add(f"{number}")
+            assert list(map(list, ours)) == list(map(list, theirs)), linecache.cache[program.__code__.co_filename][2]
