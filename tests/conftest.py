@@ -12,7 +12,7 @@ import jit
 HERE = os.path.dirname(os.path.abspath(__file__))
 COMPARING = ("symbolic", "sideeffects", "test_graph_breaks.py", "test_guards.py", "test_recursion.py", "test_threads.py")
 THIRD = 3
-ONLY = os.environ.get("JIT_TEST_BACKEND")
+DEPTHS = {"eager": 0, "aot_eager": 1, "default": 2}
 
 torch.set_num_threads(1)
 if "JIT_TEST_CACHE" not in os.environ:  # the processes of a run share a folder of their own
@@ -24,7 +24,7 @@ jit.config.cache_dir = os.environ["JIT_TEST_CACHE"]
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Each third quick test of programs also runs with breaks everywhere: a sample of every file, itself unchanging.
-    Where a run is told its backend, tests of several backends are run on that one."""
+    Where a run is told its backend, tests of several backends are run on the last of them alone."""
     places = {}
     for item in items:
         inside = os.path.relpath(item.path, HERE).split(os.sep)[0]
@@ -32,17 +32,21 @@ def pytest_collection_modifyitems(items):
             places[item.path] = place = places.get(item.path, -1) + 1
             if place % THIRD == 0:
                 item.add_marker("break_everywhere")
-    if ONLY:
-        through = {key(item) for item in items if backend_of(item) == ONLY}
-        items[:] = [item for item in items if backend_of(item) in (None, ONLY) or key(item) not in through]
-
-
-def backend_of(item):
-    return item.callspec.params.get("backend") if hasattr(item, "callspec") else None
+    if "JIT_TEST_BACKEND" in os.environ:
+        deepest = {}
+        for item in items:
+            deepest[key(item)] = max(deepest.get(key(item), -1), depth(item))
+        items[:] = [item for item in items if depth(item) == deepest[key(item)]]
 
 
 def key(item):
     return item.path, item.originalname
+
+
+def depth(item):
+    """How far its graphs go."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return DEPTHS.get(params["backend"], 0) if isinstance(params.get("backend"), str) else 0
 
 
 @pytest.fixture(autouse=True)
