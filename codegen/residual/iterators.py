@@ -121,6 +121,13 @@ def _reversed(w: Writer, v: Any) -> None:
         w.call(backwards, v.sequence, v.index)
 
 
+def _reversed_text(w: Writer, v: Any) -> None:
+    if v.value is None:
+        w.call(advance, Emit(lambda: w.call(reversed, ())), 1)
+    else:
+        w.call(backwards, v.value, v.index)
+
+
 def _map(w: Writer, v: Any) -> None:
     emit = w.emit
     emit.begin_call()
@@ -186,6 +193,7 @@ BUILD.update(
         containers.SequenceIterator: _sequence,
         containers.ReversedIterator: _reversed,
         iterators.ConstantIterator: lambda w, v: w.call(constant, v.value, v.index),
+        iterators.ReversedText: _reversed_text,
         iterators.ZipIterator: lambda w, v: _star(w, zip, v.iterators, strict=v.strict),
         iterators.EnumerateIterator: lambda w, v: w.call(enumerate, v.source_iterator, v.count),
         iterators.MapIterator: _map,

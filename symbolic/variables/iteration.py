@@ -74,10 +74,10 @@ def _reversed(tx: Translator, sequence: Variable, /) -> Variable:
     if isinstance(native, NativeVariable):
         return native.reversed(tx)
     if isinstance(native, ConstantVariable):
-        backwards = tx.attempt(reversed, native.value)
+        tx.attempt(reversed, native.value)
         if isinstance(native.value, range):
             return tx.constant_iterator(native.value[::-1])
-        return tx.new_tuple([tx.from_constant(item) for item in backwards]).iterator(tx)
+        return iterators.ReversedText(native.value, len(native.value) - 1)
     kind = sequence.python_type()
     if is_tensor(sequence):
         return tx.getattr(sequence, "__reversed__").call(tx, [], {})

@@ -45,6 +45,24 @@ class ConstantIterator(IteratorVariable):
         return tx.from_constant(self.value[self.index - 1]) if self.index <= len(self.value) else None
 
 
+class ReversedText(IteratorVariable):
+    """reversed(str or bytes), at `index`; `value` is None when it is exhausted."""
+
+    STATE = ("value", "index")
+    KIND = reversed
+
+    def __init__(self, value: str | bytes | None, index: int) -> None:
+        self.value = value
+        self.index = index
+
+    def next(self, tx: Translator) -> Variable | None:
+        if self.value is None or self.index < 0:
+            self.value = None
+            return None
+        self.index -= 1
+        return tx.from_constant(self.value[self.index + 1])
+
+
 class ZipIterator(IteratorVariable):
     """zip(*iterators, strict=strict)"""
 

@@ -4,6 +4,7 @@ import copy
 import gc
 import itertools
 import linecache
+import pickle
 import random
 import sys
 import weakref
@@ -57,6 +58,15 @@ def test_iterators_returned_exhausted(make, items):
         return x + 1, iterator, [*iterator]
 
     check(program, torch.ones(3), items, graphs=1)
+
+
+@pytest.mark.parametrize("text", ["abc", b"abc", "a", ""])
+def test_reversed_texts_are_pickled_as_what_they_are(text):
+    def program(x, text):
+        new, begun, done = reversed(text), reversed(text), reversed(text)
+        return x + 1, new, begun, next(begun, None), done, [*done], type(new).__name__
+
+    check(program, torch.ones(3), text, graphs=1, then=lambda result, *_: [pickle.dumps(result[i]) for i in (1, 2, 4)])
 
 
 @pytest.mark.parametrize("again", [0, 1, 2, 3])
