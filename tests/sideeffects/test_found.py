@@ -357,13 +357,14 @@ def _set_program(choose):
     return "def program(x):\n" + "".join(f"    {line}\n" for line in [*lines, "return x + 1, one, two, frozenset(one)"])
 
 
+@pytest.mark.skipif(not COUNTING, reason="a break makes existing sets of them, whose layout is not known")
 def test_new_sets_are_iterated_as_if_they_had_been_made_here():
     choose = random.Random(5)
     for _ in range(200):
         scope = {}
         execute(_set_program(choose), scope)
         program = scope["program"]
-        compiled = jit.compile(program, backend="eager", fullgraph=COUNTING)
+        compiled = jit.compile(program, backend="eager", fullgraph=True)
         for _ in range(2):
             theirs, ours = program(torch.ones(2))[1:], compiled(torch.ones(2))[1:]
             assert list(map(list, ours)) == list(map(list, theirs)), linecache.cache[program.__code__.co_filename][2]
