@@ -109,6 +109,8 @@ class Protocols:
         filled = (BufferVariable, DequeVariable, DictVariable, ListVariable, SetVariable)
         from_args = payload is not None and not isinstance(payload, filled)
         new_args = tuple(args) if from_args else ()
+        if issubclass(cls, (tuple, frozenset)) and payload is not None:  # an argument may have been used up
+            new_args = (self.new_tuple(payload.reachable()),)
         return ObjectVariable(cls, payload=payload, new_args=new_args)
 
     def _new_exception(self: Any, cls: type, args: list[Variable]) -> Variable:

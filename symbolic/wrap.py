@@ -53,6 +53,7 @@ from symbolic.variables.functions import BoundMethod, CellVariable, FunctionVari
 from symbolic.variables.live import ROWS, wrap_iterator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.objects import ObjectVariable, instance_dict
+from symbolic.variables.sets import HasElements
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.torch_functions import TorchFunction
 
@@ -240,8 +241,21 @@ def _set(tx: Translator, value: Any, source: Source) -> Variable:
     if not all(is_constant_value(item) or is_a(item, type) for item in value):
         raise GraphBreak("set of objects", source.text)
     tx.know(source, "eq", type(value)(value))
-    items = [tx.from_constant(item) for item in value]
-    return SetVariable({item.key(): item for item in items}, source, type(value))
+    return _set_of(tx, value, source)
+
+
+def _set_of(tx: Translator, value: Any, source: Source) -> SetVariable:
+    kind = set if is_a(value, set) else frozenset
+    items = [tx.from_constant(item) for item in kind.__iter__(value)]
+    return SetVariable({item.key(): item for item in items}, source, kind)
+
+
+def _set_part(tx: Translator, value: Any, source: Source) -> SetVariable:
+    elements = set().union(value)  # whatever the user's class makes of iteration
+    if not all(is_constant_value(item) or is_a(item, type) for item in elements):
+        raise GraphBreak("set of objects", source.text)
+    tx.know(source, "predicate", HasElements(elements))
+    return _set_of(tx, value, source)
 
 
 def _function(tx: Translator, value: FunctionType, source: Source) -> Variable:
@@ -324,7 +338,9 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
         payload = _deque_part(tx, value, source)
     elif is_a(value, bytearray):
         payload = _buffer_part(tx, value, source)
-    elif is_a(value, (set, frozenset, deque, array)):
+    elif is_a(value, (set, frozenset)):
+        payload = _set_part(tx, value, source)
+    elif is_a(value, (deque, array)):
         raise GraphBreak("subclass of a builtin container", cls.__qualname__)
     variable = ObjectVariable(cls, value, source, payload)
     if namespace is not None:

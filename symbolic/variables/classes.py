@@ -103,11 +103,11 @@ class ClassVariable(FixedVariable):
 
     # --- instances --------------------------------------------------------------------------------------------------
     def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
-        if not self._plain_call():
-            return None
+        is_function = isinstance(lookup(self.value, "__init__"), FunctionType)
+        if not is_function or not self._plain_call() or issubclass(self.value, tuple):
+            return None  # and nothing has been made: an argument is iterated once
         made = self._new(tx, args, kwargs)
-        init = lookup(self.value, "__init__")
-        if not isinstance(init, FunctionType) or not isinstance(made, ObjectVariable):
+        if not isinstance(made, ObjectVariable):
             return None
         frame = tx.class_attribute(self.value, "__init__").enter(tx, [made, *args], kwargs)
         if frame is not None:
@@ -202,6 +202,8 @@ class ClassVariable(FixedVariable):
 def _fill(tx: Translator, made: ObjectVariable, args: list[Variable], kwargs: dict[str, Variable]) -> None:
     """The native `__init__` of a container subclass."""
     assert made.payload is not None
+    if kwargs and not issubclass(made.cls, (dict, deque, bytearray)):
+        raise GraphBreak("arguments do not fit the function", made.describe())
     if issubclass(made.cls, dict):
         made.payload.method(tx, "update", args, kwargs)
     elif issubclass(made.cls, (deque, bytearray)):
@@ -472,6 +474,13 @@ def payload_for(tx: Translator, cls: type, args: list[Variable]) -> Variable | N
         return tx.new_tuple(tx.unpack(args[0]) if args else [])
     if issubclass(cls, set):
         return tx.new_set([])
+    if issubclass(cls, frozenset):
+        if len(args) > 1:
+            raise GraphBreak("construction by a native __new__", cls.__qualname__)
+        made = tx.new_set([], frozenset)
+        for items in args:
+            made.update(tx, items)  # type: ignore[attr-defined]
+        return made
     if issubclass(cls, (int, str, float, bytes)):
         base = next(b for b in (int, str, float, bytes) if issubclass(cls, b))
         return tx.from_constant(tx.attempt(base, *(a.constant() for a in args)))

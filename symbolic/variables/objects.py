@@ -61,6 +61,9 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
     return found if type(found) is dict else None
 
 
+_HASHES_OF_VALUES = {kind.__hash__ for kind in (str, int, tuple, frozenset)}
+
+
 class ObjectVariable(Variable):
     """An instance of a Python class.
 
@@ -94,7 +97,7 @@ class ObjectVariable(Variable):
     def key(self) -> Any:
         if self.cls.__hash__ is object.__hash__ and self.cls.__eq__ is object.__eq__:
             return super().key() if self.value is MISSING else self.value
-        if self.payload is not None and self.cls.__hash__ in (str.__hash__, int.__hash__, tuple.__hash__):
+        if self.payload is not None and self.cls.__hash__ in _HASHES_OF_VALUES:
             return self.payload.key()
         raise GraphBreak("hash of an object with its own __hash__", self.describe())
 

@@ -49,7 +49,7 @@ class HasOrder:
         self.__doc__ = f"order {self.elements!r}"
 
     def __call__(self, container: Any) -> bool:
-        found = list(container)
+        found = list((set if isinstance(container, set) else frozenset).__iter__(container))
         return len(found) == len(self.elements) and all(
             a is b or (type(a) is type(b) and a == b) for a, b in zip(found, self.elements, strict=True)
         )
@@ -103,6 +103,22 @@ def _is_plain(operand: Any) -> bool:
     return all(isinstance(element, type) or is_constant_value(element) for element in elements)
 
 
+class HasElements:
+    """elements are as they were: the predicate of a guard"""
+
+    def __init__(self, elements: Iterable[Any]) -> None:
+        self.elements = _typed(elements)
+        self.__doc__ = f"elements {set(elements)!r}"
+
+    def __call__(self, container: Any) -> bool:
+        return _typed(container) == self.elements
+
+
+def _typed(elements: Iterable[Any]) -> set[tuple[type, Any]]:
+    """The elements, equal ones of several types told apart; of a set as they are, whatever its class says."""
+    return {(type(element), element) for element in set().union(elements)}
+
+
 def _is_dict(variable: Variable) -> bool:
     return isinstance(variable, NativeVariable) and issubclass(variable.python_type(), dict)
 
@@ -141,6 +157,7 @@ class SetVariable(NativeVariable):
         self.cls = cls
         self.value = value
         self.state = 0
+        self.owner: Any = None  # the ObjectVariable whose native part this is
         self.history: list[tuple[str, tuple[Any, ...]]] | None = []
         self.table: set[Any] = set()
         for key in items:  # set(items) would make a larger table, in another order
@@ -343,7 +360,8 @@ class SetVariable(NativeVariable):
         self.changed(tx)
 
     def do_copy(self, tx: Translator, /) -> Variable:
-        return self if self.cls is frozenset else self.combined(tx, "copy", [])
+        itself = self.cls is frozenset and self.owner is None
+        return self if itself else self.combined(tx, "copy", [])
 
     def do___copy__(self, tx: Translator, /) -> Variable:
         return self.do_copy(tx)
