@@ -336,7 +336,8 @@ def test_a_tracer_that_changes_the_frame():
 @pytest.mark.skipif(not COUNTING, reason="counts compilations, which a break after every call multiplies")
 def test_interrupt_during_compilation():
     out = in_a_child("""
-        import _thread, signal, torch, jit
+        import signal, torch, jit
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
         def backend(gm, inputs):
             signal.raise_signal(signal.SIGINT)
             for _ in range(1000):
@@ -363,6 +364,7 @@ def test_interrupt_during_compilation():
 def test_interrupt_while_the_compiled_code_runs():
     out = in_a_child("""
         import signal, torch, jit
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
         log = []
         @jit.disable
         def interrupt():
