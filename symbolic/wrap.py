@@ -238,10 +238,7 @@ def _factory(tx: Translator, value: Any, source: Source) -> Variable | None:
 
 def _set(tx: Translator, value: Any, source: Source) -> Variable:
     tx.know(source, "type", type(value))
-    if not all(is_constant_value(item) or is_a(item, type) for item in value):
-        raise GraphBreak("set of objects", source.text)
-    tx.know(source, "eq", type(value)(value))
-    return _set_of(tx, value, source)
+    return _set_part(tx, value, source)
 
 
 def _set_of(tx: Translator, value: Any, source: Source) -> SetVariable:

@@ -728,3 +728,15 @@ def test_simple_namespace():
     watch(X)
     ns.k = 2
     watch(X).expect(2)
+
+
+@pytest.mark.parametrize("one, other", [
+    ({1}, {True}), ({1.0}, {1}), ({0.0}, {-0.0}), (frozenset({1}), frozenset({True})), ({(1,)}, {(True,)}), ({frozenset({1})}, {frozenset({1.0})}),
+], ids=str)  # fmt: skip
+def test_sets_that_are_equal_but_not_the_same(one, other):
+    def program(x, elements):
+        return x + 1, list(elements), 1 in elements
+
+    compiled = jit.compile(program, backend="eager")
+    for elements in (one, other, one):
+        assert repr(compiled(torch.ones(1), elements)) == repr(program(torch.ones(1), elements))

@@ -107,16 +107,24 @@ class HasElements:
     """elements are as they were: the predicate of a guard"""
 
     def __init__(self, elements: Iterable[Any]) -> None:
-        self.elements = _typed(elements)
+        self.elements = _exactly(elements)
         self.__doc__ = f"elements {set(elements)!r}"
 
     def __call__(self, container: Any) -> bool:
-        return _typed(container) == self.elements
+        return _exactly(set().union(container)) == self.elements  # as they are, whatever the set's class says
 
 
-def _typed(elements: Iterable[Any]) -> set[tuple[type, Any]]:
-    """The elements, equal ones of several types told apart; of a set as they are, whatever its class says."""
-    return {(type(element), element) for element in set().union(elements)}
+def _exactly(elements: Iterable[Any]) -> frozenset[Any]:
+    """Something equal for the same elements only: `1`, `True` and `1.0` are equal, as are the zeros."""
+    return frozenset(map(_exact, elements))
+
+
+def _exact(value: Any) -> tuple[type, Any]:
+    if type(value) is tuple:
+        return tuple, tuple(map(_exact, value))
+    if type(value) is frozenset:
+        return frozenset, _exactly(value)
+    return type(value), repr(value) if type(value) in (float, complex) else value
 
 
 def _is_dict(variable: Variable) -> bool:
