@@ -425,11 +425,19 @@ def _dict(w: Writer, v: Any) -> None:
 def _set(w: Writer, v: Any) -> None:
     recipe = v.recipe()
     if recipe is not None and any(name != "add" for name, _ in recipe.history):
-        w.call(sets.Recipe.make, recipe)
+        _by_recipe(w, v, sets.Recipe.make, recipe)
     elif v.python_type() is set:
         w.emit.build("set", w.load_all(v.items.values()))
     else:
         w.call(frozenset, Emit(lambda: w.load_list(v.items.values())))
+
+
+def _by_recipe(w: Writer, v: mappings.SetVariable, method: Any, recipe: sets.Recipe, *target: Variable) -> None:
+    existing: list[mappings.SetVariable] = []
+    placed = recipe.placed(existing)
+    if any(each.state for each in existing):
+        v.check_order()
+    w.call(method, placed, *target, *existing)
 
 
 def _slice(w: Writer, v: Any) -> None:
@@ -631,9 +639,9 @@ def _dict_contents(w: Writer, v: mappings.DictVariable) -> None:
 
 
 def _set_contents(w: Writer, v: mappings.SetVariable) -> None:
-    recipe = sets.Recipe(set, tuple(v.history or ()))
-    if v.history is not None and recipe.is_plain() and recipe.is_in_place():
-        w.call(sets.Recipe.change, recipe, v)
+    recipe = sets.Recipe(set, tuple(v.history))
+    if recipe.is_plain() and recipe.is_in_place():
+        _by_recipe(w, v, sets.Recipe.change, recipe, v)
     else:  # objects with hashes by address, in no order that anybody knows
         w.call(runtime.set_set, v, Emit(lambda: w.emit.build("set", w.load_all(v.items.values()))))
 

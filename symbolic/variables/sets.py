@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symbolic.errors import GraphBreak
+from symbolic.errors import GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Identity, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
@@ -56,17 +56,26 @@ class HasOrder:
 
 
 @dataclass(frozen=True)
+class Place:
+    """An existing set in a recipe: its number among those that `make` and `change` are called with."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class Recipe:
-    """How a set was made: by `history`, methods of `cls` with their operands, from an empty one. Those that answer with
-    a set go on with that."""
+    """How a set was made: by `history`, methods of `cls` with their operands, from an empty one or that of the step
+    "from". Those that answer with a set go on with that."""
 
     cls: type
     history: tuple[tuple[str, tuple[Any, ...]], ...]
 
-    def make(self) -> Any:
-        steps = [(name, _made(operands)) for name, operands in self.history]
+    def make(self, *existing: Any) -> Any:
+        steps = [(name, _made(operands, existing)) for name, operands in self.history]
         made: Any = self.cls()
-        if self.cls is frozenset:  # made of its elements at once
+        if steps and steps[0][0] == "from":
+            _, (made,) = steps.pop(0)
+        elif self.cls is frozenset:  # made of its elements at once
             first = [operands[0] for name, operands in itertools.takewhile(lambda step: step[0] == "add", steps)]
             if not first and steps and steps[0][0] == "update":
                 made, first = frozenset(steps[0][1][0]), [None]
@@ -74,14 +83,14 @@ class Recipe:
                 made = frozenset(first)
             del steps[: len(first)]
         for name, operands in steps:
-            answer = getattr(made, name)(*operands)
+            answer = getattr(self.cls, name)(made, *operands)
             made = made if answer is None or name == "pop" else answer
         return made
 
-    def change(self, target: Any) -> None:
+    def change(self, target: Any, *existing: Any) -> None:
         """`target`, of this or a derived class, goes through the same methods; overridden ones are not run."""
         for name, operands in self.history:
-            getattr(self.cls, name)(target, *_made(operands))
+            getattr(self.cls, name)(target, *_made(operands, existing))
 
     def is_in_place(self) -> bool:
         """Whether no method makes another set."""
@@ -91,14 +100,34 @@ class Recipe:
         """Whether all elements that it tells of are known."""
         return all(_is_plain(operand) for _, operands in self.history for operand in operands)
 
+    def placed(self, existing: list[SetVariable]) -> Recipe:
+        """The same with places for existing sets, which are added to the list."""
 
-def _made(operands: Iterable[Any]) -> list[Any]:
-    return [operand.make() if isinstance(operand, Recipe) else operand for operand in operands]
+        def place(operand: Any) -> Any:
+            if isinstance(operand, Recipe):
+                return operand.placed(existing)
+            if not isinstance(operand, SetVariable):
+                return operand
+            existing.append(operand)
+            return Place(len(existing) - 1)
+
+        return Recipe(self.cls, tuple((name, tuple(map(place, operands))) for name, operands in self.history))
+
+
+def _made(operands: Iterable[Any], existing: Sequence[Any]) -> list[Any]:
+    def made(operand: Any) -> Any:
+        if isinstance(operand, Recipe):
+            return operand.make(*existing)
+        return existing[operand.number] if isinstance(operand, Place) else operand
+
+    return [made(operand) for operand in operands]
 
 
 def _is_plain(operand: Any) -> bool:
     if isinstance(operand, Recipe):
         return operand.is_plain()
+    if isinstance(operand, SetVariable):
+        return True
     elements = operand if type(operand) in (set, dict, list) else (operand,)
     return all(isinstance(element, type) or is_constant_value(element) for element in elements)
 
@@ -136,13 +165,19 @@ def _is_stable(variable: Variable) -> bool:
     return variable.is_constant() or isinstance(variable.real(), type)
 
 
+def _sets_among(others: Iterable[Variable]) -> list[SetVariable]:
+    return [theirs for theirs in map(native_part, others) if isinstance(theirs, SetVariable)]
+
+
 def _told(others: Iterable[Variable], operands: Iterable[Any]) -> tuple[Any, ...]:
-    """Operands as a history has them: as they are now, new sets by how they were made."""
-    sets = {id(theirs.table): theirs for theirs in map(native_part, others) if isinstance(theirs, SetVariable)}
+    """Operands as a history has them: as they are now, new sets by how they were made, existing ones themselves."""
+    sets = {id(theirs.table): theirs for theirs in _sets_among(others)}
     return tuple([_now(operand, sets.get(id(operand))) for operand in operands])
 
 
 def _now(operand: Any, variable: SetVariable | None) -> Any:
+    if variable is not None and variable.source is not None:
+        return variable
     recipe = variable.recipe() if variable is not None else None
     if recipe is not None:
         return recipe
@@ -155,7 +190,11 @@ class SetVariable(NativeVariable):
 
     `table` is a real set of the keys that goes through the same operations, and so has the order of the program's set
     as long as its elements hash like their keys. `history` has these operations, (method of sets, operands), in order:
-    an existing set goes through them as well. (None: a new set that came of one whose history is not known.)"""
+    an existing set goes through them as well.
+
+    How an existing set lies in memory is not known, so the order of what is made of several of its elements isn't. The
+    residual code does the same with the real one. Where that has changed, or the frame asks for the order, is a break
+    at the step where it was made, `unordered_at`."""
 
     def __init__(
         self, items: dict[Any, Variable], source: Source | None = None, cls: type = set, value: Any = MISSING
@@ -166,7 +205,8 @@ class SetVariable(NativeVariable):
         self.value = value
         self.state = 0
         self.owner: Any = None  # the ObjectVariable whose native part this is
-        self.history: list[tuple[str, tuple[Any, ...]]] | None = []
+        self.history: list[tuple[str, tuple[Any, ...]]] = []
+        self.unordered_at: int | None = None
         self.table: set[Any] = set()
         for key in items:  # set(items) would make a larger table, in another order
             self.table.add(key)
@@ -199,13 +239,12 @@ class SetVariable(NativeVariable):
 
     def act(self, name: str, others: Iterable[Variable], *operands: Any) -> None:
         """A method of the set; `others` are the variables of operands that are sets."""
-        if self.history is not None:
-            self.history.append((name, _told(others, operands)))
+        self.history.append((name, _told(others, operands)))
         getattr(self.table, name)(*operands)
 
     def recipe(self) -> Recipe | None:
         """How a set that is new, and of known elements, was made."""
-        if self.source is not None or self.history is None:
+        if self.source is not None:
             return None
         found = Recipe(self.native(), tuple(self.history))
         return found if found.is_plain() else None
@@ -237,12 +276,21 @@ class SetVariable(NativeVariable):
         if not all(map(_is_stable, self.items.values())):
             raise GraphBreak("order of a set of objects", self.describe())
         if self.source is None:
+            self.check_order()
             return [self.items[key] for key in self.table]
         if tx.ledger.touched(self):
             raise GraphBreak("order of an existing set that the frame changed", self.describe())
         elements = [item.constant() if item.is_constant() else item.real() for item in self.items.values()]
         tx.know(self.source, "predicate", HasOrder(elements))
         return list(self.items.values())
+
+    def check_order(self) -> None:
+        """Raises Restart where nobody knows the order of the elements."""
+        if self.unordered_at is not None and len(self.items) > 1:
+            raise Restart(self.unordered_at, GraphBreak("order of a set made of an existing one", self.describe()))
+
+    def is_ordered(self) -> bool:
+        return len(self.items) < 2 or (self.source is None and self.unordered_at is None)
 
     def update(self, tx: Translator, iterable: Variable) -> None:
         """Adds the elements, those before a failure included."""
@@ -271,15 +319,18 @@ class SetVariable(NativeVariable):
         operands = [self.keys_in(tx, other) for other in others]
         table = getattr(self.table, name)(*(keys for keys, _ in operands))
         made = SetVariable({}, cls=self.native())
-        known = self.source is None and self.history is not None
-        told = _told(others, [keys for keys, _ in operands])
-        made.history = [*self.history, (name, told)] if known else None  # type: ignore[misc]
+        so_far = self.history if self.source is None else [("from", (self,))]
+        made.history = [*so_far, (name, _told(others, [keys for keys, _ in operands]))]
+        if not all(operand.is_ordered() for operand in (self, *_sets_among(others))):
+            made.unordered_at = tx.anchor()
         made.take(table, [self.keys_in(tx, self), *operands])
         return made
 
     def combine_in_place(self, tx: Translator, name: str, others: Sequence[Variable]) -> None:
         operands = [self.keys_in(tx, other) for other in others]
         before = [self.keys_in(tx, self)[1]]
+        if not all(operand.is_ordered() for operand in _sets_among(others)):
+            self.unordered_at = tx.anchor()
         self.act("update" if name == "union" else f"{name}_update", others, *(keys for keys, _ in operands))
         size = len(self.items)
         self.take(self.table, [(None, before[0]), *operands])

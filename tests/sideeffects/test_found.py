@@ -373,3 +373,71 @@ def test_new_sets_are_iterated_as_if_they_had_been_made_here():
                     mine.add(f"{number}")
                     other.add(f"{number}")
             assert list(map(list, ours)) == list(map(list, theirs)), linecache.cache[program.__code__.co_filename][2]
+
+
+def unions(x, a, b, w):
+    return x + 1, a | b, b - a, a ^ b, a & b, a.union(w[15:], b), set(a), frozenset(b), a.copy(), {*a, *b}
+
+
+def grown(x, a, b, w):
+    s = {w[1], w[2]}
+    s |= a
+    s.update(b)
+    t = s - {w[3]}
+    return x + 1, s, t, t | a
+
+
+def made_before_a_write(x, a, b, w):
+    s = a | b
+    a.add(w[19])
+    return x + 1, s
+
+
+def asked_for(x, a, b, w):
+    s = a | b
+    return x + len(s), list(s), list(s - {w[4]}), max(a | b)
+
+
+def one_into_another(x, a, b, w):
+    a |= b
+    a -= b
+    a.update(w[:4])
+    b ^= a
+    return x + 1
+
+
+def emptied_after(x, a, b, w):
+    s = a.copy()
+    s.discard(w[3])
+    a.clear()
+    return x + 1, s, sorted(s)
+
+
+@pytest.mark.parametrize("program", [unions, grown, made_before_a_write, asked_for, one_into_another, emptied_after], ids=lambda p: p.__name__)
+def test_sets_made_of_existing_ones_are_iterated_as_in_eager_code(program):
+    """How existing ones lie in memory shows where elements collide."""
+    drawn = random.Random(5)
+
+    def existing(words, gone):
+        found = set()
+        for word in words:  # copies are in another order
+            found.add(word)
+        for word in gone:
+            found.discard(word)
+        return found
+
+    def order(value):
+        if isinstance(value, (set, frozenset, list, tuple)):
+            return [order(item) for item in value]
+        return value.tolist() if isinstance(value, torch.Tensor) else value
+
+    compiled = jit.compile(program, backend="eager")
+    for _ in range(40):
+        words = [str(drawn.random()) for _ in range(20)]
+        worlds = []
+        for call in (program, compiled):
+            a, b = existing(words[:12], words[3:6]), existing(words[5:], words[6:9])
+            worlds.append(order((call(torch.ones(1), a, b, words), a, b)))
+        assert worlds[0] == worlds[1]
+        jit.reset()
+        compiled = jit.compile(program, backend="eager")
