@@ -15,6 +15,7 @@ import torch
 
 import jit
 from tests.differential import COUNTING, check, execute, same_as_eager
+from tests.sideeffects.things import numbered
 
 
 class Held:
@@ -199,15 +200,6 @@ def test_a_list_that_changes_before_its_iterator_ends(change):
 
 # --- generators that nobody has any more ------------------------------------------------------------------------------
 
-def _told(limit, log):
-    try:
-        for i in range(limit):
-            log.append(i)
-            yield i
-    finally:
-        log.append("closed")
-
-
 @contextlib.contextmanager
 def _around(log):
     log.append("enter")
@@ -219,7 +211,7 @@ def _around(log):
 
 def _dropped_in_a_try(x, log):
     try:
-        generator = _told(2, log)
+        generator = numbered(2, log)
         try:
             next(generator, None)
         finally:
@@ -230,7 +222,7 @@ def _dropped_in_a_try(x, log):
 
 
 def _dropped_after_a_break(x, log):
-    generator = _told(2, log)
+    generator = numbered(2, log)
     next(generator)
     jit.graph_break()
     generator = None
@@ -239,7 +231,7 @@ def _dropped_after_a_break(x, log):
 
 
 def _dropped_before_it_began(x, log):
-    generator = _told(2, log)
+    generator = numbered(2, log)
     jit.graph_break()
     next(generator)
     del generator
@@ -248,7 +240,7 @@ def _dropped_before_it_began(x, log):
 
 
 def _left_in_a_loop(x, log):
-    for _ in _told(3, log):
+    for _ in numbered(3, log):
         jit.graph_break()
         break
     log.append("after")
@@ -257,7 +249,7 @@ def _left_in_a_loop(x, log):
 
 def _dropped_by_a_callee(x, log):
     def inner():
-        generator = _told(2, log)
+        generator = numbered(2, log)
         next(generator)
         jit.graph_break()
 
@@ -267,7 +259,7 @@ def _dropped_by_a_callee(x, log):
 
 
 def _held_by_another(x, log):
-    pair = [_told(2, log)]
+    pair = [numbered(2, log)]
     next(pair[0])
     jit.graph_break()
     pair.clear()
@@ -276,7 +268,7 @@ def _held_by_another(x, log):
 
 
 def _left_by_an_exception(x, log):
-    generator = _told(2, log)
+    generator = numbered(2, log)
     next(generator)
     return log["nothing"], x
 
@@ -311,7 +303,7 @@ def test_a_context_manager_of_a_generator_is_compiled_around_a_break():
 
 
 # --- copies -----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("made", [lambda: _told(2, []), lambda: (n for n in [1]), lambda: sys._getframe(), lambda: sys])
+@pytest.mark.parametrize("made", [lambda: numbered(2, []), lambda: (n for n in [1]), lambda: sys._getframe(), lambda: sys])
 def test_what_can_not_be_pickled_is_refused_in_python_s_words(made):
     def program(x, held):
         try:
