@@ -37,6 +37,7 @@ from symbolic.variables import (
     identity,
     late_text,
     mappings,
+    methods,
     nodes,
     numbers,
     objects,
@@ -45,7 +46,6 @@ from symbolic.variables import (
     stdlib,
     symbols,
     tensors,
-    torch_functions,
     weak,
 )
 from symbolic.variables.base import MISSING, FixedVariable, Variable
@@ -497,7 +497,7 @@ def _attribute(owner: str, name: str) -> Callable[[Writer, Any], None]:
     return build
 
 
-def _native_method(w: Writer, v: containers.NativeMethod) -> None:
+def _native_method(w: Writer, v: methods.NativeMethod) -> None:
     """Of a user's container class: the method of the built-in type, whatever the class calls by that name."""
     holder = getattr(v.owner, "owner", None)
     if isinstance(holder, objects.ObjectVariable) and isinstance(v.owner, containers.NativeVariable):
@@ -573,15 +573,12 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     containers.ListVariable: lambda w, v: w.load_list(v.items),
     containers.DequeVariable: lambda w, v: w.call(deque, Emit(lambda: w.load_list(v.items)), v.maxlen),
     buffers.BufferVariable: lambda w, v: w.call(buffers.plain, v.added[:]),
-    containers.NativeMethod: _native_method,
+    methods.NativeMethod: _native_method,
     mappings.DictVariable: _dict,
     mappings.SetVariable: _set,
     constants.SliceVariable: _slice,
-    constants.ConstantMethod: _attribute("owner", "name"),
     tensors.TensorVariable: _tensor,
-    tensors.TensorMethod: _attribute("owner", "name"),
     tensors.NodeVariable: _node,
-    torch_functions.DeviceSwitch: _attribute("owner", "name"),
     nodes.NodeMethod: _attribute("owner", "name"),
     nodes.Registration: _attribute("owner", "name"),
     # A number that comes of sizes, or that was read from a tensor, is a result of the graph.
@@ -599,14 +596,12 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     functions.GeneratorVariable: _generator,
     weak.WeakReference: lambda w, v: w.call(weakref.ref, v.target),
     late_text.TextVariable: lambda w, v: w.call(v.function, *v.args),
-    late_text.TextMethod: _attribute("owner", "name"),
     stdlib.GetterVariable: lambda w, v: w.call_with(v.kind, v.args, v.kwargs),
     identity.IdVariable: lambda w, v: w.call(id, v.value),
     hooks.HandleVariable: Writer.birth,
     outside.Answer: Writer.birth,
     numbers.DrawnNumber: Writer.birth,
     hooks.HandleNumber: _attribute("owner", "name"),
-    functions.GeneratorMethod: _attribute("owner", "name"),
     functions.FunctionGet: _function_get,
     classes.SuperVariable: _super,
     classes.NativeNew: _native_new,

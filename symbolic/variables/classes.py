@@ -16,8 +16,9 @@ from symbolic.sources import Source
 from symbolic.variables.base import MISSING, FixedVariable, Variable
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.containers import DequeVariable, NativeMethod, TupleVariable
+from symbolic.variables.containers import DequeVariable, TupleVariable
 from symbolic.variables.functions import BoundMethod
+from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import (
     NATIVE_DESCRIPTORS,
     OBJECT_METHODS,

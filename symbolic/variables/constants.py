@@ -15,6 +15,7 @@ from symbolic import versions
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.methods import NativeMethod
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -34,7 +35,7 @@ CONSTANT_TYPES = frozenset((*LITERALS, *TORCH_CONSTANTS, range, slice))
 
 
 #: type of a constant -> (constant, "__enter__" or "__exit__") -> the method, of what is a context manager
-CONTEXTS: dict[type, Callable[[Any, str], Variable]] = {}
+CONTEXTS: dict[type, Callable[[Any, Any, str], Variable]] = {}
 
 
 class ConstantVariable(Variable):
@@ -68,7 +69,7 @@ class ConstantVariable(Variable):
 
     def getattr(self, tx: Translator, name: str) -> Variable:
         if name in ("__enter__", "__exit__") and type(self.value) in CONTEXTS:
-            return CONTEXTS[type(self.value)](self, name)
+            return NativeMethod(self, name)
         self._check_pure(name)
         value = tx.attempt(getattr, self.value, name)
         if is_constant_value(value):
@@ -76,7 +77,7 @@ class ConstantVariable(Variable):
         if isinstance(self.value, (enum.Enum, slice)) and not isinstance(value, BuiltinMethodType):
             source = self.source.attr(name) if self.source else tx.sources.const(value, f"{self.value!r}.{name}")
             return tx.wrap(value, source)
-        return ConstantMethod(self, name)
+        return NativeMethod(self, name)
 
     def _check_pure(self, name: str) -> None:
         """A constant's methods run while tracing; those of a device that switch the default device must not."""
@@ -84,10 +85,12 @@ class ConstantVariable(Variable):
             raise GraphBreak("native context manager", self.describe())
 
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if name in ("__enter__", "__exit__") and type(self.value) in CONTEXTS:
+            return CONTEXTS[type(self.value)](tx, self, name)
         self._check_pure(name)
         if isinstance(self.value, str) and name == "join" and len(args) == 1 and not kwargs:
             return TEMPLATES["join"](tx, self.value, args[0])
-        if isinstance(self.value, enum.Enum):
+        if isinstance(self.value, enum.Enum) and not isinstance(getattr(self.value, name, None), BuiltinMethodType):
             return super().method(tx, name, args, kwargs)
         values = [TEMPLATES["known"](tx, arg) for arg in args]
         named = {key: TEMPLATES["known"](tx, arg) for key, arg in kwargs.items()}
@@ -154,24 +157,6 @@ _SIZED = frozenset({operator.pow, operator.lshift, operator.ipow, operator.ilshi
 TEMPLATES: dict[str, Callable[..., Any]] = {}
 
 
-class ConstantMethod(Variable):
-    """A bound method of a constant, such as `"x".join`."""
-
-    def __init__(self, owner: ConstantVariable, name: str) -> None:
-        self.owner = owner
-        self.name = name
-
-    def python_type(self) -> type:
-        return type(getattr(self.owner.value, self.name))
-
-    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        return self.owner.method(tx, self.name, args, kwargs)
-
-    def reachable(self) -> list[Variable]:
-        return [self.owner]
-
-    def describe(self) -> str:
-        return f"{self.owner.describe()}.{self.name}"
 
 
 def is_a(value: Any, kinds: Any) -> bool:

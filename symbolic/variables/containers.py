@@ -24,7 +24,6 @@ from symbolic.variables.native import (
     ORDERINGS,
     IteratorVariable,
     Method,
-    NativeMethod,
     NativeVariable,
     as_index,
     each,
@@ -37,7 +36,7 @@ from symbolic.variables.native import (
 if TYPE_CHECKING:
     from symbolic.translator import Translator
 
-__all__ = ["NativeMethod", "NativeVariable", "as_index"]  # and what is defined here
+__all__ = ["NativeVariable", "as_index"]  # and what is defined here
 
 #: A repetition that makes a longer sequence than this is left to the running program.
 MAX_LENGTH = 1 << 20

@@ -15,6 +15,7 @@ from symbolic.frames import Frame
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, NULL, Variable, spelled
 from symbolic.variables.constants import ConstantVariable, is_constant_value
+from symbolic.variables.methods import NativeMethod
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -529,7 +530,7 @@ class GeneratorVariable(Variable):
 
     def getattr(self, tx: Translator, name: str) -> Variable:
         if name in ("send", "throw", "close", "__next__", "__iter__"):
-            return GeneratorMethod(self, name)
+            return NativeMethod(self, name)
         if not hasattr(GeneratorType, name):
             tx.raise_(AttributeError, f"'generator' object has no attribute {name!r}")
         raise GraphBreak("generator attribute", name)
@@ -542,15 +543,3 @@ class GeneratorVariable(Variable):
         return [item for item in held if item is not NULL]
 
 
-class GeneratorMethod(Variable):
-    """`generator.send` and its like as a value."""
-
-    def __init__(self, owner: GeneratorVariable, name: str) -> None:
-        self.owner = owner
-        self.name = name
-
-    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        return self.owner.method(tx, self.name, args, kwargs)
-
-    def reachable(self) -> list[Variable]:
-        return [self.owner]

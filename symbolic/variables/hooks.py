@@ -20,9 +20,10 @@ from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.hook_dicts import HookNumber, HooksVariable, number_of
 from symbolic.variables.identity import IdVariable
 from symbolic.variables.mappings import DictVariable
+from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.tables import handles
-from symbolic.variables.tensors import METHODS, TensorMethod, TensorVariable
+from symbolic.variables.tensors import METHODS, TensorVariable
 from symbolic.variables.torch_functions import HANDLERS
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def place_of(tensor: TensorVariable) -> Any:
 def _hook(tx: Translator, kind: str, tensor: TensorVariable, function: Variable | None) -> HandleVariable | None:
     handle = HandleVariable(None) if function is not None else None
     args = [function] if function is not None else []
-    tx.ledger.bear(handle, TensorMethod(tensor, kind), *args)
+    tx.ledger.bear(handle, NativeMethod(tensor, kind), *args)
     tx.hooks.append(Hook(kind, tensor, function, handle, place_of(tensor), tx.anchor()))
     return handle
 

@@ -18,6 +18,7 @@ from symbolic.errors import GraphBreak
 from symbolic.tensor_text import TensorText, history_of
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.methods import NativeMethod
 from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.symbols import SymbolVariable
 from symbolic.variables.tensors import TensorVariable
@@ -74,7 +75,7 @@ class TextVariable(Variable):
         return f"text of {', '.join(arg.describe() for arg in self.args)}"
 
     def getattr(self, tx: Translator, name: str) -> Variable:
-        return TextMethod(self, name) if hasattr(str, name) else ConstantVariable("").getattr(tx, name)
+        return NativeMethod(self, name) if hasattr(str, name) else ConstantVariable("").getattr(tx, name)
 
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if name not in _METHODS or kwargs or not all(arg.is_constant() for arg in args):
@@ -101,21 +102,6 @@ class TextVariable(Variable):
         return self is other
 
 
-class TextMethod(Variable):
-    """A bound method of text that is not known yet."""
-
-    def __init__(self, owner: TextVariable, name: str) -> None:
-        self.owner = owner
-        self.name = name
-
-    def python_type(self) -> type:
-        return type("".join)
-
-    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        return self.owner.method(tx, self.name, args, kwargs)
-
-    def reachable(self) -> list[Variable]:
-        return [self.owner]
 
 
 #: What has no value while tracing, but a text when the graph has run.

@@ -9,14 +9,6 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from types import (
-    BuiltinMethodType,
-    ClassMethodDescriptorType,
-    MethodDescriptorType,
-    MethodType,
-    MethodWrapperType,
-    WrapperDescriptorType,
-)
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import torch
@@ -25,6 +17,7 @@ from symbolic.errors import GraphBreak, Observed
 from symbolic.variables.base import BINARY, COMPARISONS, INPLACE, MISSING, UNARY, Identity, Variable
 from symbolic.variables.constants import is_constant_value
 from symbolic.variables.identity import IdVariable
+from symbolic.variables.methods import NativeMethod
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -361,46 +354,6 @@ NativeVariable.METHODS = {
 }
 
 
-#: type of a method as a class holds it -> type of the bound method
-_BOUND: dict[Any, type] = {
-    WrapperDescriptorType: MethodWrapperType,
-    MethodDescriptorType: BuiltinMethodType,
-    ClassMethodDescriptorType: BuiltinMethodType,
-}
-
-
-class NativeMethod(Variable):
-    """A bound method of a built-in type, such as `[].append`."""
-
-    def __init__(self, owner: Variable, name: str) -> None:
-        self.owner = owner
-        self.name = name
-
-    def python_type(self) -> type:
-        return _BOUND.get(type(inspect.getattr_static(self.owner.python_type(), self.name)), MethodType)
-
-    def key(self) -> Any:
-        return (NativeMethod, Identity(self.owner), self.name)
-
-    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        return self.owner.method(tx, self.name, args, kwargs)
-
-    def getattr(self, tx: Translator, name: str) -> Variable:
-        if name == "__self__":
-            return self.owner
-        return tx.from_constant(tx.attempt(getattr, getattr(self.owner.python_type(), self.name), name))
-
-    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        if op not in (operator.eq, operator.ne) or not isinstance(other, NativeMethod):
-            return None
-        same = self.owner is other.owner and self.name == other.name
-        return tx.from_constant(same is (op is operator.eq))
-
-    def reachable(self) -> list[Variable]:
-        return [self.owner]
-
-    def describe(self) -> str:
-        return f"{self.owner.describe()}.{self.name}"
 
 
 # --- iterators -------------------------------------------------------------------------------------------------------

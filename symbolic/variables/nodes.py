@@ -7,7 +7,6 @@ the node was made of are the same only for a node that hands them on.
 
 from __future__ import annotations
 
-from types import BuiltinMethodType
 from typing import TYPE_CHECKING, Any
 
 from torch.autograd.graph import register_multi_grad_hook
@@ -17,6 +16,7 @@ from symbolic.errors import ASKS_NODE, GraphBreak
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.hooks import NONE, HandleVariable, Hook, place_of, remove
+from symbolic.variables.methods import NativeMethod
 from symbolic.variables.tables import handles, library
 from symbolic.variables.tensors import NodeVariable, TensorVariable
 
@@ -27,18 +27,10 @@ ALL = ConstantVariable("all")
 _MultiHandle: Any = type(register_multi_grad_hook((), lambda gradients: None))
 
 
-class NodeMethod(Variable):
+class NodeMethod(NativeMethod):
     """`node.name`, of what can be answered."""
 
-    def __init__(self, owner: NodeVariable, name: str) -> None:
-        self.owner = owner
-        self.name = name
-
-    def python_type(self) -> type:
-        return BuiltinMethodType
-
-    def reachable(self) -> list[Variable]:
-        return [self.owner]
+    owner: NodeVariable
 
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if self.name == "name" and not args:
@@ -46,9 +38,6 @@ class NodeMethod(Variable):
         if self.name == "name" or len(args) != 1 or kwargs:
             raise GraphBreak(ASKS_NODE, self.describe())
         return _hook(tx, self.owner, self.name, args[0])
-
-    def describe(self) -> str:
-        return f"{self.owner.describe()}.{self.name}"
 
 
 class Registration(NodeMethod):

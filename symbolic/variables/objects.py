@@ -29,8 +29,8 @@ from symbolic.sources import Source
 from symbolic.tracebacks import Entry
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.containers import NativeMethod
 from symbolic.variables.functions import BoundMethod
+from symbolic.variables.methods import NativeMethod
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -422,12 +422,11 @@ DESCRIPTORS: dict[type, Callable[[ObjectVariable, Any, str, Any], Variable]] = {
 }
 
 
-class ObjectMethod(Variable):
+class ObjectMethod(NativeMethod):
     """A native method that objects inherit (`object.__init__`, `object.__setattr__`, ...), bound."""
 
     def __init__(self, owner: Variable, name: str, raw: Any) -> None:
-        self.owner = owner
-        self.name = name
+        super().__init__(owner, name)
         self.raw = raw
 
     def python_type(self) -> type:
@@ -445,12 +444,6 @@ class ObjectMethod(Variable):
         owner_class = getattr(self.raw, "__objclass__", object)
         carried = isinstance(self.owner, ExceptionVariable) or getattr(self.owner, "payload", None) is not None
         return owner_class is object or owner_class is type or carried
-
-    def reachable(self) -> list[Variable]:
-        return [self.owner]
-
-    def describe(self) -> str:
-        return f"{self.owner.describe()}.{self.name}"
 
 
 def accepts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:

@@ -16,7 +16,8 @@ from torch import fx
 from symbolic.errors import GraphBreak
 from symbolic.shapes import Shapes
 from symbolic.variables.base import COMPARISONS, Variable
-from symbolic.variables.constants import ConstantMethod, ConstantVariable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.methods import NativeMethod
 from symbolic.variables.numbers import settled
 from symbolic.variables.tables import HANDLERS, POLYFILLS, PURE, BuiltinVariable, CallableTable
 from symbolic.variables.tensors import TensorVariable
@@ -175,7 +176,7 @@ def call(tx: Translator, function: Variable, args: list[Variable], kwargs: dict[
         only_computes = fn in PURE and fn not in HANDLERS and fn not in POLYFILLS and _any_symbol(args)
         if not only_computes and fn not in _PLAIN:
             return None
-    elif not isinstance(function, ConstantMethod) or function.name == "format":
+    elif not isinstance(function, NativeMethod) or not function.owner.is_constant() or function.name == "format":
         return None
     plain = [settled(arg, SymbolVariable) for arg in args]
     return function.call(tx, plain, {name: settled(arg, SymbolVariable) for name, arg in kwargs.items()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from types import BuiltinMethodType, FunctionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -17,6 +17,7 @@ from symbolic.gradients import differentiate_with
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
+from symbolic.variables.methods import NativeMethod
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -81,7 +82,7 @@ class TensorVariable(Variable):
             return tx.class_variable(self.cls)
         if name in DATA_METHODS or name in ("_base", "_backward_hooks", "__dict__", "_version", "_cdata"):
             if name in DATA_METHODS and hasattr(torch.Tensor, name):
-                return TensorMethod(self, name)
+                return NativeMethod(self, name)
             raise GraphBreak("tensor attribute not known while tracing", name)
         if self.value is not MISSING and name in (getattr(self.value, "__dict__", None) or ()):
             assert self.source is not None
@@ -93,7 +94,7 @@ class TensorVariable(Variable):
                 tx.know(self.source, "no_attr", name)
             return tx.raise_(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         if callable(raw):
-            return TensorMethod(self, name)
+            return NativeMethod(self, name)
         if name in HISTORY and self.value is not MISSING:
             assert self.source is not None
             before = tx.wrap(getattr(self.value, name), self.source.attr(name))
@@ -302,27 +303,6 @@ class NodeVariable(Variable):
         return f"{self.first.describe()}.grad_fn"
 
 
-class TensorMethod(Variable):
-    """`tensor.name` as a value."""
-
-    def __init__(self, owner: TensorVariable, name: str) -> None:
-        self.owner = owner
-        self.name = name
-
-    def __str__(self) -> str:
-        return f"{self.owner}.{self.name}"
-
-    def python_type(self) -> type:
-        return BuiltinMethodType
-
-    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        return self.owner.method(tx, self.name, args, kwargs)
-
-    def reachable(self) -> list[Variable]:
-        return [self.owner]
-
-    def describe(self) -> str:
-        return f"{self.owner.describe()}.{self.name}"
 
 
 def _position(tx: Translator, index: Variable) -> Variable:

@@ -6,10 +6,8 @@ import inspect
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
-    BuiltinMethodType,
     FunctionType,
     MethodDescriptorType,
-    MethodType,
     MethodWrapperType,
 )
 from typing import TYPE_CHECKING, Any
@@ -22,6 +20,7 @@ from symbolic.torch_state import enter_device, leave_device
 from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, is_tensor_class
 from symbolic.variables.constants import CONTEXTS, ConstantVariable
+from symbolic.variables.methods import NativeMethod
 from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:
@@ -227,52 +226,32 @@ class InferenceGuard(Variable):
     def getattr(self, tx: Translator, name: str) -> Variable:
         if name not in ("__enter__", "__exit__"):
             raise GraphBreak("attribute access not supported", f"{self.describe()}.{name}")
-        return GuardSwitch(self, name)
+        return NativeMethod(self, name)
 
-
-class GuardSwitch(Variable):
-    """`__enter__` or `__exit__` of an inference guard."""
-
-    def __init__(self, owner: InferenceGuard, name: str) -> None:
-        self.owner = owner
-        self.name = name
-
-    def python_type(self) -> type:
-        return MethodType
-
-    def reachable(self) -> list[Variable]:
-        return [self.owner]
-
-    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        if self.name == "__enter__":
-            self.owner.depth = tx.graph.enter_inference(self.owner.mode, self.owner.born_at)
-            return self.owner
-        tx.graph.leave_inference(self.owner.depth)
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if name == "__enter__":
+            self.depth = tx.graph.enter_inference(self.mode, self.born_at)
+            return self
+        if name != "__exit__":
+            return super().method(tx, name, args, kwargs)
+        tx.graph.leave_inference(self.depth)
         return ConstantVariable(None)
 
 
-class DeviceSwitch(Variable):
-    """`__enter__` or `__exit__` of a `torch.device`, which is the default one for as long."""
-
-    def __init__(self, owner: ConstantVariable, name: str) -> None:
-        self.owner = owner
-        self.name = name
-
-    def python_type(self) -> type:
-        return BuiltinMethodType
-
-    def reachable(self) -> list[Variable]:
-        return [self.owner]
-
-    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        if self.name == "__enter__":
-            tx.set_state(enter_device, [self.owner.constant()], {})
-            return self.owner
-        tx.set_state(leave_device, [], {})
-        return ConstantVariable(None)
 
 
-CONTEXTS[torch.device] = DeviceSwitch
+
+
+def _switch_device(tx: Translator, device: ConstantVariable, name: str) -> Variable:
+    """`torch.device(...)` entered or left: it is the default one for as long."""
+    if name == "__enter__":
+        tx.set_state(enter_device, [device.constant()], {})
+        return device
+    tx.set_state(leave_device, [], {})
+    return ConstantVariable(None)
+
+
+CONTEXTS[torch.device] = _switch_device
 
 
 def _inference_guard(tx: Translator, mode: Variable) -> Variable:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from symbolic.errors import GraphBreak, Observed
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import TupleVariable
-from symbolic.variables.native import NativeMethod
+from symbolic.variables.methods import NativeMethod
 from symbolic.variables.sets import SetVariable
 from tests.symbolic.beside import Both, Opaque, Translator, outcome, replay_dict, spell, unwrap
 

@@ -1,0 +1,71 @@
+"""Methods of values that are not Python functions, bound: `[].append`, `"".join`, `tensor.add`, `generator.send`."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from types import (
+    BuiltinMethodType,
+    ClassMethodDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
+from typing import TYPE_CHECKING, Any
+
+from symbolic.errors import GraphBreak
+from symbolic.variables.base import Identity, Variable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+#: type of a method as a class holds it -> type of the bound method
+_BOUND: dict[Any, type] = {
+    WrapperDescriptorType: MethodWrapperType,
+    MethodDescriptorType: BuiltinMethodType,
+    ClassMethodDescriptorType: BuiltinMethodType,
+}
+#: What a bound method has of the one that the class holds.
+_NAMES = frozenset(("__name__", "__qualname__", "__doc__", "__text_signature__"))
+
+
+class NativeMethod(Variable):
+    """`owner.name` as a value: calling it is `owner.method(tx, name, ...)`."""
+
+    def __init__(self, owner: Variable, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"{self.owner}.{self.name}"
+
+    def python_type(self) -> type:
+        return _BOUND.get(type(inspect.getattr_static(self.owner.python_type(), self.name)), MethodType)
+
+    def key(self) -> Any:
+        if self.owner.is_constant():
+            raise GraphBreak("identity of a constant", self.describe())
+        return (NativeMethod, Identity(self.owner), self.name)
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        return self.owner.method(tx, self.name, args, kwargs)
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "__self__":
+            return self.owner
+        if name in _NAMES:
+            return tx.from_constant(tx.attempt(getattr, getattr(self.owner.python_type(), self.name), name))
+        return super().getattr(tx, name)
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if op not in (operator.eq, operator.ne) or not isinstance(other, NativeMethod):
+            return None
+        same = self.name == other.name and self.owner.is_same(tx, other.owner)
+        return tx.from_constant(same is (op is operator.eq))
+
+    def reachable(self) -> list[Variable]:
+        return [self.owner]
+
+    def describe(self) -> str:
+        return f"{self.owner.describe()}.{self.name}"

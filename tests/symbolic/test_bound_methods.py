@@ -1,0 +1,55 @@
+"""Methods of built-in values as values: their names, equality, and use as keys."""
+
+import enum
+
+import torch
+
+from tests.differential import same_as_eager
+
+
+class Level(enum.IntEnum):
+    LOW = 5
+
+
+class Text(enum.StrEnum):
+    ABC = "abc"
+
+
+@same_as_eager(graphs=1)
+def test_a_tensors_methods_are_equal_and_never_the_same():
+    x = torch.ones(2)
+    hook = x.register_hook
+    return x + 1, x.add == x.add, x.add != x.add, x.add == x.sub, x.add is x.add, hook == x.register_hook
+
+
+@same_as_eager(graphs=1)
+def test_a_tensors_method_is_a_key():
+    x, y = torch.ones(2), torch.zeros(2)
+    table = {x.add: 1, y.add: 2}
+    return x + 1, table[x.add], table[y.add], x.sub in table
+
+
+@same_as_eager(graphs=1)
+def test_methods_of_one_text_are_equal():
+    text = "abc"
+    return torch.ones(2) + 1, text.join == text.join, text.join == text.split, [].append == [].append
+
+
+@same_as_eager(graphs=1)
+def test_names_of_methods():
+    x = torch.ones(2)
+    return x + 1, x.sum.__name__, "".join.__name__, [].append.__qualname__, x.sum.__self__ is x
+
+
+@same_as_eager(graphs=1)
+def test_enum_members_have_the_methods_of_their_values():
+    return torch.ones(2) * Level.LOW.bit_length(), Text.ABC.upper(), Level.LOW.to_bytes(2, "big"), Level.LOW.name
+
+
+@same_as_eager
+def test_what_only_the_unbound_method_has():
+    x = torch.ones(2) + 1
+    try:
+        [].append.__objclass__
+    except AttributeError as error:
+        return x, str(error)
