@@ -501,7 +501,7 @@ def _native_method(w: Writer, v: methods.NativeMethod) -> None:
     """Of a user's container class: the method of the built-in type, whatever the class calls by that name."""
     holder = getattr(v.owner, "owner", None)
     if isinstance(holder, objects.ObjectVariable) and isinstance(v.owner, containers.NativeVariable):
-        w.call(getattr(v.owner.native(), v.name).__get__, holder)
+        _bind(w, getattr(v.owner.native(), v.name), holder)
     else:
         _attribute("owner", "name")(w, v)
 
@@ -509,10 +509,15 @@ def _native_method(w: Writer, v: methods.NativeMethod) -> None:
 def _object_method(w: Writer, v: objects.ObjectMethod) -> None:
     """Bound by its descriptor: through `super()` it is not the owner's own attribute."""
     if hasattr(v.raw, "__get__"):
-        w.call(v.raw.__get__, v.owner)
+        _bind(w, v.raw, v.owner)
     else:
         w.load(v.owner)
         w.emit.attr(v.name)
+
+
+def _bind(w: Writer, descriptor: Any, owner: Variable) -> None:
+    """`descriptor.__get__(owner, type(owner))`. (Methods that want to know their class crash without the type.)"""
+    w.call(descriptor.__get__, owner, owner.python_type())
 
 
 def _generator(w: Writer, v: functions.GeneratorVariable) -> None:

@@ -32,6 +32,7 @@ from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.functions import BoundMethod, ClosureFunction, PartialVariable
 from symbolic.variables.native import as_index
+from symbolic.variables.objects import ExceptionVariable, TracebackVariable
 from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.outside import logged
 from symbolic.variables.tables import (
@@ -415,6 +416,14 @@ REFUSED.update(
 )
 pure((sys.intern, os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.path.isabs))
 pure((re.escape, re.split, re.findall, re.sub, re.subn))
+
+
+@handles(traceback.clear_frames)
+def _clear_frames(tx: Translator, tb: Variable) -> Variable:
+    """Frames that were traced leave nothing in the traceback but their places."""
+    if not isinstance(tb, TracebackVariable) or not isinstance(tb.owner, ExceptionVariable):
+        raise GraphBreak("traceback of an exception", tb.describe())
+    return ConstantVariable(None)
 
 
 @handles(MethodType)

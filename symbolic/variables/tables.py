@@ -116,7 +116,8 @@ SKIPPED_MODULES: dict[str, str] = {
         "threads and tasks": "threading _thread concurrent asyncio queue contextvars _contextvars",
         "memory management": "gc weakref _weakref _weakrefset ctypes tracemalloc",
         "inspection of the running program": """inspect traceback linecache pdb bdb cmd code dis faulthandler ast
-            tokenize importlib _frozen_importlib imp pkgutil platform sysconfig unittest doctest profile cProfile""",
+            tokenize importlib _frozen_importlib imp pkgutil platform sysconfig unittest.mock doctest profile
+            cProfile""",
         "text processing": "re _sre sre_compile string textwrap pprint reprlib difflib",
         "function transform": "torch.autograd.forward_ad",
         "saved tensors": "torch.utils.checkpoint torch.autograd.graph",
