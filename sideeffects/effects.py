@@ -41,13 +41,15 @@ class DelAttr:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SetContents:
-    """target[:] = contents (lists), target.clear(); target.update(contents) (dicts, sets), ...: the target, which has
-    the new contents, knows how it `takes` them"""
+    """target[:] = contents (lists), target.clear(); target.update(contents) (dicts, sets), ...: the state that it comes
+    to knows how it is taken by the target, which is as it was, or as an effect before left it"""
 
     target: Any
+    state: Any
+    before: Any = None
 
     def __str__(self) -> str:
-        return self.target.takes()
+        return self.state.takes(self.before)
 
 
 class Place(NamedTuple):

@@ -2,6 +2,9 @@
 
 Targets and values are opaque to the ledger (trackers of the floor above), compared by identity. Reads of pending state
 are answered from here, so that the frame sees its own writes before they happen.
+
+The diary falls into segments. Within one, the last state of each place is what counts; a new one begins with each
+effect that may raise, or that code may run in which nobody can see.
 """
 
 from __future__ import annotations
@@ -12,64 +15,117 @@ from typing import Any
 from sideeffects.effects import DELETED, Advance, Call, DelAttr, Effect, Place, SetAttr, SetContents
 
 
-class Ledger:
-    """What the frame did so far. Records are kept in the order of the first write to each place."""
+class _Stores:
+    """Attributes by target, in the order of the first store to each name."""
 
     def __init__(self) -> None:
-        self._attrs: dict[Any, dict[str, Any]] = {}
-        self._renewed: set[tuple[Any, str]] = set()
-        self._order: dict[tuple[str, Any], Any] = {}
+        self.attrs: dict[Any, dict[str, Any]] = {}
+        self.renewed: set[tuple[Any, str]] = set()  # deleted, then stored
+
+    def store(self, target: Any, name: str, value: Any) -> None:
+        stores = self.attrs.setdefault(target, {})
+        if stores.get(name) is DELETED and value is not DELETED:
+            del stores[name]
+            self.renewed.add((target, name))
+        stores[name] = value
+
+
+class _Segment(_Stores):
+    """What happened between two borders, in the order of the first write to each place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: dict[tuple[str, Any], Any] = {}
+        self.moves: list[Advance] = []  # of existing iterators, oldest first
+
+    @property
+    def writes(self) -> bool:
+        return any(kind != "call" for kind, _ in self.order)
+
+
+class Ledger:
+    """What the frame did so far."""
+
+    def __init__(self) -> None:
+        self._stores = _Stores()
+        self._segments = [_Segment()]
+        self._touched: set[Any] = set()
+        self._kept: dict[Any, list[tuple[int, Any]]] = {}  # (segment, the container as it was before it)
         self._calls = 0
-        self._moves: list[Advance] = []  # of existing iterators, oldest first
         self.written: list[Any] = []  # every target, as often as it was written; None for a call
+
+    def part(self) -> None:
+        """What comes next may raise, or run code that nobody can see: all that was done so far happens before."""
+        if self._segments[-1].writes:
+            self._segments.append(_Segment())
 
     # attributes, cells (name "cell_contents") and globals (the namespace is the target)
     def store(self, target: Any, name: str, value: Any) -> None:
         """Pending `target.name = value`; `DELETED` as value is a deletion. A name keeps its place among the others
         until it is deleted."""
         self.written.append(target)
-        stores = self._attrs.setdefault(target, {})
-        if stores.get(name) is DELETED and value is not DELETED:
-            del stores[name]
-            self._renewed.add((target, name))
-        stores[name] = value
-        self._order.setdefault(("attrs", target), target)
+        self._stores.store(target, name, value)
+        self._segments[-1].store(target, name, value)
+        self._segments[-1].order.setdefault(("attrs", target), target)
 
     def pending(self, target: Any, name: str) -> Any | None:
         """The pending value, `DELETED`, or None if the frame has not written there."""
-        stores = self._attrs.get(target)
+        stores = self._stores.attrs.get(target)
         return stores.get(name) if stores is not None else None
 
     def renewed(self, target: Any, name: str) -> bool:
         """Whether the name was deleted before its pending store, which so comes after all others."""
-        return (target, name) in self._renewed
+        return (target, name) in self._stores.renewed
 
     def stores(self, target: Any) -> dict[str, Any]:
         """All pending stores of a target, oldest first."""
-        return self._attrs.get(target, {})
+        return self._stores.attrs.get(target, {})
+
+    def held(self, target: Any) -> list[Any]:
+        """What its attributes were at the end of some segment."""
+        stores = [segment.attrs.get(target, {}).values() for segment in self._segments]
+        return [value for values in stores for value in values if value is not DELETED]
 
     # containers: the tracker holds the new contents itself
+    def keep(self, target: Any) -> None:
+        """The contents of a container are about to change: its state before this segment may be asked for later."""
+        segment = len(self._segments) - 1
+        if segment:
+            kept = self._kept.setdefault(target, [])
+            if not kept or kept[-1][0] < segment:
+                kept.append((segment, target.frozen()))
+
     def touch(self, target: Any) -> None:
-        """The contents of an existing container changed."""
+        """The contents of a container changed."""
         self.written.append(target)
-        self._order.setdefault(("contents", target), target)
+        self._touched.add(target)
+        self._segments[-1].order.setdefault(("contents", target), target)
 
     def touched(self, target: Any) -> bool:
-        return ("contents", target) in self._order or target in self._attrs
+        return target in self._touched or target in self._stores.attrs
+
+    def state(self, target: Any, segment: int) -> Any:
+        """The target as it was at the end of a segment: frozen, if it has changed since."""
+        return next((kept for later, kept in self._kept.get(target, ()) if later > segment), target)
+
+    def states(self, target: Any) -> list[Any]:
+        """The target as it is and as it was."""
+        return [target, *(kept for _, kept in self._kept.get(target, ()))]
 
     def advance(self, target: Any, reached: frozenset[Any]) -> None:
         """An existing iterator takes a step, which may move or look at what it `reached`. Steps are told one by one
         only as far as their order matters."""
         self.written.append(target)
-        for move in reversed(self._moves):
+        segment = self._segments[-1]
+        for move in reversed(segment.moves):
             if move.target is target:
                 move.steps += 1
                 move.reached |= reached
                 return
             if not reached.isdisjoint(move.reached):
                 break
-        self._moves.append(Advance(target, 1, reached))
-        self._order[("move", len(self._moves))] = self._moves[-1]
+        segment.moves.append(Advance(target, 1, reached))
+        segment.order[("move", len(segment.moves))] = segment.moves[-1]
 
     # effects on the world outside
     def call(self, function: Any, *args: Any, **kwargs: Any) -> None:
@@ -92,22 +148,34 @@ class Ledger:
     def _call(self, call: Call) -> None:
         self.written.append(None)
         self._calls += 1
-        self._order[("call", self._calls)] = call
+        self._segments[-1].order[("call", self._calls)] = call
+
+    # what is to be done
+    def segments(self) -> Iterator[list[Effect]]:
+        """Everything to replay, in order, by segment. Births are implied by what the effects mention."""
+        seen: dict[Any, Any] = {}
+        for at, segment in enumerate(self._segments):
+            effects: list[Effect] = []
+            for (kind, _), record in segment.order.items():
+                if kind == "attrs":
+                    for name, value in segment.attrs[record].items():
+                        if value is DELETED or (record, name) in segment.renewed:
+                            effects.append(DelAttr(record, name))
+                        if value is not DELETED:
+                            effects.append(SetAttr(record, name, value))
+                elif kind == "contents":
+                    state = self.state(record, at)
+                    effects.append(SetContents(record, state, seen.get(record)))
+                    seen[record] = state
+                else:
+                    effects.append(record)
+            yield effects
 
     def effects(self) -> Iterator[Effect]:
-        """Everything to replay, in order. Births are implied by what the effects mention."""
-        for (kind, _), record in self._order.items():
-            if kind == "attrs":
-                for name, value in self._attrs[record].items():
-                    if value is DELETED or (record, name) in self._renewed:
-                        yield DelAttr(record, name)
-                    if value is not DELETED:
-                        yield SetAttr(record, name, value)
-            elif kind == "contents":
-                yield SetContents(record)
-            else:
-                yield record
+        """The same in a row."""
+        for effects in self.segments():
+            yield from effects
 
     @property
     def empty(self) -> bool:
-        return not self._order
+        return not any(segment.order for segment in self._segments)

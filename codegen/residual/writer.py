@@ -7,7 +7,6 @@ built once and kept in a local, so identity is what it was; shells come before c
 from __future__ import annotations
 
 import functools
-import itertools
 import types
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -20,7 +19,7 @@ from codegen.residual import runtime
 from codegen.residual.continuations import suspended
 from codegen.residual.emitter import Emitter
 from codegen.residual.resume import Unresumable
-from sideeffects.effects import DELETED, Advance, Call, DelAttr, Effect, Place, SetAttr, SetContents
+from sideeffects.effects import Advance, Call, DelAttr, Effect, Place, SetAttr, SetContents
 from sideeffects.ledger import Ledger
 from symbolic import tracebacks
 from symbolic.errors import ASKS_NODE, GraphBreak, Restart
@@ -48,7 +47,7 @@ from symbolic.variables import (
     tensors,
     weak,
 )
-from symbolic.variables.base import MISSING, FixedVariable, Variable
+from symbolic.variables.base import FixedVariable, Variable
 
 #: Variables of fixed parts of the program: the object itself is a constant of the residual code.
 FIXED = (FixedVariable, classes.NamespaceVariable)
@@ -62,10 +61,13 @@ class Placeholder(Variable):
 
 
 def children(variable: Variable, ledger: Ledger) -> Iterable[Variable]:
-    """What a value holds when it is rebuilt: its parts, and what the frame stored into it."""
-    stores = ledger.stores(variable).values()
-    held = [value for value in stores if value is not DELETED]
-    return itertools.chain(variable.reachable(), held)
+    """What a value holds when it is rebuilt: its parts, and what the frame stored into it, at any time."""
+    return [*parts(variable, ledger), *ledger.held(variable)]
+
+
+def parts(variable: Variable, ledger: Ledger) -> list[Variable]:
+    """What it holds without its attributes, now or before."""
+    return [part for state in ledger.states(variable) for part in state.reachable()]
 
 
 def reachable(roots: Iterable[Variable], ledger: Ledger) -> list[Variable]:
@@ -103,6 +105,8 @@ class Writer:
         self.outputs = outputs  # tensors that the graph returns -> local
         self.params = params  # argument slot -> parameter name
         self.values: dict[Source, int] = {}
+        self.segment = 0  # of the ledger: things are as they are at its end
+        self._given: dict[Variable, Variable] = {}  # the state in which a container was left
         self.packed = False  # values come as one tuple; else each is a parameter of its own
         self._built: dict[Variable, str] = {}
         self._made: set[Call] = set()  # calls that were made ahead of their turn
@@ -128,7 +132,7 @@ class Writer:
                 if state.get(variable) or exists(variable):
                     continue
                 state[variable] = 1
-                rest = iter(variable.reachable())
+                rest = iter(parts(variable, self.ledger))
             for child in rest:
                 if state.get(child) == 1:
                     path = [*(above for above, rest_of_it in stack if rest_of_it is not None), variable]
@@ -210,7 +214,8 @@ class Writer:
         if variable in self._building:
             raise Restart(0, GraphBreak("value holds itself", variable.describe()))
         self._building.add(variable)
-        build(self, variable)
+        self._given[variable] = state = self.ledger.state(variable, self.segment)
+        build(self, state)
         self._building.discard(variable)
         if variable not in self._built:
             self.keep(variable)
@@ -279,9 +284,11 @@ class Writer:
     # --- effects ----------------------------------------------------------------------------------------------------
     def effects(self, alive: set[Variable]) -> None:
         """Replays the ledger, leaving out what nobody can see any more."""
-        for effect in self.ledger.effects():
-            if isinstance(effect, Call) or exists(effect.target) or effect.target in alive:
-                self.effect(effect)
+        for segment, effects in enumerate(self.ledger.segments()):
+            self.segment = segment
+            for effect in effects:
+                if isinstance(effect, Call) or exists(effect.target) or effect.target in alive:
+                    self.effect(effect)
 
     def effect(self, effect: Effect) -> None:
         if isinstance(effect, SetAttr):
@@ -291,7 +298,7 @@ class Writer:
         elif isinstance(effect, Advance):
             self._advance(effect)
         elif isinstance(effect, SetContents):
-            if exists(effect.target):
+            if exists(effect.target) or self._given.get(effect.target, effect.state) is not effect.state:
                 self.contents(effect.target)
         else:
             self._call_effect(effect)
@@ -346,7 +353,9 @@ class Writer:
 
     def contents(self, variable: Variable) -> None:
         """Gives an object its contents (what is on the stack stays)."""
-        CONTENTS[type(variable)](self, variable)
+        state = self.ledger.state(variable, self.segment)
+        CONTENTS[type(variable)](self, variable, state, self._given.get(variable))
+        self._given[variable] = state
         self.emit.pop()
 
     def _set_attr(self, target: Variable, name: str, value: Variable) -> None:
@@ -368,7 +377,7 @@ class Writer:
         """What the frame deleted, it may have stored itself: so it need not be there."""
         if isinstance(target, classes.NamespaceVariable):
             self.call(dict.pop, target, name, None)
-        elif exists(target):
+        elif exists(target) or (self.segment and target in self._built):
             self.call(runtime.discard_attribute, target, name)
         else:
             return  # it was never stored in the rebuilt object
@@ -447,12 +456,9 @@ def _slice(w: Writer, v: Any) -> None:
 def _object(w: Writer, v: objects.ObjectVariable) -> None:
     w.call(runtime.new_object, v.cls, *v.new_args)
     w.keep(v)
-    if v.payload is not None and not v.new_args:
-        contents = CONTENTS.get(type(v.payload))
-        if contents is not None:
-            w._built[v.payload] = w._built[v]
-            contents(w, v.payload)
-            w.emit.pop()
+    if v.payload is not None and not v.new_args and type(v.payload) in CONTENTS:
+        w._built[v.payload] = w._built[v]
+        w.contents(v.payload)
 
 
 def _exception(w: Writer, v: objects.ExceptionVariable) -> None:
@@ -616,46 +622,50 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
 
 
 def _sequence_contents(setter: Callable[..., None], extend: Callable[..., None]) -> Any:
-    def build(w: Writer, v: containers.MutableSequence) -> None:
-        if v.unread is not None:
-            w.call(extend, v, Emit(lambda: w.load_tuple(v.added)))
+    def build(w: Writer, target: Variable, v: containers.MutableSequence, before: Any) -> None:
+        appended = v.appended(before)
+        if appended is not None:
+            w.call(extend, target, Emit(lambda: w.load_tuple(appended)))
         else:
-            w.call(setter, v, Emit(lambda: w.load_list(v.items)))
+            w.call(setter, target, Emit(lambda: w.load_list(v.items)))
 
     return build
 
 
-def _dict_contents(w: Writer, v: mappings.DictVariable) -> None:
+def _dict_contents(w: Writer, target: Variable, v: mappings.DictVariable, before: Any) -> None:
     base = v.python_type()
-    if v.value is MISSING or v.rewritten:
-        w.call(runtime.set_dict, v, base, Emit(lambda: w.load_map(v.entries.values())))
+    change = v.since(before)
+    if change is None:
+        w.call(runtime.set_dict, target, base, Emit(lambda: w.load_map(v.entries.values())))
     else:
-        stored = [v.entries[hashed] for hashed in v.stored]
-        deleted = list(v.deleted.values())
-        w.call(runtime.update_dict, v, base, Emit(lambda: w.load_tuple(deleted)), Emit(lambda: w.load_map(stored)))
+        gone, stored = change
+        w.call(runtime.update_dict, target, base, Emit(lambda: w.load_tuple(gone)), Emit(lambda: w.load_map(stored)))
     if v.arranged:
         w.emit.pop()
-        w.call(runtime.arrange_dict, v, Emit(lambda: w.load_tuple(key for key, _ in v.entries.values())))
+        w.call(runtime.arrange_dict, target, Emit(lambda: w.load_tuple(key for key, _ in v.entries.values())))
 
 
-def _set_contents(w: Writer, v: mappings.SetVariable) -> None:
-    recipe = sets.Recipe(set, tuple(v.history))
+def _set_contents(w: Writer, target: Variable, v: mappings.SetVariable, before: Any) -> None:
+    done = len(before.history) if before is not None else 0
+    recipe = sets.Recipe(set, tuple(v.history[done:]))
     if recipe.is_plain() and recipe.is_in_place():
-        _by_recipe(w, v, sets.Recipe.change, recipe, v)
+        _by_recipe(w, v, sets.Recipe.change, recipe, target)
     else:  # objects with hashes by address, in no order that anybody knows
-        w.call(runtime.set_set, v, Emit(lambda: w.emit.build("set", w.load_all(v.items.values()))))
+        w.call(runtime.set_set, target, Emit(lambda: w.emit.build("set", w.load_all(v.items.values()))))
 
 
-def _buffer_contents(w: Writer, v: buffers.BufferVariable) -> None:
+def _buffer_contents(w: Writer, target: Variable, v: buffers.BufferVariable, before: Any) -> None:
     base: Any = v.native()
-    if v.is_unread:
-        w.call(base.extend, v, v.added[:])
+    appended = v.appended(before)
+    if appended is not None:
+        w.call(base.extend, target, appended)
     else:
-        w.call(base.__setitem__, v, slice(None), v.added[:])
+        w.call(base.__setitem__, target, slice(None), v.added[:])
 
 
-#: how an object takes its contents; the setter's result stays on the stack
-CONTENTS: dict[type, Callable[[Writer, Any], None]] = {
+#: how an object comes to a state, having been in another (None: as before the frame); the setter's result stays on the
+#: stack
+CONTENTS: dict[type, Callable[[Writer, Variable, Any, Any], None]] = {
     containers.ListVariable: _sequence_contents(runtime.set_list, list.extend),
     containers.DequeVariable: _sequence_contents(runtime.set_deque, deque.extend),
     buffers.BufferVariable: _buffer_contents,

@@ -217,8 +217,8 @@ class Variable:
         """As an expression of Python, for the lines that effects print."""
         return self.source.text if self.source is not None else f"{self.python_type().__name__}(...)"
 
-    def takes(self) -> str:
-        """As a line of Python: how an existing container becomes what it is now."""
+    def takes(self, before: Any = None) -> str:
+        """As a line of Python: how an existing container becomes this, having been that `before` (None: as it was)."""
         return f"{self}[...] = ..."
 
 

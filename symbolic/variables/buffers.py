@@ -80,6 +80,8 @@ class BufferVariable(NativeVariable):
     Reconstruction reads `added`, what it holds now. An existing one is read when its contents are asked for: appended
     to only, it may come in with any; then it `is_unread`, and `added` has what was appended."""
 
+    HOLDS = ("added",)
+
     def __init__(self, contents: Any, source: Source | None = None, value: Any = MISSING) -> None:
         self.source = source
         self.value = value
@@ -117,9 +119,13 @@ class BufferVariable(NativeVariable):
         """A copy of what it holds."""
         return self.contents(tx)[:]
 
-    def takes(self) -> str:
-        new = repr(self.added)
-        return f"{self}.extend({new})" if self.is_unread else f"{self}[:] = {new}"
+    def appended(self, before: BufferVariable | None) -> Any | None:
+        """What was appended to it as it was `before` (None: before the frame); None if that is not all."""
+        return self.added[len(before.added) if before is not None else 0 :] if self.is_unread else None
+
+    def takes(self, before: BufferVariable | None = None) -> str:
+        appended = self.appended(before)
+        return f"{self}.extend({appended!r})" if appended is not None else f"{self}[:] = {self.added!r}"
 
     # --- running Python's own code ----------------------------------------------------------------------------------
     def run(self, tx: Translator, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -127,6 +133,7 @@ class BufferVariable(NativeVariable):
         guarded that the length may."""
         if getattr(function, "__name__", "") in _GROWING and any(type(a) is int and a > MAX_BYTES for a in args):
             raise GraphBreak("large buffer", self.describe())
+        tx.ledger.keep(self)
         model = self.added
         before = model[:]
         result = _RESIZED

@@ -49,6 +49,7 @@ def positional(name: str, kinds: str) -> Callable[..., Variable | None]:
 
     def run(self: SequenceVariable, tx: Translator, *args: Variable, **kwargs: Variable) -> Variable | None:
         given = [as_index(tx, a) if kind == "i" else a for a, kind in zip_longest(args, kinds) if a is not None]
+        tx.ledger.keep(self)
         with_contents = self.model()
         result = tx.attempt(getattr(with_contents, name), *given, **kwargs)
         self.replace(tx, with_contents)
@@ -86,7 +87,8 @@ class SequenceVariable(NativeVariable):
         return self.items
 
     def replace(self, tx: Translator, items: Iterable[Variable]) -> None:
-        """These are the elements now."""
+        """These are the elements now. (They may be in place already: then the ledger has kept what was there.)"""
+        tx.ledger.keep(self)
         self.items = items if isinstance(items, list) else list(items)
         tx.ledger.touch(self)
 
@@ -232,7 +234,8 @@ class MutableSequence(SequenceVariable):
     """What lists and deques have in common. An existing one is read when its elements are asked for: appended to only,
     it may come in with any contents."""
 
-    _items: list[Variable]
+    HOLDS = ("_items",)
+    _items: list[Variable] | None = None
     unread: Callable[[], list[Variable]] | None = None  # gives the elements of one that was not read so far
     added: tuple[Variable, ...] = ()  # appended to it meanwhile
 
@@ -241,6 +244,7 @@ class MutableSequence(SequenceVariable):
         if self.unread is not None:
             read, self.unread, self._items = self.unread, None, []
             self._items = self.kept([*read(), *self.added])
+        assert self._items is not None
         return self._items
 
     @items.setter
@@ -254,15 +258,26 @@ class MutableSequence(SequenceVariable):
     def reachable(self) -> list[Variable]:
         return list(self.added) if self.unread is not None else list(self.items)
 
-    def takes(self) -> str:
-        elements = f"[{', '.join(map(str, self.reachable()))}]"
+    def appended(self, before: MutableSequence | None) -> tuple[Variable, ...] | None:
+        """What was appended to the sequence as it was `before` (None: before the frame); None if that is not all."""
         if self.unread is not None:
-            return f"{self}.extend({elements})"
+            return self.added[len(before.added) if before is not None else 0 :]
+        if before is None or before.unread is not None:
+            return None
+        count = len(before.items)
+        return tuple(self.items[count:]) if self.items[:count] == before.items else None
+
+    def takes(self, before: MutableSequence | None = None) -> str:
+        appended = self.appended(before)
+        if appended is not None:
+            return f"{self}.extend([{', '.join(map(str, appended))}])"
+        elements = f"[{', '.join(map(str, self.items))}]"
         return f"{self}[:] = {elements}" if self.NATIVE is list else f"{self}.clear(); {self}.extend({elements})"
 
     def do_append(self, tx: Translator, value: Variable, /) -> Variable | None:
         if self.unread is None:
             return _append(self, tx, value)
+        tx.ledger.keep(self)
         self.added += (value,)
         tx.ledger.touch(self)
         return None
@@ -272,11 +287,13 @@ class MutableSequence(SequenceVariable):
         new: Any = value
         if isinstance(at, slice) and self.NATIVE is list:
             new = tx.unpack(value) if is_iterable(value) else stand_in(value)
+        tx.ledger.keep(self)
         contents = self.model()
         tx.attempt(operator.setitem, contents, at, new)
         self.replace(tx, contents)
 
     def delitem(self, tx: Translator, index: Variable) -> None:
+        tx.ledger.keep(self)
         contents = self.model()
         tx.attempt(operator.delitem, contents, as_index(tx, index))
         self.replace(tx, contents)
@@ -312,6 +329,7 @@ class MutableSequence(SequenceVariable):
     def do_remove(self, tx: Translator, value: Variable, /) -> None:
         for position, item in enumerate(self.items):
             if tx.equal(item, value):
+                tx.ledger.keep(self)
                 contents = self.model()
                 del contents[position]
                 return self.replace(tx, contents)
@@ -342,6 +360,7 @@ class ListVariable(MutableSequence):
 
     def do_sort(self, tx: Translator, /, *, key: Variable | None = None, reverse: Variable | None = None) -> None:
         backwards = tx.truth(reverse) if reverse is not None else False
+        tx.ledger.keep(self)
         items, self.items = self.items, []  # as in CPython, the list is empty while it is sorted
         tx.ledger.touch(self)
         try:

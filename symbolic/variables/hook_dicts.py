@@ -123,6 +123,7 @@ class HooksVariable(DictVariable):
         if own is None:
             self.remove(tx, key)
         elif hashed not in self.deleted:
+            tx.ledger.keep(self)
             self.deleted[hashed] = own[0]
             self.state += 1
             tx.ledger.touch(self)

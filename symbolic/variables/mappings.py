@@ -51,6 +51,8 @@ class DictVariable(NativeVariable):
     is that of the entries, whatever the stores made it.
     """
 
+    HOLDS = ("entries", "stored", "deleted")
+
     def __init__(
         self,
         entries: dict[Any, Pair],
@@ -192,6 +194,7 @@ class DictVariable(NativeVariable):
         known = pair is not None or (
             self._names is not None and not self.complete and hashed in self._names and hashed not in self.deleted
         )
+        tx.ledger.keep(self)
         if not known:
             self.state += 1
         self.entries[hashed] = (pair[0] if pair is not None else key, value)
@@ -209,17 +212,18 @@ class DictVariable(NativeVariable):
         found = self._lookup(tx, hashed, key)
         if found is None:
             return None
+        tx.ledger.keep(self)
         own_key, _ = self.entries.pop(hashed)
         self.stored.pop(hashed, None)
         if existed and self.value is not MISSING and not self.rewritten:
-            real = self._names is None or hashed in self._names
-            if real:
+            if self._was_there(hashed):
                 self.deleted[hashed] = own_key
         self.state += 1
         tx.ledger.touch(self)
         return found
 
     def empty(self, tx: Translator) -> None:
+        tx.ledger.keep(self)
         self.entries = {}
         self.stored, self.deleted = {}, {}
         self.complete = self.rewritten = True
@@ -235,12 +239,36 @@ class DictVariable(NativeVariable):
             made.store(tx, key, value)
         return made
 
-    def takes(self) -> str:
-        pairs = [f"{key}: {value}" for key, value in self.entries.values()]
+    def since(self, before: DictVariable | None) -> tuple[list[Variable], list[Pair]] | None:
+        """The keys to delete and the entries to store, in this order, to come from what it was `before` (None: before
+        the frame) to this. None: all is written anew."""
         if self.value is MISSING or self.rewritten:
+            return None
+        if before is None:
+            return list(self.deleted.values()), [self.entries[hashed] for hashed in self.stored]
+        gone = {hashed: key for hashed, key in self.deleted.items() if hashed not in before.deleted}
+        old, new = list(before.stored), list(self.stored)
+        same = 0  # entries stored before that are where they were
+        while same < min(len(old), len(new)) and old[same] == new[same] and old[same] not in gone:
+            same += 1
+        for hashed in old[same:]:
+            is_in_place = hashed in self.stored and hashed not in self.deleted and self._was_there(hashed)
+            if not is_in_place:
+                gone[hashed] = before.entries[hashed][0]
+        changed = [h for h in new[:same] if self.entries[h][1] is not before.entries[h][1]]
+        return list(gone.values()), [self.entries[hashed] for hashed in (*changed, *new[same:])]
+
+    def _was_there(self, hashed: Any) -> bool:
+        """Whether a key that was removed was that of an entry before the frame."""
+        return self._names is None or hashed in self._names
+
+    def takes(self, before: DictVariable | None = None) -> str:
+        change = self.since(before)
+        if change is None:
+            pairs = [f"{key}: {value}" for key, value in self.entries.values()]
             return f"{self}.clear(); {self}.update({{{', '.join(pairs)}}})"
-        gone = [f"del {self}[{key}]" for key in self.deleted.values()]
-        stored = [f"{self}[{key}] = {value}" for key, value in (self.entries[hashed] for hashed in self.stored)]
+        gone = [f"del {self}[{key}]" for key in change[0]]
+        stored = [f"{self}[{key}] = {value}" for key, value in change[1]]
         return "; ".join([*gone, *stored]) or f"{self}.update()"
 
     def reachable(self) -> list[Variable]:
@@ -442,6 +470,7 @@ class DictVariable(NativeVariable):
         others = {k: pair for k, pair in entries.items() if k != hashed}
         arranged = {**others, **moved} if last is None or tx.truth(last) else {**moved, **others}
         if list(arranged) != list(entries):
+            tx.ledger.keep(self)
             self.entries = arranged
             self.arranged = True
             self.state += 1

@@ -6,10 +6,11 @@ value of the type, so that the exception is Python's, too.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import torch
 
@@ -204,6 +205,8 @@ class NativeVariable(Variable):
     """
 
     METHODS: ClassVar[dict[str, Method]] = {}
+    #: Attributes for what it holds, that change in place.
+    HOLDS: ClassVar[tuple[str, ...]] = ()
     cls: type
     value: Any = MISSING
 
@@ -215,6 +218,13 @@ class NativeVariable(Variable):
 
     def real(self) -> Any:
         return self.value
+
+    def frozen(self) -> Self:
+        """Another variable of the same value, that stays as this one is now."""
+        found = copy.copy(self)
+        for name in self.HOLDS:
+            setattr(found, name, copy.copy(getattr(self, name)))
+        return found
 
     def native(self) -> type:
         """The built-in type that answers."""

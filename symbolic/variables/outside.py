@@ -48,7 +48,7 @@ def _place(frame: Frame) -> Place:
 
 
 def _check_uncaught(tx: Translator) -> None:
-    """Breaks inside `try`: an error of what is replayed later would not be caught there."""
+    """Before an effect that may raise. Breaks inside `try`: an error in the replay would not be caught there."""
     for frame in tx.frames:
         row = frame.code.handler(frame.code.insts[frame.current].offset)
         if row is None:
@@ -57,6 +57,7 @@ def _check_uncaught(tx: Translator) -> None:
         first, second = (inst.op for inst in frame.code.insts[at : at + 2])
         if first == "PUSH_EXC_INFO" and second != "WITH_EXCEPT_START":
             raise GraphBreak("effect inside of a try block", f"{frame.name}, line {frame.line}")
+    tx.ledger.part()
 
 
 # --- print and files --------------------------------------------------------------------------------------------------
@@ -141,6 +142,7 @@ def logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     logger, *told = args
     shown = (logger, *(_as_now(tx, arg) for arg in told))
     given = {name: _as_now(tx, arg) for name, arg in given.items()}
+    tx.ledger.part()
     tx.ledger.call_at(_place(frames[level - 1]), library(tx, fn), shown, given)
     return NONE
 

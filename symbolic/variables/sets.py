@@ -196,6 +196,8 @@ class SetVariable(NativeVariable):
     residual code does the same with the real one. Where that has changed, or the frame asks for the order, is a break
     at the step where it was made, `unordered_at`."""
 
+    HOLDS = ("items", "history")
+
     def __init__(
         self, items: dict[Any, Variable], source: Source | None = None, cls: type = set, value: Any = MISSING
     ) -> None:
@@ -223,7 +225,7 @@ class SetVariable(NativeVariable):
     def reachable(self) -> list[Variable]:
         return list(self.items.values())
 
-    def takes(self) -> str:
+    def takes(self, before: SetVariable | None = None) -> str:
         return f"{self}.clear(); {self}.update([{', '.join(map(str, self.items.values()))}])"
 
     def native(self) -> type:
@@ -233,6 +235,7 @@ class SetVariable(NativeVariable):
     def add(self, tx: Translator, item: Variable) -> None:
         key = hash_key(tx, item)
         if key not in self.items:
+            tx.ledger.keep(self)
             self.items[key] = item
             self.act("add", [], key)
             self.changed(tx)
@@ -257,6 +260,7 @@ class SetVariable(NativeVariable):
         key = self.key_of(tx, item)
         if key not in self.items:
             return False
+        tx.ledger.keep(self)
         del self.items[key]
         self.act("discard", [], key)
         self.changed(tx)
@@ -331,6 +335,7 @@ class SetVariable(NativeVariable):
         before = [self.keys_in(tx, self)[1]]
         if not all(operand.is_ordered() for operand in _sets_among(others)):
             self.unordered_at = tx.anchor()
+        tx.ledger.keep(self)
         self.act("update" if name == "union" else f"{name}_update", others, *(keys for keys, _ in operands))
         size = len(self.items)
         self.take(self.table, [(None, before[0]), *operands])
@@ -406,6 +411,7 @@ class SetVariable(NativeVariable):
             self.ordered(tx)
             if self.source is not None:
                 raise GraphBreak("order of an existing set that the frame changed", self.describe())
+        tx.ledger.keep(self)
         key = self.table.pop()
         if self.history is not None:
             self.history.append(("pop", ()) if self.source is None else ("discard", (key,)))
@@ -414,6 +420,7 @@ class SetVariable(NativeVariable):
         return item
 
     def do_clear(self, tx: Translator, /) -> None:
+        tx.ledger.keep(self)
         self.items.clear()
         self.act("clear", [])
         self.changed(tx)
