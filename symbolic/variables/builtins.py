@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from symbolic import polyfills
 from symbolic.errors import READS_FRAME, GraphBreak, Observed
 from symbolic.frames import Frame
-from symbolic.variables import copying, iteration, stdlib, text
+from symbolic.variables import caches, copying, iteration, stdlib, text
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.buffers import BufferVariable, array_of
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
@@ -56,7 +56,7 @@ from symbolic.variables.tensors import TensorVariable
 if TYPE_CHECKING:
     from symbolic.translator import Translator
 
-__all__ = ["SKIPPED_MODULES", "BuiltinVariable", "copying", "iteration", "lookup", "stdlib", "text"]
+__all__ = ["SKIPPED_MODULES", "BuiltinVariable", "caches", "copying", "iteration", "lookup", "stdlib", "text"]
 
 pure((abs, all, any, divmod, hash, max, min, pow, round, sum))
 pure((ascii, bin, bytes, chr, complex, float, hex, int, oct, ord))

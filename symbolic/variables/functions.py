@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Iterable
 from types import CellType, CodeType, FunctionType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -374,6 +375,12 @@ class BoundMethod(Variable):
         if name == "__self__":
             return self.owner
         return self.function.getattr(tx, name)
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if op not in (operator.eq, operator.ne) or not isinstance(other, BoundMethod):
+            return None
+        same = self.owner.is_same(tx, other.owner) and tx.equal(self.function, other.function)
+        return tx.from_constant(same is (op is operator.eq))
 
     def reachable(self) -> list[Variable]:
         return [self.function, self.owner]

@@ -10,7 +10,6 @@ import functools
 import heapq
 import importlib.util
 import inspect
-import logging
 import math
 import operator
 import os
@@ -29,12 +28,11 @@ from symbolic import polyfills
 from symbolic.errors import READS_FRAME, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
-from symbolic.variables.constants import ConstantVariable, is_constant_value
+from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import BoundMethod, ClosureFunction, PartialVariable
 from symbolic.variables.native import as_index
 from symbolic.variables.objects import ExceptionVariable, TracebackVariable
 from symbolic.variables.objects import lookup as type_lookup
-from symbolic.variables.outside import logged
 from symbolic.variables.tables import (
     CODES,
     GROWING,
@@ -259,7 +257,6 @@ for _kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
 # --- functools --------------------------------------------------------------------------------------------------------
 
 POLYFILLS.update({functools.reduce: polyfills.reduce, functools.cmp_to_key: polyfills.cmp_to_key})
-REFUSED.update({fn: "cache made while running" for fn in (functools.lru_cache, functools.cache)})
 REFUSED.update({fn: "class made while running" for fn in (functools.total_ordering, functools.singledispatch)})
 
 
@@ -314,21 +311,6 @@ def _wraps(tx: Translator, wrapped: Variable, *names: Variable, **named: Variabl
     if names:
         raise GraphBreak("functools.wraps with its own lists of attributes", wrapped.describe())
     return PartialVariable(library(tx, functools.update_wrapper), [], {"wrapped": wrapped, **named})
-
-
-def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
-    """A cached function of constants: called now, so that its cache is filled as eager code fills it."""
-    if args and issubclass(args[0].python_type(), logging.Logger):
-        return logged(tx, fn, args, kwargs)  # `warning_once` and its like
-    if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
-        raise GraphBreak("cached function of values not known", name_of(fn))
-    result = tx.attempt(fn, *(arg.constant() for arg in args), **{name: arg.constant() for name, arg in kwargs.items()})
-    if not all(is_constant_value(item) for item in (result if type(result) is tuple else (result,))):
-        raise GraphBreak("cached function that makes an object", name_of(fn))
-    return tx.from_constant(result)
-
-
-KINDS[type(functools.lru_cache(len))] = _cached
 
 
 class _Dispatches:

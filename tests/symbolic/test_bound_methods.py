@@ -1,4 +1,4 @@
-"""Methods of built-in values as values: their names, equality, and use as keys."""
+"""Methods as values: their names, equality, and use as keys."""
 
 import enum
 
@@ -53,3 +53,28 @@ def test_what_only_the_unbound_method_has():
         [].append.__objclass__
     except AttributeError as error:
         return x, str(error)
+
+
+class Counter:
+    def __init__(self, step):
+        self.step = step
+
+    def count(self, n):
+        return n + self.step
+
+    again = count
+
+    @classmethod
+    def made(cls):
+        return cls(1)
+
+
+ONE, TWO = Counter(1), Counter(2)
+
+
+@same_as_eager(graphs=1)
+def test_methods_of_one_object_are_equal():
+    mine = Counter(3)
+    same = (ONE.count == ONE.count, ONE.count == ONE.again, mine.count == mine.count, ONE.made == TWO.made, ONE.made == Counter.made)
+    other = (ONE.count == TWO.count, ONE.count != TWO.count, ONE.count == ONE.made, ONE.count is ONE.count)
+    return torch.ones(2) + 1, same, other, {ONE.count: 1}[ONE.again], TWO.count in [ONE.count, TWO.count]

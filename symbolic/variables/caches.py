@@ -1,0 +1,77 @@
+"""Functions behind `functools.lru_cache` and `functools.cache`."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import inspect
+import logging
+import math
+import sysconfig
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from symbolic.errors import GraphBreak
+from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.constants import is_constant_value
+from symbolic.variables.outside import logged
+from symbolic.variables.tables import KINDS, PURE, REFUSED, Args, Kwargs, library, name_of
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+REFUSED.update({fn: "cache made while running" for fn in (functools.lru_cache, functools.cache)})
+
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
+_WRITES = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME"))
+
+
+def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """A cached function of constants. One of an installed library is called now. One of the program is called now
+    without its cache, if it is a function of its arguments alone, and by the residual code, which fills the cache."""
+    if args and issubclass(args[0].python_type(), logging.Logger):
+        return logged(tx, fn, args, kwargs)  # `warning_once` and its like
+    if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
+        raise GraphBreak("cached function of values not known", name_of(fn))
+    own = fn.__wrapped__
+    installed = not inspect.isfunction(own) or own.__code__.co_filename.startswith(_INSTALLED)
+    if not installed and not _of_its_arguments(fn, own):
+        raise GraphBreak("cached function of more than its arguments", name_of(fn))
+    function = fn if installed else own
+    known = {name: arg.constant() for name, arg in kwargs.items()}
+    result = tx.attempt(function, *(arg.constant() for arg in args), **known)
+    parts = result if installed and type(result) is tuple else (result,)
+    if not all(is_constant_value(item) for item in parts):
+        raise GraphBreak("cached function that makes an object", name_of(fn))
+    if not installed:
+        tx.ledger.call(library(tx, fn), *args, **kwargs)
+    return tx.from_constant(result)
+
+
+def _of_its_arguments(fn: Any, own: FunctionType) -> bool:
+    """Whether a cached function reads pure built-in functions, `math` and itself alone, and writes nothing but its own
+    variables."""
+    cells = dict(zip(own.__code__.co_freevars, own.__closure__ or (), strict=True))
+    for step in dis.get_instructions(own):
+        if step.opname in _WRITES or inspect.iscode(step.argval):
+            return False
+        if step.opname == "LOAD_GLOBAL":
+            value = own.__globals__.get(step.argval, getattr(builtins, step.argval, MISSING))
+        elif step.argval in cells:
+            value = _contents(cells[step.argval])
+        else:
+            continue
+        if value is not fn and value is not math and value not in PURE:
+            return False
+    return True
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # empty
+        return MISSING
+
+
+KINDS[type(functools.lru_cache(len))] = _cached
