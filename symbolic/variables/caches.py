@@ -36,7 +36,7 @@ def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
         raise GraphBreak("cached function of values not known", name_of(fn))
     own = fn.__wrapped__
     installed = not inspect.isfunction(own) or own.__code__.co_filename.startswith(_INSTALLED)
-    if not installed and not _of_its_arguments(fn, own):
+    if not installed and not _of_its_arguments(own):
         raise GraphBreak("cached function of more than its arguments", name_of(fn))
     function = fn if installed else own
     known = {name: arg.constant() for name, arg in kwargs.items()}
@@ -49,9 +49,9 @@ def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     return tx.from_constant(result)
 
 
-def _of_its_arguments(fn: Any, own: FunctionType) -> bool:
-    """Whether a cached function reads pure built-in functions, `math` and itself alone, and writes nothing but its own
-    variables."""
+def _of_its_arguments(own: FunctionType) -> bool:
+    """Whether a function reads pure built-in functions and `math` alone, and writes nothing but its own variables. One
+    that calls itself asks its cache."""
     cells = dict(zip(own.__code__.co_freevars, own.__closure__ or (), strict=True))
     for step in dis.get_instructions(own):
         if step.opname in _WRITES or inspect.iscode(step.argval):
@@ -62,7 +62,7 @@ def _of_its_arguments(fn: Any, own: FunctionType) -> bool:
             value = _contents(cells[step.argval])
         else:
             continue
-        if value is not fn and value is not math and value not in PURE:
+        if value is not math and value not in PURE:
             return False
     return True
 

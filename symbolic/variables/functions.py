@@ -211,6 +211,8 @@ class FunctionVariable(PythonFunction):
 
     def keyword_default(self, tx: Translator, name: str) -> Variable | None:
         defaults = self.function.__kwdefaults__ or {}
+        if (seen := tx.known.get(id(defaults))) is not None:  # the frame has the dict, and may have written to it
+            return _item(tx, seen, name)
         return self._value(tx, defaults[name], "__kwdefaults__", "item", name) if name in defaults else None
 
     def _value(self, tx: Translator, value: Any, attr: str, kind: str, arg: Any) -> Variable:
@@ -275,9 +277,7 @@ class ClosureFunction(PythonFunction):
         return items[len(items) - 1 - position] if position < len(items) else None
 
     def keyword_default(self, tx: Translator, name: str) -> Variable | None:
-        if self.kwdefaults is None or not tx.contains(self.kwdefaults, ConstantVariable(name)):
-            return None
-        return self.kwdefaults.getitem(tx, ConstantVariable(name))
+        return None if self.kwdefaults is None else _item(tx, self.kwdefaults, name)
 
     def cell(self, tx: Translator, index: int) -> CellVariable:
         cell = self.closure[index]
@@ -317,7 +317,20 @@ class ClosureFunction(PythonFunction):
         return tx.raise_(AttributeError, f"'function' object has no attribute {name!r}")
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
-        tx.ledger.store(self, name, value)
+        if name in ("__closure__", "__globals__", "__builtins__"):
+            tx.raise_(AttributeError, "readonly attribute")
+        if name in ("__code__", "__dict__", "__class__", "__type_params__"):
+            raise GraphBreak("attribute of a function", name)
+        if name not in _SETTABLE:
+            return tx.ledger.store(self, name, value)
+        kind, what = _SETTABLE[name]
+        nothing = isinstance(value, ConstantVariable) and value.value is None
+        if not (nothing and kind is not str) and not issubclass(value.python_type(), kind):
+            tx.raise_(TypeError, f"{name} must be set to a {what}")
+        if kind is str:
+            return tx.ledger.store(self, name, value)
+        # A function born in the frame is made with its last defaults.
+        setattr(self, name.strip("_"), None if nothing else value)
 
     def reachable(self) -> list[Variable]:
         parts = (self.defaults, self.kwdefaults, self.annotations)
@@ -325,6 +338,20 @@ class ClosureFunction(PythonFunction):
 
     def describe(self) -> str:
         return f"function {self.qualname}"
+
+
+#: attribute of a function -> its type, and how Python names that
+_SETTABLE = {
+    "__name__": (str, "string object"),
+    "__qualname__": (str, "string object"),
+    "__defaults__": (tuple, "tuple object"),
+    "__kwdefaults__": (dict, "dict object"),
+}
+
+
+def _item(tx: Translator, table: Variable, name: str) -> Variable | None:
+    key = ConstantVariable(name)
+    return table.getitem(tx, key) if tx.contains(table, key) else None
 
 
 class FunctionGet(Variable):

@@ -29,6 +29,14 @@ def _double():
     return double, lambda x: x + double(2) + double(2) + double(3)
 
 
+def _fib():
+    @functools.cache
+    def fib(n):
+        return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+    return fib, lambda x: x * fib(12) + fib(3)
+
+
 def _inverse():
     @functools.cache
     def inverse(n):
@@ -43,7 +51,7 @@ def _inverse():
     return inverse, program
 
 
-@pytest.mark.parametrize("make", [_area, _double])
+@pytest.mark.parametrize("make", [_area, _double, _fib])
 def test_hits_and_misses(make):
     cached, program = make()
     same, compiled = make()
@@ -57,14 +65,6 @@ def test_a_cached_function_that_raises():
     cached, program = _inverse()
     check(program, X)
     assert cached.cache_info().currsize == 1
-
-
-def test_a_recursive_one_made_before():
-    @functools.cache
-    def fib(n):
-        return n if n < 2 else fib(n - 1) + fib(n - 2)
-
-    check(lambda x: x * fib(12), X, graphs=1)
 
 
 @same_as_eager

@@ -233,3 +233,60 @@ def test_a_method_of_a_local_instance():
     m = Model()
     check(lambda x: m.forward(x), X, graphs=1)
     check(m.forward, X, graphs=1)
+
+
+def added(a=1, *, k=2):
+    return a + k
+
+
+@same_as_eager(graphs=1)
+def test_the_dict_of_keyword_defaults_is_written_to(x):
+    added.__kwdefaults__["k"] = 7
+    with_it = added()
+    added.__kwdefaults__["k"] = 2
+    return x + with_it, added()
+
+
+@same_as_eager(graphs=1)
+def test_defaults_given_later(x):
+    def inner(a=1, *, k=2):
+        return a, k
+
+    inner.__kwdefaults__ = {"k": 9}
+    seen = [inner()]
+    inner.__kwdefaults__["k"] = 10
+    seen.append(inner())
+    inner.__defaults__ = (5,)
+    seen.append(inner())
+    inner.__defaults__ = None
+    try:
+        inner()
+    except TypeError as error:
+        seen.append(str(error))
+    return x + 1, seen, inner.__defaults__, inner.__kwdefaults__
+
+
+@same_as_eager
+def test_the_code_of_a_function_is_replaced(x):
+    def one():
+        return 1
+
+    def two():
+        return 2
+
+    one.__code__ = two.__code__
+    return x + one()
+
+
+@same_as_eager(graphs=1)
+def test_what_a_function_does_not_let_be_set(x):
+    def inner():
+        pass
+
+    said = []
+    for name, value in (("__name__", 5), ("__qualname__", None), ("__defaults__", [1]), ("__kwdefaults__", (1,)), ("__globals__", {})):
+        try:
+            setattr(inner, name, value)
+        except (TypeError, AttributeError) as error:
+            said.append(repr(error))
+    return x + 1, said, inner.__name__
