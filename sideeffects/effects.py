@@ -62,12 +62,21 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Risk:
+    """Of a call that may raise, or run code that nobody can see: `trace` is where the program makes it, entries of a
+    traceback, the innermost first; `handled` the exception that it is handling then, if any."""
+
+    trace: tuple[Any, ...]
+    handled: Any = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """result = function(*args, **kwargs), for its effect on the world outside
 
     `place` is that of the user's call, for a function that looks at who calls it. `result` is the
     target that is born by it, None if nobody reads what it answers. An `early` one comes before the
-    graph."""
+    graph; `risk` is None for one that can't raise."""
 
     function: Any
     args: tuple[Any, ...]
@@ -75,6 +84,7 @@ class Call:
     place: Place | None = None
     result: Any = None
     early: bool = False
+    risk: Risk | None = None
 
     def __str__(self) -> str:
         named = (f"{name}={value}" for name, value in self.kwargs.items())

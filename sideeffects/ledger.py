@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sideeffects.effects import DELETED, Advance, Call, DelAttr, Effect, Place, SetAttr, SetContents
+from sideeffects.effects import DELETED, Advance, Call, DelAttr, Effect, Place, Risk, SetAttr, SetContents
 
 
 class _Stores:
@@ -53,11 +53,6 @@ class Ledger:
         self._kept: dict[Any, list[tuple[int, Any]]] = {}  # (segment, the container as it was before it)
         self._calls = 0
         self.written: list[Any] = []  # every target, as often as it was written; None for a call
-
-    def part(self) -> None:
-        """What comes next may raise, or run code that nobody can see: all that was done so far happens before."""
-        if self._segments[-1].writes:
-            self._segments.append(_Segment())
 
     # attributes, cells (name "cell_contents") and globals (the namespace is the target)
     def store(self, target: Any, name: str, value: Any) -> None:
@@ -130,11 +125,17 @@ class Ledger:
     # effects on the world outside
     def call(self, function: Any, *args: Any, **kwargs: Any) -> None:
         """A call that the residual code makes after the graph, in order with the other calls."""
-        self.call_at(None, function, args, kwargs)
+        self._call(Call(function, args, kwargs))
 
-    def call_at(self, place: Place | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """The same, seen by the function as a call from `place`."""
-        self._call(Call(function, args, kwargs, place))
+    def risk(
+        self, risk: Risk, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], place: Place | None = None,
+        result: Any = None,
+    ) -> None:  # fmt: skip
+        """The same for one that may raise, or run code that nobody can see: all that was done so far happens before.
+        `place`: the function sees it as a call from there."""
+        if self._segments[-1].writes:
+            self._segments.append(_Segment())
+        self._call(Call(function, args, kwargs, place, result, risk=risk))
 
     def bear(self, result: Any, function: Any, *args: Any, **kwargs: Any) -> None:
         """A call that answers with what `result` stands for; None if nobody reads it."""

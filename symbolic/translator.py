@@ -26,8 +26,8 @@ from symbolic.options import Options
 from symbolic.protocols import Protocols
 from symbolic.shapes import Shapes
 from symbolic.sources import Source, Sources
-from symbolic.torch_state import TracingState
-from symbolic.variables import hooks, symbols
+from symbolic.torch_state import TorchState, TracingState
+from symbolic.variables import hooks, outside, symbols
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
@@ -81,6 +81,7 @@ class Translator(Protocols):
         self.numbers_hashed: set[type | str] = set()  # kinds of ints that may be equal though it is not known
         self.weak_references: dict[Variable, Variable] = {}  # that the frame made, by what they lead to
         self.buffers: list[tuple[int, Variable]] = []  # existing ones that it read or changed, and at which step
+        self.told_in_modes: list[int] = []  # steps of effects inside of torch's modes
         self.private_memos: set[Variable] = set()  # of copies: made by the library
         self.copied: dict[Variable, list[TensorVariable]] = {}  # by memo: tensors that were copied with their memory
 
@@ -481,7 +482,7 @@ def capture(
 ) -> Capture:
     """Executes a call symbolically. Raises `Restart` (try again with a break there) and `SkipFrame`."""
     tx = Translator(options, break_at)
-    saved = TracingState()
+    saved, entered = TracingState(), TorchState()
     try:
         tx.know(None, "state", None)
         tx.frames.append(tx.root_frame(function, slots))
@@ -493,6 +494,7 @@ def capture(
         except _Stop as stop:
             outcome = Break(list(tx.frames), stop.inst, tx.located(stop.cause))
         hooks.settle(tx)
+        outside.settle(tx, entered)
         tx.guard_aliases()
         tx.graph.guard_aliases()
     finally:

@@ -125,6 +125,7 @@ class _Assembler:
         if self.failed is not None:
             assert module is not None
             self._run_again(self.failed, module)
+        self.writer.fail()
         code = self.emit.code()
         if callers.has(self.code, callers.CONTINUES):
             code = callers.marked(code, callers.CONTINUES)

@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 import torch
 
+from symbolic import tracebacks
+
 
 def make_cell() -> types.CellType:
     return types.CellType()
@@ -86,6 +88,15 @@ def unseen(error: BaseException) -> None:
         while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE):
             trace = trace.tb_next
         error.__traceback__ = trace
+
+
+def raised_at(error: BaseException, own: int, trace: tuple[tracebacks.Entry, ...]) -> None:
+    """A call made for the user's frames has raised: of `own` entries the residual code's takes the place `trace`."""
+    inside = error.__traceback__
+    for _ in range(own):
+        inside = inside.tb_next if inside is not None else None
+    error.__traceback__ = inside
+    tracebacks.passed(error, trace)
 
 
 def set_context(error: BaseException, cause: Any, context: Any, suppress: bool) -> None:

@@ -10,10 +10,12 @@ import functools
 import types
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from bytecode import Label
 
 from codegen.residual import runtime
 from codegen.residual.continuations import suspended
@@ -21,7 +23,7 @@ from codegen.residual.emitter import Emitter
 from codegen.residual.resume import Unresumable
 from sideeffects.effects import Advance, Call, DelAttr, Effect, Place, SetAttr, SetContents
 from sideeffects.ledger import Ledger
-from symbolic import tracebacks
+from symbolic import callers, tracebacks
 from symbolic.errors import ASKS_NODE, GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.translator import LazyVariable
@@ -77,6 +79,8 @@ def reachable(roots: Iterable[Variable], ledger: Ledger) -> list[Variable]:
         target = effect.function if isinstance(effect, Call) else effect.target
         if isinstance(effect, Call):
             work += [target, *effect.args, *effect.kwargs.values()]
+            if effect.risk is not None and effect.risk.handled is not None:
+                work.append(effect.risk.handled)
         elif exists(target):
             work.append(target)
     seen: dict[Variable, None] = {}
@@ -109,6 +113,7 @@ class Writer:
         self._given: dict[Variable, Variable] = {}  # the state in which a container was left
         self.packed = False  # values come as one tuple; else each is a parameter of its own
         self._built: dict[Variable, str] = {}
+        self.failures: list[tuple[Label, Call]] = []  # where calls go that raise
         self._made: set[Call] = set()  # calls that were made ahead of their turn
         self._made_of: dict[Source, str] = {}  # values that this code made of others, and keeps
         self._building: set[Variable] = set()
@@ -333,15 +338,54 @@ class Writer:
         if effect in self._made:
             return
         self._made.add(effect)
-        if effect.place is None:
-            self.call_with(effect.function, effect.args, effect.kwargs)
-        else:
-            names = [(constants.ConstantVariable(name), value) for name, value in effect.kwargs.items()]
-            args = Emit(lambda: self.load_tuple(effect.args)), Emit(lambda: self.load_map(names))
-            self.call(_caller(effect.place), effect.function, *args)
-        if effect.result is not None:
-            self.keep(effect.result)
-        self.emit.pop()
+        with self._risking(effect):
+            if effect.place is None:
+                self.call_with(effect.function, effect.args, effect.kwargs)
+            else:
+                names = [(constants.ConstantVariable(name), value) for name, value in effect.kwargs.items()]
+                args = Emit(lambda: self.load_tuple(effect.args)), Emit(lambda: self.load_map(names))
+                self.call(_caller(effect.place), effect.function, *args)
+            if effect.result is not None:
+                self.keep(effect.result)
+            self.emit.pop()
+
+    @contextmanager
+    def _risking(self, effect: Call) -> Iterator[None]:
+        """Around a call: it is made while the exception is handled that the program was handling, and its own is raised
+        where the program would have raised it."""
+        emit, risk = self.emit, effect.risk
+        if risk is None:
+            yield
+            return
+        for value in (*effect.args, *effect.kwargs.values()):
+            if not exists(value) and type(value) in BUILD:  # not among what may raise
+                self.load(value)
+                emit.pop()
+        if risk.handled is not None:
+            self.load(risk.handled)
+            emit.begin_handling()
+        failed = emit.label()
+        emit.begin_try(failed)
+        yield
+        emit.end_try()
+        if risk.handled is not None:
+            emit.end_handling()
+        self.failures.append((failed, effect))
+
+    def fail(self) -> None:
+        """After all code that returns: where calls that raised go on."""
+        for failed, effect in self.failures:
+            assert effect.risk is not None
+            raised = Placeholder(self.emit.fresh("raised"))
+            self.emit.mark(failed)
+            self.emit.store(raised.name)
+            if effect.risk.handled is not None:
+                self.emit.end_handling()
+            own = 1 + (effect.place is not None) + (effect.function.real() is callers.warn_above)
+            self.call(runtime.raised_at, raised, own, effect.risk.trace)
+            self.emit.pop()
+            self.emit.take(raised.name)
+            self.emit.reraise()
 
     def _advance(self, effect: Advance) -> None:
         for reached in effect.reached:

@@ -6,6 +6,7 @@ the time: text is put together while tracing, as far as it is known, and tensors
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import logging
@@ -14,10 +15,13 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sideeffects.effects import Place
+from torch.utils.hooks import RemovableHandle
+
+from sideeffects.effects import Place, Risk
 from symbolic import callers, polyfills
-from symbolic.errors import GraphBreak
-from symbolic.variables.base import FixedVariable, Variable
+from symbolic.errors import GraphBreak, Restart
+from symbolic.torch_state import TorchState
+from symbolic.variables.base import MISSING, FixedVariable, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.late_text import LATE, snapshot, unmarked
 from symbolic.variables.objects import NATIVE_METHODS, ExceptionVariable, ObjectVariable
@@ -33,6 +37,10 @@ if TYPE_CHECKING:
 NONE, NO, ONE = ConstantVariable(None), ConstantVariable(False), ConstantVariable(1)
 #: Files whose `write` is Python, but shows text and does nothing else.
 _SHOWS = frozenset({"ipykernel.iostream.OutStream"})
+#: Classes of torch that are no modes.
+_SEEN = (RemovableHandle,)
+#: Where the handlers and formatters of log messages are that run no code of the user's.
+_LOGGING = ("logging", "logging.handlers")
 #: Containers in one another that are copied for a message.
 _DEPTH = 20
 
@@ -47,17 +55,57 @@ def _place(frame: Frame) -> Place:
     return Place(frame.filename, frame.code.raw.co_name, frame.line, frame.namespace.real())
 
 
-def _check_uncaught(tx: Translator) -> None:
-    """Before an effect that may raise. Breaks inside `try`: an error in the replay would not be caught there."""
+def _risk(tx: Translator) -> Risk:
+    """Of an effect that may raise. Breaks where the frames would see the error: it is raised by the replay."""
     for frame in tx.frames:
-        row = frame.code.handler(frame.code.insts[frame.current].offset)
-        if row is None:
-            continue
-        at = frame.code.index(row.target)
-        first, second = (inst.op for inst in frame.code.insts[at : at + 2])
+        seen_by = _handler(tx, frame)
+        if seen_by is not None:
+            raise GraphBreak(f"effect inside of a {seen_by} block", f"{frame.name}, line {frame.line}")
+    if any(generator.has_something_left() for generator in tx.generators):
+        raise GraphBreak("effect whose error would end a generator")
+    return _at(tx)
+
+
+def _at(tx: Translator) -> Risk:
+    current = [(frame.code.raw, frame.code.insts[frame.current]) for frame in _activations(tx)]
+    return Risk(tuple((code, inst.offset, inst.line) for code, inst in current), tx.handled)
+
+
+def _handler(tx: Translator, frame: Frame) -> str | None:
+    """What sees an error of the instruction being executed: "try", "with", None if it leaves the frame."""
+    code = frame.code
+    offset = code.insts[frame.current].offset
+    while (row := code.handler(offset)) is not None:
+        at = code.index(row.target)
+        first, second = (inst.op for inst in code.insts[at : at + 2])
         if first == "PUSH_EXC_INFO" and second != "WITH_EXCEPT_START":
-            raise GraphBreak("effect inside of a try block", f"{frame.name}, line {frame.line}")
-    tx.ledger.part()
+            return "try"
+        if first == "PUSH_EXC_INFO" and not _is_mode(frame.stack[row.depth - 1]):
+            return "with"
+        if first == "PUSH_EXC_INFO":
+            tx.told_in_modes.append(tx.anchor())
+        offset = row.target
+    return None
+
+
+def settle(tx: Translator, entered: TorchState) -> None:
+    """At the end of the capture. Raises `Restart` for an effect inside of a mode of torch's that is left later: an
+    error is to leave torch as it was when the frame was `entered`."""
+    if tx.told_in_modes and vars(TorchState()) != vars(entered):
+        raise Restart(tx.told_in_modes[0], GraphBreak("effect inside of a with block", "the mode is left later"))
+
+
+def _is_mode(leave: Variable) -> bool:
+    """Whether this `__exit__` does nothing but put back a mode of torch that the frame has entered."""
+    owner = getattr(leave, "owner", None)
+    if not isinstance(owner, ObjectVariable):
+        return False
+    is_torch_s = owner.cls.__module__.startswith("torch.") and owner.cls not in _SEEN
+    return owner.cls is contextlib.nullcontext or (is_torch_s and owner.value is MISSING)
+
+
+def _tell(tx: Translator, function: Any, *args: Variable, **kwargs: Variable) -> None:
+    tx.ledger.risk(_risk(tx), library(tx, function), args, kwargs)
 
 
 # --- print and files --------------------------------------------------------------------------------------------------
@@ -76,10 +124,9 @@ def _print(
     texts = [v if v.python_type() is str else unmarked(tx, str_of(tx, v)) for v in values]
     wanted = tx.truth(flush)
     if _writes_natively(tx, file):
-        _check_uncaught(tx)
         named = {"sep": sep, "end": end, "file": file, "flush": ConstantVariable(wanted)}
         given = {name: v for name, v in named.items() if not _is_none(v) and not (name == "flush" and not wanted)}
-        tx.ledger.call(library(tx, print), *texts, **given)
+        _tell(tx, print, *texts, **given)
         return NONE
     between = ConstantVariable(" ") if _is_none(sep) else sep
     pieces = [piece for text in texts for piece in (between, text)][1:]
@@ -114,12 +161,11 @@ def _on_file(raw: Any) -> Callable[..., Variable]:
     def handler(tx: Translator, file: Variable, *args: Variable) -> Variable:
         if not isinstance(file, ObjectVariable) or not all(arg.python_type() is str for arg in args):
             raise GraphBreak("native method of an object", f"{file.describe()}.{raw.__name__}")
-        _check_uncaught(tx)
         if args and not args[0].is_constant():
             count = Answer(int)
-            tx.ledger.bear(count, library(tx, raw), file, *args)
+            tx.ledger.risk(_risk(tx), library(tx, raw), (file, *args), {}, result=count)
             return count
-        tx.ledger.call(library(tx, raw), file, *args)
+        _tell(tx, raw, file, *args)
         return ConstantVariable(len(args[0].constant())) if args else NONE
 
     return handler
@@ -142,9 +188,28 @@ def logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     logger, *told = args
     shown = (logger, *(_as_now(tx, arg) for arg in told))
     given = {name: _as_now(tx, arg) for name, arg in given.items()}
-    tx.ledger.part()
-    tx.ledger.call_at(_place(frames[level - 1]), library(tx, fn), shown, given)
+    if any(_handler(tx, frame) for frame in tx.frames):
+        _know_quiet(tx, logger)
+    tx.ledger.risk(_at(tx), library(tx, fn), shown, given, _place(frames[level - 1]))
     return NONE
+
+
+def _know_quiet(tx: Translator, logger: Variable) -> None:
+    """Guards that a message runs the library's code alone, which lets no error pass. Else breaks."""
+    if logger.source is None or not is_quiet(logger.real()):
+        raise GraphBreak("log message whose error would be seen", logger.describe())
+    tx.know(logger.source, "predicate", is_quiet)
+
+
+def is_quiet(logger: Any) -> bool:
+    """log messages run the library's code only"""
+    at = logger
+    while at is not None:
+        parts = [*at.handlers, *(handler.formatter for handler in at.handlers if handler.formatter is not None)]
+        if at.filters or any(type(part).__module__ not in _LOGGING or getattr(part, "filters", ()) for part in parts):
+            return False
+        at = at.parent if at.propagate else None
+    return True
 
 
 def _as_now(tx: Translator, variable: Variable, around: tuple[Variable, ...] = ()) -> Variable:
@@ -189,13 +254,11 @@ def _warn(
     level = stacklevel.constant()
     if named or type(level) is not int:
         raise GraphBreak("warning or log message", "warnings.warn with arguments not known")
-    _check_uncaught(tx)
     frames = _activations(tx)
-    warn = library(tx, warnings.warn)
     if level <= len(frames):
         at = _place(frames[max(level, 1) - 1])
-        tx.ledger.call_at(at, warn, (message, category, ONE, source), {})
+        tx.ledger.risk(_risk(tx), library(tx, warnings.warn), (message, category, ONE, source), {}, at)
     else:
         above = ConstantVariable(level - len(frames))
-        tx.ledger.call(tx.function(callers.warn_above), above, message, category, source)
+        tx.ledger.risk(_risk(tx), tx.function(callers.warn_above), (above, message, category, source), {})
     return NONE

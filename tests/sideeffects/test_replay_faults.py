@@ -1,6 +1,7 @@
 """What the residual code replays may raise, or show the world to code that nobody can see: what was before it has
 happened then, and nothing of what comes after it."""
 import collections
+import contextlib
 import io
 import logging
 import random
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import COUNTING, Counting, execute
+from tests.differential import COUNTING, Counting, check, execute
 from tests.snapshot import Fields, Items, Snapshot, difference
 
 WHERE = {}
@@ -373,3 +374,213 @@ def test_random_programs_that_stop_anywhere(tell, seed):
         program = scope["program"]
         compiled = jit.compile(program, backend="eager")
         compare(program, compiled, tell)
+
+
+# --- who sees the error -----------------------------------------------------------------------------------------------
+class Around:
+    def __init__(self, log, answer=False):
+        self.log, self.answer = log, answer
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.log.append(kind)
+        return self.answer
+
+
+@contextlib.contextmanager
+def around(log):
+    try:
+        yield
+    finally:
+        log.append("left")
+
+
+def shout(x, out):
+    y = x * 2
+    print("so", file=out)
+    return y + 1
+
+
+def nobody(x, out, log):
+    log.append(1)
+    y = shout(x + 1, out)
+    log.append(2)
+    return y
+
+
+def a_mode(x, out, log):
+    with torch.no_grad(), contextlib.nullcontext():
+        y = shout(x, out)
+    log.append(torch.is_grad_enabled())
+    return y
+
+
+def its_own_except(x, out, log):
+    try:
+        x = shout(x, out)
+    except ValueError as error:
+        log.append(str(error))
+    return x + 1
+
+
+def a_caller_s_except(x, out, log):
+    try:
+        return nobody(x, out, log)
+    except ValueError as error:
+        log.append(error)
+        return x + 3
+
+
+def an_except_outside_of_a_mode(x, out, log):
+    try:
+        with torch.no_grad():
+            x = shout(x, out)
+    except ValueError:
+        log.append("caught")
+    return x + 1
+
+
+def a_finally(x, out, log):
+    try:
+        x = shout(x, out)
+    finally:
+        log.append("finally")
+    return x
+
+
+def a_manager(x, out, log):
+    with Around(log):
+        x = shout(x, out)
+    return x
+
+
+def a_manager_that_swallows(x, out, log):
+    with Around(log, True):
+        x = shout(x, out)
+        log.append("not reached")
+    return x + 2
+
+
+def a_manager_of_a_generator(x, out, log):
+    with around(log):
+        x = shout(x, out)
+    return x
+
+
+def suppress(x, out, log):
+    with contextlib.suppress(ValueError):
+        out.write("so")
+        log.append("not reached")
+    return x + 2
+
+
+def a_hook_s_handle(x, out, log):
+    y = x * 2
+    log.append(y)
+    with y.register_hook(lambda g: log.append("hook")):
+        shout(x, out)
+    return y
+
+
+def another_exception(x, out, log):
+    try:
+        log[9]
+    except IndexError:
+        x = shout(x, out)
+    return x
+
+
+def another_exception_s_cause(x, out, log):
+    try:
+        raise KeyError("first")
+    except KeyError as first:
+        log.append(first)
+        try:
+            raise IndexError("second") from first
+        except IndexError:
+            return shout(x, out)
+
+
+def a_generator(x, out, log):
+    def each():
+        try:
+            yield 1
+            print("so", file=out)
+            yield 2
+        except ValueError:
+            log.append("caught")
+            yield 3
+
+    for found in each():
+        log.append(found)
+        x = x + found
+    return x
+
+
+def a_loop_around_a_generator(x, out, log):
+    def each():
+        try:
+            yield 1
+        finally:
+            log.append("closed")
+
+    for found in each():
+        x = shout(x + found, out)
+    return x
+
+
+def a_comprehension(x, out, log):
+    return [shout(x + n, out) for n in (1, 2)]
+
+
+def in_an_object(x, out, log):
+    class Loud:
+        def __setattr__(self, name, value):
+            object.__setattr__(self, name, value)
+            out.write(name)
+            log.append(name)
+
+        @property
+        def size(self):
+            return 1
+
+        @size.setter
+        def size(self, value):
+            self.inner = value
+
+    loud = Loud()
+    log.append(loud)
+    loud.first = x + 1
+    loud.size = 3
+    return x
+
+
+def while_it_sorts(x, out, log):
+    items = [3, 1, 2]
+    log.append(items)
+    items.sort(key=lambda n: out.write(str(n)) or n)
+    return x + 1
+
+
+SEEN_BY = {
+    nobody: 1, a_mode: 1, its_own_except: None, a_caller_s_except: None, an_except_outside_of_a_mode: None, a_finally: None, a_manager: None,
+    a_manager_that_swallows: None, a_manager_of_a_generator: None, suppress: None, a_hook_s_handle: None, another_exception: 1,
+    another_exception_s_cause: 1, a_generator: None, a_loop_around_a_generator: None, a_comprehension: 1, in_an_object: None, while_it_sorts: None,
+}
+
+
+def closed():
+    out = io.StringIO()
+    out.close()
+    return out
+
+
+@pytest.mark.parametrize("make_out", [closed, io.StringIO], ids=["closed", "open"])
+@pytest.mark.parametrize("program", SEEN_BY, ids=lambda program: program.__name__)
+def test_an_error_of_the_replay_is_caught_where_eager_code_s_is(program, make_out):
+    def make():
+        return torch.ones(2, requires_grad=True), make_out(), []
+
+    check(program, make=make, graphs=SEEN_BY[program] if make_out is io.StringIO else None, traceback="full")
