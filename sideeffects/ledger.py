@@ -52,6 +52,7 @@ class Ledger:
         self._touched: set[Any] = set()
         self._kept: dict[Any, list[tuple[int, Any]]] = {}  # (segment, the container as it was before it)
         self._calls = 0
+        self.classes: dict[int, Any] = {}  # born in the frame, by the id of what stands for them while tracing
         self.written: list[Any] = []  # every target, as often as it was written; None for a call
 
     # attributes, cells (name "cell_contents") and globals (the namespace is the target)

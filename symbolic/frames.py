@@ -33,6 +33,7 @@ class Frame:
         "generator",
         "handled",
         "function",
+        "space",
     )
 
     def __init__(self, code: Code, name: str, namespace: Variable, function: Variable | None = None) -> None:
@@ -41,6 +42,7 @@ class Frame:
         self.namespace = namespace
         self.function = function
         self.locals: dict[str, Variable] = {}
+        self.space: Variable | None = None  # of a class body: the mapping that has its names
         self.cells: dict[str, Variable] = {}
         self.stack: list[Variable] = []
         self.index = 0

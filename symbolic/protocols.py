@@ -16,9 +16,10 @@ from typing import Any, NoReturn
 import torch
 
 from symbolic.errors import GraphBreak, Observed
-from symbolic.variables import torch_functions
+from symbolic.variables import born, torch_functions
 from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable
 from symbolic.variables.buffers import BufferVariable
+from symbolic.variables.class_making import new_class
 from symbolic.variables.classes import ClassVariable, payload_for
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
@@ -56,6 +57,17 @@ class Protocols:
     """The part of the translator that knows Python's data model."""
 
     # --- births -----------------------------------------------------------------------------------------------------
+    def model(self: Any, variable: Variable) -> Any:
+        """The value as Python's own code may look at it: what stands for it, if it is not known."""
+        return born.model(self, variable)
+
+    def of_classes(self: Any, function: Callable[..., Any], *args: Variable) -> Variable:
+        """`function(*args)`, which gives a class, an alias or a union of classes (or NotImplemented)."""
+        value = self.attempt(function, *(born.model(self, arg) for arg in args))
+        if born.holds_model(self, value):
+            return born.make(self, function, list(args), {})
+        return self.from_constant(value)
+
     def from_constant(self: Any, value: Any) -> Variable:
         """A variable for a value that tracing computed: constants, containers of them, classes, functions."""
         if is_constant_value(value):
@@ -95,11 +107,13 @@ class Protocols:
     def getitem_iterator(self: Any, owner: Variable) -> Variable:
         return GetitemIterator(owner, 0)
 
-    def new_instance(self: Any, cls: type, args: list[Variable]) -> Variable:
-        """`cls.__new__(cls, *args)` where `__new__` is native."""
+    def new_instance(self: Any, cls: type, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        """`cls.__new__(cls, *args, **kwargs)` where `__new__` is native."""
+        if issubclass(cls, type):
+            return new_class(self, cls, args, kwargs)
         if issubclass(cls, BaseException):
             return self._new_exception(cls, args)
-        if issubclass(cls, (torch.Tensor, type)) or getattr(cls, "__abstractmethods__", None):
+        if issubclass(cls, torch.Tensor) or getattr(cls, "__abstractmethods__", None):
             raise GraphBreak("construction not supported", cls.__qualname__)
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return TupleVariable(self.unpack(args[0]) if args else [], None, cls)

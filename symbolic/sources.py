@@ -14,6 +14,7 @@ STEPS = {
     "arg": "{name}",
     "closure": "{name}",
     "const": "{name}",
+    "born": "{name}",
     "attr": "{base}.{arg}",
     "dict": "{base}.__dict__",
     "item": "{base}[{arg!r}]",
@@ -29,7 +30,7 @@ STEPS = {
     "call": "{arg.__name__}({base})",
     "made": "{arg[0].__name__}({base})",
 }
-ROOTS = frozenset({"arg", "closure", "const"})
+ROOTS = frozenset({"arg", "closure", "const", "born"})
 
 
 class Source:
@@ -42,7 +43,8 @@ class Source:
         self.kind = kind
         self.arg = arg
         self.name = name
-        self.is_made: bool = kind == "made" or (base is not None and base.is_made)  # by the compiled code, of `base`
+        #: Whether the compiled code makes it: of `base`, or by the recipe of a variable.
+        self.is_made: bool = kind in ("made", "born") or (base is not None and base.is_made)
         self._steps: dict[Any, Source] = {}
 
     def step(self, kind: str, arg: Any = None) -> Source:
@@ -90,6 +92,7 @@ class Sources:
         self._args: dict[int, Source] = {}
         self._closures: dict[int, Source] = {}
         self._constants: dict[int, Source] = {}
+        self._born: dict[Any, Source] = {}
 
     def arg(self, slot: int, name: str) -> Source:
         return self._args.setdefault(slot, Source(None, "arg", slot, name))
@@ -103,3 +106,7 @@ class Sources:
         if found is None:
             found = self._constants[id(value)] = Source(None, "const", value, name)
         return found
+
+    def born(self, variable: Any, name: str) -> Source:
+        """A root that is what the compiled code makes for a variable: only its parts have sources."""
+        return self._born.setdefault(variable, Source(None, "born", variable, name))

@@ -29,6 +29,7 @@ from symbolic.sources import Source, Sources
 from symbolic.torch_state import TorchState, TracingState
 from symbolic.variables import hooks, outside, symbols
 from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.born import BornClass, MadeVariable
 from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, FunctionVariable, GeneratorVariable, PythonFunction
@@ -82,6 +83,8 @@ class Translator(Protocols):
         self.weak_references: dict[Variable, Variable] = {}  # that the frame made, by what they lead to
         self.buffers: list[tuple[int, Variable]] = []  # existing ones that it read or changed, and at which step
         self.told_in_modes: list[int] = []  # steps of effects inside of torch's modes
+        self.stored_on_classes: set[str] = set()  # names of attributes, of existing classes
+        self.models: dict[Variable, Any] = {}  # what stands for variables in the making of classes
         self.private_memos: set[Variable] = set()  # of copies: made by the library
         self.copied: dict[Variable, list[TensorVariable]] = {}  # by memo: tensors that were copied with their memory
 
@@ -119,7 +122,23 @@ class Translator(Protocols):
         return self.class_variable(variable.python_type())
 
     def attribute_source(self, cls: type, name: str) -> Source:
-        return self.sources.const(cls, cls.__qualname__).step("typeattr", name)
+        if id(cls) not in self.ledger.classes:
+            return self.sources.const(cls, cls.__qualname__).step("typeattr", name)
+        for base in cls.__mro__:
+            born = self.ledger.classes.get(id(base))
+            if name in base.__dict__:
+                root = self.sources.const(base, base.__qualname__) if born is None else self.source_of(born)
+                return root.step("typeattr", name)
+            if born is None:
+                self.know_lookup(base, name)
+        return self.source_of(self.ledger.classes[id(cls)]).step("typeattr", name)
+
+    def know_lookup(self, cls: type, name: str) -> None:
+        """Guards what `lookup` finds in an existing class."""
+        if lookup(cls, name) is not MISSING:
+            self.class_attribute(cls, name)
+        else:
+            self.know(self.sources.const(cls, cls.__qualname__), "no_typeattr", name)
 
     def class_attribute(self, cls: type, name: str) -> Variable:
         """The raw class attribute that `type` lookup finds."""
@@ -128,10 +147,25 @@ class Translator(Protocols):
     def source_of(self, variable: Variable) -> Source:
         if variable.source is not None:
             return variable.source
+        if isinstance(variable, (BornClass, MadeVariable)):
+            return self.sources.born(variable, variable.describe())
         real = variable.real()
         if real is MISSING:
             raise GraphBreak("object without a source", variable.describe())
         return self.sources.const(real, variable.describe())
+
+    def stored_on_class(self, cls: type, name: str) -> Variable | None:
+        """What the frame stored under this name to an existing class, where `lookup` would find it."""
+        if name not in self.stored_on_classes:
+            return None
+        for base in cls.__mro__:
+            known = self.known.get(id(base))
+            pending = self.ledger.pending(known, name) if known is not None else None
+            if isinstance(pending, Variable):
+                return pending
+            if name in base.__dict__:
+                break
+        return None
 
     def bind_descriptor(self, owner: Variable, name: str, raw: Any) -> Variable | None:
         """A compiled function found on a class binds like the function behind it."""

@@ -28,10 +28,11 @@ from torch.utils.hooks import RemovableHandle
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables import (  # noqa: F401  (nine fill the tables)
+from symbolic.variables import (  # noqa: F401  (ten fill the tables)
     autograd_functions,
     builtins,
     checkpoints,
+    class_making,
     gradients,
     hook_dicts,
     hooks,
@@ -45,6 +46,7 @@ from symbolic.variables import (  # noqa: F401  (nine fill the tables)
     weak,
 )
 from symbolic.variables.base import OpaqueVariable, Variable
+from symbolic.variables.born import holds_model
 from symbolic.variables.buffers import BufferVariable, empty_like
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_a, is_constant_value
@@ -73,6 +75,8 @@ def wrap(tx: Translator, value: Any, source: Source) -> Variable:
         if known.source is not source and known.source is not None:
             _alias(tx, value, known, source)
         return known
+    if source.kind == "const" and holds_model(tx, value):
+        raise GraphBreak("object made while tracing that holds a class of the frame", source.text)
     try:
         variable = _make(tx, value, source)
     except GraphBreak as cause:
@@ -90,7 +94,7 @@ def _alias(tx: Translator, value: Any, known: Variable, source: Source) -> None:
         _fixed(tx, value, source)
     elif source.kind != "const":
         assert known.source is not None
-        if known.source.kind == "const":
+        if known.source.kind == "const" or known.source.is_made:  # a part of what is made is a fixed part
             tx.know(source, "is", value)
         else:
             tx.know(source, "same", known.source)
@@ -140,12 +144,16 @@ _FIXED_TYPES = (
 
 
 def _constant(tx: Translator, value: Any, source: Source) -> Variable:
-    if type(value) in (int, float) and (source.pattern in tx.options.varying or _is_scheduled(source)):
+    if type(value) in (int, float) and not source.is_made and _varies(tx, source):
         return tx.graph.add_number(value, source)
     if source.kind != "const":
         by_identity = value is None or value is True or value is False or is_a(value, enum.Enum)
         tx.know(source, "is" if by_identity else "eq", value)
     return ConstantVariable(value, source)
+
+
+def _varies(tx: Translator, source: Source) -> bool:
+    return source.pattern in tx.options.varying or _is_scheduled(source)
 
 
 def _is_scheduled(source: Source) -> bool:
@@ -161,7 +169,7 @@ def _tensor(tx: Translator, value: torch.Tensor, source: Source) -> Variable:
         raise GraphBreak("tensor inside a function transform", source.text)
     if is_traceable_wrapper_subclass(value) or value.layout is not torch.strided or _exotic(value):
         raise GraphBreak("tensor layout not supported", str(value.layout))
-    if source.kind == "const":
+    if source.kind == "const" or source.root.kind == "born":
         raise GraphBreak("tensor constant", source.text)
     return tx.graph.add_input(value, source)
 

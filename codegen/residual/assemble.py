@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from builtins import __build_class__
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
@@ -29,6 +30,7 @@ from symbolic.guards import Program, program
 from symbolic.torch_state import restoring
 from symbolic.translator import ESCAPES
 from symbolic.variables.base import NULL, Variable
+from symbolic.variables.born import BornClass
 from symbolic.variables.functions import GeneratorVariable
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.tensors import NodeVariable, TensorVariable
@@ -110,6 +112,7 @@ class _Assembler:
                 raise SkipFrame("a generator is dropped with something left to do")
         if isinstance(self.capture.exit, Break):
             self._check_generators(alive, self.capture.exit.cause.reason)
+            self._check_classes(alive)
         self.writer.find_cycles(alive)
         exit_ = self.capture.exit
         has_nodes = any(isinstance(v, NodeVariable) for v in alive) or _goes_on_to_nodes(exit_)
@@ -141,6 +144,11 @@ class _Assembler:
         for each in alive:
             if isinstance(each, GeneratorVariable) and each not in seen_to and each.runs_on():
                 raise SkipFrame(ESCAPES if reason == ESCAPES else "a generator with `try` or `with` outlives a break")
+
+    def _check_classes(self, alive: list[Variable]) -> None:
+        """A continuation that is handed another class at each call would be compiled at each."""
+        if any(isinstance(v, BornClass) for v in alive) and not self.capture.tx.options.break_everywhere:
+            raise SkipFrame("a class made in the frame outlives a break")
 
     def _globals(self) -> dict[str, Any]:
         frames = self.capture.exit.frames if isinstance(self.capture.exit, Break) else []
@@ -277,6 +285,8 @@ class _Assembler:
         below = frame.stack[: len(frame.stack) - count]
         operands = frame.stack[len(frame.stack) - count :]
         assert isinstance(self.capture.exit, Break)
+        if any(operand.real() is __build_class__ for operand in operands):
+            raise SkipFrame("a class made while running")
         region = None if self.capture.exit.cause.reason == RECURSION else self.region
         broken = Broken(self.writer, frame, inst, operands, region, frame.kw_names, self.capture.tx.handled)
         result = Placeholder(self.emit.fresh("result"))

@@ -138,6 +138,11 @@ def discard_attribute(target: Any, name: str) -> None:
         pass
 
 
+def discard_class_attribute(target: type, name: str) -> None:
+    if name in target.__dict__:
+        type.__delattr__(target, name)
+
+
 def set_set(target: set[Any], items: set[Any]) -> None:
     set.clear(target)
     set.update(target, items)

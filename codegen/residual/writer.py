@@ -7,6 +7,7 @@ built once and kept in a local, so identity is what it was; shells come before c
 from __future__ import annotations
 
 import functools
+import operator
 import types
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -28,6 +29,7 @@ from symbolic.errors import ASKS_NODE, GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.translator import LazyVariable
 from symbolic.variables import (
+    born,
     buffers,
     classes,
     constants,
@@ -49,7 +51,7 @@ from symbolic.variables import (
     tensors,
     weak,
 )
-from symbolic.variables.base import FixedVariable, Variable
+from symbolic.variables.base import MISSING, FixedVariable, Variable
 
 #: Variables of fixed parts of the program: the object itself is a constant of the residual code.
 FIXED = (FixedVariable, classes.NamespaceVariable)
@@ -68,8 +70,17 @@ def children(variable: Variable, ledger: Ledger) -> Iterable[Variable]:
 
 
 def parts(variable: Variable, ledger: Ledger) -> list[Variable]:
-    """What it holds without its attributes, now or before."""
-    return [part for state in ledger.states(variable) for part in state.reachable()]
+    """What it holds without its attributes, now or before, and its class."""
+    held = [part for state in ledger.states(variable) for part in state.reachable()]
+    return [*_class_of(variable, ledger), *held] if ledger.classes else held
+
+
+def _class_of(variable: Variable, ledger: Ledger) -> list[Variable]:
+    """Its class, if that is born in the frame."""
+    constant = isinstance(variable, constants.ConstantVariable)
+    kind = type(variable.value) if constant else getattr(variable, "cls", None)  # type: ignore[attr-defined]
+    found = ledger.classes.get(id(kind))
+    return [] if found is None else [found]
 
 
 def reachable(roots: Iterable[Variable], ledger: Ledger) -> list[Variable]:
@@ -89,6 +100,8 @@ def reachable(roots: Iterable[Variable], ledger: Ledger) -> list[Variable]:
         if variable in seen:
             continue
         seen[variable] = None
+        if variable.source is not None and variable.source.root.kind == "born":
+            work.append(variable.source.root.arg)
         if exists(variable) and not ledger.touched(variable):
             continue
         work.extend(children(variable, ledger))
@@ -160,18 +173,31 @@ class Writer:
         elif isinstance(variable, hook_dicts.HookNumber):
             self.load_source(variable.source)
         elif isinstance(variable, constants.ConstantVariable):
-            emit.const(variable.value)
-        elif isinstance(variable, FIXED):
+            self._constant(variable.value)
+        elif isinstance(variable, FIXED) and variable.real() is not MISSING:
             emit.const(variable.real())
         elif variable.source is not None:
             self.load_source(variable.source)
         else:
             self._build(variable)
 
+    def _constant(self, value: Any) -> None:
+        """Pushes a constant; what stands for a class that is born, or for a member of one, is that."""
+        cls = self.ledger.classes.get(id(value)) or self.ledger.classes.get(id(type(value)))
+        if cls is None:
+            self.emit.const(value)
+            return
+        if value is cls.value:
+            self.load(cls)
+        else:
+            self.call_with(cls, [constants.ConstantVariable(value.value)], {})
+
     def load_source(self, source: Source) -> None:
         """Pushes what a path led to when the frame was entered: guards have read it already."""
         if source.kind == "const":
-            self.emit.const(source.arg)
+            self._constant(source.arg)
+        elif source.root.kind == "born":
+            self._load_part(source)
         elif source.kind == "arg":
             self.emit.load(self.params[source.arg])
         elif source.kind == "made":
@@ -188,6 +214,14 @@ class Writer:
             if not known:
                 self.emit.add_parameter(name)
             self.emit.load(name)
+
+    def _load_part(self, source: Source) -> None:
+        """Pushes a part of what this code makes by a recipe."""
+        if source.base is None:
+            self.load(source.arg)
+            return
+        base = source.base
+        self.call(_PARTS[source.kind], Emit(lambda: self._load_part(base)), source.arg)
 
     def _load_made(self, source: Source) -> None:
         """Pushes what this code makes of another value when it is first asked for, `function(base)`."""
@@ -263,7 +297,7 @@ class Writer:
         elif isinstance(argument, Emit):
             argument.run()
         else:
-            self.emit.const(argument)
+            self._constant(argument)
 
     def load_all(self, items: Iterable[Variable]) -> int:
         count = 0
@@ -409,6 +443,9 @@ class Writer:
             self.load(target)
             emit.const(name)
             emit.store_subscr()
+        elif isinstance(target, born.BornClass):
+            self.call(type.__setattr__, target, name, value)
+            emit.pop()
         elif isinstance(target, objects.ObjectVariable) and target.cls.__setattr__ is not object.__setattr__:
             self.call(object.__setattr__, target, name, value)
             emit.pop()
@@ -421,6 +458,8 @@ class Writer:
         """What the frame deleted, it may have stored itself: so it need not be there."""
         if isinstance(target, classes.NamespaceVariable):
             self.call(dict.pop, target, name, None)
+        elif isinstance(target, born.BornClass):
+            self.call(runtime.discard_class_attribute, target, name)
         elif exists(target) or (self.segment and target in self._built):
             self.call(runtime.discard_attribute, target, name)
         else:
@@ -529,6 +568,19 @@ def _closure(w: Writer, v: functions.ClosureFunction) -> None:
         Emit(lambda: w.load_tuple(v.closure)),
         v.annotations,
     )
+    w.keep(v)
+    for name, value in w.ledger.stores(v).items():  # a class that is made of it asks whether it is abstract
+        if isinstance(value, constants.ConstantVariable):
+            w._set_attr(v, name, value)
+
+
+def _recipe(w: Writer, v: Any) -> None:
+    recipe = v.recipe
+    w.call_with(recipe.function, recipe.args, recipe.kwargs)
+    w.keep(v)
+    for step, kwargs in recipe.steps:
+        w.call_with(step, [v], kwargs)
+        w.emit.pop()
 
 
 def _method(w: Writer, v: functions.BoundMethod) -> None:
@@ -645,6 +697,8 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     objects.ObjectMethod: _object_method,
     objects.TracebackVariable: lambda w, v: w.call(tracebacks.traceback_of, v.owner),
     functions.ClosureFunction: _closure,
+    born.BornClass: _recipe,
+    born.MadeVariable: _recipe,
     functions.CellVariable: lambda w, v: w.call(runtime.make_cell),
     functions.BoundMethod: _method,
     functions.PartialVariable: _partial,
@@ -706,6 +760,18 @@ def _buffer_contents(w: Writer, target: Variable, v: buffers.BufferVariable, bef
     else:
         w.call(base.__setitem__, target, slice(None), v.added[:])
 
+
+#: kind of a step of a source -> function(base, what the step says)
+_PARTS: dict[str, Callable[[Any, Any], Any]] = {
+    "attr": getattr,
+    "typeattr": objects.lookup,
+    "dict": lambda base, _: object.__getattribute__(base, "__dict__"),
+    "cell": lambda base, _: base.cell_contents,
+    "type": lambda base, _: type(base),
+    "key": lambda base, at: list(base)[at],
+    "value": lambda base, at: list(base.values())[at],
+    **dict.fromkeys(("item", "index", "getitem"), operator.getitem),
+}
 
 #: how an object comes to a state, having been in another (None: as before the frame); the setter's result stays on the
 #: stack

@@ -94,7 +94,7 @@ def make_cell(tx: Translator, frame: Frame, inst: Inst) -> None:
     frame.cells[inst.argval] = cell
 
 
-@opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
+@opcode("LOAD_DEREF")
 def load_deref(tx: Translator, frame: Frame, inst: Inst) -> None:
     found = _cell(frame, inst.argval).contents(tx)
     if found is None:
@@ -230,6 +230,4 @@ def import_from(tx: Translator, frame: Frame, inst: Inst) -> None:
     frame.push(tx.getattr(module, inst.argval))
 
 
-refuse("class bodies are not traced", "LOAD_NAME", "STORE_NAME", "DELETE_NAME", "SETUP_ANNOTATIONS", "LOAD_LOCALS")
-refuse("class bodies are not traced", "LOAD_BUILD_CLASS", "LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS")
 refuse("star import inside a function", "IMPORT_STAR")

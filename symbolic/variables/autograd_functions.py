@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,7 @@ from symbolic.variables.base import Variable
 from symbolic.variables.classes import ClassVariable, PythonModuleVariable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import TupleVariable
-from symbolic.variables.functions import CellVariable, FunctionVariable
+from symbolic.variables.functions import CellVariable, ClosureFunction, FunctionVariable, PythonFunction
 from symbolic.variables.symbols import SymbolVariable
 from symbolic.variables.tables import BuiltinVariable, handles, skipped_module
 from symbolic.variables.tensors import TensorVariable
@@ -99,7 +99,7 @@ class _Reader:
         """
         while isinstance(value, PythonModuleVariable) and rest and rest[0].op in _READS:
             value, rest = value.getattr(self.tx, rest[0].argval), rest[1:]
-        if isinstance(value, FunctionVariable):
+        if isinstance(value, FunctionVariable) or (isinstance(value, ClosureFunction) and not value.closure):
             self._function(value, has_context)
         elif _is_function_class(value) and rest and rest[0].op in _READS and rest[0].argval == "apply":
             assert isinstance(value, ClassVariable)
@@ -107,8 +107,8 @@ class _Reader:
         elif not _is_fixed(value):
             raise GraphBreak("autograd function that reads what may change", value.describe())
 
-    def _function(self, function: FunctionVariable, has_context: bool) -> None:
-        real = function.function
+    def _function(self, function: FunctionVariable | ClosureFunction, has_context: bool) -> None:
+        real: FunctionType = self.tx.model(function)
         if real in self.seen:
             return
         self.seen.add(real)
@@ -131,7 +131,7 @@ class _Reader:
         return found
 
     def _code(
-        self, function: FunctionVariable, code: CodeType, cells: dict[str, CellVariable], has_context: bool
+        self, function: PythonFunction, code: CodeType, cells: dict[str, CellVariable], has_context: bool
     ) -> None:
         insts = decode(code).insts
         for at, inst in enumerate(insts):
@@ -151,7 +151,7 @@ class _Reader:
                 outside = {name: cells[name] for name in inner.co_freevars if name in cells}
                 self._code(function, inner, outside, False)
 
-    def _global(self, function: FunctionVariable, name: str) -> Variable:
+    def _global(self, function: PythonFunction, name: str) -> Variable:
         tx = self.tx
         namespace = function.namespace(tx)
         if tx.ledger.pending(namespace, name) is not None:

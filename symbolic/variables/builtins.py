@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import operator
 from array import array
-from builtins import __build_class__
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, ModuleType, WrapperDescriptorType
@@ -95,15 +94,6 @@ def _issubclass(tx: Translator, cls: Variable, classes: Variable, /) -> Variable
         if check is not MISSING and getattr(check, "__module__", None) not in (None, "abc", "typing", "enum"):
             raise GraphBreak("subclass check by a metaclass", str(classes))
     return ConstantVariable(tx.attempt(issubclass, child, parents))
-
-
-@handles(type)
-def _type(tx: Translator, value: Variable, /, *bases_and_namespace: Variable) -> Variable:
-    if bases_and_namespace:
-        if len(bases_and_namespace) != 2:
-            misused(tx, type, [value, *bases_and_namespace], {})
-        raise GraphBreak("class made while running", "type(name, bases, namespace)")
-    return tx.class_of(value)
 
 
 def _may_call(value: Variable) -> bool:
@@ -488,9 +478,8 @@ KINDS.update(
 
 REFUSED[compile] = "text that runs as code"
 REFUSED.update({fn: "world outside" for fn in (open, input, breakpoint)})
-REFUSED.update({fn: "descriptor made while running" for fn in (property, staticmethod, classmethod)})
 REFUSED.update({fn: "bytes buffer" for fn in (memoryview,)})
-REFUSED.update({super: "super() of values not known", __build_class__: "class made while running"})
+REFUSED[super] = "super() of values not known"
 
 
 NATIVE_CONSTRUCTORS.update({cls: handler for cls, handler in HANDLERS.items() if isinstance(cls, type)})

@@ -32,6 +32,8 @@ def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     without its cache, if it is a function of its arguments alone, and by the residual code, which fills the cache."""
     if args and issubclass(args[0].python_type(), logging.Logger):
         return logged(tx, fn, args, kwargs)  # `warning_once` and its like
+    if fn.__module__ == "typing" and not kwargs:
+        return tx.of_classes(fn, *args)
     if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
         raise GraphBreak("cached function of values not known", name_of(fn))
     own = fn.__wrapped__

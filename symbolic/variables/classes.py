@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 from collections import OrderedDict, defaultdict, deque
 from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from symbolic.variables.objects import (
     ObjectVariable,
     instance_dict,
     is_data_descriptor,
+    is_plain_attribute,
     lookup,
 )
 
@@ -52,9 +54,11 @@ class ClassVariable(FixedVariable):
         return f"class {self.value.__qualname__}"
 
     def getattr(self, tx: Translator, name: str) -> Variable:
-        pending = tx.ledger.pending(self, name)
-        if pending is not None and pending is not DELETED:
-            return pending
+        pending = tx.stored_on_class(self.value, name)
+        return pending if pending is not None else self.found(tx, name)
+
+    def found(self, tx: Translator, name: str) -> Variable:
+        """The attribute as the class has it, or `value`, which stands for the class."""
         meta = lookup(type(self.value), name)
         raw = lookup(self.value, name)
         if isinstance(meta, property) and type(self.value) is not type:
@@ -100,12 +104,15 @@ class ClassVariable(FixedVariable):
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
         if type(self.value).__setattr__ is not type.__setattr__ or name.startswith("__"):
             raise GraphBreak("store to a class attribute", f"{self.value.__qualname__}.{name}")
+        if not is_plain_attribute(value):
+            raise GraphBreak("descriptor stored to an existing class", f"{self.value.__qualname__}.{name}")
+        tx.stored_on_classes.add(name)
         tx.ledger.store(self, name, value)
 
     # --- instances --------------------------------------------------------------------------------------------------
     def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
         is_function = isinstance(lookup(self.value, "__init__"), FunctionType)
-        if not is_function or not self._plain_call() or issubclass(self.value, tuple):
+        if not is_function or not self._plain_call() or issubclass(self.value, (tuple, type)):
             return None  # and nothing has been made: an argument is iterated once
         made = self._new(tx, args, kwargs)
         if not isinstance(made, ObjectVariable):
@@ -127,11 +134,13 @@ class ClassVariable(FixedVariable):
     def construct(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         """`type.__call__`"""
         made = self._new(tx, args, kwargs)
-        if not isinstance(made, ObjectVariable) or not issubclass(made.cls, self.value):
+        if not isinstance(made, (ObjectVariable, ClassVariable)) or self.value not in made.python_type().__mro__:
             return made
         init = lookup(self.value, "__init__")
         if isinstance(init, FunctionType):
             tx.call(tx.class_attribute(self.value, "__init__"), [made, *args], kwargs)
+        elif isinstance(made, ClassVariable):
+            pass  # `type.__init__` does nothing
         elif made.payload is not None:
             _fill(tx, made, args, kwargs)
         elif kwargs and isinstance(made, ExceptionVariable):
@@ -168,11 +177,11 @@ class ClassVariable(FixedVariable):
                 raise GraphBreak("construction of a typing class", self.describe())
             source = tx.attribute_source(self.value, "__new__")
             return tx.call(tx.wrap(function, source.attr("__func__")), [self, *args], kwargs)
-        return tx.new_instance(self.value, args)
+        return tx.new_instance(self.value, args, kwargs)
 
-    def new_bare(self, tx: Translator, args: list[Variable]) -> Variable:
+    def new_bare(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         """`object.__new__(cls)` or a native base's `__new__`."""
-        return tx.new_instance(self.value, args)
+        return tx.new_instance(self.value, args, kwargs)
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if isinstance(other, (ClassVariable, ConstantVariable)):
@@ -182,8 +191,7 @@ class ClassVariable(FixedVariable):
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         if isinstance(self.value, _EnumMeta):
             return tx.from_constant(tx.attempt(lambda: self.value[index.constant()]))  # type: ignore[index]
-        value = tx.attempt(lambda: self.value[index.constant()])  # type: ignore[index]
-        return tx.wrap(value, tx.sources.const(value, repr(value)))
+        return tx.of_classes(operator.getitem, self, index)
 
     def iterator(self, tx: Translator) -> Variable:
         if isinstance(self.value, _EnumMeta):
@@ -216,6 +224,8 @@ def _fill(tx: Translator, made: ObjectVariable, args: list[Variable], kwargs: di
         made.payload.method(tx, "update", args, {})
 
 
+#: Methods that metaclasses call through `super()`.
+_OF_TYPE = (type.__call__, type.__init__, type.__setattr__, type.__delattr__, type.__dict__["__prepare__"])
 OBJECT_METHODS["__call__"] = lambda tx, owner, *args, **kwargs: owner.construct(tx, list(args), kwargs)
 OBJECT_METHODS["mro"] = lambda tx, owner: tx.new_list([tx.class_variable(cls) for cls in owner.value.__mro__])
 _EnumMeta = type(enum.Enum)
@@ -268,7 +278,7 @@ class SuperVariable(Variable):
                     return NativeMethod(owner.payload, name)
                 return ObjectMethod(owner, name, raw)
             return owner._describe(tx, name, raw)
-        if isinstance(raw, NATIVE_DESCRIPTORS) and (name == "__init_subclass__" or raw is type.__call__):
+        if isinstance(raw, NATIVE_DESCRIPTORS) and (name == "__init_subclass__" or raw in _OF_TYPE):
             return ObjectMethod(owner, name, raw)
         raise GraphBreak("super() attribute", f"{base.__qualname__}.{name}")
 
@@ -292,7 +302,7 @@ class NativeNew(Variable):
         cls = args[0]
         if not isinstance(cls, ClassVariable):
             raise GraphBreak("__new__ of a class not known", cls.describe())
-        return cls.new_bare(tx, args[1:])
+        return cls.new_bare(tx, args[1:], kwargs)
 
 
 class PythonModuleVariable(FixedVariable):

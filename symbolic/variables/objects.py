@@ -29,7 +29,7 @@ from symbolic.sources import Source
 from symbolic.tracebacks import Entry
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.functions import BoundMethod
+from symbolic.variables.functions import BoundMethod, PythonFunction
 from symbolic.variables.methods import NativeMethod
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
     except (AttributeError, TypeError):
         return None
     return found if type(found) is dict else None
+
+
+def is_plain_attribute(value: Variable) -> bool:
+    """Whether instances see the value of a class attribute as it is; functions are bound."""
+    return isinstance(value, PythonFunction) or lookup(value.python_type(), "__get__") is MISSING
 
 
 _HASHES_OF_VALUES = {kind.__hash__ for kind in (str, int, tuple, frozenset)}
@@ -110,7 +115,8 @@ class ObjectVariable(Variable):
 
     def plain_getattr(self, tx: Translator, name: str) -> Variable:
         """`object.__getattribute__`, then `__getattr__`."""
-        raw = lookup(self.cls, name)
+        stored = tx.stored_on_class(self.cls, name)
+        raw = lookup(self.cls, name) if stored is None else MISSING
         if raw is not MISSING and is_data_descriptor(raw) and not isinstance(raw, MemberDescriptorType):
             return self._describe(tx, name, raw)
         pending = tx.ledger.pending(self, name)
@@ -120,6 +126,8 @@ class ObjectVariable(Variable):
             found = self._existing(tx, name, raw)
             if found is not None:
                 return found
+        if stored is not None:
+            return BoundMethod(stored, self) if isinstance(stored, PythonFunction) else stored
         if raw is not MISSING and not isinstance(raw, MemberDescriptorType):
             return self._describe(tx, name, raw)
         return self._missing(tx, name)

@@ -364,12 +364,7 @@ POLYFILLS.update({**_in_python(heapq, "_heapq"), **_in_python(bisect, "_bisect")
 # --- types, typing, inspect, os, sys ----------------------------------------------------------------------------------
 
 REFUSED[typing.get_type_hints] = "type hints evaluated while running"
-REFUSED.update(
-    {
-        fn: "class made while running"
-        for fn in (dataclasses.dataclass, dataclasses.make_dataclass, collections.namedtuple)
-    }
-)
+REFUSED[dataclasses.make_dataclass] = "class made while running"
 REFUSED.update(
     {
         fn: READS_FRAME

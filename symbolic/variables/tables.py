@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import operator
 from collections.abc import Callable, Iterable
 from types import (
     BuiltinFunctionType,
@@ -40,7 +41,7 @@ import torch
 from symbolic.errors import GraphBreak
 from symbolic.variables.base import BINARY, MISSING, FixedVariable, Variable
 from symbolic.variables.buffers import BufferVariable, from_python
-from symbolic.variables.constants import ConstantVariable, is_constant_value
+from symbolic.variables.constants import is_constant_value
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
 
@@ -244,21 +245,16 @@ class BuiltinVariable(FixedVariable):
         return tx.wrap(value, tx.sources.const(value, f"{name_of(self.value)}.{name}"))
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
-        parts = index.real() if index.real() is not MISSING else index.constant()
-        value = tx.attempt(lambda: self.value[parts])
-        return tx.wrap(value, tx.sources.const(value, repr(value)))
+        return tx.of_classes(operator.getitem, self, index)
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        right = other.real() if other.real() is not MISSING else other.constant() if other.is_constant() else MISSING
+        if other.real() is MISSING and not other.is_constant():
+            return None
         dunder = type_lookup(type(self.value), BINARY[op][0])
-        if right is MISSING or not isinstance(dunder, WrapperDescriptorType):
+        if not isinstance(dunder, WrapperDescriptorType):
             return None
-        result = tx.attempt(dunder, self.value, right)
-        if result is NotImplemented:
-            return None
-        if isinstance(result, bool):
-            return ConstantVariable(result)
-        return tx.wrap(result, tx.sources.const(result, repr(result)))
+        result = tx.of_classes(dunder, self, other)
+        return None if result.is_constant() and result.constant() is NotImplemented else result
 
     def enter(self, tx: Translator, args: Args, kwargs: Kwargs) -> Frame | None:
         if (wrapped := self._wrapped(tx, args)) is not None:

@@ -473,12 +473,11 @@ id([]) == 5 | identity number needed
 eval("1", {}) | text that runs as code
 str(Plain())[0] | text of a value not known
 memoryview(bytearray(3)) | bytes buffer
-property(len) | descriptor made while running
 time.time() | clock or calendar
 random.choice([1, 2]) | random numbers of Python
 sys.getrecursionlimit() | state of the interpreter
 functools.lru_cache(len) | cache made while running
-collections.namedtuple("P", "x y") | class made while running
+dataclasses.make_dataclass("P", "x y") | class made while running
 cached(Plain()) | cached function of values not known
 open("x") | world outside
 """

@@ -682,3 +682,27 @@ def test_init_of_object_with_arguments(x):
         def __init__(self, k):
             super().__init__(k)
     return Local(x + 1)
+
+
+class Counted:
+    step = 1
+
+    @property
+    def size(self):
+        return 2
+
+    def go(self, x):
+        return x * self.step
+
+
+class CountedMore(Counted):
+    pass
+
+
+@same_as_eager(graphs=1, make=lambda: (torch.ones(2), CountedMore(), Counted()))
+def test_stores_to_an_existing_class_are_seen_by_its_instances_and_subclasses(x, a, b):
+    b.step = 5
+    Counted.step = 7
+    Counted.go = lambda self, x: x - self.step
+    Counted.size = 4
+    return a.go(x), b.go(x), CountedMore.step, a.step, a.size, b.size

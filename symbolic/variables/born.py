@@ -1,0 +1,253 @@
+"""Classes born in the frame, and descriptors and the like that are made for them: by a recipe that is run twice.
+
+While tracing it is run on models: real objects that stand for variables (`model`), so that Python itself says what the
+class inherits, has and refuses. The residual code runs it again, on the values. What a model holds is known to the
+translator as the variable that it stands for; all else that is found in it is a part of what will be born (a source of
+kind "born").
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import operator
+import types
+from collections.abc import Callable
+from types import CellType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+from sideeffects.effects import DELETED
+from symbolic.errors import GraphBreak
+from symbolic.variables.base import MISSING, ExistingVariable, Variable
+from symbolic.variables.classes import ClassVariable
+from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.functions import (
+    BoundMethod,
+    CellVariable,
+    ClosureFunction,
+    FunctionGet,
+    PartialVariable,
+)
+from symbolic.variables.mappings import DictVariable, SetVariable
+from symbolic.variables.methods import NativeMethod
+from symbolic.variables.native import stand_in
+from symbolic.variables.objects import ObjectVariable, lookup
+from symbolic.variables.tensors import TensorVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+#: Attributes of a class that change what it is.
+_STRUCTURE = frozenset(("__bases__", "__class__", "__dict__", "__mro__", "__slots__", "__abstractmethods__"))
+
+
+class Recipe:
+    """`function(*args, **kwargs)`, and what is done to the result afterwards: each `step(result, **kwargs)`."""
+
+    def __init__(self, function: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable]) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.steps: list[tuple[Callable[..., Any], dict[str, Variable]]] = []
+
+    def parts(self) -> list[Variable]:
+        of_steps = [value for _, kwargs in self.steps for value in kwargs.values()]
+        return [*self.args, *self.kwargs.values(), *of_steps]
+
+
+class BornClass(ClassVariable):
+    """A class born in the frame; `value` is its model."""
+
+    def __init__(self, value: type, recipe: Recipe) -> None:
+        super().__init__(value)
+        self.recipe = recipe
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def real(self) -> Any:
+        return MISSING
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        return self is other
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        return self.found(tx, name)  # stores have changed the model
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        hook = lookup(type(self.value), "__setattr__")
+        if isinstance(hook, FunctionType):
+            tx.call(tx.class_attribute(type(self.value), "__setattr__"), [self, tx.from_constant(name), value], {})
+        else:
+            self.plain_setattr(tx, name, value)
+
+    def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        """`type.__setattr__(cls, name, value)`"""
+        if name in _STRUCTURE:
+            raise GraphBreak("store to a class attribute", f"{self.value.__qualname__}.{name}")
+        tx.attempt(type.__setattr__, self.value, name, model(tx, value))
+        tx.ledger.store(self, name, value)
+
+    def delattr(self, tx: Translator, name: str) -> None:
+        if isinstance(lookup(type(self.value), "__delattr__"), FunctionType) or name in _STRUCTURE:
+            raise GraphBreak("deletion of a class attribute", f"{self.value.__qualname__}.{name}")
+        self.plain_delattr(tx, name)
+
+    def plain_delattr(self, tx: Translator, name: str) -> None:
+        tx.attempt(type.__delattr__, self.value, name)
+        tx.ledger.store(self, name, DELETED)
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if op is operator.or_:
+            return make(tx, op, [self, other], {})
+        return super().binary(tx, op, other)
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        if self.python_type() is type:
+            return make(tx, operator.getitem, [self, index], {})
+        return super().getitem(tx, index)
+
+    def reachable(self) -> list[Variable]:
+        return self.recipe.parts()
+
+
+class MadeVariable(ExistingVariable):
+    """What a recipe makes that is no class; `value` is the model."""
+
+    def __init__(self, value: Any, recipe: Recipe) -> None:
+        super().__init__(value)
+        self.recipe = recipe
+
+    def real(self) -> Any:
+        return MISSING
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name in _MAKERS.get(type(self.value), ()):
+            return NativeMethod(self, name)
+        value = tx.attempt(getattr, self.value, name)
+        return tx.wrap(value, tx.source_of(self).attr(name))
+
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if name in _MAKERS.get(type(self.value), ()):
+            return make(tx, getattr(type(self.value), name), [self, *args], kwargs)
+        return super().method(tx, name, args, kwargs)
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if isinstance(self.value, staticmethod):
+            return tx.call(self.getattr(tx, "__func__"), args, kwargs)
+        return super().call(tx, args, kwargs)
+
+    def reachable(self) -> list[Variable]:
+        return self.recipe.parts()
+
+
+#: type of a made thing -> methods of it that make another of the kind
+_MAKERS: dict[type, tuple[str, ...]] = {property: ("getter", "setter", "deleter")}
+
+
+def make(tx: Translator, function: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    """`function(*args, **kwargs)`, which runs none of the user's code and makes one new thing of its arguments."""
+    recipe = Recipe(function, args, kwargs)
+    values = [model(tx, arg) for arg in args]
+    return _born(tx, tx.attempt(function, *values, **{name: model(tx, arg) for name, arg in kwargs.items()}), recipe)
+
+
+def _born(tx: Translator, value: Any, recipe: Recipe) -> Variable:
+    if isinstance(value, type):
+        made: Variable = BornClass(value, recipe)
+        tx.ledger.classes[id(value)] = made
+    else:
+        made = MadeVariable(value, recipe)
+    _stands_for(tx, value, made)
+    return made
+
+
+def do(tx: Translator, cls: BornClass, step: Callable[..., Any], kwargs: dict[str, Variable]) -> Variable:
+    """`step(cls, **kwargs)`, which runs none of the user's code, changes the class alone and answers with it (or with
+    nothing)."""
+    if tx.ledger.stores(cls):
+        raise GraphBreak("class changed before its decorator", cls.describe())
+    answer = tx.attempt(step, cls.value, **{name: model(tx, arg) for name, arg in kwargs.items()})
+    if answer is not cls.value and answer is not None:
+        raise GraphBreak("decorator that makes another class", cls.describe())
+    cls.recipe.steps.append((step, kwargs))
+    return cls if answer is not None else tx.from_constant(None)
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+def _stands_for(tx: Translator, value: Any, variable: Variable) -> None:
+    tx.known[id(value)] = variable
+    tx.keepalive.append(value)
+
+
+def model(tx: Translator, variable: Variable) -> Any:
+    """What stands for a variable where Python's own code makes a class: the value itself, if that is known."""
+    variable = variable.realize(tx)
+    if isinstance(variable, (BornClass, MadeVariable)):
+        return variable.value
+    if variable.is_constant():
+        return variable.constant()
+    if variable.real() is not MISSING:
+        return variable.real()
+    found = tx.models.get(variable, MISSING)
+    if found is MISSING:
+        make_model = _MODELS.get(type(variable))
+        found = stand_in(variable) if make_model is None else make_model(tx, variable)
+        tx.models[variable] = found
+        _stands_for(tx, found, variable)
+    return found
+
+
+def holds_model(tx: Translator, value: Any) -> bool:
+    """Whether an object that tracing came by holds what stands for a class: the program must not get it."""
+    found, layer = False, [value]
+    for _ in range(_DEPTH if tx.ledger.classes else 0):
+        parts = gc.get_referents(*layer)
+        found = found or any(id(part) in tx.ledger.classes for part in parts)
+        layer = [part for part in parts if not isinstance(part, _APART)]
+    return found
+
+
+#: How deep `holds_model` looks, and what it does not look into.
+_DEPTH = 3
+_APART = (type, types.ModuleType, FunctionType, types.CodeType)
+
+
+def _function(tx: Translator, variable: ClosureFunction) -> FunctionType:
+    code = variable.code
+    defaults = model(tx, variable.defaults) if variable.defaults is not None else None
+    closure = tuple(CellType() for _ in code.co_freevars)
+    made = FunctionType(code, variable.globals.real(), code.co_name, defaults, closure)
+    made.__qualname__ = variable.qualname
+    made.__kwdefaults__ = model(tx, variable.kwdefaults) if variable.kwdefaults is not None else None
+    for name, value in tx.ledger.stores(variable).items():
+        if value is not DELETED:
+            setattr(made, name, model(tx, value))
+    return made
+
+
+def _object(tx: Translator, variable: ObjectVariable) -> Any:
+    for base in variable.cls.__mro__:
+        new = base.__dict__.get("__new__")
+        if isinstance(new, types.BuiltinFunctionType):
+            return new(variable.cls, *(model(tx, arg) for arg in variable.new_args))
+    raise GraphBreak("object without a native __new__", variable.describe())
+
+
+def _items(tx: Translator, variable: Any) -> Any:
+    return variable.python_type()([model(tx, item) for item in tx.unpack(variable)])
+
+
+_MODELS: dict[type, Callable[[Any, Any], Any]] = {
+    ClosureFunction: _function,
+    ObjectVariable: _object,
+    DictVariable: lambda tx, v: {model(tx, key): model(tx, value) for key, value in v.pairs(tx)},
+    **dict.fromkeys((ListVariable, SetVariable, TupleVariable), _items),
+    CellVariable: lambda tx, v: CellType(),
+    PartialVariable: lambda tx, v: functools.partial(
+        model(tx, v.function), *(model(tx, arg) for arg in v.args), **{k: model(tx, arg) for k, arg in v.kwargs.items()}
+    ),
+    BoundMethod: lambda tx, v: MethodType(model(tx, v.function), model(tx, v.owner)),
+    FunctionGet: lambda tx, v: model(tx, v.function).__get__,
+    TensorVariable: lambda tx, v: v.fake,
+}

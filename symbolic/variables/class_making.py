@@ -1,0 +1,313 @@
+"""How classes are made in a frame: `class` statements, `type(name, bases, namespace)`, what decorates classes.
+
+The body is traced as a function whose names are a namespace, and so are metaclasses, `__set_name__` and
+`__init_subclass__` as the user wrote them. What the library makes classes with is run as it is, on models while tracing
+(see `born`), as long as it runs none of the user's code.
+"""
+
+from __future__ import annotations
+
+import abc
+import collections
+import dataclasses
+import enum
+import functools
+import types
+import typing
+from builtins import __build_class__
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from symbolic.code import decode, looks_at_frames
+from symbolic.errors import READS_FRAME, GraphBreak, Observed
+from symbolic.variables.base import Variable
+from symbolic.variables.born import BornClass, MadeVariable, do, make, model
+from symbolic.variables.classes import NATIVE_CONSTRUCTORS, SuperVariable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.functions import CellVariable, ClosureFunction, PartialVariable
+from symbolic.variables.mappings import DictVariable
+from symbolic.variables.objects import NATIVE_METHODS, lookup
+from symbolic.variables.tables import HANDLERS, handles, library, misused
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+NONE = ConstantVariable(None)
+_ABC_INIT: Any = abc._abc_init  # type: ignore[attr-defined]
+#: Modules whose `__init_subclass__` and `__set_name__` look at the class and change it, and do nothing else.
+_LIBRARY = frozenset({"typing", "functools", "enum", "abc", "collections", "dataclasses"})
+#: Metaclasses of libraries whose `__new__` and `__init__` do nothing else, either.
+_METACLASSES = (
+    enum.EnumMeta,
+    typing.NamedTupleMeta,  # type: ignore[attr-defined]
+    typing._TypedDictMeta,  # type: ignore[attr-defined]
+    type(typing.Protocol),
+    type(torch.autograd.Function),
+)
+#: What an enum class may define that runs when the class is made.
+_RUN_BY_ENUMS = frozenset("__new__ __init__ _generate_next_value_ __init_subclass__ __set_name__ __setattr__".split())
+
+
+# --- made by the residual code as well --------------------------------------------------------------------------------
+class Quiet:
+    """Base of a class until it gets its own bases: so that their `__init_subclass__` is not run."""
+
+
+def bare_class(
+    meta: Any, name: str, bases: tuple[type, ...], namespace: dict[str, Any], quiet: bool, described: tuple[str, ...]
+) -> type:
+    """`type.__new__(meta, name, bases, namespace)` without `__init_subclass__` (if `quiet`) and without `__set_name__`
+    of the attributes `described`. TypeError if a quiet class is no plain Python class."""
+    first = {key: None if key in described else value for key, value in namespace.items()}
+    made: type = type.__new__(meta, name, (Quiet,) if quiet else bases, first)
+    for key in described:
+        type.__setattr__(made, key, namespace[key])
+    if quiet:
+        type.__dict__["__bases__"].__set__(made, bases)
+    return made
+
+
+def library_class(
+    meta: Any, name: str, bases: tuple[type, ...], namespace: dict[str, Any], keywords: dict[str, Any]
+) -> type:
+    """`meta(name, bases, namespace, **keywords)`, the namespace filled as by a class body."""
+    space = meta.__prepare__(name, bases, **keywords)
+    for key, value in namespace.items():
+        space[key] = value
+    made: type = meta(name, bases, space, **keywords)
+    return made
+
+
+# --- type.__new__ -----------------------------------------------------------------------------------------------------
+def new_class(tx: Translator, meta: type, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    """`type.__new__(meta, *args, **kwargs)`"""
+    if len(args) != 3 or not isinstance(args[2], DictVariable):
+        raise GraphBreak("class made of arguments that are none", meta.__qualname__)
+    name, bases, namespace = args[0], args[1], _namespace(tx, args[2])
+    if isinstance(lookup(meta, "mro"), FunctionType):
+        raise GraphBreak("metaclass with its own mro()", meta.__qualname__)
+    parents = tx.attempt(tuple, model(tx, bases))
+    if tx.attempt(types._calculate_meta, meta, parents) is not meta:  # type: ignore[attr-defined]
+        raise GraphBreak("metaclass of a base in place of the one called", meta.__qualname__)
+    cell = namespace.pop("__classcell__", None)
+    if "__classdictcell__" in namespace:
+        raise GraphBreak("class body that is looked at by annotations", name.describe())
+    namespace.setdefault("__module__", tx.load_name(tx.frames[-1].namespace, "__name__"))
+    described = tuple(key for key, value in namespace.items() if _own(lookup(value.python_type(), "__set_name__")))
+    quiet = any(_own(lookup(parent, "__init_subclass__")) for parent in parents)
+    settled = tx.new_dict([(ConstantVariable(key), value) for key, value in namespace.items()])
+    parts = [tx.class_variable(meta), name, bases, settled, ConstantVariable(quiet), tx.from_constant(described)]
+    if kwargs and not quiet:
+        raise GraphBreak("keywords of a class for a native __init_subclass__", name.describe())
+    try:
+        made = make(tx, bare_class, parts, {})
+    except Observed as raised:
+        if quiet:  # perhaps only for that
+            raise GraphBreak("class with hooks over a native base", name.describe()) from raised
+        raise
+    assert isinstance(made, BornClass)
+    if isinstance(cell, CellVariable):
+        cell.store(tx, made)
+    try:
+        for key in described:
+            kind = namespace[key].python_type()
+            tx.call(tx.class_attribute(kind, "__set_name__"), [namespace[key], made, ConstantVariable(key)], {})
+    except Observed as raised:
+        raise GraphBreak("__set_name__ that raises", name.describe()) from raised
+    if quiet:
+        tx.call(SuperVariable(made.value, made).getattr(tx, "__init_subclass__"), [], kwargs)
+    return made
+
+
+def _namespace(tx: Translator, space: DictVariable) -> dict[str, Variable]:
+    return {key.constant(): value.realize(tx) for key, value in space.pairs(tx)}
+
+
+def _own(raw: Any) -> bool:
+    """Whether a hook is written in Python, and not by the library."""
+    function = getattr(raw, "__func__", raw)
+    return isinstance(function, FunctionType) and function.__module__.partition(".")[0] not in _LIBRARY
+
+
+# --- class statements -------------------------------------------------------------------------------------------------
+@handles(__build_class__)
+def _build_class(
+    tx: Translator, body: Variable, name: Variable, /, *bases: Variable, metaclass: Variable = NONE,
+    **keywords: Variable,
+) -> Variable:  # fmt: skip
+    if not isinstance(body, ClosureFunction) or looks_at_frames(body.code):
+        raise GraphBreak(READS_FRAME, body.describe())
+    given = tx.new_tuple(list(bases))
+    parents = _resolved(tx, bases)
+    first = type(parents[0]) if parents else type
+    meta = first if metaclass is NONE else model(tx, metaclass)
+    resolved = given if parents == model(tx, given) else tx.from_constant(parents)
+    if not isinstance(meta, type):  # any callable
+        return _finished(tx, body, metaclass, name, given, resolved, tx.new_dict([]), keywords)
+    winner = tx.attempt(types._calculate_meta, meta, parents)  # type: ignore[attr-defined]
+    if winner in _METACLASSES:
+        return _of_library(tx, body, winner, name, given, resolved, keywords)
+    chosen = tx.class_variable(winner)
+    prepare = lookup(winner, "__prepare__")
+    if prepare is type.__dict__["__prepare__"]:
+        space: Variable = tx.new_dict([])
+    else:
+        space = tx.call(tx.getattr(chosen, "__prepare__"), [name, resolved], keywords)
+    return _finished(tx, body, chosen, name, given, resolved, space, keywords)
+
+
+def _resolved(tx: Translator, bases: tuple[Variable, ...]) -> tuple[Any, ...]:
+    """The bases, after `__mro_entries__` of those that are no classes (of the library's: `Generic[T]`)."""
+    found = tuple(model(tx, base) for base in bases)
+    for base in found:
+        entries = getattr(type(base), "__mro_entries__", None) or getattr(base, "__mro_entries__", None)
+        if not isinstance(base, type) and entries is not None and _own(entries):
+            raise GraphBreak("base with its own __mro_entries__", repr(base))
+    return tx.attempt(types.resolve_bases, found)
+
+
+def _run(tx: Translator, body: ClosureFunction, space: Variable) -> None:
+    frame = body.frame(tx, [], {})
+    frame.space = space
+    tx.run(frame)
+
+
+def _finished(
+    tx: Translator, body: ClosureFunction, meta: Variable, name: Variable, given: Variable, resolved: Variable,
+    space: Variable, keywords: dict[str, Variable],
+) -> Variable:  # fmt: skip
+    _run(tx, body, space)
+    if resolved is not given:
+        space.setitem(tx, ConstantVariable("__orig_bases__"), given)
+    return tx.call(meta, [name, resolved, space], keywords)
+
+
+def _of_library(
+    tx: Translator, body: ClosureFunction, meta: Any, name: Variable, given: Variable, resolved: Variable,
+    keywords: dict[str, Variable],
+) -> Variable:  # fmt: skip
+    """A class that the metaclass of a library makes, which sees what the body stores one by one."""
+    space = tx.new_dict([])
+    _run(tx, body, space)
+    if resolved is not given:
+        space.setitem(tx, ConstantVariable("__orig_bases__"), given)
+    namespace = _namespace(tx, space)
+    cell = namespace.pop("__classcell__", None)
+    hooks = [key for base in model(tx, resolved) for key in ("__init_subclass__",) if _own(lookup(base, key))]
+    hooks += [key for key, value in namespace.items() if _own(lookup(value.python_type(), "__set_name__"))]
+    if issubclass(meta, enum.EnumMeta):
+        hooks += [key for key in _RUN_BY_ENUMS if key in namespace]
+        hooks += [key for base in model(tx, resolved) for key in _RUN_BY_ENUMS if _own(lookup(base, key))]
+        if _stored_twice_or_read(body.code):
+            hooks.append(body.code.co_name)
+        named = {key: value for key, value in namespace.items() if not key.startswith("__")}
+        hooks += [key for key, value in named.items() if not _suits_enum(value)]
+    if hooks:
+        raise GraphBreak("class of a library's metaclass with hooks", ", ".join(hooks))
+    settled = tx.new_dict([(ConstantVariable(key), value) for key, value in namespace.items()])
+    named_args = tx.new_dict([(ConstantVariable(key), value) for key, value in keywords.items()])
+    made = make(tx, library_class, [tx.class_variable(meta), name, resolved, settled, named_args], {})
+    if isinstance(cell, CellVariable):
+        cell.store(tx, made)
+    return made
+
+
+def _stored_twice_or_read(code: CodeType) -> bool:
+    """Whether a class body could tell what its namespace makes of the values that it stores."""
+    insts = decode(code).insts
+    stored = [inst.argval for inst in insts if inst.op == "STORE_NAME"]
+    read = {inst.argval for inst in insts if inst.op == "LOAD_NAME"}
+    return len(stored) != len(set(stored)) or not read.isdisjoint(stored)
+
+
+def _suits_enum(value: Variable) -> bool:
+    return value.is_constant() or isinstance(value, (ClosureFunction, MadeVariable))
+
+
+# --- other ways -------------------------------------------------------------------------------------------------------
+@handles(type)
+def _type(tx: Translator, value: Variable, /, *bases_and_namespace: Variable, **keywords: Variable) -> Variable:
+    if not bases_and_namespace and not keywords:
+        return tx.class_of(value)
+    if len(bases_and_namespace) != 2:
+        misused(tx, type, [value, *bases_and_namespace], keywords)
+    parents = model(tx, bases_and_namespace[0])
+    winner = tx.attempt(types._calculate_meta, type, parents)  # type: ignore[attr-defined]
+    if winner is not type:
+        raise GraphBreak("metaclass of a base in place of the one called", winner.__qualname__)
+    return new_class(tx, type, [value, *bases_and_namespace], keywords)
+
+
+NATIVE_CONSTRUCTORS[type] = HANDLERS.get(type)
+
+
+def _maker(function: Callable[..., Any]) -> None:
+    handles(function)(lambda tx, *args, **kwargs: make(tx, function, list(args), kwargs))
+
+
+for _kind in (property, staticmethod, classmethod, functools.cached_property, enum.auto, dataclasses.field):
+    _maker(_kind)
+    if isinstance(_kind, type):
+        NATIVE_CONSTRUCTORS[_kind] = HANDLERS.get(_kind)
+
+
+@handles(collections.namedtuple)
+def _namedtuple(
+    tx: Translator, typename: Variable, field_names: Variable, *, rename: Variable = NONE, defaults: Variable = NONE,
+    module: Variable = NONE,
+) -> Variable:  # fmt: skip
+    if module is NONE:  # that of the caller
+        module = tx.load_name(tx.frames[-1].namespace, "__name__")
+    named = {"rename": rename, "defaults": defaults, "module": module}
+    given = {name: value for name, value in named.items() if value is not NONE}
+    return make(tx, collections.namedtuple, [typename, field_names], given)
+
+
+def _decorator(function: Callable[..., Any]) -> None:
+    @handles(function)
+    def handler(tx: Translator, cls: Variable = NONE, /, **kwargs: Variable) -> Variable:
+        if cls is NONE:
+            return PartialVariable(library(tx, function), [], kwargs)
+        if not isinstance(cls, BornClass):
+            raise GraphBreak("class changed while running", cls.describe())
+        return do(tx, cls, function, kwargs)
+
+
+for _function in (dataclasses.dataclass, functools.total_ordering, enum.unique, typing.final, typing.runtime_checkable):
+    _decorator(_function)
+_decorator(_ABC_INIT)
+
+
+def _initialised(tx: Translator, owner: Variable, *args: Variable, **kwargs: Variable) -> Variable:
+    return NONE
+
+
+def _prepared(tx: Translator, owner: Variable, *args: Variable, **kwargs: Variable) -> Variable:
+    return tx.new_dict([])
+
+
+def _stored(tx: Translator, owner: Variable, name: Variable, value: Variable) -> Variable:
+    if not isinstance(owner, BornClass):
+        raise GraphBreak("store to a class attribute", owner.describe())
+    owner.plain_setattr(tx, name.constant(), value)
+    return NONE
+
+
+def _deleted(tx: Translator, owner: Variable, name: Variable) -> Variable:
+    if not isinstance(owner, BornClass):
+        raise GraphBreak("deletion of a class attribute", owner.describe())
+    owner.plain_delattr(tx, name.constant())
+    return NONE
+
+
+NATIVE_METHODS.update(
+    {
+        type.__init__: _initialised,
+        type.__dict__["__prepare__"]: _prepared,
+        type.__setattr__: _stored,
+        type.__delattr__: _deleted,
+    }
+)
