@@ -25,9 +25,9 @@ from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
 from symbolic.variables.iterators import ConstantIterator, GetitemIterator, SequenceIterator
 from symbolic.variables.mappings import DictVariable, SetVariable
-from symbolic.variables.native import type_name
 from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.objects import PARTICULAR, ExceptionVariable, ObjectVariable, lookup
+from symbolic.variables.positions import type_name
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.tensors import TensorVariable
 
@@ -206,7 +206,7 @@ class Protocols:
         result = a.binary(self, op, b)
         if result is None and not first:
             result = b.rbinary(self, op, a)
-        return result
+        return result if result is not None else a.as_sequence(self, op, b)
 
     def _unsupported(self: Any, op: Any, symbol: str, a: Variable, b: Variable) -> Variable:
         """What Python does when neither operand answers."""

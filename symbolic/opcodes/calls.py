@@ -13,7 +13,8 @@ from symbolic.opcodes.names import make_super
 from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.functions import CellVariable, ClosureFunction
-from symbolic.variables.native import has, is_iterable
+from symbolic.variables.native import is_iterable
+from symbolic.variables.positions import has
 from symbolic.variables.tables import BuiltinVariable
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.native import has, is_iterable
+from symbolic.variables.native import is_iterable
+from symbolic.variables.positions import has
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator

@@ -199,6 +199,10 @@ class Variable:
         """`op(self, other)` for an in-place op (a key of INPLACE); None: fall back to the plain operator."""
         return None
 
+    def as_sequence(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        """`op(self, other)` of a sequence when neither operand's method answers, None for NotImplemented."""
+        return None
+
     def unary(self, tx: Translator, op: Any) -> Variable:
         """`op(self)`, op a key of UNARY."""
         raise GraphBreak("unary operator not supported", f"{op.__name__} of {self.describe()}")

@@ -19,7 +19,8 @@ from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable
 from symbolic.variables.containers import ReversedIterator, SequenceIterator
-from symbolic.variables.native import Method, NativeVariable, as_index, each, has, is_iterable, native_part
+from symbolic.variables.native import Method, NativeVariable, each, is_iterable
+from symbolic.variables.positions import answers, as_index, has, native_part, stand_in
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 MAX_BYTES = 1 << 16
 #: Methods that tell of memory, or have to do with files.
 _REFUSED = frozenset("buffer_info tofile fromfile __alloc__ __sizeof__ __buffer__ __release_buffer__".split())
+_OF_SEQUENCES = (operator.add, operator.mul)
 #: Operations that make a buffer as long as a number says.
-_GROWING = frozenset({"__init__", "__mul__", "imul"})
+_GROWING = frozenset({"__init__", "mul", "imul"})
 #: Those that a buffer which nobody has read yet takes without being read.
 _ADDING = frozenset({"append", "extend", "frombytes", "fromlist", "fromunicode"})
 
@@ -215,24 +217,34 @@ class BufferVariable(NativeVariable):
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         name, reflected = BINARY[op]
-        if not has(self.cls, name) or _answers(other, reflected):
+        if not has(self.cls, name) or answers(other, reflected):
+            return None
+        if op in _OF_SEQUENCES:
+            return self.as_sequence(tx, op, other)
+        self.contents(tx)
+        result = self.run(tx, getattr(self.cls, name), _operand(tx, op, other))
+        return None if result is NotImplemented else from_python(tx, result)
+
+    def as_sequence(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if op not in _OF_SEQUENCES:
             return None
         self.contents(tx)
-        result = self.run(tx, getattr(self.cls, name), _argument(tx, other))
-        return None if result is NotImplemented else from_python(tx, result)
+        return from_python(tx, self.run(tx, op, _operand(tx, op, other)))
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         """With a number or bytes on the left."""
+        if op is operator.mul:
+            return self.as_sequence(tx, op, other)
         if issubclass(other.python_type(), int):
-            return self.binary(tx, op, other) if op in (operator.mul, operator.eq, operator.ne) else None
+            return self.binary(tx, op, other) if op in (operator.eq, operator.ne) else None
         return from_python(tx, tx.attempt(op, other.constant(), self.contents(tx))) if other.is_constant() else None
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         plain, name = INPLACE[op]
-        if not has(self.cls, name) or _answers(other, BINARY[plain][1]):
+        if not has(self.cls, name) or answers(other, BINARY[plain][1]):
             return None
         self.contents(tx)
-        self.run(tx, op, _argument(tx, other))
+        self.run(tx, op, _operand(tx, plain, other))
         return self
 
 
@@ -269,12 +281,6 @@ def _feeds(variable: Variable) -> bool:
     return not at_once and is_iterable(variable)
 
 
-def _answers(other: Variable, reflected: str) -> bool:
-    """Whether the other operand may have its own idea of an operation."""
-    kind = other.python_type()
-    return hasattr(other, "special") and has(kind, reflected)
-
-
 def _argument(tx: Translator, variable: Variable) -> Any:
     """The Python value of an operand; an iterable as a list."""
     part = native_part(variable)
@@ -291,6 +297,13 @@ def _argument(tx: Translator, variable: Variable) -> Any:
         items = [_argument(tx, item) for item in tx.unpack(variable)]
         return tuple(items) if kind is tuple else items
     raise GraphBreak("value of a buffer not known", variable.describe())
+
+
+def _operand(tx: Translator, op: Any, variable: Variable) -> Any:
+    """The Python value of the right operand."""
+    if op is operator.mul:
+        return as_index(tx, variable)
+    return stand_in(variable) if issubclass(variable.python_type(), (int, float, str)) else _argument(tx, variable)
 
 
 def _fed(tx: Translator, variable: Variable) -> Any:

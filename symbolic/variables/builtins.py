@@ -21,10 +21,11 @@ from symbolic.variables.constants import ConstantVariable, SliceVariable, is_con
 from symbolic.variables.containers import DequeVariable
 from symbolic.variables.functions import CellVariable
 from symbolic.variables.identity import IdVariable
-from symbolic.variables.native import NativeVariable, as_index, stand_in
+from symbolic.variables.native import NativeVariable
 from symbolic.variables.numbers import NumberVariable, holds_number
 from symbolic.variables.objects import ObjectMethod, ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
+from symbolic.variables.positions import as_index, stand_in
 from symbolic.variables.tables import (
     CHOOSING,
     CLASS_METHODS,

@@ -14,8 +14,9 @@ import torch
 from symbolic import versions
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.base import BINARY, MISSING, Variable
 from symbolic.variables.methods import NativeMethod
+from symbolic.variables.positions import answers, as_index, has, stand_in
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -97,11 +98,14 @@ class ConstantVariable(Variable):
         if any(value is MISSING for value in (*values, *named.values())):
             if isinstance(self.value, str) and name == "format":
                 return TEMPLATES["format"](tx, self.value, args, kwargs)
+            if name in _INDEXED and len(args) == 1 and has(type(self.value), name) and not kwargs:
+                return _INDEXED[name](self, tx, args[0]) or ConstantVariable(NotImplemented)
             raise GraphBreak("method of a constant with arguments not known", f"{self.describe()}.{name}")
         return tx.from_constant(tx.attempt(tx.attempt(getattr, self.value, name), *values, **named))
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
-        return tx.from_constant(tx.attempt(lambda: self.value[index.constant()]))
+        at = as_index(tx, index)
+        return tx.from_constant(tx.attempt(lambda: self.value[at]))
 
     def contains(self, tx: Translator, item: Variable) -> bool:
         return tx.attempt(lambda: item.constant() in self.value)
@@ -129,14 +133,28 @@ class ConstantVariable(Variable):
                 return TEMPLATES["%"](tx, self.value, other)
             if op in (operator.mod, operator.imod) and isinstance(self.value, bytes):
                 raise GraphBreak("bytes not known", f"{self.describe()} % {other.describe()}")
-            return None
+            return None if op not in BINARY or answers(other, BINARY[op][1]) else self.as_sequence(tx, op, other)
         right = other.constant()
         if op in _SIZED and isinstance(self.value, int) and isinstance(right, int) and abs(right) > 4096:
             raise GraphBreak("very large integer", f"{op.__name__} by {right}")
         return tx.from_constant(tx.attempt(op, self.value, right))
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        return other.binary(tx, op, self) if isinstance(other, ConstantVariable) else None
+        if isinstance(other, ConstantVariable):
+            return other.binary(tx, op, self)
+        return self.repeated(tx, other) if op is operator.mul else None
+
+    def as_sequence(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if op not in (operator.add, operator.mul) or not isinstance(self.value, (str, bytes)):
+            return None
+        found = self.repeated(tx, other) if op is operator.mul else None
+        return found or tx.attempt(op, self.value, stand_in(other))
+
+    def repeated(self, tx: Translator, times: Variable) -> Variable | None:
+        """Of text or bytes, so many times; None of other constants and for what is no number of times."""
+        if not isinstance(self.value, (str, bytes)) or not has(times.python_type(), "__index__"):
+            return None
+        return self.binary(tx, operator.mul, ConstantVariable(as_index(tx, times)))
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         return self.binary(tx, op, other)  # the same value, but errors name the operator as it was written
@@ -151,6 +169,12 @@ class ConstantVariable(Variable):
         return a is b
 
 
+#: Methods of sequences whose argument is an index.
+_INDEXED: dict[str, Callable[[ConstantVariable, Any, Variable], Variable | None]] = {
+    "__getitem__": ConstantVariable.getitem,
+    "__mul__": ConstantVariable.repeated,
+    "__rmul__": ConstantVariable.repeated,
+}
 _SIZED = frozenset({operator.pow, operator.lshift, operator.ipow, operator.ilshift})
 #: What templates with values that are not wholly known become, and the value of what is known though it is no constant;
 #: `text` has the rows.
@@ -185,10 +209,10 @@ def same_constant(a: Any, b: Any) -> bool:
 
 
 class SliceVariable(Variable):
-    """A slice whose parts are not all constants (tensors, symbolic sizes)."""
+    """A slice whose parts are not all constants (tensors, symbolic sizes, objects): start, stop, step."""
 
     def __init__(self, parts: list[Variable]) -> None:
-        self.parts = parts
+        self.parts = parts if len(parts) == 3 else [*parts, ConstantVariable(None)]
 
     def python_type(self) -> type:
         return slice

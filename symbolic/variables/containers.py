@@ -19,19 +19,9 @@ import torch
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, Variable
-from symbolic.variables.native import (
-    ORDERINGS,
-    IteratorVariable,
-    Method,
-    NativeVariable,
-    as_index,
-    each,
-    has,
-    is_iterable,
-    native_part,
-    stand_in,
-)
+from symbolic.variables.base import BINARY, MISSING, Variable
+from symbolic.variables.native import ORDERINGS, IteratorVariable, Method, NativeVariable, each, is_iterable
+from symbolic.variables.positions import answers, as_index, native_part, stand_in
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -40,7 +30,6 @@ __all__ = ["NativeVariable", "as_index"]  # and what is defined here
 
 #: A repetition that makes a longer sequence than this is left to the running program.
 MAX_LENGTH = 1 << 20
-_NUMBERS = (bool, int, float, complex)
 
 
 # --- sequences --------------------------------------------------------------------------------------------------------
@@ -164,11 +153,14 @@ class SequenceVariable(NativeVariable):
         if op in ORDERINGS:
             theirs = native_part(other)
             return self.compare(tx, op, theirs) if self.is_kin(theirs) else None
-        rule = self.OPERATORS.get(op)
-        return rule(self, tx, other) if rule is not None else None
+        return None if answers(other, BINARY[op][1]) else self.as_sequence(tx, op, other)
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         return self.repeated(tx, other) if op is operator.mul and not isinstance(other, SequenceVariable) else None
+
+    def as_sequence(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        rule = self.OPERATORS.get(op)
+        return rule(self, tx, other) if rule is not None else None
 
     def is_kin(self, other: Variable) -> bool:
         return isinstance(other, SequenceVariable) and other.NATIVE is self.NATIVE
@@ -192,13 +184,9 @@ class SequenceVariable(NativeVariable):
         if self.is_kin(theirs):
             added = theirs.model()  # type: ignore[attr-defined]
             return self.result(tx, self.model(), lambda contents: contents + added)
-        if _answers(other, "__radd__"):
-            return None
         self.misuse(tx, operator.add, self.blank(), stand_in(other))
 
-    def repeated(self, tx: Translator, other: Variable) -> Variable | None:
-        if _answers(other, "__rmul__") and not issubclass(other.python_type(), torch.Tensor):
-            return None
+    def repeated(self, tx: Translator, other: Variable) -> Variable:
         times = as_index(tx, other)
         if isinstance(times, int) and times * len(self.items) > MAX_LENGTH:
             raise GraphBreak("very long sequence", f"{len(self.items)} elements, {times} times")
@@ -217,14 +205,6 @@ def _bounds(kind: type, *bounds: Any) -> tuple[Any, ...]:
     except ValueError:
         pass
     return (*bounds, None) if len(bounds) == 1 else bounds or (None, None)
-
-
-def _answers(other: Variable, reflected: str) -> bool:
-    """Whether the right operand may have its own idea of an operation with a sequence on the left."""
-    kind = other.python_type()
-    if other.is_constant() or isinstance(other, NativeVariable) or kind in _NUMBERS or issubclass(kind, torch.Tensor):
-        return False
-    return has(kind, reflected)
 
 
 _append = positional("append", "v")
@@ -306,15 +286,14 @@ class MutableSequence(SequenceVariable):
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if op is operator.iadd:
-            if _answers(other, "__radd__"):
+            if answers(other, "__radd__"):
                 return None
             self.extend(tx, other)
             return self
         if op is operator.imul:
-            product = self.repeated(tx, other)
-            if product is None:
+            if answers(other, "__rmul__"):
                 return None
-            self.replace(tx, product.items)  # type: ignore[attr-defined]
+            self.replace(tx, tx.unpack(self.repeated(tx, other)))
             return self
         return None
 

@@ -11,9 +11,10 @@ from symbolic import polyfills
 from symbolic.variables import iterators
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.native import NativeVariable, as_index
+from symbolic.variables.native import NativeVariable
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.objects import lookup as type_lookup
+from symbolic.variables.positions import as_index
 from symbolic.variables.tables import POLYFILLS, class_method, handles, is_tensor, special
 
 if TYPE_CHECKING:

@@ -25,14 +25,12 @@ from symbolic.variables.native import (
     Method,
     NativeVariable,
     each,
-    has,
     has_own_hash,
     hash_key,
     is_iterable,
-    native_part,
     raise_with,
-    stand_in,
 )
+from symbolic.variables.positions import has, native_part, stand_in
 from symbolic.variables.sets import OPERATORS, HasOrder, SetVariable, set_of
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from symbolic.variables.base import BINARY, COMPARISONS, INPLACE, MISSING, UNARY
 from symbolic.variables.constants import is_constant_value
 from symbolic.variables.identity import IdVariable
 from symbolic.variables.methods import NativeMethod
+from symbolic.variables.positions import has, stand_in, type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -38,35 +39,9 @@ IDENTITY_HASHES: frozenset[Any] = frozenset({object.__hash__, torch.Tensor.__has
 
 #: No object has an address below.
 _SMALLEST_ID = 1 << 16
-_HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # of type.__flags__
 
 
 # --- helpers shared by all containers --------------------------------------------------------------------------------
-def stand_in(variable: Variable) -> Any:
-    """An object that Python's own code takes for the value: the value if it is known, or, for an object that is no
-    index and no iterable, one of a class of the same name, so that the error message is right."""
-    if variable.is_constant():
-        return variable.constant()
-    return type(type_name(variable.python_type()), (), {})()
-
-
-def as_index(tx: Translator, variable: Variable) -> Any:
-    """The value of an argument that stands for a position, a count or a slice."""
-    if variable.is_constant():
-        return variable.constant()
-    kind = variable.python_type()
-    if kind is slice or issubclass(kind, int):
-        return variable.constant()
-    if has(kind, "__index__"):
-        return tx.call(tx.getattr(variable, "__index__"), [], {}).constant()
-    return stand_in(variable)
-
-
-def has(kind: type, name: str) -> bool:
-    """Whether the instances of a class have a special method (`hasattr` would ask the class's own class, too)."""
-    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None) is not None
-
-
 def is_iterable(variable: Variable) -> bool:
     kind = variable.python_type()
     return has(kind, "__iter__") or has(kind, "__getitem__")
@@ -80,12 +55,6 @@ def each(tx: Translator, iterable: Variable) -> Iterator[Variable]:
             return
         yield item
     raise GraphBreak("loop too long to unroll", iterable.describe())
-
-
-def native_part(variable: Variable) -> Variable:
-    """The container in an instance of a container's subclass, which other variables call its payload."""
-    payload = getattr(variable, "payload", None)
-    return payload if isinstance(payload, Variable) else variable
 
 
 def raise_with(tx: Translator, kind: type[Exception], value: Variable) -> NoReturn:
@@ -172,12 +141,6 @@ def _check_number(tx: Translator, variable: Variable) -> None:
         tx.numbers_hashed.add(getattr(variable, "family", type(variable)))
     if len(tx.numbers_hashed) > 1:
         raise GraphBreak("identity number needed", variable.describe())
-
-
-def type_name(kind: type) -> str:
-    """The name that CPython prints for a type: those written in C, outside of `builtins`, go by their full name."""
-    is_python_class = kind.__flags__ & _HEAP_TYPE and not kind.__flags__ & _IMMUTABLE_TYPE
-    return kind.__name__ if is_python_class or kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 # --- native types -----------------------------------------------------------------------------------------------------

@@ -349,6 +349,9 @@ class ObjectVariable(Variable):
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         return self._operator(tx, BINARY[op][1], other, lambda p: p.rbinary(tx, op, _native_part(other)))
 
+    def as_sequence(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return self.payload.as_sequence(tx, op, _native_part(other)) if self.payload is not None else None
+
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if self.payload is not None and isinstance(lookup(self.cls, INPLACE[op][1]), NATIVE_DESCRIPTORS):
             return self if self.payload.inplace(tx, op, _native_part(other)) is not None else None

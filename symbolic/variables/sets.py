@@ -13,16 +13,8 @@ from symbolic.errors import GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Identity, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
-from symbolic.variables.native import (
-    ORDERINGS,
-    IteratorVariable,
-    Method,
-    NativeVariable,
-    each,
-    hash_key,
-    native_part,
-    raise_with,
-)
+from symbolic.variables.native import ORDERINGS, IteratorVariable, Method, NativeVariable, each, hash_key, raise_with
+from symbolic.variables.positions import native_part
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator

@@ -30,9 +30,9 @@ from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import BoundMethod, ClosureFunction, PartialVariable
-from symbolic.variables.native import as_index
 from symbolic.variables.objects import ExceptionVariable, TracebackVariable
 from symbolic.variables.objects import lookup as type_lookup
+from symbolic.variables.positions import as_index
 from symbolic.variables.tables import (
     CODES,
     GROWING,

@@ -10,7 +10,7 @@ from symbolic.errors import GraphBreak, SkipFrame
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.native import type_name
+from symbolic.variables.positions import type_name
 from symbolic.variables.tables import handles
 
 if TYPE_CHECKING:

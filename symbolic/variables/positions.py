@@ -1,0 +1,82 @@
+"""Values that stand for a position, a count or a slice, as Python's `__index__` protocol has it."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from symbolic.variables.base import Variable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+_MODEST = (int, float, complex, str, bytes, bytearray, list, tuple, deque, array, torch.Size)
+_HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # of type.__flags__
+
+
+def type_name(kind: type) -> str:
+    """The name that CPython prints for a type: those written in C, outside of `builtins`, go by their full name."""
+    is_python_class = kind.__flags__ & _HEAP_TYPE and not kind.__flags__ & _IMMUTABLE_TYPE
+    return kind.__name__ if is_python_class or kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def has(kind: type, name: str) -> bool:
+    """Whether the instances of a class have a special method (`hasattr` would ask the class's own class, too)."""
+    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None) is not None
+
+
+def native_part(variable: Variable) -> Variable:
+    """The container in an instance of a container's subclass, which other variables call its payload."""
+    payload = getattr(variable, "payload", None)
+    return payload if isinstance(payload, Variable) else variable
+
+
+def answers(other: Variable, reflected: str) -> bool:
+    """Whether the right operand may have its own idea of an operation with a sequence on the left. (Python's numbers
+    and sequences have none; tensors were asked before.)"""
+    kind = other.python_type()
+    method = next((vars(base)[reflected] for base in kind.__mro__ if reflected in vars(base)), None)
+    if method is None or issubclass(kind, torch.Tensor):
+        return False
+    return getattr(method, "__objclass__", None) not in _MODEST
+
+
+def stand_in(variable: Variable) -> Any:
+    """An object that Python's own code takes for the value: the value if it is known, or, for an object that is no
+    index and no iterable, one of a class of the same name, so that the error message is right."""
+    if variable.is_constant():
+        return variable.constant()
+    return type(type_name(variable.python_type()), (), {})()
+
+
+def as_index(tx: Translator, variable: Variable) -> Any:
+    """The value of an argument that stands for a position, a count or a slice."""
+    if variable.is_constant():
+        return variable.constant()
+    kind = variable.python_type()
+    if kind is slice:
+        step, start, stop = (_bound(tx, variable.getattr(tx, name)) for name in ("step", "start", "stop"))
+        return slice(start, stop, step)
+    if issubclass(kind, int):  # whose `__index__` nobody asks
+        return int(native_part(variable).constant())
+    return _asked(tx, variable) if has(kind, "__index__") else stand_in(variable)
+
+
+def _bound(tx: Translator, part: Variable) -> Any:
+    """Of a slice, whose bounds are asked in the order of the caller."""
+    kind = part.python_type()
+    if kind is not type(None) and not has(kind, "__index__"):
+        tx.raise_(TypeError, "slice indices must be integers or None or have an __index__ method")
+    return as_index(tx, part)
+
+
+def _asked(tx: Translator, variable: Variable) -> int:
+    """The answer of its `__index__`."""
+    method = variable.special(tx, "__index__") if hasattr(variable, "special") else None
+    answer = tx.call(method if method is not None else tx.getattr(variable, "__index__"), [], {}).constant()
+    if not isinstance(answer, int):
+        tx.raise_(TypeError, f"__index__ returned non-int (type {type_name(type(answer))})")
+    return answer
