@@ -57,7 +57,7 @@ class Index:
     __radd__ = __add__
 
     def __neg__(self) -> Index:
-        return Index(tuple((monomial, -c) for monomial, c in self.terms))
+        return _of(tuple((monomial, -c) for monomial, c in self.terms))
 
     def __sub__(self, other: Integer) -> Index:
         return self + -index(other)
@@ -69,7 +69,7 @@ class Index:
         other = index(other)
         factor = other.constant
         if factor is not None:
-            return Index(tuple((monomial, c * factor) for monomial, c in self.terms)) if factor else other
+            return _of(tuple((monomial, c * factor) for monomial, c in self.terms)) if factor else other
         return _polynomial([(_product(m, n), c * d) for m, c in self.terms for n, d in other.terms])
 
     __rmul__ = __mul__
@@ -167,7 +167,13 @@ def index(value: Integer | Atom) -> Index:
         return value
     if isinstance(value, int):
         return _constant(value)
-    return Index((((value,), 1),))
+    return _of((((value,), 1),))
+
+
+@lru_cache(1 << 15)
+def _of(terms: tuple[tuple[Monomial, int], ...]) -> Index:
+    """The same object for the same terms, as long as it is remembered: it is quicker to find and to compare."""
+    return Index(terms)
 
 
 @lru_cache(4096)
@@ -211,7 +217,7 @@ def _polynomial(terms: list[tuple[Monomial, int]]) -> Index:
     for monomial, c in terms:
         total[monomial] = total.get(monomial, 0) + c
     _recombine(total)
-    return Index(tuple(sorted(((m, c) for m, c in total.items() if c), key=_monomial_order)))
+    return _of(tuple(sorted(((m, c) for m, c in total.items() if c), key=_monomial_order)))
 
 
 def _recombine(total: dict[Monomial, int]) -> None:

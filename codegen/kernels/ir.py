@@ -46,12 +46,13 @@ class Expr:
 
     Python's operators make Ops of the IR; a plain number among the operands is a Literal of the other one's dtype."""
 
-    __slots__ = ("__weakref__", "_key", "dtype")
+    __slots__ = ("__weakref__", "_key", "args", "dtype")
+    args: tuple[Expr, ...]
     dtype: torch.dtype
     _key: str
 
-    @property
-    def args(self) -> tuple[Expr, ...]:
+    def _parts(self) -> tuple[Expr, ...]:
+        """What `args` are."""
         return ()
 
     @property
@@ -152,9 +153,8 @@ class Position(Expr):
     __slots__ = ("index",)
     index: Index
 
-    @property
-    def args(self) -> tuple[Expr, ...]:
-        return tuple(values_in(self.index))
+    def _parts(self) -> tuple[Expr, ...]:
+        return values_in(self.index)
 
     def __str__(self) -> str:
         return f"<{self.index}>"
@@ -166,9 +166,8 @@ class Load(Expr):
     index: Index
     mask: Expr | None
 
-    @property
-    def args(self) -> tuple[Expr, ...]:
-        return (*values_in(self.index), *([] if self.mask is None else [self.mask]))
+    def _parts(self) -> tuple[Expr, ...]:
+        return values_in(self.index) if self.mask is None else (*values_in(self.index), self.mask)
 
     def __str__(self) -> str:
         return f"{self.buffer}[{self.index}]" if self.mask is None else f"{self.buffer}[{self.index} if {self.mask}]"
@@ -180,10 +179,9 @@ class Read(Expr):
     indices: tuple[Index, ...]
     mask: Expr | None
 
-    @property
-    def args(self) -> tuple[Expr, ...]:
-        inside = (value for at in self.indices for value in values_in(at))
-        return (*inside, *([] if self.mask is None else [self.mask]))
+    def _parts(self) -> tuple[Expr, ...]:
+        inside = tuple(value for at in self.indices for value in values_in(at))
+        return inside if self.mask is None else (*inside, self.mask)
 
     def __str__(self) -> str:
         at = ", ".join(map(str, self.indices))
@@ -195,8 +193,7 @@ class Op(Expr):
     name: str
     operands: tuple[Expr, ...]
 
-    @property
-    def args(self) -> tuple[Expr, ...]:
+    def _parts(self) -> tuple[Expr, ...]:
         return self.operands
 
     def __str__(self) -> str:
@@ -229,6 +226,7 @@ def _shared(kind: type[Any], dtype: torch.dtype, *fields: Any) -> Any:
         found.dtype = dtype
         for slot, value in zip(kind.__slots__, fields, strict=True):
             setattr(found, slot, value)
+        found.args = found._parts()
         _SHARED[key] = found
     return found
 
@@ -398,12 +396,11 @@ def _written(statements: tuple[Statement, ...]) -> Iterator[str]:
 
 
 # --- walks ------------------------------------------------------------------------------------------------------------
-def values_in(at: Index) -> Iterator[Expr]:
+def values_in(at: Index) -> tuple[Expr, ...]:
     """The expressions that are part of an index."""
-    for atom in ix.atoms(at):
-        if isinstance(atom, ix.Value):
-            assert isinstance(atom.payload, Expr)
-            yield atom.payload
+    if not ix.has_values(at):
+        return ()
+    return tuple(atom.payload for atom in ix.atoms(at) if isinstance(atom, ix.Value))  # type: ignore[misc]
 
 
 def reads(statement: Statement) -> tuple[Expr, ...]:
@@ -423,8 +420,11 @@ def walk(*roots: Expr) -> Iterator[Expr]:
             yield expr
         elif expr not in seen:
             seen.add(expr)
+            if not expr.args:
+                yield expr
+                continue
             stack.append((expr, True))
-            stack.extend((arg, False) for arg in reversed(expr.args) if arg not in seen)
+            stack += [(arg, False) for arg in reversed(expr.args) if arg not in seen]
 
 
 def demand(

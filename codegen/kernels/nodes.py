@@ -10,6 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 
@@ -49,9 +50,9 @@ class Node:
         over = self.definition.over
         return self.definition.axes if self.definition.is_scan else (*self.definition.axes, *over)
 
-    @property
-    def reads(self) -> list[ir.Read]:
-        return [expr for expr in ir.walk(self.value) if isinstance(expr, ir.Read)]
+    @cached_property
+    def reads(self) -> tuple[ir.Read, ...]:
+        return tuple(expr for expr in ir.walk(self.value) if isinstance(expr, ir.Read))
 
 
 @dataclass
