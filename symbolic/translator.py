@@ -303,7 +303,8 @@ class Translator(Protocols):
             raise GraphBreak("calls nested too deep", function.name())
         # By place, so that continuations of the function count, too.
         place = _place(function.code)
-        if sum(_place(frame.code.raw) == place for frame in self.frames) > RECURSION_LIMIT:
+        is_deep = len(self.frames) > RECURSION_LIMIT
+        if is_deep and sum(_place(frame.code.raw) == place for frame in self.frames) > RECURSION_LIMIT:
             raise GraphBreak(RECURSION, function.name())
         module = function.namespace(self).real().get("__name__")
         reason = None if _transparent(module, function.name()) else skipped_module(module)

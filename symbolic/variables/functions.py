@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Iterable
 from types import CellType, CodeType, FunctionType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,6 +12,7 @@ from sideeffects.effects import DELETED
 from symbolic.code import decode
 from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
+from symbolic.signatures import fits
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, NULL, Variable, spelled
 from symbolic.variables.constants import ConstantVariable, is_constant_value
@@ -148,7 +148,7 @@ class PythonFunction(Variable):
         model.__qualname__ = self.name()
         keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
         model.__kwdefaults__ = {name: None for name in keyword_only if self.keyword_default(tx, name) is not None}
-        if not _fits(model, len(args), kwargs):
+        if not fits(model, len(args), kwargs):
             tx.attempt(model, *(None for _ in args), **dict.fromkeys(kwargs))
         raise GraphBreak("arguments do not fit the function", f"{self.name()}{detail}")
 
@@ -174,15 +174,6 @@ class PythonFunction(Variable):
         frame = self.enter(tx, args, kwargs)
         assert frame is not None
         return tx.run(frame)
-
-
-def _fits(function: FunctionType, count: int, names: Iterable[str]) -> bool:
-    """Whether a call with `count` positional arguments and these keywords binds."""
-    try:
-        inspect.signature(function).bind(*(None,) * count, **dict.fromkeys(names))
-    except TypeError:
-        return False
-    return True
 
 
 class FunctionVariable(PythonFunction):

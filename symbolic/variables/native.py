@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 import torch
 
 from symbolic.errors import GraphBreak, Observed
+from symbolic.signatures import takes
 from symbolic.variables.base import BINARY, COMPARISONS, INPLACE, MISSING, UNARY, Identity, Variable
 from symbolic.variables.constants import is_constant_value
 from symbolic.variables.identity import IdVariable
@@ -149,14 +150,6 @@ class Method:
 
     def __init__(self, run: Callable[..., Variable | None]) -> None:
         self.run = run
-        self.signature = inspect.signature(run)
-
-    def accepts(self, args: list[Variable], kwargs: dict[str, Variable]) -> bool:
-        try:
-            self.signature.bind(None, None, *args, **kwargs)
-        except TypeError:
-            return False
-        return True
 
 
 class NativeVariable(Variable):
@@ -211,7 +204,7 @@ class NativeVariable(Variable):
         found = self.find(name)
         if found is None:
             return tx.call(self.getattr(tx, name), args, kwargs)
-        if not found.accepts(args, kwargs):
+        if not takes(found.run, self, tx, *args, **kwargs):
             self.misuse(tx, getattr(self.blank(), name), *[None] * len(args), **dict.fromkeys(kwargs))
         result = found.run(self, tx, *args, **kwargs)
         return result if result is not None else tx.from_constant(None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import operator
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +24,7 @@ import torch
 from sideeffects.effects import DELETED
 from symbolic.errors import GraphBreak, Observed, Restart
 from symbolic.frames import Frame
+from symbolic.signatures import takes
 from symbolic.sources import Source
 from symbolic.tracebacks import Entry
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
@@ -446,7 +446,7 @@ class ObjectMethod(NativeMethod):
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         native = NATIVE_METHODS.get(self.raw)
         handler = native or OBJECT_METHODS.get(self.name)
-        if handler is None or not (native or self._is_plain()) or not accepts(handler, tx, self.owner, *args, **kwargs):
+        if handler is None or not (native or self._is_plain()) or not takes(handler, tx, self.owner, *args, **kwargs):
             raise GraphBreak("native method of an object", self.describe())
         return handler(tx, self.owner, *args, **kwargs)
 
@@ -455,14 +455,6 @@ class ObjectMethod(NativeMethod):
         owner_class = getattr(self.raw, "__objclass__", object)
         carried = isinstance(self.owner, ExceptionVariable) or getattr(self.owner, "payload", None) is not None
         return owner_class is object or owner_class is type or carried
-
-
-def accepts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
-    try:
-        inspect.signature(function).bind(*args, **kwargs)
-    except TypeError:
-        return False
-    return True
 
 
 def _init(tx: Translator, owner: Any, *args: Variable, **kwargs: Variable) -> Variable:

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import torch
 
 from symbolic.errors import GraphBreak
+from symbolic.signatures import takes
 from symbolic.variables.base import BINARY, MISSING, FixedVariable, Variable
 from symbolic.variables.buffers import BufferVariable, from_python
 from symbolic.variables.constants import is_constant_value
@@ -161,19 +162,16 @@ def handles(*functions: Any) -> Callable[[Callable[..., Variable]], Callable[...
     """Registers `body(tx, *args, **kwargs)` for these callables; its signature is the one that callers see."""
 
     def register(body: Callable[..., Variable]) -> Callable[..., Variable]:
-        signature = inspect.signature(body)
         for fn in functions:
-            HANDLERS[fn] = _bound_handler(fn, body, signature)
+            HANDLERS[fn] = _bound_handler(fn, body)
         return body
 
     return register
 
 
-def _bound_handler(fn: Any, body: Callable[..., Variable], signature: inspect.Signature) -> Handler:
+def _bound_handler(fn: Any, body: Callable[..., Variable]) -> Handler:
     def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Variable:
-        try:
-            signature.bind(tx, *args, **kwargs)
-        except TypeError:
+        if not takes(body, tx, *args, **kwargs):
             return misused(tx, fn, args, kwargs)
         return body(tx, *args, **kwargs)
 
