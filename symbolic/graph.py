@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     UnsupportedOperatorException,
 )
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from symbolic.errors import GraphBreak, Restart, letting_go
@@ -623,7 +624,7 @@ class GraphBuilder:
             if not variable.node.users:
                 self.graph.erase_node(variable.node)
                 self.inputs.remove(variable)
-        module = fx.GraphModule(self.modules, self.graph, "Captured")
+        module = _LazyGraphModule(self.modules, self.graph, "Captured")  # most are never called
         module.meta["together"] = tuple(self._together(outputs))
         module.meta["as_captured"] = has_nodes
         return module

@@ -42,8 +42,10 @@ class CapturedProgram(fx.Interpreter):
         self.left_out: tuple[fx.Node, ...] = ()  # nodes that somebody else sees to
 
     def run_node(self, n: fx.Node) -> Any:
+        """As fx does it, which for each node tells the others who might record one what it is."""
         self.whole.current = n
-        return super().run_node(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        return getattr(self, n.op)(n.target, args, kwargs)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         found = super().get_attr(target, args, kwargs)
@@ -84,7 +86,7 @@ def compile_graph(
     """A captured graph (its results are a flat tuple), compiled. What this stage can't say runs as it was captured."""
     if graph.meta.get("as_captured"):
         log.info("a graph runs as it was captured: the program has nodes of its history")
-        return graph.forward
+        return _as_captured(graph)
     settings = settings or ATEN
     original = _program(graph)
     mode = bool(original.left_out[0].args[0]) if original.left_out else None
@@ -100,6 +102,12 @@ def compile_graph(
             continue
         compiled.stages = replace(compiled.stages, captured=rewritten if program is not original else None)
         return compiled if mode is None else _under(mode, compiled)
+    return _as_captured(graph)
+
+
+def _as_captured(graph: fx.GraphModule) -> Callable[..., Any]:
+    """The graph's own Python, which may not have been written yet."""
+    _LazyGraphModule.force_recompile(graph)
     return graph.forward
 
 
