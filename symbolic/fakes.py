@@ -18,6 +18,8 @@ _VIEWS = frozenset({
     aten.slice.Tensor, aten.select.int, aten.squeeze.dim, aten.squeeze.dims, aten.transpose.int, aten.unsqueeze.default,
     aten.view.default, aten._unsafe_view.default,
 })  # fmt: skip
+#: The same, of several.
+_SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int})
 #: Namespaces whose operations say if they draw random numbers.
 _KNOWN = frozenset({"aten", "prim", "prims"})
 #: Of a tensor that is nothing out of the ordinary.
@@ -59,10 +61,12 @@ class FakeMode(FakeTensorMode):
             (fake,) = args
             return torch.device("meta") if fake.fake_mode.in_kernel_invocation else fake.fake_device
         if self.shape_env is None:
-            if func in _VIEWS and not kwargs and self._is_plain(args[0]):
+            if (func in _VIEWS or func in _SPLITS) and not kwargs and self._is_plain(args[0]):
                 with in_kernel_invocation_manager(self):
-                    view = func(*args)
-                return self._standing_in(view, args[0].fake_device)
+                    views = func(*args)
+                if func in _VIEWS:
+                    return self._standing_in(views, args[0].fake_device)
+                return [self._standing_in(view, args[0].fake_device) for view in views]
             if _is_pure(func):
                 return self._looked_up(func, types, args, kwargs or {})
         if torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in _KNOWN:

@@ -61,7 +61,10 @@ def _alike(one: Looks, other: Looks) -> bool:
     """Asks nothing of numbers that vary."""
     if one[0] is not other[0] or len(one[1]) != len(other[1]):
         return False
-    return all(a is b or statically_known_true(a == b) for a, b in zip(one[1], other[1], strict=True))
+    return all(
+        a == b if type(a) is type(b) is int else a is b or statically_known_true(a == b)
+        for a, b in zip(one[1], other[1], strict=True)
+    )
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import cache
 from keyword import iskeyword
 from typing import Any
 
@@ -474,9 +474,13 @@ def _plain(node: fx.Node) -> Any:
 
 def _is_composite(func: OpOverload, args: Any) -> bool:
     """Whether it is made of other operations; not where the device has a kernel of its own for it."""
-    has = partial(torch._C._dispatch_has_kernel_for_dispatch_key, func.name())
-    return has("CompositeImplicitAutograd") and not any(
-        has(torch._C._dispatch_key_for_device(tensor.device.type))
+    return _has_kernel(func, "CompositeImplicitAutograd") and not any(
+        _has_kernel(func, torch._C._dispatch_key_for_device(tensor.device.type))
         for tensor in tree_leaves(args)
         if isinstance(tensor, torch.Tensor)
     )
+
+
+@cache
+def _has_kernel(func: OpOverload, key: str) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)

@@ -26,6 +26,10 @@ VIEWS = {
     "steps": lambda x: x[..., ::2],
     "select": lambda x: x[-1],
     "one number": lambda x: x[..., 0],
+    "part": lambda x: x.split(3)[1],
+    "part of a size": lambda x: x.split([1, 3])[1],
+    "part of a half": lambda x: x.chunk(2, -1)[-1],
+    "row": lambda x: x.unbind()[-1],
     "view of a view": lambda x: x[1].t().unsqueeze(1),
 }
 TENSORS = {
