@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import operator
 import threading
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -323,6 +323,7 @@ class _Backward:
         args = tuple(map(_resolved, given))
         if is_watched():  # tangents may be batches, or have tangents themselves
             return tuple(self._gradients(defined, needed)(*args))
+        args = _apart(args)
 
         def make() -> Callable[..., Any]:
             program, examples = self._gradients(defined, needed), [_example(value) for value in args]
@@ -344,6 +345,18 @@ class _Backward:
 def _resolved(value: Any) -> Any:
     """A tensor without lazy bits, with its history."""
     return value.resolve_conj().resolve_neg() if isinstance(value, torch.Tensor) else value
+
+
+def _apart(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Each tensor once: what is compiled for one that comes twice, as tangents may, is wrong for two."""
+    found: list[Any] = []
+    seen: set[int] = set()
+    for value in values:
+        if isinstance(value, torch.Tensor) and id(value) in seen:
+            value = torch.ops.aten.alias.default(value)
+        seen.add(id(value))
+        found.append(value)
+    return tuple(found)
 
 
 def _looks(value: Any) -> Any:

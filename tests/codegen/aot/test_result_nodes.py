@@ -297,6 +297,21 @@ def test_gradients_of_gradients_where_a_result_is_gone():
     assert plainly(found[1]) == plainly(found[0])
 
 
+def test_gradients_of_gradients_for_one_tangent_of_two_results_and_then_for_two():
+    def program(x, w):
+        return [x * w, (x @ w).sin()]
+
+    compiled = compile_program(program, make(), Settings())
+    one, other = (torch.full((2, 2), number, dtype=torch.float64) for number in (1.0, 3.0))
+    for tangents in ((one, one), (one, other), (other, one)):
+        found = []
+        for run in (program, compiled):
+            inputs = make()
+            gradients = torch.autograd.grad(run(*inputs), inputs, tangents, create_graph=True)
+            found.append([*gradients, *torch.autograd.grad(sum((g * g).sum() for g in gradients), inputs)])
+        assert plainly(found[1]) == plainly(found[0])
+
+
 def test_a_long_chain_of_calls_dies_without_recursion():
     compiled = compile_program(plain, make(), Settings())
     x, w = make()
