@@ -22,9 +22,9 @@ class Backward:
     """What all calls of one compiled function share of its backward; immutable.
 
     `whole([*saved, *extra, *tangents])` is called where every output has a gradient, every input wants one, the
-    gradients get no history and nothing was let go of yet. In all other cases `choose` is asked: which outputs have a
-    gradient, which inputs want one, what was `released` (an int of its own making, 0 at first, -1 if that is
-    everything), and whether the gradients get a history (`create_graph=True`). It answers with
+    gradients get no history and nothing was let go of yet, unless it is None. In all other cases `choose` is asked:
+    which outputs have a gradient, which inputs want one, what was `released` (an int of its own making, 0 at first, -1
+    if that is everything), and whether the gradients get a history (`create_graph=True`). It answers with
 
     - a function of the list [*saved, *extra, *tangents], or [*saved, *history, *outputs, *tangents] with a history,
       where the outputs are tensors that have the shapes and the histories of these, but no numbers of theirs;
@@ -44,7 +44,7 @@ class Backward:
     def __new__(
         cls,
         name: str,
-        whole: Callable[[list[Any]], _Gradients],
+        whole: Callable[[list[Any]], _Gradients] | None,
         choose: _Choose,
         inputs_saved: _Flags,
         nodes: tuple[int, ...] = (),
@@ -52,7 +52,7 @@ class Backward:
     @property
     def name(self) -> str: ...
     @property
-    def whole(self) -> Callable[..., _Gradients]: ...
+    def whole(self) -> Callable[..., _Gradients] | None: ...
     @property
     def choose(self) -> _Choose: ...
     @property

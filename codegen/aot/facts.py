@@ -185,7 +185,7 @@ class Level:
     Its gradients go to `inputs` (positions of placeholders) as they came, to `cuts`, which are tensors that the caller
     sees and the carriers were made of, and to `foreign` links. What these were made of that is seen is `beyond`; so is
     what only gradients of gradients go to. `nodes`: how many carriers, one after the other, each of eager autograd's
-    nodes gave; () where it was one.
+    nodes gave; () where it was one. `keeps`: some of those read what they keep in their own way, be it a second time.
     """
 
     carriers: tuple[Carrier, ...]
@@ -198,6 +198,7 @@ class Level:
     raises: tuple[Raises, ...] = ()
     leads: tuple[int, ...] = ()  # of each gradient: the outputs that lead to it, as bits
     savers: tuple[Saver, ...] = ()
+    keeps: bool = False
 
     @property
     def outputs(self) -> tuple[Carrier | Link, ...]:

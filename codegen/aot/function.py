@@ -151,6 +151,7 @@ def _backwards(
     names = [node.name for node in results_of(fw)[traced.num_forward :]]
     results = results_of(bw)
     state = TorchState()  # a backward may run under another
+    lock = threading.RLock()  # of those who make variants, as all have the same stand-ins: who finds one does not wait
     for number, level in reversed(list(enumerate(traced.levels))):
         mine, results = results[: level.num_gradients], results[level.num_gradients :]
         changes, tangents = tangents[: len(level.outputs)], tangents[len(level.outputs) :]
@@ -161,7 +162,7 @@ def _backwards(
         )
         graph = bw if len(traced.levels) == 1 else extract(bw, [*(saved[at] for at in used), *changes], mine)
         used_names = tuple(names[at] for at in used)
-        yield _Backward(program, original, call, traced, settings, state, number, graph, used, used_names)
+        yield _Backward(program, original, call, traced, settings, state, lock, number, graph, used, used_names)
 
 
 class _Backward:
@@ -169,7 +170,7 @@ class _Backward:
 
     def __init__(
         self, program: Program, original: Program, call: Call, traced: Traced, settings: Settings, state: TorchState,
-        number: int, graph: fx.GraphModule, used: tuple[int, ...], names: tuple[str, ...],
+        lock: threading.RLock, number: int, graph: fx.GraphModule, used: tuple[int, ...], names: tuple[str, ...],
     ) -> None:
         self.program = program
         self.original = original
@@ -184,14 +185,15 @@ class _Backward:
         self.names = names  # of these, as in the joint graph
         self.variants: dict[Any, Any] = {}
         self.choices: dict[Any, Choice] = {}
-        self.lock = threading.RLock()  # of those who make them: who finds one does not wait
+        self.lock = lock
+        self.everything: Callable[[list[Any]], tuple[Any, ...]] | None = None
         self.made_of: tuple[int, ...] = ()  # of each saved tensor: the gradients that are computed from it, as bits
         self.saved_by: tuple[int, ...] = ()  # and the savers that eager code looks at it in, if it may be written
 
     def tie(self, fw: fx.GraphModule, kept: Sequence[fx.Node]) -> wrapper.Tie:
-        every = (True,) * len(self.level.outputs)
         made_of = _made_of(self.graph, len(self.used))
-        whole = self._raise if self.level.raises else self._compiled(self.graph, every)
+        if not self.level.raises:
+            self.everything = self._compiled(self.graph, (True,) * len(self.level.outputs))
         tensors = [at for at in self.used if isinstance(kept[at].meta["val"], torch.Tensor)]
         outside = _exist_outside(fw, self.traced, [kept[at] for at in tensors])
         self.made_of = made_of[: len(tensors)]
@@ -199,6 +201,7 @@ class _Backward:
             bits(is_outside and memory_of(kept[at]) in saver.memories for saver in self.level.savers)
             for at, is_outside in zip(tensors, outside, strict=True)
         )
+        whole = None if self.level.keeps else self.everything  # it lets go of all
         backward = _C.Backward(self.settings.name, whole, self.choose, outside, self.level.nodes)
         first = self.traced.num_forward
         places = [first + at for at in self.used]
@@ -219,10 +222,6 @@ class _Backward:
             return tuple(run(given))
 
         return backward
-
-    def _raise(self, given: list[Any]) -> tuple[Any, ...]:
-        """The backward where all gradients together are an error."""
-        raise RuntimeError(self.level.raises[0].message)
 
     # --- gradients that are missing, not wanted, differentiated again, or not there any more --------------------------
     def choose(self, defined: tuple[bool, ...], needed: tuple[bool, ...], released: int, has_history: bool) -> Choice:
@@ -273,6 +272,8 @@ class _Backward:
         for each in self.level.raises:
             if defined[each.output] and needed[each.gradient]:
                 raise RuntimeError(each.message)
+        if self.everything is not None and all(defined) and all(needed):
+            return self.everything, (True,) * len(looked_at)
         found: tuple[Callable[..., Any], tuple[bool, ...]] = self._made_once(
             (defined, needed), lambda: self._compile_some(defined, needed, looked_at)
         )

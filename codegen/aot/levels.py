@@ -1,19 +1,22 @@
-"""Gradients of results that were made of one another, one level of results after the other.
+"""Gradients of results that were made of one another, or of different inputs, one level of results after the other.
 
 Where a program answers with y and with z made of y, eager autograd leads z's gradient through the y that the caller
 holds: y's hooks see it, `retain_grad` shows it, `autograd.grad(z, y)` finds it. So each tensor that the caller can see
-afterwards cuts the graph of derivatives, and results with cuts between them get autograd nodes of their own: a level's
-results are made of the inputs, and of tensors that the levels below gave.
+afterwards cuts the graph of derivatives: a level's results are made of the inputs, and of tensors that the levels below
+gave. And a backward visits what its results lead to, with None where no gradient comes, and nothing else. So all
+results of a level lead to the same; it has one autograd node.
 
-Each operation is differentiated in one level, the lowest that needs it. Where a higher one needs it, too, a link leads
-there: an output of the lower node that nobody sees.
+Each operation is differentiated in one level, that of what all results above it lead to. Where a level above needs it,
+too, a link leads there: an output of the lower node that nobody sees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import compress, groupby, product
+from operator import and_
 from typing import Any
 
 import torch
@@ -26,8 +29,9 @@ from codegen import _C
 from codegen.aot.facts import Carrier, Level, Link, LinkOf, Place, Raises
 from codegen.aot.inputs import answers, born
 from codegen.aot.order import arranged, arrivals
+from codegen.aot.reach import Key, bottom_up, reach
 from codegen.aot.recorder import Recorder, Untraceable, refusal
-from codegen.aot.savers import Key, find_savers
+from codegen.aot.savers import find_savers
 
 Pair = tuple[Key, torch.Tensor]  # an output with its tangent
 Gradients = list[torch.Tensor | None]
@@ -102,30 +106,21 @@ def survey(seen: Sequence[Seen], inputs: Mapping[int, GradientEdge]) -> Graph:
             found.setdefault(_key(edge), each)
             held.append(edge)
     found = dict(sorted(found.items(), key=lambda item: (item[0][0]._sequence_nr(), item[0][1])))
-    heights = _heights(found, ends)
     carriers = [key for key, each in found.items() if each.index is not None]
-    levels = range(1 + max((heights[node] for node, _ in carriers), default=-1))
-    parts = tuple(Part([key for key in carriers if heights[key[0]] == number]) for number in levels)
-    owners: dict[Any, int] = {}
-    for number, part in enumerate(parts):
-        waiting = [node for node, _ in reversed(part.carriers)]
-        while waiting:
-            node = waiting.pop()
-            if node in owners:
-                continue
-            owners[node] = number
-            for key in node.next_functions:
-                if key[0] is None:
-                    continue
-                if key in ends:
-                    part.inputs[key] = ends[key]
-                elif key in found:
-                    part.cuts[key] = found[key]
-                elif owners.get(key[0], number) == number:
-                    waiting.append(key[0])
-                else:
-                    part.foreign[key] = owners[key[0]]
-                    parts[owners[key[0]]].links.setdefault(key)
+    owners = _owners(carriers, found, ends)
+    levels = range(1 + max(owners.values(), default=-1))
+    parts = tuple(Part([key for key in carriers if owners[key[0]] == number]) for number in levels)
+    for node, number in owners.items():
+        part = parts[number]
+        for key in node.next_functions:
+            if key in ends:
+                part.inputs[key] = ends[key]
+            elif key in found:
+                part.cuts[key] = found[key]
+            elif key[0] is not None and owners[key[0]] != number:
+                part.foreign[key] = owners[key[0]]
+                parts[owners[key[0]]].links.setdefault(key)
+    for part in parts:
         part.beyond.update(_beyond(part, ends, found))
         # What was saved of an input before it came to require a gradient does so now, too.
         leaves = ((key, each) for key, each in found.items() if each.tensor.is_leaf and key not in part.cuts)
@@ -133,21 +128,24 @@ def survey(seen: Sequence[Seen], inputs: Mapping[int, GradientEdge]) -> Graph:
     return Graph(found, parts, tuple(held))
 
 
-def _heights(seen: Mapping[Key, Seen], ends: Container[Key]) -> dict[Any, int]:
-    """Of each node: how many carriers follow one another below it at most."""
-    heights: dict[Any, int] = {}
-    for start, _ in seen:
-        path = [(start, iter(start.next_functions))] if start not in heights else []
-        while path:
-            node, edges = path[-1]
-            if (edge := next(edges, None)) is None:
-                below = [key for key in node.next_functions if key[0] is not None and key not in ends]
-                carriers = {key for key in below if key in seen and seen[key].index is not None}
-                heights[node] = max((heights[key[0]] + (key in carriers) for key in below), default=0)
-                path.pop()
-            elif edge[0] is not None and edge not in ends and edge[0] not in heights:
-                path.append((edge[0], iter(edge[0].next_functions)))
-    return heights
+def _owners(carriers: Sequence[Key], seen: Mapping[Key, Seen], ends: Mapping[Key, int]) -> dict[Any, int]:
+    """Of each node down to what is seen: its level, which is that of what all carriers above it lead to. Below a level
+    are those that it leads to, and else older ones."""
+    below, above = reach(carriers, {key: 1 << at for at, key in enumerate([*ends, *seen])}, ends)
+    led = [below[node] for node, _ in carriers]
+    common = {
+        leading: reduce(and_, (goals for at, goals in enumerate(led) if leading >> at & 1))
+        for leading in set(above.values())
+    }
+    goals = {node: common[leading] for node, leading in above.items()}
+    ages: dict[int, int] = {}
+    for node in sorted(goals, key=lambda node: goals[node].bit_count()):  # what it leads to leads to less
+        lower = [ages[goals[key[0]]] for key in node.next_functions if key not in ends and key[0] in goals]
+        ages[goals[node]] = max(ages.get(goals[node], 0), node._sequence_nr(), *lower)
+    nodes = bottom_up([node for node, _ in carriers], {**ends, **seen})
+    levels = sorted({goals[node] for node in nodes}, key=lambda goals: (ages[goals], goals.bit_count(), goals))
+    numbers = {goals: number for number, goals in enumerate(levels)}
+    return {node: numbers[goals[node]] for node in reversed(nodes)}
 
 
 def _beyond(part: Part, ends: Container[Key], seen: Mapping[Key, Seen]) -> dict[Key, Seen]:
@@ -210,7 +208,7 @@ def differentiate(
         edges = [*(inputs[at] for at in level.inputs), *ends]
         pairs = list(zip(outputs, tangents, strict=True))
         recorder.applied.clear()
-        with arrivals({at: inputs[at] for at in level.inputs if at not in later}) as arrived:
+        with arrivals({at: inputs[at] for at in level.inputs}) as arrived:
             try:
                 found = _gradients(pairs, edges, again)
                 level, found = (level, found) if again else _in_order(level, found, arrived, later)
@@ -221,8 +219,8 @@ def differentiate(
                 found = _gradients_apart(pairs, edges, level.raises)
         goals = [_key(edge) for edge in [*(inputs[at] for at in level.inputs), *ends]]
         if not again:
-            leads, savers = find_savers(outputs, goals, recorder.applied)
-            level = replace(level, leads=leads, savers=savers)
+            leads, savers, keeps = find_savers(outputs, goals, recorder.applied)
+            level = replace(level, leads=leads, savers=savers, keeps=keeps)
         levels.append(level)
         for key, gradient in zip(part.foreign, found[len(found) - len(part.foreign) :], strict=True):
             if gradient is not None:
@@ -249,11 +247,12 @@ def _level(graph: Graph, part: Part, links: Sequence[Link], strides: Mapping[Key
 def _in_order(
     level: Level, found: Gradients, arrived: Sequence[int], later: Container[int]
 ) -> tuple[Level, Gradients]:
-    """The level with the edges of its leaves, but those that wait for `later` levels, in the order in which they are to
-    be reached; with its gradients."""
-    waiting = [at for at in level.inputs if at in later]
-    rest = [at for at in level.inputs if at not in later and at not in arrived]
-    order = [*arranged(arrived, len(rest) + bool(level.cuts or level.foreign)), *rest, *waiting]
+    """The level with the edges of its leaves in the order in which they are to be reached, those last that wait for
+    `later` levels, where these are run; with its gradients."""
+    first, waiting = ([at for at in arrived if (at in later) is is_later] for is_later in (False, True))
+    rest = [at for at in level.inputs if at not in arrived]
+    others = sum(at not in later for at in rest) + bool(level.cuts or level.foreign)
+    order = [*arranged(first, others), *rest, *arranged(waiting, 0)]
     gradients = dict(zip(level.inputs, found, strict=False))
     return replace(level, inputs=tuple(order)), [*map(gradients.__getitem__, order), *found[len(order) :]]
 

@@ -15,8 +15,7 @@ import torch
 from torch import fx
 
 from codegen.aot.facts import Saver
-
-Key = tuple[Any, int]  # of an edge: its node, and the number there
+from codegen.aot.reach import Key, reach
 
 
 def bits(flags: Iterable[Any]) -> int:
@@ -26,52 +25,26 @@ def bits(flags: Iterable[Any]) -> int:
 # --- what is found out ------------------------------------------------------------------------------------------------
 def find_savers(
     outputs: Sequence[Key], ends: Sequence[Key], recorded: Mapping[fx.Node, Any]
-) -> tuple[tuple[int, ...], tuple[Saver, ...]]:
-    """Of a level, which outputs lead to each end, where its gradients go, and the savers between them. `recorded`: the
-    nodes of its backward with the autograd nodes that were applied."""
-    numbers = {key: 1 << at for at, key in enumerate(ends)}
-    gradients: dict[Any, int] = {}
-    for node in _bottom_up([node for node, _ in outputs], numbers):
-        gradients[node] = 0
-        for key in node.next_functions:
-            gradients[node] |= numbers.get(key, 0) or gradients.get(key[0], 0)
-    above = dict.fromkeys(gradients, 0)
+) -> tuple[tuple[int, ...], tuple[Saver, ...], bool]:
+    """Of a level, which outputs lead to each end, where its gradients go, the savers between them, and whether other
+    nodes keep something in their own way. `recorded`: the nodes of its backward with the autograd nodes that were
+    applied."""
+    gradients, above = reach(outputs, {key: 1 << at for at, key in enumerate(ends)}, frozenset(ends))
     leads = dict.fromkeys(ends, 0)
-    for at, (node, _) in enumerate(outputs):
-        above[node] |= 1 << at
-    for node in reversed(gradients):
+    for node in above:
         for key in node.next_functions:
             if key in leads:
                 leads[key] |= above[node]
-            elif key[0] in above:
-                above[key[0]] |= above[node]
     reading = {recorded[node] for node in recorded if any(map(_is_saved, node.all_input_nodes))}
     found: dict[tuple[int, int], frozenset[int]] = {}
+    keeps = False
     for node, below in gradients.items():
         memories = _saved_by(node, node in reading) if below else None
         if memories is not None:
             known = found.get((above[node], below), frozenset())
             found[above[node], below] = known | memories
-    return tuple(leads.values()), tuple(Saver(*key, memories) for key, memories in found.items())
-
-
-def _bottom_up(starts: Iterable[Any], ends: Mapping[Key, int]) -> list[Any]:
-    """The nodes from these on down to the ends, each after those that it leads to."""
-    found: list[Any] = []
-    begun: set[Any] = set()
-    for start in starts:
-        path = [] if start in begun else [(start, iter(start.next_functions))]
-        begun.add(start)
-        while path:
-            node, edges = path[-1]
-            edge = next(edges, None)
-            if edge is None:
-                found.append(node)
-                path.pop()
-            elif edge[0] is not None and edge not in ends and edge[0] not in begun:
-                begun.add(edge[0])
-                path.append((edge[0], iter(edge[0].next_functions)))
-    return found
+        keeps = keeps or (memories is None and bool(below) and node in reading)
+    return tuple(leads.values()), tuple(Saver(*key, memories) for key, memories in found.items()), keeps
 
 
 def _is_saved(node: fx.Node) -> bool:

@@ -144,6 +144,8 @@ class _Order:
                 for update in self.traced.updates:
                     if update.value is None or self.level_of.get(update.value, -1) < number:
                         self.change(update)
+            for lower in level.foreign:
+                self.tie(lower.level)
             cuts = [self.cut(place) for place in level.cuts]
             foreign = [_link(of.level, of.number) for of in level.foreign]
             inputs = row([*(self.inputs[at] for at in level.inputs), *cuts, *foreign])

@@ -39,9 +39,10 @@ PyObject* backward_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         return nullptr;
     return guarded((PyObject*)nullptr, [&]() -> PyObject* {
         for (PyObject* function : {whole, choose})
-            if (!PyCallable_Check(function)) raise(PyExc_TypeError, "%s: not callable: %R", name, function);
+            if (!PyCallable_Check(function) && (function != Py_None || function == choose))
+                raise(PyExc_TypeError, "%s: not callable: %R", name, function);
         auto numbers = nodes ? counts(nodes) : std::vector<uint32_t>();
-        return Backward::make(type, {name, share(whole), share(choose), bools(inputs_saved), std::move(numbers)}).release();
+        return Backward::make(type, {name, whole == Py_None ? Ref() : share(whole), share(choose), bools(inputs_saved), std::move(numbers)}).release();
     });
 }
 
@@ -69,7 +70,7 @@ PyObject* backward_nodes(PyObject* self, void*) {
 
 PyGetSetDef attributes[] = {
     {"name", backward_name, nullptr, "what grad_fn.name() gives", nullptr},
-    {"whole", backward_whole, nullptr, "called where all gradients are there and wanted", nullptr},
+    {"whole", backward_whole, nullptr, "called where all gradients are there and wanted, or None", nullptr},
     {"choose", backward_choose, nullptr, "asked for a function in all other cases", nullptr},
     {"inputs_saved", backward_inputs_saved, nullptr, "per saved tensor: does it exist outside?", nullptr},
     {"nodes", backward_nodes, nullptr, "how many outputs each node of their own has", nullptr},

@@ -12,7 +12,7 @@ namespace codegen {
 // collector can clear: like a tuple, it needs no tp_clear, and nobody ever meets one without its functions.
 struct BackwardState {
     std::string name;
-    Ref whole;   // the common case: ([*saved, *extra, *tangents])
+    Ref whole;   // the common case: ([*saved, *extra, *tangents]); null for none
     Ref choose;  // all others: (defined, needed, released, has_history) -> (function, read, released, kept)
     std::vector<bool> inputs_saved;  // per saved tensor: does it exist outside the compiled function?
     std::vector<uint32_t> nodes;     // how many of the first outputs, one after the other, have a node of their own

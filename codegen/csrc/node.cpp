@@ -225,7 +225,7 @@ protected:
         HoldGil gil;
         try {
             const bool has_history = at::GradMode::is_enabled();
-            const bool is_common = !has_history && !released_ && all(defined) && all(needed);
+            const bool is_common = backward_->whole && !has_history && !released_ && all(defined) && all(needed);
             return to_list(is_common ? everything(is_last, tangents) : some(defined, needed, has_history, is_last, tangents));
         } catch (const PythonError&) {
             python_error error;

@@ -284,6 +284,27 @@ def test_choices_of_the_wrong_kind_are_refused(choice, expected):
     assert str(caught.value) == expected
 
 
+def test_where_there_is_no_function_for_all_gradients_one_is_chosen():
+    """So something may be kept after the last backward through everything."""
+    def choose(defined, needed, released, has_history):
+        seen.append((defined, needed, released, has_history))
+        return (lambda given: (given[0] * given[-1],) * 2), (True,), 1, (True,)
+
+    x, w = make_inputs(MUL)
+    y, seen = torch.ones(4), []
+    saved = torch.full((4,), 2.0)
+    alive = weakref.ref(saved)
+    backward = _C.Backward("Keeps", None, choose, (False,))
+    assert backward.whole is None
+    _C.tie(backward, (x, w), (y,), (saved,), ())
+    del saved
+    for _ in range(2):
+        assert [g.tolist() for g in torch.autograd.grad(y.sum(), (x, w))] == [[2] * 4] * 2
+    assert seen == [((True,), (True, True), released, False) for released in (0, 1)] and alive() is not None
+    del y
+    assert alive() is None
+
+
 @pytest.mark.parametrize("outside", [False, True])
 def test_only_what_is_chosen_is_unpacked_and_only_what_is_not_kept_dies(outside):
     """Two saved tensors, of which each gradient reads one; the other one was written, or is gone."""

@@ -1,8 +1,5 @@
 """Each result has an autograd node of its own where eager code's has: hooks that are registered after the call are called
 as often, in the same order, and with None where eager's are.
-
-What comes before the results is another matter: the gradients of a level are computed together, so that nothing before
-it is called until all of it was, and all is, if only with None. So `JOINED` are left out.
 """
 
 import gc
@@ -15,9 +12,6 @@ from torch.autograd.graph import register_multi_grad_hook
 
 from codegen.aot.function import Settings, compile_program
 from tests.codegen.aot.test_levels import PROGRAMS as LEVELS
-from tests.codegen.aot.test_levels import base_and_view, view_of_an_input
-
-JOINED = (base_and_view, view_of_an_input)
 
 
 def make():
@@ -74,7 +68,7 @@ def link_beside(x, w):
 
 
 PROGRAMS = [plain, one, one_and_other_things, in_another_order, of_one_node, of_two_nodes, lower_made_later,
-            lower_made_later_through_views, saves_results, link_beside, *(program for program in LEVELS if program not in JOINED)]
+            lower_made_later_through_views, saves_results, link_beside, *LEVELS]
 
 
 def differentiable(results):

@@ -186,6 +186,19 @@ def test_what_a_function_keeps_itself_is_there_every_time():
     assert gradients(compile_program(program, leaves(), Settings())) == gradients(program)
 
 
+@pytest.mark.parametrize("create", [False, True])
+def test_what_a_function_keeps_itself_is_there_when_all_gradients_were_computed(create):
+    def program(x, y):
+        return [Held.apply(x) + Held.apply(y)]
+
+    def gradients(call):
+        inputs = leaves()
+        output, = call(*inputs)
+        return [attempt([output], wanted, create_graph=create) for wanted in (inputs, inputs[:1], inputs)]
+
+    assert gradients(compile_program(program, leaves(), Settings())) == gradients(program)
+
+
 # --- what comes to be written -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("create", [False, True])
 @pytest.mark.parametrize("program", AFTER_ONE_ANOTHER)
