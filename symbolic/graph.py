@@ -52,6 +52,7 @@ from symbolic.variables.numbers import (
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.symbols import SymbolVariable
 from symbolic.variables.tensors import (
+    DrawnTensor,
     GraphFunction,
     GraphValue,
     NodeVariable,
@@ -181,6 +182,19 @@ class GraphBuilder:
         self._late = self._late or kind is int
         return variable
 
+    def add_drawn_tensor(self, value: torch.Tensor, name: str) -> TensorVariable:
+        """A placeholder for a tensor that an early call gives, such as `value`: new, and nobody else's."""
+        fake = self.fake_mode.from_tensor(value, static_shapes=True)
+        self._marks.append((fake, _mark(fake)))
+        node = self._placeholder(self.tx.sources.const(object(), name), fake)
+        node.target = node.name
+        node.meta["came"] = self._untouched(fake)
+        variable = DrawnTensor(node, fake, torch.Tensor)
+        variable.example = value
+        self.inputs.append(variable)
+        self.by_fake[id(fake)] = variable
+        return variable
+
     @property
     def draws(self) -> int:
         """How many operations drew random numbers so far."""
@@ -279,7 +293,7 @@ class GraphBuilder:
         """Guards where in their memory the inputs begin that `variable` may be a view of."""
         memory = variable.fake.untyped_storage()._cdata
         for known in self._tensors():
-            if known.fake.untyped_storage()._cdata == memory:
+            if known.source is not None and known.fake.untyped_storage()._cdata == memory:
                 self.tx.know(known.source, "predicate", BeginsAt(known.value.storage_offset()))
 
     def only_claims(self, variable: TensorVariable) -> bool:

@@ -33,7 +33,7 @@ from symbolic.variables.base import NULL, Variable
 from symbolic.variables.born import BornClass
 from symbolic.variables.functions import GeneratorVariable
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.tensors import NodeVariable, TensorVariable
+from symbolic.variables.tensors import DrawnTensor, NodeVariable, TensorVariable
 
 #: END_FOR (3.12), END_FOR; POP_TOP (3.13) clean up after the interpreter's own FOR_ITER
 _LOOP_END = 2 if versions.PY313 else 1 if versions.PY312 else 0
@@ -116,7 +116,8 @@ class _Assembler:
         self.writer.find_cycles(alive)
         exit_ = self.capture.exit
         has_nodes = any(isinstance(v, NodeVariable) for v in alive) or _goes_on_to_nodes(exit_)
-        module = self._call_graph([v for v in alive if isinstance(v, TensorVariable) and not exists(v)], has_nodes)
+        made = [v for v in alive if isinstance(v, TensorVariable) and not isinstance(v, DrawnTensor) and not exists(v)]
+        module = self._call_graph(made, has_nodes)
         if isinstance(exit_, Return):
             self.writer.effects(set(alive))
             self.writer.load(exit_.value)
@@ -173,7 +174,7 @@ class _Assembler:
             self.writer.early()
             return None
         module = graph.finish(outputs, has_nodes)
-        compiled = self.compile_graph(module, [variable.value for variable in graph.inputs])
+        compiled = self.compile_graph(module, [_example(variable) for variable in graph.inputs])
         if graph.switches:
             compiled = restoring(compiled)
         emit, sources = self.emit, [each.source for each in graph.inputs if each.source is not None]
@@ -457,6 +458,10 @@ class _Guarded:
     def _end_handling(self) -> None:
         if self.handled is not None:
             self.owner.emit.end_handling()
+
+
+def _example(variable: Any) -> Any:
+    return variable.example if isinstance(variable, DrawnTensor) else variable.value
 
 
 def _goes_on_to_nodes(exit_: Return | Break) -> bool:

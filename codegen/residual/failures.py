@@ -6,6 +6,7 @@ numbers is looked up when it has failed, by running it on fake tensors: calls th
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,9 +29,13 @@ RandomState = tuple[Callable[[Any], None], Any]
 
 
 def random_state(owner: Any) -> RandomState:
-    """Of one of Python's generators; of torch's default generator for `torch.get_rng_state`."""
+    """Of a generator; of torch's default generator for `torch.get_rng_state`."""
     if isinstance(owner, random.Random):
         return owner.setstate, owner.getstate()
+    if hasattr(owner, "get_state"):  # torch's, and numpy's old ones
+        return owner.set_state, owner.get_state()
+    if hasattr(owner, "bit_generator"):  # numpy's new ones
+        return functools.partial(setattr, owner.bit_generator, "state"), owner.bit_generator.state
     return torch.set_rng_state, owner()
 
 

@@ -1,14 +1,16 @@
-"""Generators of random numbers that the frame sets, reads and draws from beside the graph.
+"""Generators of random numbers that the frame makes, sets, reads and draws from beside the graph.
 
-Python's generators have nothing to do with the graph: the residual code calls them before it, in eager code's order,
-and a number that they give is an input of the graph. Torch's is drawn from by the graph, too: its state is set and read
-before the graph as long as this has drawn nothing, and after it if it draws nothing any more.
+Python's and numpy's generators, and those of torch that are not the default ones, have nothing to do with the graph:
+the residual code calls them before it, in eager code's order (see `drawn`). Torch's default one is drawn from by the
+graph, too: its state is set and read before the graph as long as this has drawn nothing, and after it if it draws
+nothing any more.
 """
 
 from __future__ import annotations
 
-import functools
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +18,11 @@ import torch
 
 from symbolic.errors import GraphBreak
 from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.objects import NATIVE_METHODS, ObjectVariable
+from symbolic.variables.drawn import early, example_of, numpy
+from symbolic.variables.methods import NativeMethod
+from symbolic.variables.objects import DESCRIPTORS, NATIVE_DESCRIPTORS, NATIVE_METHODS, ObjectVariable
 from symbolic.variables.outside import Answer
 from symbolic.variables.tables import HANDLERS, Args, Kwargs, handles, library
 from symbolic.variables.torch_functions import HANDLERS as TORCH_HANDLERS
@@ -26,91 +31,226 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 NONE = ConstantVariable(None)
-#: What methods of Python's generators give.
-_GIVES = {
-    **dict.fromkeys(
-        """random uniform gauss normalvariate lognormvariate expovariate gammavariate betavariate paretovariate
-        weibullvariate vonmisesvariate""".split(),
-        float,
+_OF_PYTHON = """random uniform gauss normalvariate lognormvariate expovariate gammavariate betavariate paretovariate
+    weibullvariate vonmisesvariate triangular randint randrange getrandbits randbytes choice choices sample
+    binomialvariate"""
+_OF_NUMPY = """beta binomial bytes chisquare choice exponential f gamma geometric gumbel hypergeometric laplace logistic
+    lognormal logseries multinomial multivariate_normal negative_binomial normal pareto permutation poisson power rand
+    randint randn random random_integers random_sample rayleigh standard_cauchy standard_exponential standard_gamma
+    standard_normal standard_t tomaxint triangular uniform vonmises wald weibull zipf integers permuted"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of generators: one to try a call on, the methods that draw, those that read or set the state, and whether
+    one that existed is drawn from by nobody else."""
+
+    example: Callable[[], Any]
+    draws: frozenset[str]
+    answers: dict[str, type]  # what a state is, by the method that gives it
+    sets: frozenset[str]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+KINDS: dict[type, Kind] = {
+    random.Random: Kind(
+        lambda: random.Random(0), _words(_OF_PYTHON), {"getstate": tuple},
+        _words("seed setstate"),
     ),
-    **dict.fromkeys("randint randrange getrandbits".split(), int),
-}
+    torch.Generator: Kind(
+        torch.Generator, _words("seed initial_seed"), {"get_state": torch.Tensor}, _words("manual_seed set_state")
+    ),
+}  # fmt: skip
+if numpy is not None:
+    KINDS[numpy.random.RandomState] = Kind(
+        lambda: numpy.random.RandomState(0), _words(_OF_NUMPY), {"get_state": tuple}, _words("seed set_state")
+    )
+    KINDS[numpy.random.Generator] = Kind(lambda: numpy.random.default_rng(0), _words(_OF_NUMPY), {}, frozenset())
 
 
-# --- Python's ---------------------------------------------------------------------------------------------------------
-def _drawn(name: str, tx: Translator, owner: Variable, args: Args, kwargs: Kwargs) -> Variable:
-    """`owner.name(*args, **kwargs)`, a number."""
-    generator = _generator(owner)
-    values, named = [arg.constant() for arg in args], {key: arg.constant() for key, arg in kwargs.items()}
-    try:
-        answer = getattr(random.Random(0), name)(*values, **named)
-    except Exception as error:
-        raise GraphBreak("random numbers of Python", f"{name} raises {error!r}") from error
-    if type(answer) is not _GIVES[name] or tx.graph.inner:
-        raise GraphBreak("random numbers of Python", name)
-    number = tx.graph.add_drawn(_GIVES[name], name)
-    tx.ledger.early(number, library(tx, getattr(random.Random, name)), owner, *args, **kwargs)
-    tx.drawn_from.setdefault(generator, owner)
-    return number
+class BornGenerator(Variable):
+    """A generator made in the frame, before the graph."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        return NativeMethod(self, name) if hasattr(self.cls, name) else super().getattr(tx, name)
+
+    def method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Variable:
+        return _on(tx, self, name, args, kwargs)
 
 
-def _generator(owner: Variable) -> random.Random:
-    if not isinstance(owner, ObjectVariable) or owner.value is MISSING or owner.cls is not random.Random:
+def _kind(tx: Translator, owner: Variable) -> Kind:
+    """The kind of a generator, which from now on is drawn from by calls before the graph."""
+    cls = owner.python_type()
+    if cls not in KINDS or tx.graph.inner:
         raise GraphBreak("random numbers of Python", owner.describe())
-    generator = owner.value
-    assert isinstance(generator, random.Random)
-    return generator
+    if isinstance(owner, ObjectVariable) and owner.value is not MISSING:
+        if cls is torch.Generator:  # the graph draws from the default ones
+            tx.know(owner.source, "predicate", is_apart)
+            if not is_apart(owner.value):
+                raise GraphBreak("random state set", "default generator")
+        tx.drawn_from.setdefault(owner.value, owner)
+    elif not isinstance(owner, BornGenerator):
+        raise GraphBreak("random numbers of Python", owner.describe())
+    return KINDS[cls]
 
 
-def _seed(tx: Translator, owner: Variable, a: Variable = NONE, version: Variable | None = None) -> Variable:
-    generator = _generator(owner)
-    if type(a.constant()) not in (int, float, str, bytes) or version is not None or tx.graph.inner:
-        raise GraphBreak("random numbers of Python", "seed")
-    tx.ledger.early(None, library(tx, random.Random.seed), owner, a)
-    tx.drawn_from.setdefault(generator, owner)
+def is_apart(generator: torch.Generator) -> bool:
+    """not torch's default generator"""
+    return generator.device.type == "cpu" and generator is not torch.default_generator
+
+
+def _on(tx: Translator, owner: Variable, name: str, args: Args, kwargs: Kwargs) -> Variable:
+    """`owner.name(*args, **kwargs)`"""
+    kind, cls = _kind(tx, owner), owner.python_type()
+    function = getattr(cls, name)
+    if name in kind.answers and not args and not kwargs:
+        state = Answer(kind.answers[name])
+        tx.ledger.early(state, library(tx, function), owner)
+        return state
+    if name in kind.sets and len(args) == 1 and not kwargs:
+        plain = args[0].is_constant() and type(args[0].constant()) in (int, float, str, bytes)
+        if not plain and not (isinstance(args[0], Answer) and args[0].kind in kind.answers.values()):
+            raise GraphBreak("random state set", f"{name} of {args[0].describe()}")
+        if plain:
+            _tried(getattr(kind.example(), name), args[0].constant())
+        tx.ledger.early(None, library(tx, function), owner, args[0])
+        return owner if cls is torch.Generator else NONE
+    if name not in kind.draws:
+        raise GraphBreak("random numbers of Python", name)
+    values, fixed = _fixed(tx, args)
+    named = dict(zip(kwargs, _fixed(tx, list(kwargs.values()))[0], strict=True))
+    _check_alike(name, *values[:1], *(named[key] for key in ("seq", "population", "a", "x") if key in named))
+    example = _tried(getattr(kind.example(), name), *values, **named)
+    return early(tx, example, name, function, [owner, *fixed], kwargs)
+
+
+def _check_alike(name: str, *chosen_from: Any) -> None:
+    """What is drawn must be of one type, whichever it is."""
+    for values in chosen_from:
+        if isinstance(values, (list, tuple)) and len(set(map(type, values))) > 1:
+            raise GraphBreak("random choice among objects", f"{name} of values of several types")
+
+
+def _fixed(tx: Translator, args: Args) -> tuple[list[Any], Args]:
+    """Arguments for an example, and as they are now: lists may change before they are made."""
+    values = [example_of(tx, arg) for arg in args]
+    if any(value is MISSING for value in values) or any(isinstance(v, (dict, set, frozenset)) for v in values):
+        raise GraphBreak("random choice among objects", ", ".join(arg.describe() for arg in args))
+    now = [tx.new_tuple(tx.unpack(a)) if isinstance(v, list) else a for v, a in zip(values, args, strict=True)]
+    return values, now
+
+
+def _tried(function: Callable[..., Any], *values: Any, **named: Any) -> Any:
+    """The answer on an example; what it refuses, the program's own generator refuses in eager code."""
+    try:
+        return function(*values, **named)
+    except Exception as error:
+        raise GraphBreak("random numbers of Python", f"{function} raises {error!r}") from error
+
+
+# --- methods ----------------------------------------------------------------------------------------------------------
+def _unbound(name: str) -> Callable[..., Variable]:
+    return lambda tx, args, kwargs: _on(tx, args[0], name, args[1:], kwargs)
+
+
+def _bound(name: str) -> Callable[..., Variable]:
+    return lambda tx, owner, *args, **kwargs: _on(tx, owner, name, list(args), kwargs)
+
+
+def _of_module(owner: Any, name: str) -> Callable[..., Variable]:
+    return lambda tx, args, kwargs: _on(tx, tx.from_constant(owner), name, args, kwargs)
+
+
+for _cls, _row in KINDS.items():
+    for _name in (*_row.draws, *_row.answers, *_row.sets):
+        _raw = getattr(_cls, _name, None)
+        if _raw is None:
+            continue
+        if isinstance(_raw, NATIVE_DESCRIPTORS):
+            NATIVE_METHODS[_raw] = _bound(_name)
+        else:
+            HANDLERS[_raw] = _unbound(_name)
+            if not isinstance(_raw, FunctionType):
+                DESCRIPTORS[type(_raw)] = DESCRIPTORS[FunctionType]
+for _name in ("random", "getrandbits"):
+    HANDLERS[getattr(random, _name)] = _of_module(random._inst, _name)
+
+
+def shuffled(generator: Any, items: tuple[Any, ...]) -> list[Any]:
+    """The items, shuffled."""
+    found = list(items)
+    generator.shuffle(found)
+    return found
+
+
+def _shuffle(tx: Translator, owner: Variable, items: Variable) -> Variable:
+    kind = _kind(tx, owner)
+    if items.python_type() is not list:
+        raise GraphBreak("random choice among objects", items.describe())
+    values, fixed = _fixed(tx, [items])
+    _check_alike("shuffle", values[0])
+    made = early(tx, shuffled(kind.example(), values[0]), "shuffle", shuffled, [owner, *fixed], {})
+    items.setitem(tx, ConstantVariable(slice(None)), made)
     return NONE
 
 
-def _get_state(tx: Translator, owner: Variable) -> Variable:
-    generator = _generator(owner)
-    if tx.graph.inner:
-        raise GraphBreak("random numbers of Python", "getstate")
-    state = Answer(tuple)
-    tx.ledger.early(state, library(tx, random.Random.getstate), owner)
-    tx.drawn_from.setdefault(generator, owner)
-    return state
+handles(random.Random.shuffle)(_shuffle)
 
 
-def _set_state(tx: Translator, owner: Variable, state: Variable) -> Variable:
-    generator = _generator(owner)
-    if not isinstance(state, Answer) or tx.graph.inner:
-        raise GraphBreak("random numbers of Python", "setstate")
-    tx.ledger.early(None, library(tx, random.Random.setstate), owner, state)
-    tx.drawn_from.setdefault(generator, owner)
-    return NONE
+# --- generators made in the frame -------------------------------------------------------------------------------------
+def _makes(function: Any, cls: type, table: dict[Any, Any] | None = None) -> None:
+    def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Variable:
+        values, fixed = _fixed(tx, args)
+        named = dict(zip(kwargs, _fixed(tx, list(kwargs.values()))[0], strict=True))
+        if tx.graph.inner or type(_tried(function, *values, **named)) is not cls:
+            raise GraphBreak("random numbers of Python", cls.__qualname__)
+        made = BornGenerator(cls)
+        tx.ledger.early(made, library(tx, function), *fixed, **kwargs)
+        return made
+
+    HANDLERS[function] = handler
+    if isinstance(function, type):
+        NATIVE_CONSTRUCTORS[function] = handler
 
 
-def _of_the_module(name: str, tx: Translator, args: Args, kwargs: Kwargs) -> Variable:
-    owner = getattr(random, name).__self__
-    return tx.wrap(owner, tx.sources.const(owner, "random._inst")).method(tx, name, args, kwargs)
+_makes(random.Random, random.Random)
+_makes(torch.Generator, torch.Generator)
+if numpy is not None:
+    _makes(numpy.random.default_rng, numpy.random.Generator)
+    _makes(numpy.random.RandomState, numpy.random.RandomState)
+    _global = numpy.random.mtrand._rand
+    HANDLERS[numpy.random.seed] = _of_module(_global, "seed")
+    handles(numpy.random.RandomState.shuffle, numpy.random.Generator.shuffle)(_shuffle)
+
+#: Functions of torch that need nothing but a generator to draw from.
+FACTORIES = frozenset({torch.rand, torch.randn, torch.randint, torch.randperm, torch.normal})
 
 
-def _of_an_object(name: str, tx: Translator, owner: Variable, *args: Variable, **kwargs: Variable) -> Variable:
-    return _drawn(name, tx, owner, list(args), kwargs)
+def _of_factory(function: Any) -> Callable[..., Variable]:
+    def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
+        owner = kwargs.get("generator", NONE)
+        if owner.python_type() is not torch.Generator:
+            return tx.graph.call(function, list(args), kwargs)
+        _kind(tx, owner)
+        values, fixed = _fixed(tx, list(args))
+        given = {name: value for name, value in kwargs.items() if name != "generator"}
+        named = dict(zip(given, _fixed(tx, list(given.values()))[0], strict=True))
+        example = _tried(function, *values, **named, generator=torch.Generator())
+        return early(tx, example, function.__name__, function, fixed, kwargs)
+
+    return handler
 
 
-for _name in _GIVES:
-    _raw = getattr(random.Random, _name)
-    if isinstance(_raw, FunctionType):
-        HANDLERS[_raw] = functools.partial(
-            lambda name, tx, args, kwargs: _drawn(name, tx, args[0], args[1:], kwargs), _name
-        )
-    else:
-        NATIVE_METHODS[_raw] = functools.partial(_of_an_object, _name)
-        HANDLERS[getattr(random, _name)] = functools.partial(_of_the_module, _name)
-handles(random.Random.seed)(_seed)
-handles(random.Random.getstate)(_get_state)
-handles(random.Random.setstate)(_set_state)
+TORCH_HANDLERS.update({function: _of_factory(function) for function in FACTORIES})
 
 
 # --- torch's ----------------------------------------------------------------------------------------------------------

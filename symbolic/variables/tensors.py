@@ -236,6 +236,12 @@ class NumberOutput(TensorVariable):
     """What stands for a number among the results of the graph."""
 
 
+class DrawnTensor(TensorVariable):
+    """A tensor that the residual code has before it calls the graph, where it is an input; `example` is such a one."""
+
+    example: torch.Tensor
+
+
 class GraphValue(Variable):
     """What the frame can't look into, but the graph can hand on."""
 

@@ -309,7 +309,6 @@ NATIVE_CONSTRUCTORS.update(
         torch.device: _constant_class(torch.device),
         torch.finfo: _constant_class(torch.finfo),
         torch.iinfo: _constant_class(torch.iinfo),
-        torch.Generator: lambda tx, args, kwargs: refused("generator of random numbers", "torch.Generator"),
     }
 )
 

@@ -474,7 +474,7 @@ eval("1", {}) | text that runs as code
 str(Plain())[0] | text of a value not known
 memoryview(bytearray(3)) | bytes buffer
 time.time() | clock or calendar
-random.choice([1, 2]) | random numbers of Python
+random.choice([1, len]) | random choice among objects
 sys.getrecursionlimit() | state of the interpreter
 functools.lru_cache(len) | cache made while running
 dataclasses.make_dataclass("P", "x y") | class made while running
