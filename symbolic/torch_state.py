@@ -14,6 +14,7 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
+_default_device: Any = torch._GLOBAL_DEVICE_CONTEXT  # of the thread
 #: Dispatch keys that every thread adds to its operations. Dispatch modes, function transforms and tracers add others.
 _USUAL_KEYS = 0
 for _key in ("BackendSelect", "ADInplaceOrView"):
@@ -42,6 +43,7 @@ class TorchState:
         torch.autocast_decrement_nesting()
         self.inference = len(_thread.guards)
         self.modes = _get_current_function_mode_stack()
+        self.device = getattr(_default_device, "device_context", None)
 
     def restore(self) -> None:
         self._restore_modes()
@@ -66,6 +68,7 @@ class TorchState:
             torch._C._pop_torch_function_stack()
         for mode in self.modes[kept:]:
             torch._C._push_on_torch_function_stack(mode)
+        _default_device.device_context = self.device
 
 
 class TracingState(TorchState):

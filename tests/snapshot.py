@@ -21,7 +21,7 @@ import torch
 
 ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented))
 VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, torch.qscheme)
-REDUCED = {type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter("\u1234")), type(iter(b"")), type(iter(bytearray())), type(iter(array.array("b"))), type(iter({})), type(iter({}.items())),
+REDUCED = {type(iter([])), type(iter({0})), type(iter(())), type(iter(range(0))), type(iter("")), type(iter("\u1234")), type(iter(b"")), type(iter(bytearray())), type(iter(array.array("b"))), type(iter({})), type(iter({}.items())),
            type(iter({}.values())), enumerate, zip, map, filter, reversed, type(reversed([]))}
 OPAQUE = (types.CodeType, types.FrameType, types.TracebackType, types.GeneratorType, types.CoroutineType, torch.autograd.graph.Node)
 

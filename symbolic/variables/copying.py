@@ -60,6 +60,8 @@ def _copy(tx: Translator, x: Variable) -> Variable:
         return BufferVariable(x.known(tx))
     if kind in _NATIVE_COPIES:
         return x.method(tx, "copy", [], {})
+    if isinstance(x, TensorVariable):
+        return _shallow_tensor(tx, x)
     own = type_lookup(kind, "__copy__")
     if isinstance(own, FunctionType):
         return tx.call(tx.getattr(x, "__copy__"), [], {})
@@ -178,6 +180,19 @@ def fills_its_memory(value: torch.Tensor) -> bool:
     """Whether a copy of the tensor is a copy of all its memory."""
     exact = value.untyped_storage().nbytes() == value.numel() * value.itemsize and not value.storage_offset()
     return exact and _is_dense(value) and not value.is_conj() and not value.is_neg()
+
+
+def _shallow_tensor(tx: Translator, x: TensorVariable) -> Variable:
+    """A leaf over the same memory, made before the graph. Of hooks copies warn, and attributes they share."""
+    if x.source is None or tx.ledger.stores(x) or not _is_bare(x.value):
+        raise GraphBreak("copy of a tensor that is not alone", x.describe())
+    tx.know(x.source, "predicate", _is_bare)
+    return tx.graph.add_made(x, copy.copy)
+
+
+def _is_bare(value: torch.Tensor) -> bool:
+    """no attributes, no hooks"""
+    return not value.__dict__ and not value._backward_hooks and value.is_leaf
 
 
 def _deep_tensor(tx: Translator, x: TensorVariable, memo: DictVariable) -> Variable:

@@ -23,7 +23,7 @@ from symbolic.sources import Source
 from symbolic.variables import iterators
 from symbolic.variables.base import Variable
 from symbolic.variables.buffers import BufferVariable
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import SequenceVariable
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.native import IteratorVariable
@@ -44,9 +44,8 @@ class LiveIterator(IteratorVariable):
         self.row = row
         self.inner = inner
         self.reached: set[Variable] = {self}
-        walked = getattr(model, "sequence", None) or getattr(model, "dict", None)
-        if walked is not None:
-            self.reached.add(walked)
+        walked = (getattr(model, name, None) for name in ("sequence", "dict", "walked"))
+        self.reached.update(each for each in walked if each is not None)
         self.born_at = 0
 
     def python_type(self) -> type:
@@ -89,6 +88,17 @@ class LiveChain(iterators.ChainIterator):
         assert tx.moving is not None
         tx.moving.reached.add(iterable)
         return super().begin(tx, iterable)
+
+
+class LiveElements(IteratorVariable):
+    """The model of an existing iterator over a set, `walked`: the elements that it has to come."""
+
+    def __init__(self, values: list[Any], walked: list[Variable]) -> None:
+        self.values = values
+        self.walked = walked[0] if walked else None
+
+    def next(self, tx: Translator) -> Variable | None:
+        return tx.from_constant(self.values.pop(0)) if self.values else None
 
 
 @dataclass(frozen=True)
@@ -182,6 +192,19 @@ def keys_left(iterator: Any) -> int | None:
     return len(left) if all(map(same, left, last)) else None
 
 
+def elements_left(iterator: Any) -> tuple[Any, ...] | None:
+    """What an iterator over a set has to come, if these are constants."""
+    try:
+        left = iterator.__reduce__()[1][0]
+    except RuntimeError:  # its set has changed
+        return None
+    return tuple((type(each).__name__, each) for each in left) if all(map(is_constant_value, left)) else None
+
+
+def walked_set(iterator: Any) -> tuple[Any, ...]:
+    return tuple(each for each in gc.get_referents(iterator) if type(each) in (set, frozenset))[:1]
+
+
 def _same_pairs(a: tuple[Any, Any], b: tuple[Any, Any]) -> bool:
     return a[0] is b[0] and a[1] is b[1]
 
@@ -241,6 +264,10 @@ def _walk(kind: type[iterators.SequenceIterator], native: type) -> Callable[[Any
         return made
 
     return make
+
+
+def _set(tx: Translator, left: Any, held: list[Any]) -> IteratorVariable:
+    return LiveElements([value for _, value in left], held)
 
 
 def _constants(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
@@ -308,6 +335,7 @@ ROWS: dict[type, Row] = {
     _KEYS: Row(keys_left, walked_dict, _dict("keys")),
     _VALUES: Row(keys_left, walked_dict, _dict("values")),
     _ITEMS: Row(keys_left, walked_dict, _dict("items")),
+    type(iter({0})): Row(elements_left, walked_set, _set),
     itertools.count: Row(_counted, nothing, _count),
     itertools.repeat: Row(
         times_left,

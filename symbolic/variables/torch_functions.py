@@ -101,6 +101,7 @@ SETTERS: set[Any] = {
     torch.autocast_increment_nesting,
     torch.autocast_decrement_nesting,
     torch.clear_autocast_cache,
+    torch.set_default_device,
     torch._C._set_default_dtype if hasattr(torch._C, "_set_default_dtype") else torch.set_default_dtype,
 }
 
@@ -115,7 +116,6 @@ REFUSED: dict[Any, str] = {
     torch.load: "input and output",
     torch.compile: "another compiler",
     torch.set_num_threads: "number of threads set",
-    torch.set_default_device: "default device set",
     torch.from_numpy: "numpy array",
     torch.quantize_per_tensor: "quantized tensor",  # fake tensors take it for a float tensor
     torch.quantize_per_channel: "quantized tensor",

@@ -33,6 +33,8 @@ def _dict():
 
 #: made anew for each world
 ITERATORS = {
+    "set": lambda: iter({3, 5, 7, 11}), "moved set": lambda: _moved(iter({3, 5, 7, 11})), "frozenset": lambda: iter(frozenset("abcd")),
+    "ended set": lambda: _moved(iter({3}), 2), "enumerated set": lambda: enumerate({2, 3, 4, 5}), "set of kinds": lambda: iter({1.0, "1", None, 2}),
     "list": lambda: iter([1, 2, 3, 4]), "tuple": lambda: iter((1, 2, 3, 4)), "range": lambda: iter(range(3, 30, 3)),
     "string": lambda: iter("abcd"), "wide string": lambda: iter("a\u1234cd"), "bytes": lambda: iter(b"abcd"),
     "reversed list": lambda: reversed([1, 2, 3, 4]), "reversed tuple": lambda: reversed((1, 2, 3, 4)),
@@ -253,7 +255,7 @@ def _generator():
 OTHERS = {
     "generator": _generator, "moved generator": lambda: _moved(_generator()), "enumerated generator": lambda: enumerate(_generator()),
     "map over a generator": lambda: map(_double, _generator()), "own": lambda: iter(Own([1, 2, 3])), "list subclass": lambda: list.__iter__(Own([1, 2, 3])),
-    "callable": lambda: iter([1, 2, 3].pop, 1), "set": lambda: iter({1, 2, 3}), "deque": lambda: iter(collections.deque([1, 2, 3])),
+    "callable": lambda: iter([1, 2, 3].pop, 1), "set of objects": lambda: iter({Box}), "deque": lambda: iter(collections.deque([1, 2, 3])),
     "ordered": lambda: iter(collections.OrderedDict(a=1, b=2)), "enumerated map": lambda: enumerate(map(_double, [1, 2, 3])),
     "accumulate": lambda: itertools.accumulate([1, 2, 3]), **OLDER, "came round": lambda: _moved(itertools.cycle([1, 2]), 3),
     "reversed dict": lambda: reversed(_dict()), "starmap": lambda: itertools.starmap(max, [(1, 2), (3, 4)]),
@@ -270,3 +272,27 @@ class Sequence:
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_others(program, name):
     check(program, make=lambda: (torch.ones(2), OTHERS[name]()))
+
+
+def changed_around_it(x, iterator, owner):
+    first = next(iterator)
+    owner.add(99)
+    try:
+        next(iterator)
+    except RuntimeError as error:
+        return x + first, str(error)
+
+
+def true_for_one(x, iterator, owner):
+    return x + next(iterator), type(next(iterator))
+
+
+def test_set_changed_around_its_iterator():
+    def make():
+        owner = {3, 5, 7}
+        return torch.ones(2), iter(owner), owner
+    check(changed_around_it, make=make)
+
+
+def test_elements_of_a_set_that_are_equal_are_told_apart():
+    check(true_for_one, make=lambda: (torch.ones(2), iter({0, 1}), None), changed=lambda: (torch.ones(2), iter({0, True}), None))
