@@ -10,8 +10,12 @@ from typing import Any
 RECURSION = "recursion"
 #: The reason of a break at a call that looks at the frame it is called from: only the frame itself will do.
 READS_FRAME = "the frame looks at itself"
-#: Reasons of calls that see which function calls them: inside an inlined frame the whole frame runs as itself.
-SEES_CALLER = frozenset({READS_FRAME, "warning or log message"})
+#: The reason of a break at what tells the program when an object ends: only the frame itself ends its objects in time.
+SEES_END = "the end of an object is seen"
+#: Reasons of breaks where only the frame itself will do: the whole frame runs as it is.
+RUNS_ITSELF = frozenset({READS_FRAME, SEES_END})
+#: The same, and reasons of calls that see which function calls them: so does an inlined frame.
+SEES_CALLER = RUNS_ITSELF | {"warning or log message"}
 #: The reason of a break at what asks one of autograd's nodes for more than a compiled graph's results can answer.
 ASKS_NODE = "autograd node is asked for what only eager code's has"
 

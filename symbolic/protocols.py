@@ -9,13 +9,14 @@ import abc
 import operator
 import types
 import typing
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
 
-from symbolic.errors import GraphBreak, Observed
+from symbolic.errors import SEES_END, GraphBreak, Observed
 from symbolic.variables import born, torch_functions
 from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable
 from symbolic.variables.buffers import BufferVariable
@@ -109,6 +110,8 @@ class Protocols:
 
     def new_instance(self: Any, cls: type, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         """`cls.__new__(cls, *args, **kwargs)` where `__new__` is native."""
+        if hasattr(cls, "__del__") or cls is weakref.finalize:
+            raise GraphBreak(SEES_END, cls.__qualname__)
         if issubclass(cls, type):
             return new_class(self, cls, args, kwargs)
         if issubclass(cls, BaseException):

@@ -17,7 +17,7 @@ from sideeffects.ledger import Ledger
 from symbolic import opcodes, polyfills, tracebacks, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
 from symbolic.code import looks_at_frames
-from symbolic.errors import READS_FRAME, RECURSION, SEES_CALLER, GraphBreak, Observed, Restart, SkipFrame
+from symbolic.errors import READS_FRAME, RECURSION, RUNS_ITSELF, SEES_CALLER, GraphBreak, Observed, Restart, SkipFrame
 from symbolic.fakes import FakeMode
 from symbolic.frames import Frame
 from symbolic.graph import GraphBuilder
@@ -376,10 +376,10 @@ class Translator(Protocols):
     def _break_step(self, cause: GraphBreak) -> int:
         """Where the break takes place: before the instruction, or before the call of an inlined frame looked at.
 
-        The root frame can only be looked at if it runs eagerly."""
+        The root frame can only be itself if it runs eagerly."""
         if cause.reason in SEES_CALLER and len(self.frames) > 1:
             return self.frames[-1].entered
-        if cause.reason == READS_FRAME:
+        if cause.reason in RUNS_ITSELF:
             raise SkipFrame(f"{cause.reason} ({cause.detail})")
         return self.anchor()
 

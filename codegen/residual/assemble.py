@@ -15,13 +15,13 @@ from torch import fx
 
 from codegen.residual import breaks, iterators, runtime
 from codegen.residual.breaks import RESULT, ROWS, Broken
-from codegen.residual.continuations import Closure, Continuations, State, continuation
+from codegen.residual.continuations import Closure, Continuations, continuation
 from codegen.residual.emitter import Emitter
 from codegen.residual.failures import Blame, RunAgain, random_state
 from codegen.residual.resume import Entry
 from codegen.residual.writer import BUILD, Placeholder, Writer, children, exists, reachable
 from sideeffects.ledger import Ledger
-from symbolic import callers, versions
+from symbolic import versions
 from symbolic.capture import Break, Capture, Return
 from symbolic.code import Inst, argument_slots, looks_at_nodes
 from symbolic.errors import ASKS_NODE, RECURSION, SkipFrame
@@ -130,10 +130,7 @@ class _Assembler:
             assert module is not None
             self._run_again(self.failed, module)
         self.writer.fail()
-        code = self.emit.code()
-        if callers.has(self.code, callers.CONTINUES):
-            code = callers.marked(code, callers.CONTINUES)
-        function = FunctionType(code, self._globals(), self.code.co_name)
+        function = FunctionType(self.emit.code(), self._globals(), self.code.co_name)
         values = sorted(self.writer.values, key=self.writer.values.__getitem__)
         return Assembled(function, program(self.capture.guards(), values), module, self.writer.packed, self.doors)
 
@@ -244,7 +241,8 @@ class _Assembler:
         emit.return_value()
         emit.end_try()
         emit.mark(passing)
-        self._pass_on()
+        self._unseen(lambda: self.emit.copy(3))  # it lies below the callable and its null
+        emit.reraise()
 
     def _unpack(self, outputs: Sequence[TensorVariable]) -> None:
         emit = self.emit
@@ -363,23 +361,19 @@ class _Assembler:
         self._go_on(frames, _Way(Entry.AFTER, after, list(below)))
 
     def _go_on(self, frames: list[Frame], way: _Way) -> None:
-        """Returns what the continuation returns. It has a traceback entry for each frame, so this code has none."""
+        """Hands over to the continuation: this frame is gone when it runs, and nothing stays alive on its account."""
+        watched = self.capture.tx.weak_references
+        state = continuation(self.pool, frames, way.entry, way.offset, way.stack, watched)
+        self.doors.append(state.door)
         emit = self.emit
-        state = continuation(self.pool, frames, way.entry, way.offset, way.stack)
-        self._load_state(state)
-        raised = emit.label()
-        assert emit.depth is not None
-        emit.begin_try(raised, emit.depth - 2 - 1 - len(state.arguments))
+        emit.begin_call()
+        emit.const(state.door.hand_over)
+        emit.end_callable()
+        self._load_argument(Closure(state.closure))
+        for argument in state.arguments:
+            self._load_argument(argument)
         emit.call(1 + len(state.arguments))
         emit.return_value()
-        emit.end_try()
-        emit.mark(raised)
-        self._pass_on()
-
-    def _pass_on(self) -> None:
-        """Raises the exception on top of the stack again."""
-        self._unseen(lambda: self.emit.copy(3))  # it lies below the callable and its null
-        self.emit.reraise()
 
     def _unseen(self, load: Callable[[], None]) -> None:
         """Takes the entry of this code off the traceback of the exception that `load` pushes as an argument."""
@@ -390,16 +384,6 @@ class _Assembler:
         load()
         emit.call(1)
         emit.pop()
-
-    def _load_state(self, state: State) -> None:
-        emit = self.emit
-        self.doors.append(state.door)
-        emit.begin_call()
-        emit.const(state.door)
-        emit.end_callable()
-        self._load_argument(Closure(state.closure))
-        for argument in state.arguments:
-            self._load_argument(argument)
 
     def _load_argument(self, argument: Variable) -> None:
         if not isinstance(argument, Closure):

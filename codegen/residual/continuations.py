@@ -2,26 +2,28 @@
 
 The innermost frame goes on after the broken instruction (or raises its exception there); every outer frame goes on by
 calling its callee's continuation where its own call stood. So a break five calls deep is one call of one function, and
-that function is captured again as a whole.
+that function is captured again as a whole. It is called when the code before it has returned: that hands over to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
-from types import CodeType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, NoneType
 from typing import Any
 
+import torch
+
 from codegen.residual.resume import Entry, Slot, Unresumable, implicit_local, needed_closure, resume_code
-from symbolic import callers
 from symbolic.code import live_locals
 from symbolic.errors import SkipFrame
 from symbolic.frames import Frame
 from symbolic.opcodes.exceptions import HandledVariable
-from symbolic.variables.base import NULL, Variable
+from symbolic.variables.base import MISSING, NULL, Variable
 from symbolic.variables.functions import CellVariable
 
-#: makes the callable door of a continuation: (code, globals, name) -> door(closure, *args)
+#: makes the callable door of a continuation: (code, globals, name) -> door(closure, *args); what
+#: `door.hand_over(closure, *args)` answers is for compiled code to return
 MakeDoor = Callable[[CodeType, dict[str, Any], str], Any]
 
 
@@ -72,15 +74,29 @@ def stack_slots(stack: Sequence[Variable]) -> tuple[list[Slot], list[Variable]]:
     return slots, values
 
 
-def _locals(frame: Frame, offset: int) -> tuple[list[str], list[Variable]]:
-    """Bound locals that may be read from `offset` on, or by the handler of the instruction being executed."""
+#: Existing values whose end nobody sees. (Tensors are large: that they end early is to be wished.)
+_PLAIN = (torch.Tensor, NoneType, int, float, complex, str, bytes, type, FunctionType, BuiltinFunctionType, ModuleType)
+
+
+def _is_to_be_kept(variable: Variable, watched: Container[Variable]) -> bool:
+    """Whether it may be seen that a frame's variable holds the value, though it is not read again: objects that existed
+    before may do something when they end; of those born here only the weakly referenced are looked for."""
+    value = getattr(variable, "value", MISSING)
+    existed = variable.source is not None and value is not MISSING
+    return variable in watched or (existed and not isinstance(value, _PLAIN))
+
+
+def _locals(frame: Frame, offset: int, watched: Container[Variable] = ()) -> tuple[list[str], list[Variable]]:
+    """Bound locals that may be read from `offset` on, or by the handler of the instruction being executed, and those
+    that are to be kept all the same."""
     wanted = live_locals(frame.code, offset)
     handler = frame.code.handler(frame.code.insts[frame.current].offset)
     if handler is not None:
         wanted |= live_locals(frame.code, handler.target)
     first = implicit_local(frame.code.raw)
-    names = [name for name in frame.locals if name in wanted or name == first]
-    return names, [frame.locals[name] for name in names]
+    held = frame.locals
+    names = [name for name in held if name in wanted or name == first or _is_to_be_kept(held[name], watched)]
+    return names, [held[name] for name in names]
 
 
 def _closure(frame: Frame) -> list[Variable] | None:
@@ -90,21 +106,34 @@ def _closure(frame: Frame) -> list[Variable] | None:
 
 
 def continuation(
-    pool: Continuations, frames: Sequence[Frame], entry: Entry, offset: int, stack: Sequence[Variable]
+    pool: Continuations,
+    frames: Sequence[Frame],
+    entry: Entry,
+    offset: int,
+    stack: Sequence[Variable],
+    watched: Container[Variable] = (),
 ) -> State:
-    """The continuation of `frames` (root first): the innermost enters at `offset` with `stack`.
+    """The continuation of `frames` (root first): the innermost enters at `offset` with `stack`. Weak references to what
+    is `watched` are alive.
 
     For `Entry.RAISE` the exception is the last item of `stack`. Raises SkipFrame where no continuation can be made."""
-    inner = _innermost(pool, frames[-1], entry, offset, stack)
+    inner = _innermost(pool, frames[-1], entry, offset, stack, watched)
     for position in range(len(frames) - 2, -1, -1):
-        inner = _caller(pool, frames[position], inner, frames[position + 1].on_return)
+        inner = _caller(pool, frames[position], inner, frames[position + 1].on_return, watched)
     return inner
 
 
-def _innermost(pool: Continuations, frame: Frame, entry: Entry, offset: int, stack: Sequence[Variable]) -> State:
+def _innermost(
+    pool: Continuations,
+    frame: Frame,
+    entry: Entry,
+    offset: int,
+    stack: Sequence[Variable],
+    watched: Container[Variable],
+) -> State:
     raised = [stack[-1]] if entry is Entry.RAISE else []
     slots, values = stack_slots(stack[:-1] if raised else stack)
-    names, bound = _locals(frame, offset)
+    names, bound = _locals(frame, offset, watched)
     key = (entry, offset, tuple(names), tuple(slots))
     door = pool.door(
         frame,
@@ -114,10 +143,12 @@ def _innermost(pool: Continuations, frame: Frame, entry: Entry, offset: int, sta
     return State(door, _closure(frame), [*bound, *values, *raised])
 
 
-def _caller(pool: Continuations, frame: Frame, inner: State, result: Variable | None) -> State:
+def _caller(
+    pool: Continuations, frame: Frame, inner: State, result: Variable | None, watched: Container[Variable]
+) -> State:
     inst = frame.code.insts[frame.current]
     slots, values = stack_slots(frame.stack)
-    names, bound = _locals(frame, inst.next_offset)
+    names, bound = _locals(frame, inst.next_offset, watched)
     count = 1 + len(inner.arguments)
     replace = result is not None
     key = (Entry.CALL, inst.offset, tuple(names), tuple(slots), id(inner.door), count, replace)
@@ -152,9 +183,8 @@ def suspended(frame: Frame) -> tuple[CodeType, list[Variable] | None, list[Varia
 
 
 def _resume(frame: Frame, **how: Any) -> CodeType:
-    marks = [callers.CONTINUES] + [callers.CALLS_INNER] * (how["entry"] is Entry.CALL)
     try:
-        return callers.marked(resume_code(frame.code.raw, **how), *marks)
+        return resume_code(frame.code.raw, **how)
     except Unresumable as error:
         raise SkipFrame(f"no continuation: {error}") from error
 

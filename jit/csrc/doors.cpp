@@ -60,7 +60,9 @@ PyObject* door_call(PyObject* self, PyObject* const* args, size_t flagged_count,
         if (!hit) hit = compile_on_miss(door->cache.get(), door->miss.get(), self, call, (PyObject*)function);
         if (hit && hit.function()) {
             LendRecursion lent;
-            return call_compiled(hit, bound.slots(), bound.count());
+            PyObject* result = call_compiled(hit, bound.slots(), bound.count());
+            hit = Hit();  // what guards read may end before a continuation runs
+            return finish(result);
         }
         pause.resume();
         return call_original(door, args, flagged_count, keywords);

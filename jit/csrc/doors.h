@@ -16,4 +16,7 @@ inline PyObject* call_compiled(const Hit& hit, PyObject* const* slots, Py_ssize_
     return PyObject_Vectorcall(hit.function(), all.data(), count + more, nullptr);
 }
 
+// Runs the continuation that compiled code hands over to instead of a result, and those that follow, up to the result.
+PyObject* finish(PyObject* result) noexcept;
+
 }  // namespace jit

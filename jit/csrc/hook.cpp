@@ -83,7 +83,8 @@ static PyObject *run_compiled(PyThreadState *tstate, jit_frame_t *frame, jit_rep
     } else {
         result = run_beside(tstate, frame, with, slots);
     }
-    return result;
+    with->hit = jit::Hit();
+    return jit::finish(result);
 }
 
 static int may_be_replaced(PyThreadState *tstate, jit_frame_t *frame, int throwing) {

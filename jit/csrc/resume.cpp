@@ -41,11 +41,43 @@ Ref make_function(ResumeDoor* door, PyObject* closure) {
     return function;
 }
 
-PyObject* resume_door_call(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* keywords) noexcept {
-    ResumeDoor* door = as_resume_door(self);
+// A continuation that is to run once the frame that returns this is gone, and what lived in it: its door, the cells or
+// None, the arguments.
+struct HandOver {
+    PyObject_VAR_HEAD PyObject* door;
+    PyObject* items[1];
+};
+PyTypeObject* hand_over_type = nullptr;
+
+PyObject* hand_over(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+    auto* made = (HandOver*)PyObject_NewVar(HandOver, hand_over_type, count);
+    if (!made) return nullptr;
+    made->door = Py_NewRef(self);
+    for (Py_ssize_t i = 0; i < count; ++i) made->items[i] = Py_NewRef(args[i]);
+    return (PyObject*)made;
+}
+
+void hand_over_dealloc(PyObject* self) {
+    auto* handed = (HandOver*)self;
+    PyTypeObject* type = Py_TYPE(self);
+    for (Py_ssize_t i = 0; i < Py_SIZE(self); ++i) Py_DECREF(handed->items[i]);
+    Py_DECREF(handed->door);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+PyType_Slot hand_over_slots[] = {
+    {Py_tp_doc, (void*)"What compiled code returns that goes on as a continuation: its caller runs that."},
+    {Py_tp_dealloc, (void*)hand_over_dealloc},
+    {}};
+
+PyType_Spec hand_over_spec = {"jit._C.HandOver", offsetof(HandOver, items), sizeof(PyObject*),
+                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, hand_over_slots};
+
+// Its result, or what it hands over to.
+PyObject* resume(ResumeDoor* door, PyObject* const* args, Py_ssize_t positional, bool has_keywords = false) noexcept {
     return guarded((PyObject*)nullptr, [&]() -> PyObject* {
-        const Py_ssize_t positional = PyVectorcall_NARGS(flagged_count);
-        if (positional != door->code->co_argcount + 1 || (keywords && PyTuple_GET_SIZE(keywords)))
+        if (positional != door->code->co_argcount + 1 || has_keywords)
             raise(PyExc_TypeError, "a continuation of %U takes its cells and %d positional arguments, got %zd",
                   door->code->co_name, door->code->co_argcount, positional - 1);
         PyObject* closure = args[0] == Py_None ? nullptr : args[0];
@@ -54,6 +86,7 @@ PyObject* resume_door_call(PyObject* self, PyObject* const* args, size_t flagged
             raise(PyExc_TypeError, "a continuation of %U needs a tuple of %d cells, got %R", door->code->co_name,
                   door->code->co_nfreevars, args[0]);
 
+        PyObject* self = reinterpret_cast<PyObject*>(door);
         Ref held = share(self);
         PyObject* const* slots = args + 1;
         const Py_ssize_t count = positional - 1;
@@ -77,6 +110,11 @@ PyObject* resume_door_call(PyObject* self, PyObject* const* args, size_t flagged
         LendRecursion lent;
         return PyObject_Vectorcall(function.get(), slots, count, nullptr);
     });
+}
+
+PyObject* resume_door_call(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* keywords) noexcept {
+    const bool has_keywords = keywords && PyTuple_GET_SIZE(keywords);
+    return finish(resume(as_resume_door(self), args, PyVectorcall_NARGS(flagged_count), has_keywords));
 }
 
 PyObject* resume_door_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -115,6 +153,11 @@ int resume_door_set_compiler(PyObject* self, PyObject* value, void*) {
     return 0;
 }
 
+PyMethodDef methods[] = {
+    {"hand_over", (PyCFunction)(void (*)())hand_over, METH_FASTCALL,
+     "hand_over(cells_or_None, *arguments)\n\nWhat compiled code returns to go on here."},
+    {}};
+
 PyGetSetDef attributes[] = {
     {"code", resume_door_code, nullptr, "the code of the continuation", nullptr},
     {"cache", resume_door_cache, nullptr, "the compiled entries", nullptr},
@@ -137,6 +180,7 @@ PyType_Slot slots[] = {
     {Py_tp_clear, (void*)ResumeDoor::clear_references},
     {Py_tp_call, (void*)PyVectorcall_Call},
     {Py_tp_repr, (void*)resume_door_repr},
+    {Py_tp_methods, methods},
     {Py_tp_getset, attributes},
     {Py_tp_members, members},
     {}};
@@ -145,6 +189,18 @@ PyType_Spec spec = {"jit._C.ResumeDoor", sizeof(ResumeDoor), 0, type_flags | Py_
 
 }  // namespace
 
-void add_resume_door(PyObject* module) { add_type(module, spec); }
+PyObject* finish(PyObject* result) noexcept {
+    while (result && Py_TYPE(result) == hand_over_type) {
+        Ref held = take(result);
+        auto* handed = (HandOver*)result;
+        result = resume(as_resume_door(handed->door), handed->items, Py_SIZE(handed));
+    }
+    return result;
+}
+
+void add_resume_door(PyObject* module) {
+    add_type(module, spec);
+    hand_over_type = add_type(module, hand_over_spec);
+}
 
 }  // namespace jit

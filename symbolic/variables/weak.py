@@ -6,7 +6,7 @@ import operator
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from symbolic.errors import GraphBreak, SkipFrame
+from symbolic.errors import SEES_END, GraphBreak, SkipFrame
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
@@ -88,7 +88,7 @@ def existing(tx: Translator, value: Any, source: Source) -> Variable:
 def _reference(tx: Translator, target: Variable, callback: Variable | None = None, /) -> Variable:
     """One object has one reference without a callback."""
     if callback is not None and callback.python_type() is not type(None):
-        raise GraphBreak("weak reference with a callback", target.describe())
+        raise GraphBreak(SEES_END, f"weak reference with a callback to {target.describe()}")
     kind = target.python_type()
     if not kind.__weakrefoffset__:
         tx.raise_(TypeError, f"cannot create weak reference to '{type_name(kind)}' object")

@@ -1,0 +1,239 @@
+"""When objects end: what a frame lets go of at a graph break is gone, what it still has in its variables is not."""
+import sys
+import weakref
+
+import pytest
+import torch
+
+import jit
+from tests.differential import COUNTING
+
+LOG = []
+SEEN = []
+
+
+class Ends:
+    """Tells of its end."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __del__(self):
+        LOG.append(f"{self.name} ends")
+
+
+class Plain:
+    pass
+
+
+def watch(value):
+    """What code outside of the frame does."""
+    SEEN.append(weakref.ref(value))
+
+
+def alive():
+    return [reference() is not None for reference in SEEN]
+
+
+def deleted_after_a_break(x):
+    held = Ends("held")
+    x = x + 1
+    jit.graph_break()
+    LOG.append("before")
+    del held
+    LOG.append("after")
+    return x
+
+
+def dead_in_the_frame(x):
+    held = Ends("held")
+    x = x + 1
+    held = None
+    LOG.append("after")
+    return x * 2, held
+
+
+def only_held(x):
+    held = Ends("held")
+    jit.graph_break()
+    LOG.append("after")
+    return x + 1
+
+
+def in_a_loop(x):
+    for n in range(3):
+        held = Ends(n)
+        jit.graph_break()
+        x = x + held.name
+        LOG.append(n)
+    return x
+
+
+def _callee(held):
+    jit.graph_break()
+    LOG.append("in the callee")
+
+
+def given_to_a_callee(x):
+    _callee(Ends("held"))
+    LOG.append("after")
+    return x + 1
+
+
+def finalized(x):
+    held = Plain()
+    weakref.finalize(held, LOG.append, "finalized")
+    x = x + 1
+    jit.graph_break()
+    held = None
+    LOG.append("after")
+    return x, held
+
+
+def finalized_tensor(x):
+    y = x + 1
+    weakref.finalize(y, LOG.append, "finalized")
+    jit.graph_break()
+    y = y + 1
+    LOG.append("after")
+    return y
+
+
+def called_back(x):
+    held = Plain()
+    reference = weakref.ref(held, lambda _: LOG.append("called back"))
+    jit.graph_break()
+    del held
+    LOG.append(reference() is None)
+    return x + 1
+
+
+def weakly_referenced(x):
+    held = Plain()
+    reference = weakref.ref(held)
+    x = x + 1
+    jit.graph_break()
+    LOG.append(reference() is None)
+    held = None
+    jit.graph_break()
+    LOG.append(reference() is None)
+    return x, held
+
+
+def weakly_referenced_and_never_read(x):
+    held = Plain()  # noqa: F841
+    reference = weakref.ref(held)
+    x = x + 1
+    jit.graph_break()
+    LOG.append(reference() is None)
+    return x + 1
+
+
+def temporary_tensor(x):
+    y = x * 2
+    reference = weakref.ref(y)
+    jit.graph_break()
+    z = y.sum()
+    del y
+    jit.graph_break()
+    LOG.append(reference() is None)
+    return z
+
+
+def popped(x, box):
+    held = box.pop()  # noqa: F841
+    jit.graph_break()
+    LOG.append("after")
+    return x + 1
+
+
+def popped_and_deleted(x, box):
+    held = box.pop()
+    jit.graph_break()
+    del held
+    jit.graph_break()
+    LOG.append("after")
+    return x + 1
+
+
+def popped_by_a_callee(x, box):
+    def inner():
+        held = box.pop()  # noqa: F841
+        jit.graph_break()
+        LOG.append("inner")
+
+    inner()
+    jit.graph_break()
+    LOG.append("outer")
+    return x + 1
+
+
+#: Who calls a continuation holds its arguments meanwhile: one that runs as it is ends none of them.
+WHOLE = pytest.mark.skipif(not COUNTING, reason="a continuation runs as it is")
+PROGRAMS = [
+    deleted_after_a_break, dead_in_the_frame, only_held, in_a_loop, given_to_a_callee, pytest.param(finalized, marks=WHOLE), finalized_tensor,
+    pytest.param(called_back, marks=WHOLE), weakly_referenced, weakly_referenced_and_never_read, temporary_tensor, popped, popped_and_deleted,
+    popped_by_a_callee,
+]
+
+
+def told(program):
+    LOG.clear()
+    args = [torch.ones(2)]
+    if program.__wrapped__.__code__.co_argcount == 2:
+        args.append([Ends("boxed")])
+    program(*args)
+    LOG.append("returned")
+    return list(LOG)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_objects_end_where_they_end_in_eager_code(program):
+    compiled = jit.compile(program, backend="eager")
+    eager = lambda *args: program(*args)  # noqa: E731
+    eager.__wrapped__ = program
+    expected = told(eager)
+    for _ in range(3):
+        assert told(compiled) == expected
+
+
+def test_what_a_break_leaves_behind_is_gone():
+    def program(x):
+        for _ in range(10):
+            x = x + 1
+            watch(x)
+        return x, sum(alive())
+
+    SEEN.clear()
+    compiled = jit.compile(program, backend="eager")
+    for _ in range(2):
+        SEEN.clear()
+        _, count = compiled(torch.ones(2))
+        assert count <= 2
+
+
+@pytest.mark.parametrize("times", [3, sys.getrecursionlimit() * 3])
+def test_a_loop_with_a_break_goes_on_for_any_time(times):
+    def program(x, n):
+        for _ in range(n):
+            x = x + 1
+            jit.graph_break()
+        return x
+
+    compiled = jit.compile(program, backend="eager")
+    assert compiled(torch.zeros(1), times).item() == times
+
+
+def test_an_error_after_breaks_has_one_entry_for_the_frame():
+    def program(x, n):
+        for _ in range(n):
+            jit.graph_break()
+            x = x + 1
+        raise ValueError(n)
+
+    compiled = jit.compile(program, backend="eager")
+    for _ in range(2):
+        with pytest.raises(ValueError) as caught:
+            compiled(torch.zeros(1), 5)
+        names = [entry.name for entry in caught.traceback]
+        assert names.count("program") == 1 or not COUNTING
