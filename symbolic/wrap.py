@@ -330,7 +330,7 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
     if is_a(value, dict):
         payload = DictVariable({}, source, _native_base(cls), _factory(tx, value, source), value=value)
     elif is_a(value, list):
-        tx.know(source, "len", len(value))
+        tx.know(source, "len", list.__len__(value))
         elements = [tx.wrap(v, source.step("index", i)) for i, v in enumerate(list.__iter__(value))]
         payload = ListVariable(elements, source)
     elif is_a(value, tuple):
@@ -354,7 +354,7 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
 
 
 def _tuple_object(tx: Translator, value: tuple[Any, ...], source: Source) -> Variable:
-    tx.know(source, "len", len(value))
+    tx.know(source, "len", tuple.__len__(value))
     items = [tx.wrap(item, source.step("index", i)) for i, item in enumerate(tuple.__iter__(value))]
     return ObjectVariable(type(value), value, source, TupleVariable(items))
 

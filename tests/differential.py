@@ -368,7 +368,8 @@ class Observation:
                 except (Exception, SystemExit, GeneratorExit) as exc:
                     self.exception = exc
             self.tree = {"exception": snap.exception(self.exception), "modes": self._changed(modes, _modes()), "rng": _rng()}
-            self.tree.update(printed=_text(printed), errors=_text(errors), warnings=self._own(caught))
+            text = functools.partial(_text, nodes=world.around.nodes)
+            self.tree.update(printed=text(printed), errors=text(errors), warnings=self._own(caught))
             self.tree["effects"] = snap.walk(world.roots())
             self.mutates = difference(self.before, self.tree["effects"]) is not None
             with torch.inference_mode(False):
@@ -402,7 +403,7 @@ class Observation:
                 total.backward(retain_graph=True)
             except RuntimeError as exc:
                 failed = (type(exc).__name__, str(exc))
-        tree = {"failed": failed, "printed": _text(printed), "world": snap.walk(world.roots())}
+        tree = {"failed": failed, "printed": _text(printed, world.around.nodes), "world": snap.walk(world.roots())}
         for leaf in none_before:
             leaf.grad = None
         return tree
@@ -412,13 +413,13 @@ class Observation:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             answer = then(result, *world.args)
-        return {"world": snap.walk(world.roots()), "answer": snap.more(answer), "printed": _text(printed)}
+        return {"world": snap.walk(world.roots()), "answer": snap.more(answer), "printed": _text(printed, world.around.nodes)}
 
 
-def _text(stream):
+def _text(stream, nodes):
     """What was printed; addresses are nobody's business, nor, after a break, the names of nodes of compiled graphs."""
     text = ADDRESS.sub("at 0x", stream.getvalue())
-    return text if COUNTING else NODE.sub("grad_fn=<...>", text)
+    return text if nodes and COUNTING else NODE.sub("grad_fn=<...>", text)
 
 
 def _weighted(t):
@@ -487,7 +488,7 @@ def compile_with_jit(fn, **options):
 
 
 def check(fn, *args, graphs=None, breaks=None, make=None, changed=None, backend="eager", compiler=None, recompiles=False,
-          traceback="raising", tolerance=None, then=None, fullgraph=None, dynamic=None, mode=None, options=None, kwargs=None, **call_kwargs):
+          traceback="raising", tolerance=None, then=None, nodes=True, fullgraph=None, dynamic=None, mode=None, options=None, kwargs=None, **call_kwargs):
     """Run `fn` eagerly and compiled and compare all that can be seen.
 
     graphs      how many graphs the first call captures; breaks: how many graph breaks (0 unless said, for graphs <= 1,
@@ -499,6 +500,7 @@ def check(fn, *args, graphs=None, breaks=None, make=None, changed=None, backend=
     traceback   "full": all of the user's lines must be in the traceback of an exception, in order and the raising one
                 last; otherwise the raising one must be in it
     tolerance   (rtol, atol) for backends that are not bit for bit
+    nodes       False where the program breaks as it likes, and shows what autograd calls its nodes
     then        (result, *arguments) -> something: what a caller does afterwards, in both worlds
     Further keywords are the program's (`kwargs=` for those with the name of an option).
     """
@@ -507,6 +509,7 @@ def check(fn, *args, graphs=None, breaks=None, make=None, changed=None, backend=
         breaks = 0
     bound = isinstance(fn, (torch.nn.Module, types.MethodType)) or not hasattr(fn, "__code__")
     around = Surroundings(fn if not isinstance(fn, torch.nn.Module) else type(fn), args)
+    around.nodes = nodes
     plans = _plans(args, call_kwargs, make, changed)
     if backend == "eager" and INNER:
         backend, tolerance = importlib.import_module("jit.backends").BACKENDS[INNER], tolerance or CLOSE

@@ -18,6 +18,7 @@ import weakref
 
 import numpy
 import torch
+from torch.utils.hooks import RemovableHandle
 
 ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented))
 VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, torch.qscheme)
@@ -113,20 +114,28 @@ class Snapshot:
     def __init__(self):
         self.numbers, self.storages, self.keep = {}, {}, []
         self.visited, self.tensors, self.leaves = set(), [], []
+        self.weak = []
 
     def walk(self, root):
         """A picture of everything that can be reached from `root`, by a new walk."""
         self.visited = set()
         self.tensors = []
-        tree = self.see(root)
+        tree = self._complete(root)
         self.leaves += [t for t in self.tensors if not any(t is known for known in self.leaves)]
         self.tensors = []
         return tree
 
     def more(self, root):
         """A picture of `root` in which what the last walk has shown is only named."""
-        tree = self.see(root)
+        tree = self._complete(root)
         self.tensors = _tensors_in(root)
+        return tree
+
+    def _complete(self, root):
+        tree = self.see(root)
+        for place, ref in self.weak:
+            place["hooks"] = self.numbers.get(id(ref())) if ref() is not None else None
+        self.weak = []
         return tree
 
     def exception(self, exc):
@@ -202,7 +211,7 @@ class Snapshot:
             tree = {"dtype": str(t.dtype), "shape": tuple(t.shape), "device": str(t.device), "layout": str(t.layout),
                     "requires_grad": t.requires_grad, "is_leaf": t.is_leaf, "has grad_fn": t.grad_fn is not None,
                     "inference": t.is_inference(), "conj": t.is_conj(), "neg": t.is_neg(),
-                    "retains_grad": t.retains_grad, "hooks": len(t._backward_hooks or ())}
+                    "retains_grad": t.retains_grad, "hooks": [self.see(t._backward_hooks), self.see(t._post_accumulate_grad_hooks)]}
             if t.layout is torch.strided:
                 tree.update(stride=t.stride(), offset=t.storage_offset(), storage=self._storage(t),
                             storage_size=t.untyped_storage().size())
@@ -242,7 +251,7 @@ def _function(snap, fn):
     cells = [_cell(snap, cell) for cell in fn.__closure__ or ()]
     return {"name": (fn.__module__, fn.__qualname__, fn.__doc__), "code": (code.co_name, code.co_firstlineno),
             "defaults": snap.see(fn.__defaults__), "kwdefaults": snap.see(fn.__kwdefaults__),
-            "annotations": snap.see(dict(fn.__annotations__)), "cells": cells, "dict": snap.see(fn.__dict__)}
+            "annotations": snap.see(Fields(fn.__annotations__)), "cells": cells, "dict": snap.see(fn.__dict__)}
 
 
 def _cell(snap, cell):
@@ -288,6 +297,16 @@ def _left(source):
     return list(items[index[0] if index else 0:])
 
 
+def _handle(snap, handle):
+    """Whose hooks it takes away. Those of a tensor that nobody has any more are nobody's business: how long it lives is,
+    where eager code has an exception, up to the exception, which holds the frames that it passed."""
+    more = dict(vars(handle))
+    refs = [ref for ref in (more.pop("hooks_dict_ref", None), *more.pop("extra_dict_ref", ())) if ref is not None]
+    places = [{} for _ in refs]
+    snap.weak += zip(places, refs)
+    return {"of": places, "attributes": snap.see(Fields(more))}
+
+
 def _ndarray(snap, found):
     return {"dtype": str(found.dtype), "shape": found.shape, "strides": found.strides, "writeable": found.flags.writeable,
             "values": found.tobytes(), "base": found.base is not None}
@@ -302,6 +321,7 @@ INSIDE = [
                                          **snap._attributes(p)}),
     (types.MappingProxyType, lambda snap, proxy: {"items": snap.see(dict(proxy))}),
     ((type({}.keys()), type({}.values()), type({}.items())), lambda snap, view: {"items": [snap.see(item) for item in view]}),
+    (RemovableHandle, _handle),
     (weakref.ref, lambda snap, ref: {"target": snap.see(ref())}),
     (numpy.ndarray, _ndarray),
     ((bytearray, array.array), lambda snap, buffer: {"contents": repr(buffer), **snap._attributes(buffer)}),

@@ -13,11 +13,12 @@ from typing import Any
 
 from codegen.residual import runtime
 from codegen.residual.emitter import Emitter
-from codegen.residual.writer import Emit, Writer
+from codegen.residual.writer import Emit, Placeholder, Writer
 from symbolic import versions
 from symbolic.code import Inst
 from symbolic.frames import Frame
 from symbolic.variables.base import NULL, Variable
+from symbolic.variables.functions import CellVariable
 
 
 class NotBreakable(Exception):
@@ -100,7 +101,26 @@ def _call(b: Broken, function: Variable, args: list[Variable], names: tuple[str,
 @row("CALL", lambda inst: inst.arg + 2, [RESULT])
 def call(b: Broken) -> None:
     function, args = _split_call(b, b.operands)
+    if function.real() is super and not args:
+        args = _found_by_super(b)
     _call(b, function, args, b.kw_names)
+
+
+def _found_by_super(b: Broken) -> list[Variable]:
+    """What `super()` finds in the frame that calls it."""
+    code = b.frame.code.raw
+    first = code.co_varnames[0] if code.co_argcount else ""
+    found = (b.frame.cells.get(name) for name in ("__class__", first))
+    cells = [cell for cell in found if isinstance(cell, CellVariable)]
+    local = b.frame.locals.get(first)
+    if len(cells) + (local is not None) != 2:
+        raise NotBreakable("super() without arguments")
+    values = [Placeholder(b.emit.fresh("found")) for _ in cells]
+    for cell, value in zip(cells, values, strict=True):
+        b.writer.load(cell)
+        b.emit.attr("cell_contents")
+        b.emit.store(value.name)
+    return [*values, *([local] if local is not None else [])]
 
 
 @row("CALL_KW", lambda inst: inst.arg + 3, [RESULT])

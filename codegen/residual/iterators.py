@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,9 +17,27 @@ _END = object()
 
 
 # --- called by residual code ------------------------------------------------------------------------------------------
+def native(value: Any) -> Any:
+    """The built-in type of a container: what a user's class calls by the names of its methods is not run here."""
+    return next((kind for kind in _NATIVE if isinstance(value, kind)), type(value))
+
+
+_NATIVE = (list, tuple, bytearray, array, deque, OrderedDict, dict)
+
+
+def _begin(items: Any) -> Iterator[Any]:
+    found: Iterator[Any] = native(items).__iter__(items) if isinstance(items, _NATIVE) else iter(items)
+    return found
+
+
+def _begin_at_end(items: Any) -> Iterator[Any]:
+    found: Iterator[Any] = list.__reversed__(items) if isinstance(items, list) else reversed(items)
+    return found
+
+
 def sequence(items: Any, index: int) -> Iterator[Any]:
     """iter(items), `index` elements on"""
-    return _standing(iter, items, index) if index else iter(items)
+    return _standing(_begin, items, index) if index else _begin(items)
 
 
 def constant(value: Any, index: int) -> Iterator[Any]:
@@ -29,11 +47,11 @@ def constant(value: Any, index: int) -> Iterator[Any]:
 
 def backwards(items: Any, index: int) -> Iterator[Any]:
     """reversed(items), standing at `index`"""
-    return _standing(reversed, items, index)
+    return _standing(_begin_at_end, items, index)
 
 
 def _standing(make: Callable[[Any], Any], items: Any, index: int) -> Iterator[Any]:
-    missing = [None] * (index + 1 - len(items)) if isinstance(items, list) else []
+    missing = [None] * (index + 1 - list.__len__(items)) if isinstance(items, list) else []
     if missing:  # it may stand past the end of a list that became shorter
         list.extend(items, missing)
     made = make(items)
@@ -53,9 +71,13 @@ def exhausted(empty: Any) -> Iterator[Any]:
     return advance(iter(empty), 1)
 
 
+def view(owner: Any, kind: str) -> Any:
+    return getattr(native(owner), kind)(owner)
+
+
 def dict_iterator(owner: Any, kind: str, index: int, reverse: bool) -> Iterator[Any]:
-    view = getattr(owner, kind)()
-    return advance(reversed(view) if reverse else iter(view), index)
+    made = view(owner, kind)
+    return advance(reversed(made) if reverse else iter(made), index)
 
 
 def star(function: Callable[..., Any], arguments: tuple[Any, ...], named: tuple[tuple[str, Any], ...]) -> Any:
@@ -171,14 +193,6 @@ def _getitem(w: Writer, v: Any) -> None:
         w.call(sequence, v.sequence, v.index)
 
 
-def _view(w: Writer, v: Any) -> None:
-    w.emit.begin_call()
-    w.load(v.dict)
-    w.emit.attr(v.kind)
-    w.emit.end_callable()
-    w.emit.call(0)
-
-
 def _accumulate(w: Writer, v: Any) -> None:
     if v.total is not None:
         w.call(accumulate, v.source_iterator, v.function, v.total)
@@ -218,6 +232,6 @@ BUILD.update(
         iterators.StarmapIterator: lambda w, v: w.call(itertools.starmap, v.function, v.source_iterator),
         iterators.GetitemIterator: _getitem,
         mappings.DictIterator: _dict,
-        mappings.DictViewVariable: _view,
+        mappings.DictViewVariable: lambda w, v: w.call(view, v.dict, v.kind),
     }
 )

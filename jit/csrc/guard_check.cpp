@@ -477,12 +477,18 @@ private:
         return give(*place);
     }
 
+    // The keys of an OrderedDict, whatever iteration a subclass has.
+    static Ref ordered_keys(PyObject* dict) {
+        Ref keys = take(PyODict_Type.tp_iter(dict));
+        return keys ? take(PySequence_Tuple(keys.get())) : Ref();
+    }
+
     PyObject* entry_at(PyObject* dict, uint32_t index, bool wants_value) {
         if (PyODict_Check(dict))
             return with_python([&]() -> PyObject* {
-                Ref keys = take(PySequence_List(dict));
-                if (!keys || index >= (size_t)PyList_GET_SIZE(keys.get())) return nullptr;
-                PyObject* key = PyList_GET_ITEM(keys.get(), index);
+                Ref keys = ordered_keys(dict);
+                if (!keys || index >= (size_t)PyTuple_GET_SIZE(keys.get())) return nullptr;
+                PyObject* key = PyTuple_GET_ITEM(keys.get(), index);
                 return Py_XNewRef(wants_value ? PyDict_GetItemWithError(dict, key) : key);
             });
         if (!PyDict_Check(dict)) return nullptr;
@@ -546,11 +552,11 @@ private:
         }
     }
 
+    // Of a user's container: how much it holds, whatever it says itself.
     bool length_is(PyObject* object, uint32_t length) {
         PyTypeObject* type = Py_TYPE(object);
-        if (PyTuple_CheckExact(object) || PyList_CheckExact(object)) return (size_t)Py_SIZE(object) == length;
-        if (PyDict_Check(object) && type->tp_as_mapping && type->tp_as_mapping->mp_length == PyDict_Type.tp_as_mapping->mp_length)
-            return (size_t)((PyDictObject*)object)->ma_used == length;
+        if (PyTuple_Check(object) || PyList_Check(object)) return (size_t)Py_SIZE(object) == length;
+        if (PyDict_Check(object)) return (size_t)((PyDictObject*)object)->ma_used == length;
         if (PyUnicode_CheckExact(object)) return (size_t)PyUnicode_GET_LENGTH(object) == length;
         if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
             if (!owning) return !(runs_python_ = true);
@@ -564,7 +570,7 @@ private:
         if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
         // One key has no order that only the OrderedDict itself would know.
         if (PyODict_Check(dict) && PyDict_GET_SIZE(dict) > 1) {
-            Ref actual = take(with_python([&] { return PySequence_Tuple(dict); }));
+            Ref actual = take(with_python([&] { return ordered_keys(dict).release(); }));
             return actual && same_constant(keys, actual.get());
         }
         Py_ssize_t position = 0, i = 0;

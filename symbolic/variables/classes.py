@@ -89,6 +89,9 @@ class ClassVariable(FixedVariable):
         return tx.wrap(value, tx.source_of(self).attr(name))
 
     def _from_metaclass(self, tx: Translator, name: str, meta: Any) -> Variable:
+        written = tx.stored_on_class(type(self.value), name)
+        if written is not None:
+            return written
         if meta is MISSING:
             hook = lookup(type(self.value), "__getattr__")
             if isinstance(hook, FunctionType):
@@ -275,6 +278,8 @@ class SuperVariable(Variable):
         if isinstance(owner, ObjectVariable):
             if isinstance(raw, NATIVE_DESCRIPTORS):
                 if owner.payload is not None and getattr(raw, "__objclass__", object) is not object:
+                    if lookup(owner.payload.python_type(), name) is not raw:  # Counter's is not that of dict
+                        raise GraphBreak("super() attribute", f"{base.__qualname__}.{name}")
                     return NativeMethod(owner.payload, name)
                 return ObjectMethod(owner, name, raw)
             return owner._describe(tx, name, raw)
@@ -329,7 +334,10 @@ class PythonModuleVariable(FixedVariable):
         tx.ledger.store(tx.namespace(self.value.__dict__), name, value)
 
     def delattr(self, tx: Translator, name: str) -> None:
-        tx.ledger.store(tx.namespace(self.value.__dict__), name, DELETED)
+        space = tx.namespace(self.value.__dict__)
+        if space.find(tx, name) is None:
+            tx.attempt(delattr, ModuleType(self.value.__name__), name)
+        tx.ledger.store(space, name, DELETED)
 
 
 class NamespaceVariable(Variable):

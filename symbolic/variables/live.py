@@ -187,7 +187,7 @@ def keys_left(iterator: Any) -> int | None:
     except RuntimeError:
         return None
     view: Any = {_KEYS: dict.keys, _VALUES: dict.values, _ITEMS: dict.items}[type(iterator)]
-    last = list(view(owners[0]))[len(owners[0]) - len(left) :]
+    last = list(view(owners[0]))[dict.__len__(owners[0]) - len(left) :]
     same = _same_pairs if type(iterator) is _ITEMS else operator.is_
     return len(left) if all(map(same, left, last)) else None
 
@@ -210,7 +210,7 @@ def _same_pairs(a: tuple[Any, Any], b: tuple[Any, Any]) -> bool:
 
 
 def walked_dict(iterator: Any) -> tuple[Any, ...]:
-    return tuple(each for each in gc.get_referents(iterator) if type(each) is dict)[:1]
+    return tuple(each for each in gc.get_referents(iterator) if isinstance(each, dict))[:1]
 
 
 def times_left(iterator: Any) -> int:

@@ -78,6 +78,8 @@ class DictVariable(NativeVariable):
 
     # --- entries ----------------------------------------------------------------------------------------------------
     def find(self, name: str) -> Method | None:
+        if name in _BY_ITEMS and self._has_items_of_its_own():
+            raise GraphBreak("method that runs those of a user's class", f"{name} of {self.owner.describe()}")
         inherited = super().find(name)
         if self.cls is not Counter or name in _COUNTER_NATIVE:
             return inherited
@@ -85,6 +87,12 @@ class DictVariable(NativeVariable):
         if not inspect.isfunction(function):
             return inherited
         return Method(lambda self, tx, /, *args, **kwargs: tx.inline(function, [self, *args], kwargs))
+
+    def _has_items_of_its_own(self) -> bool:
+        """Whether it is an OrderedDict whose class looks up, stores or deletes items in its own way."""
+        if self.owner is None or not issubclass(self.cls, OrderedDict):
+            return False
+        return any(getattr(self.owner.cls, name) is not getattr(OrderedDict, name) for name in _ITEM_METHODS)
 
     def hashed(self, tx: Translator, key: Variable) -> Any:
         """What stands for a key in `entries`."""
@@ -281,8 +289,9 @@ class DictVariable(NativeVariable):
         if self.complete:
             return len(self.entries)
         if self._names is None and not self.stored and not self.deleted:
-            tx.know(self.source, "len", len(self._contents))
-            return len(self._contents)
+            size = dict.__len__(self._contents)
+            tx.know(self.source, "len", size)
+            return size
         return len(self.names(tx))
 
     def truth(self, tx: Translator) -> bool:
@@ -339,7 +348,11 @@ class DictVariable(NativeVariable):
             return tx.from_constant(self.equals(tx, theirs) is (op is operator.eq))
         if op is not operator.or_:
             return None
-        cls = theirs.cls if issubclass(theirs.cls, self.cls) and theirs.cls is not Counter else self.cls
+        for part in (self, theirs):
+            if part.owner is not None and issubclass(part.cls, (OrderedDict, defaultdict)):
+                raise GraphBreak("union that a user's class makes", part.describe())
+        mine = self.owner.cls if self.owner is not None else self.cls
+        cls = theirs.cls if issubclass(theirs.cls, mine) and theirs.cls is not Counter else self.cls
         made = self.born(tx, self.pairs(tx), cls if issubclass(cls, dict) else dict)
         if made.cls is not self.cls:
             made.default_factory = theirs.default_factory
@@ -353,6 +366,8 @@ class DictVariable(NativeVariable):
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if self.cls is Counter and INPLACE[op][1] in vars(Counter):
             return _implemented(tx.inline(getattr(Counter, INPLACE[op][1]), [self, other], {}))
+        if self._has_items_of_its_own():
+            raise GraphBreak("union that a user's class makes", self.describe())
         if op is not operator.ior:
             return None
         if not issubclass(self.cls, dict):
@@ -547,6 +562,9 @@ def _ordered_clear_counts() -> bool:
 
 _ORDERED_CLEAR_COUNTS = _ordered_clear_counts()
 _DICT_ITERS = (dict.__iter__, OrderedDict.__iter__, MappingProxyType.__iter__)
+_ITEM_METHODS = ("__contains__", "__getitem__", "__setitem__", "__delitem__")
+#: Methods of an OrderedDict that run these, whatever they are.
+_BY_ITEMS = frozenset({"__init__", "update", "setdefault", "pop", "popitem", "copy"})
 #: Methods of Counter that are written here; the others are those of the library, traced.
 _COUNTER_NATIVE = frozenset({"__init__", "__missing__", "__delitem__", "update", "copy", "fromkeys"})
 

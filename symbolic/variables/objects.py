@@ -184,7 +184,7 @@ class ObjectVariable(Variable):
         return tx.wrap(tx.attempt(raw.__get__, self.value, self.cls), self.source.attr(name))
 
     def _missing(self, tx: Translator, name: str) -> Variable:
-        if name == "__dict__":
+        if name == "__dict__" and self.cls.__dictoffset__:
             return tx.instance_namespace(self)
         hook = lookup(self.cls, "__getattr__")
         if hook is torch.nn.Module.__getattr__:

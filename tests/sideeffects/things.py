@@ -1,13 +1,18 @@
 """What random programs work on: classes with manners of their own, functions, and the arguments of a call."""
+import array
 import collections
 import contextlib
+import contextvars
 import copy
+import dataclasses
 import functools
 import io
 import itertools
 import logging
+import os
 import random
 import sys
+import threading
 import types
 import warnings
 import weakref
@@ -17,9 +22,17 @@ import numpy
 import torch
 from torch.utils.hooks import RemovableHandle
 
+import jit
+
 LOGGER = logging.getLogger("tests.sideeffects.things")
 MODULE = types.ModuleType("tests.sideeffects.settings")
 ITERATORS = (collections.abc.Iterator, types.GeneratorType)
+
+
+class Ambient:
+    """State of the context and of the thread."""
+    context = contextvars.ContextVar("tests.sideeffects.context")
+    thread = threading.local()
 
 
 class Shown(logging.Handler):
@@ -100,6 +113,11 @@ class Careful(Node):
         print("size of", self.name, "is gone")
         self.count = 0
 
+    @functools.cached_property
+    def cached(self):
+        print("cached of", self.name)
+        return [self.count]
+
     def __setattr__(self, name, value):
         if name == "value":
             MODULE.stores += 1
@@ -115,6 +133,30 @@ class Careful(Node):
         return f"no {name}"
 
 
+class Registry(type):
+    """A class whose instances are counted."""
+    born = 0
+
+    def __call__(cls, *args):
+        made = super().__call__(*args)
+        Registry.born += 1
+        made.number = cls.born
+        return made
+
+
+class Registered(Node, metaclass=Registry):
+    def __new__(cls, name="copied", count=0):
+        self = super().__new__(cls)
+        self.early = name
+        return self
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int
+    y: object
+
+
 @dataclass
 class Pair:
     left: object
@@ -127,6 +169,72 @@ class Stack(list):
     def append(self, value):
         self.pushed += 1
         super().append(value)
+
+
+class Echo(list):
+    """Says what is done with it."""
+
+    def __getitem__(self, index):
+        print("get", index)
+        return super().__getitem__(index)
+
+    def __setitem__(self, index, value):
+        print("set", index)
+        super().__setitem__(index, value)
+
+    def __iter__(self):
+        print("iter")
+        return super().__iter__()
+
+    def __len__(self):
+        print("len")
+        return super().__len__()
+
+    def extend(self, values):
+        for value in values:
+            self.append(value)
+
+    def sort(self, **how):
+        self.is_sorted = True
+        super().sort(**how)
+
+
+class Trail(collections.OrderedDict):
+    """What was written last comes last."""
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+
+    def popitem(self, last=True):
+        print("popitem", last)
+        return super().popitem(last)
+
+
+class Fallback(collections.defaultdict):
+    def __missing__(self, key):
+        print("missing", key)
+        value = self[key] = [key]
+        return value
+
+
+class Votes(collections.Counter):
+    def update(self, iterable=None, /, **more):
+        self.updated = True
+        super().update(iterable, **more)
+
+    def __missing__(self, key):
+        return 1
+
+
+class Window(collections.deque):
+    def append(self, value):
+        print("append", len(self), self.maxlen)
+        super().append(value)
+
+    def popleft(self):
+        self.left = super().popleft()
+        return self.left
 
 
 class Table(dict):
@@ -151,6 +259,89 @@ class Managed:
     def __exit__(self, kind, error, traceback):
         print("leave", self.name, None if kind is None else kind.__name__)
         return kind is KeyError
+
+
+class Gate(Managed):
+    """Lets nothing pass but TypeErrors; raises another error instead of a KeyError."""
+
+    def __exit__(self, kind, error, traceback):
+        super().__exit__(kind, error, traceback)
+        if kind is KeyError:
+            raise Trouble(self.name, error.args)
+        return kind is not TypeError
+
+
+class Trouble(Exception):
+    def __init__(self, text, held):
+        super().__init__(text)
+        self.held = held
+
+
+class Warned(UserWarning):
+    pass
+
+
+class Countdown:
+    """An iterator written in Python."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.count <= 0:
+            raise StopIteration
+        self.count -= 1
+        return self.count
+
+
+class Layer(torch.nn.Module):
+    level = 1
+
+    def __init__(self, n):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.arange(n, dtype=torch.float32))
+        self.register_buffer("seen", torch.zeros(()))
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        self.seen += 1
+        return x * self.weight * self.level
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, by):
+        ctx.save_for_backward(x)
+        ctx.by = by
+        return x * by
+
+    @staticmethod
+    def backward(ctx, g):
+        x, = ctx.saved_tensors
+        return g * ctx.by + x * 0, None
+
+
+@contextlib.contextmanager
+def noted(text, log):
+    """Says when it is entered and left; lets no ValueError pass."""
+    log.append(text)
+    try:
+        yield log
+    except ValueError as error:
+        print("caught", error)
+    finally:
+        log.append("left")
+
+
+def relayed(iterable, log):
+    """A generator that hands on what another one yields."""
+    answer = yield from iterable
+    log.append(answer)
+    return "relayed"
 
 
 def doubled(g):
@@ -188,14 +379,37 @@ class Shape:
     aliased_tensors: str = "no"  # or "same", or "view"
     aliased_objects: bool = False
     grad: bool = False
+    dtype: torch.dtype = torch.float32
+    strided: bool = False
+    more: int = 0  # elements of the containers
+    hooked: bool = False
+
+
+def restore():
+    """What programs can reach without an argument, as it was before the first one."""
+    vars(MODULE).pop("gone", None)
+    vars(MODULE).update(stores=0, level=1)
+    for cls in (Node, *Node.__subclasses__()):
+        for name in {"made", "shared"} & vars(cls).keys():
+            delattr(cls, name)
+    Node.made = Registry.born = 0
+    Ambient.context.set(0)
+    vars(Ambient.thread).clear()
+    os.environ.pop("TESTS_WORD", None)
+    LOGGER.setLevel(logging.INFO)
+
+
+def outside():
+    """What programs can change there."""
+    classes = [(cls.__name__, cls.made, getattr(cls, "shared", None)) for cls in (Node, Careful, Registered)]
+    return [vars(MODULE), classes, Registry.born, Ambient.context.get(), vars(Ambient.thread), os.environ.get("TESTS_WORD"), LOGGER.level]
 
 
 def arguments(shape):
     """A new argument under each name that `programs.ARGUMENTS` has."""
     n = shape.length
-    vars(MODULE).update(stores=0, level=1)
-    Node.made = 0
-    x = torch.arange(n, dtype=torch.float32)
+    restore()
+    x = torch.arange(2 * n, dtype=shape.dtype)[::2] if shape.strided else torch.arange(n, dtype=shape.dtype)
     v = {"no": torch.ones(n), "same": x, "view": x[:]}[shape.aliased_tensors]
     w = (torch.arange(n, dtype=torch.float32) - 1).requires_grad_()
     w.grad = torch.ones(n) if shape.grad else None
@@ -204,10 +418,14 @@ def arguments(shape):
     other_box = box if shape.aliased_objects else Node("other")
     box.next, other_box.next, slots.next = other_box, box, careful
     box.value = x
-    items = [1, x, box]
+    items = [1, x, box, *range(shape.more)]
     other = items if shape.aliased_lists else [w, "end"]
     numbers = list(range(n, 0, -1))
-    table = {"a": 1, "b": items, "c": x}
+    table = {"a": 1, "b": items, "c": x, **dict.fromkeys("xyz"[:shape.more])}
+    layer = Layer(n)
+    if shape.hooked:
+        layer.register_forward_hook(lambda module, inputs, output: print("hook of layer"))
+        layer.register_full_backward_hook(lambda module, inputs, outputs: print("gradient of layer"))
     order = collections.OrderedDict((("a", 1), ("b", 2), ("c", 3)))
     groups = collections.defaultdict(list, a=[1])
     tally = collections.Counter("aab")
@@ -216,13 +434,16 @@ def arguments(shape):
     return {"x": x, "v": v, "w": w, "handle": handle, "box": box, "slots": slots, "careful": careful, "other_box": other_box,
             "items": items, "other": other, "numbers": numbers, "table": table, "order": order, "groups": groups,
             "tally": tally, "bag": bag, "ring": ring, "stack": Stack([1, 2]), "special": Table(a=1), "it": iter(numbers),
-            "gen": numbered(4, other), "out": io.StringIO()}
+            "gen": numbered(4, other), "out": io.StringIO(), "echo": Echo([1, x]), "trail": Trail(a=1, b=x),
+            "fallback": Fallback(list, a=[x]), "votes": Votes("abb"), "window": Window([1, x], 3),
+            "layers": collections.ChainMap({"a": 1}, table), "codes": array.array("l", [3, 1, 2]), "raw": bytearray(b"abc"),
+            "layer": layer, "registered": Registered("registered", 3)}
 
 
 def afterwards(result, *args):
     """What a caller does with what the program left: half of the handles are removed, what waits runs, and gradients
     are asked for once more. Answers with what it saw."""
-    said = [vars(MODULE), Node.made]
+    said = outside()
     found = [*(result if type(result) is list else [result]), *args]
     handles = [thing for thing in found if isinstance(thing, RemovableHandle)]
     for handle in handles[::2]:
@@ -245,13 +466,15 @@ def afterwards(result, *args):
     return said
 
 
-MODULES = (collections, contextlib, copy, functools, itertools, numpy, random, sys, torch, warnings, weakref)
-CLASSES = (Node, Slotted, Careful, Pair, Stack, Table, Managed)
-FUNCTIONS = (doubled, seen, scaled, kind_of, numbered)
+MODULES = (array, collections, contextlib, copy, dataclasses, functools, itertools, jit, numpy, os, random, sys, torch, warnings,
+           weakref)
+CLASSES = (Ambient, Node, Slotted, Careful, Registry, Registered, Point, Pair, Stack, Echo, Table, Trail, Fallback, Votes, Window, Managed,
+           Gate, Trouble, Warned, Countdown, Layer, Scaled)
+FUNCTIONS = (doubled, seen, scaled, kind_of, numbered, noted, relayed)
 #: Names that a program can use.
 NAMES = {"LOGGER": LOGGER, "MODULE": MODULE, **{named.__name__: named for named in (*MODULES, *CLASSES, *FUNCTIONS)}}
 
 
 def world():
     """New globals for a program."""
-    return {**NAMES, "__name__": __name__, "TOTAL": 0, "LOG": [], "FUEL": [0] * 40, "SHARED": Node("shared")}
+    return {**NAMES, "__name__": __name__, "TOTAL": 0, "EXTRA": 0, "LOG": [], "FUEL": [0] * 40, "SHARED": Node("shared")}
