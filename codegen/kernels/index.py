@@ -437,6 +437,7 @@ def _linear(a: Index, atom: Atom) -> tuple[Index | None, Index]:
     return _polynomial(slope), _polynomial(rest)
 
 
+@lru_cache(1 << 14)
 def stride_of(a: Index, axis: Symbol) -> Index | None:
     """By how much a grows from one value of that axis to the next; None where it is not always as much."""
     slope, rest = _linear(a, axis)
@@ -475,6 +476,13 @@ def substitute(a: Index, known: Mapping[Symbol, Index], inside: Callable[[Value]
     if inside is not None and has_values(a):
         return _replaced(a, known, inside)
     return _replaced_once(a, new) if new else a
+
+
+@lru_cache(1 << 14)
+def substitute_all(of: tuple[Index, ...], known: tuple[tuple[Symbol, Index], ...]) -> tuple[Index, ...]:
+    """The same of several that hold no values."""
+    by_symbol = dict(known)
+    return tuple(substitute(a, by_symbol) for a in of)
 
 
 @lru_cache(1 << 14)

@@ -457,6 +457,7 @@ def rewrite(root: Expr, rule: Rule, axes: Mapping[Symbol, Index] | None = None) 
 
     `rule` sees a leaf (no Op) after its symbols were replaced."""
     known: Mapping[Symbol, Index] = axes or {}
+    pairs = tuple(known.items())
     made: dict[Expr, Expr] = {}
 
     def index_again(at: Index) -> Index:
@@ -476,7 +477,11 @@ def rewrite(root: Expr, rule: Rule, axes: Mapping[Symbol, Index] | None = None) 
                 again = load(expr.buffer, index_again(expr.index), expr.dtype, mask)
             case Read():
                 mask = None if expr.mask is None else made[expr.mask]
-                again = read(expr.tensor, tuple(map(index_again, expr.indices)), expr.dtype, mask)
+                if len(expr.args) == (mask is not None):  # no values
+                    indices = ix.substitute_all(expr.indices, pairs) if pairs else expr.indices
+                else:
+                    indices = tuple(map(index_again, expr.indices))
+                again = read(expr.tensor, indices, expr.dtype, mask)
             case Position():
                 again = position(index_again(expr.index))
             case _:

@@ -10,7 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 
@@ -284,6 +284,7 @@ def cost(value: Expr) -> int:
     return sum(OPS[expr.name].cost for expr in ir.walk(value) if isinstance(expr, ir.Op))
 
 
+@lru_cache(1 << 14)
 def physical(indices: tuple[Index, ...], strides: Shape) -> Index:
     """How many elements from the first one an element lies."""
     place = ix.index(0)
