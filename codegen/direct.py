@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import fx
 from torch._ops import OpOverload
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph_module import _forward_from_src
 
 
@@ -24,6 +25,12 @@ def direct(graph: fx.GraphModule) -> Callable[..., Any]:
     source = re.sub(r"torch\.ops\.[\w.]+(?=\()", lambda call: names.get(call[0], call[0]), code.src)
     known = {**code.globals, **{names[text]: native for text, native in natives.items()}}
     return MethodType(_forward_from_src(source, known), graph)
+
+
+def as_captured(graph: fx.GraphModule) -> Callable[..., Any]:
+    """`graph.forward`, whose Python may not have been written yet."""
+    _LazyGraphModule.force_recompile(graph)
+    return graph.forward
 
 
 def _operations(graph: fx.Graph) -> set[OpOverload[..., Any]]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import fx
-from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from codegen.aot.backend import ATEN, compile_graph
 from codegen.aot.function import GraphCompiler
 from codegen.aot.partition import min_cut_partition
+from codegen.direct import as_captured
 from codegen.kernels.compile import Kernels
 from codegen.notices import notify
 from codegen.passes import Passes
@@ -125,7 +125,7 @@ def run(backend: Backend, gm: fx.GraphModule, example_inputs: list[Any]) -> Call
     `gm.meta["stages"]`, for the dump: what the compiled program was made of, if it tells."""
     try:
         if backend not in (kernels, aot_eager) and not isinstance(backend, InMode):
-            _LazyGraphModule.force_recompile(gm)  # the others may call it
+            as_captured(gm)  # the others may call it
         compiled = backend(gm, example_inputs)
     except Exception as error:
         raise BackendCompilerFailed(backend, error) from error

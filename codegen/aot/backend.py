@@ -17,6 +17,7 @@ from codegen.aot.function import Settings, compile_program, unchanged
 from codegen.aot.numbers import Varying
 from codegen.aot.partition import min_cut_partition
 from codegen.aot.recorder import Untraceable
+from codegen.direct import as_captured
 from symbolic.late import compute
 from symbolic.torch_state import TorchState, enter_inference, leave_inference
 
@@ -86,7 +87,7 @@ def compile_graph(
     """A captured graph (its results are a flat tuple), compiled. What this stage can't say runs as it was captured."""
     if graph.meta.get("as_captured"):
         log.info("a graph runs as it was captured: the program has nodes of its history")
-        return _as_captured(graph)
+        return as_captured(graph)
     settings = settings or ATEN
     original = _program(graph)
     mode = bool(original.left_out[0].args[0]) if original.left_out else None
@@ -102,13 +103,7 @@ def compile_graph(
             continue
         compiled.stages = replace(compiled.stages, captured=rewritten if program is not original else None)
         return compiled if mode is None else _under(mode, compiled)
-    return _as_captured(graph)
-
-
-def _as_captured(graph: fx.GraphModule) -> Callable[..., Any]:
-    """The graph's own Python, which may not have been written yet."""
-    _LazyGraphModule.force_recompile(graph)
-    return graph.forward
+    return as_captured(graph)
 
 
 def _rewritten(graph: fx.GraphModule, settings: Settings) -> fx.GraphModule | None:

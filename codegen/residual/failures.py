@@ -18,6 +18,7 @@ from torch import fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from codegen.direct import as_captured
 from symbolic.torch_state import TorchState
 
 #: (code, error): the graph failed where eager code did not
@@ -68,7 +69,7 @@ class RunAgain:
         """Whether the operators themselves refuse these inputs: then the program has caught the error that it met."""
         state = TorchState()
         try:
-            self.module.forward(*inputs)
+            as_captured(self.module)(*inputs)
         except Exception:
             return True
         finally:
