@@ -10,9 +10,10 @@ import bisect
 import dis
 import inspect
 import itertools
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from symbolic import versions
@@ -160,6 +161,8 @@ _FRAMES = frozenset(
 )
 #: Names by which autograd's nodes are found.
 _NODES = frozenset({"grad_fn", "get_gradient_edge"})
+#: Top-level packages in which nobody looks for the nodes of somebody else's tensors.
+_LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "jit"}
 
 
 def looks_at_frames(code: CodeType) -> bool:
@@ -167,9 +170,28 @@ def looks_at_frames(code: CodeType) -> bool:
     return names(code, _FRAMES)
 
 
-def looks_at_nodes(code: CodeType) -> bool:
-    """Whether the code, or a function in it, may look at autograd's nodes."""
-    return names(code, _NODES)
+def looks_at_nodes(code: CodeType, namespace: dict[str, Any], classes: Collection[type] = ()) -> bool:
+    """Whether the code, a function in it, or one that it finds by a name, of a global or of a method of `classes`, may
+    look at autograd's nodes. (Functions of libraries are not looked into.)"""
+    waiting = [(code, namespace)]
+    seen: set[CodeType] = set()
+    while waiting:
+        code, namespace = waiting.pop()
+        if code in seen:
+            continue
+        seen.add(code)
+        if names(code, _NODES):
+            return True
+        waiting += [(inner, namespace) for inner in code.co_consts if isinstance(inner, CodeType)]
+        for name in code.co_names:
+            for found in (namespace.get(name), *(getattr(cls, name, None) for cls in classes)):
+                if isinstance(found, FunctionType) and not _is_library_s(found):
+                    waiting.append((found.__code__, found.__globals__))
+    return False
+
+
+def _is_library_s(function: FunctionType) -> bool:
+    return (function.__module__ or "").partition(".")[0] in _LIBRARIES
 
 
 def names(code: CodeType, wanted: frozenset[str]) -> bool:

@@ -452,7 +452,16 @@ def _goes_on_to_nodes(exit_: Return | Break) -> bool:
     """Whether what comes after a break asks for autograd's nodes, as far as its code tells."""
     if isinstance(exit_, Return):
         return False
-    return exit_.cause.reason == ASKS_NODE or any(looks_at_nodes(frame.code.raw) for frame in exit_.frames)
+    if exit_.cause.reason == ASKS_NODE:
+        return True
+    for frame in exit_.frames:
+        codes = [(frame.code.raw, frame.namespace.real())]
+        held = [getattr(each, "value", None) for each in (*frame.locals.values(), *frame.stack)]
+        codes += [(each.__code__, each.__globals__) for each in held if isinstance(each, FunctionType)]
+        classes = set(map(type, held))
+        if any(looks_at_nodes(code, namespace, classes) for code, namespace in codes):
+            return True
+    return False
 
 
 class _Exhausted:

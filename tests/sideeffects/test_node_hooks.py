@@ -517,3 +517,64 @@ def test_other_hooks_compile_nothing_again():
             grads.append(w.grad)
         torch.testing.assert_close(*grads)
     counter.expect(1)
+
+
+# --- nodes that are looked at after a break ---------------------------------------------------------------------------
+def names_of(y):
+    return y.grad_fn.name(), y.grad_fn.next_functions[0][0].name()
+
+
+def by_another(y):
+    return names_of(y)
+
+
+class Looks:
+    def at(self, y):
+        return self.there(y)
+
+    def there(self, y):
+        return y.grad_fn.name()
+
+
+def in_a_function(x, looks):
+    y = x * 2 + 1
+    jit.graph_break()
+    return y, names_of(y)
+
+
+def in_what_it_calls(x, looks):
+    y = x * 2 + 1
+    jit.graph_break()
+    return y, by_another(y)
+
+
+def in_a_local_function(x, looks):
+    y = x * 2 + 1
+    look = by_another
+    jit.graph_break()
+    return y, look(y)
+
+
+def in_a_closure(x, looks):
+    def look(y):
+        return y.grad_fn.name()
+
+    y = x * 2 + 1
+    jit.graph_break()
+    return y, look(y)
+
+
+def in_a_method(x, looks):
+    y = x * 2 + 1
+    jit.graph_break()
+    return y, looks.at(y)
+
+
+@pytest.mark.parametrize("program", [in_a_function, in_what_it_calls, in_a_local_function, in_a_closure, in_a_method], ids=lambda p: p.__name__)
+def test_nodes_looked_at_after_a_break_are_those_of_eager_code(program):
+    def call(function):
+        return function(torch.ones(3, requires_grad=True), Looks())[1]
+
+    compiled = jit.compile(program, backend="aot_eager")
+    for _ in range(2):
+        assert call(compiled) == call(program)
