@@ -2,6 +2,7 @@
 
 import re
 import traceback
+import warnings
 
 import pytest
 
@@ -140,3 +141,40 @@ def test_a_sequence_is_asked_when_no_number_answers(x):
     same = items
     items *= Whole(2)
     return x + 1, seen, items, items is same
+
+
+def test_breaks_in_a_long_loop_do_not_nest():
+    def program(x, count):
+        for _ in range(count):
+            jit.graph_break()
+            x = x + 1
+        return x
+
+    check(program, X, 3000)
+
+
+def test_who_is_warned_of_after_a_break():
+    def inner(x, level):
+        jit.graph_break()
+        warnings.warn("of whom", UserWarning, level)
+        return x + 1
+
+    def program(x):
+        y = inner(x, 1)
+        jit.graph_break()
+        y = inner(y, 2)
+        return inner(y, 3)
+
+    check(program, X)
+
+
+def test_an_exception_after_breaks_in_a_loop():
+    def program(x):
+        for number in range(10):
+            jit.graph_break()
+            x = x + 1
+            if number == 7:
+                raise ValueError(number)
+        return x
+
+    check(program, X, traceback="full")
