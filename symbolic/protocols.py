@@ -161,6 +161,7 @@ class Protocols:
         error = self.new_exception(cls, *args)
         assert isinstance(error, ExceptionVariable)
         error.cause = error.context = cause
+        error.suppress = True
         raise Observed(error)
 
     def stop_iteration(self: Any, value: Variable) -> NoReturn:
@@ -180,9 +181,12 @@ class Protocols:
         """What `raise` does: the exception being handled becomes the context, and a chain of contexts has an end."""
         if isinstance(error, ExceptionVariable) and self.handled is not None and self.handled is not error:
             link: Variable | None = self.handled
-            while isinstance(link, ExceptionVariable):
+            passed: set[Variable] = set()
+            while isinstance(link, ExceptionVariable) and link not in passed:  # the program may have made a circle
+                passed.add(link)
                 if link.context is error:
                     link.context = None
+                    break
                 link = link.context
             error.context = self.handled
         return error
@@ -201,7 +205,7 @@ class Protocols:
             return a.binary(self, op, b)
         recorded = (TensorVariable, NumberVariable)
         first = isinstance(b, recorded) and not isinstance(a, (*recorded, ObjectVariable)) and left not in (str, bytes)
-        if isinstance(b, ObjectVariable) and left is not right and issubclass(right, left):
+        if isinstance(b, ObjectVariable) and left is not right and left in right.__mro__:
             reflected = BINARY[op][1]
             first = op in _REFLECTED or lookup(left, reflected) is not lookup(right, reflected)
         if first and (result := b.rbinary(self, op, a)) is not None:

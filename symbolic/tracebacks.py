@@ -12,14 +12,22 @@ Entry = tuple[CodeType, int, int]
 
 def passed(error: BaseException, entries: tuple[Entry, ...]) -> None:
     """`error` has passed these frames, the innermost first."""
-    trace = error.__traceback__
+    error.__traceback__ = made_of(entries, error.__traceback__)
+
+
+def made_of(entries: tuple[Entry, ...], trace: TracebackType | None = None) -> TracebackType | None:
+    """These entries, the innermost first, around those of `trace`."""
     for code, offset, line in entries:
         trace = TracebackType(trace, frame_of(code), offset, line)
-    error.__traceback__ = trace
+    return trace
 
 
-def traceback_of(error: BaseException) -> TracebackType | None:
-    return error.__traceback__
+def traceback_of(error: BaseException, later: int = 0) -> TracebackType | None:
+    """As it was before the `later` entries that it was given last."""
+    trace = error.__traceback__
+    for _ in range(later):
+        trace = trace.tb_next if trace is not None else None
+    return trace
 
 
 _stand_ins: dict[int, tuple[CodeType, FunctionType]] = {}

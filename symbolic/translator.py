@@ -260,7 +260,9 @@ class Translator(Protocols):
         self.handled = frame.handled or handled  # what its own except block is handling
         try:
             if error is not None:
-                self._unwind(error, depth)
+                if self.handled is not None and error.source is not None:
+                    raise GraphBreak("context set on an existing exception", error.describe())
+                self._unwind(self.with_context(error), depth)
             self._loop(depth)
         finally:
             self.anchors.pop()

@@ -20,6 +20,9 @@ CALLABLE_FIRST = PY313
 #: FOR_ITER leaves the exhausted iterator for END_FOR to pop (3.12), or END_FOR; POP_TOP (3.13).
 FOR_ITER_KEEPS_ITERATOR = PY312
 
+#: `generator.close()` gives what the generator returns.
+CLOSE_RETURNS = PY313
+
 #: Opcodes that code objects may have: no instrumented, specialised or pseudo ones (the compiler's own, from 256 on).
 OPCODES = frozenset(name for name, op in dis.opmap.items() if op < 256 and not name.startswith("INSTRUMENTED_"))
 

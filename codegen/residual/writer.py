@@ -642,6 +642,14 @@ def _generator(w: Writer, v: functions.GeneratorVariable) -> None:
             w.emit.pop()
 
 
+def _traceback(w: Writer, v: objects.TracebackVariable) -> None:
+    trace = tuple(v.owner.trace) if isinstance(v.owner, objects.ExceptionVariable) else ()
+    if trace[: len(v.entries)] == v.entries:
+        w.call(tracebacks.traceback_of, v.owner, len(trace) - len(v.entries))
+    else:  # the exception has another one now
+        w.call(tracebacks.made_of, v.entries)
+
+
 def _super(w: Writer, v: classes.SuperVariable) -> None:
     w.call(super, v.start, v.owner)
 
@@ -697,7 +705,7 @@ BUILD: dict[type, Callable[[Writer, Any], None]] = {
     objects.ObjectVariable: _object,
     objects.ExceptionVariable: _exception,
     objects.ObjectMethod: _object_method,
-    objects.TracebackVariable: lambda w, v: w.call(tracebacks.traceback_of, v.owner),
+    objects.TracebackVariable: _traceback,
     functions.ClosureFunction: _closure,
     born.BornClass: _recipe,
     born.MadeVariable: _recipe,

@@ -210,6 +210,8 @@ class Variable:
     def is_same(self, tx: Translator, other: Variable) -> bool:
         """`self is other`, guarded: what came in as two objects may come in as one."""
         if self is not other and self.python_type() is other.python_type():
+            if self.real() is not MISSING and self.real() is other.real():
+                raise GraphBreak("one object as two values", self.describe())
             tx.apart(self, other)
         return self is other
 

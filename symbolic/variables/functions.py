@@ -9,12 +9,13 @@ from types import CellType, CodeType, FunctionType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sideeffects.effects import DELETED
-from symbolic.code import decode
+from symbolic import versions
+from symbolic.code import Inst, decode
 from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.signatures import fits
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, NULL, Variable, spelled
+from symbolic.variables.base import COMPARISONS, MISSING, NULL, Variable, spelled
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.methods import NativeMethod
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+_COMPARISONS = frozenset(COMPARISONS.values())
 
 
 class CellVariable(Variable):
@@ -67,6 +71,15 @@ class CellVariable(Variable):
         if name != "cell_contents":
             super().setattr(tx, name, value)
         self.store(tx, value)
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        """Cells compare as what they hold; an empty one comes before all others."""
+        if op not in _COMPARISONS or not isinstance(other, CellVariable):
+            return None
+        mine, theirs = self.contents(tx), other.contents(tx)
+        if mine is None or theirs is None:
+            return ConstantVariable(op(mine is not None, theirs is not None))
+        return tx.binary(op, mine, theirs)
 
     def describe(self) -> str:
         return f"cell {self.source.text}" if self.source else "cell"
@@ -225,6 +238,8 @@ class FunctionVariable(PythonFunction):
         pending = tx.ledger.pending(self, name)
         if pending is not None and pending is not DELETED:
             return pending
+        if name == "__globals__":
+            return self.namespace(tx)
         assert self.source is not None
         try:
             value = getattr(self.function, name)
@@ -303,7 +318,9 @@ class ClosureFunction(PythonFunction):
             pairs = list(zip(items[::2], items[1::2], strict=True))
             tx.ledger.store(self, name, made := tx.new_dict(pairs))
             return made
-        if name in ("__closure__", "__dict__", "__type_params__"):
+        if name == "__closure__":
+            return tx.new_tuple(self.closure) if self.closure else ConstantVariable(None)
+        if name in ("__dict__", "__type_params__"):
             raise GraphBreak("attribute of a function born in the frame", name)
         return tx.raise_(AttributeError, f"'function' object has no attribute {name!r}")
 
@@ -443,6 +460,26 @@ class PartialVariable(Variable):
         return [self.function, *self.args, *self.kwargs.values()]
 
 
+def _throw_into(
+    tx: Translator, inner: Variable, error: Variable
+) -> tuple[Variable | None, Variable, Variable | None]:
+    """What `yield from inner` makes of an exception thrown at it: (what it yields, what it gives when it is over, the
+    exception to be raised there); a None: it does not."""
+    nothing = ConstantVariable(None)
+    try:
+        if issubclass(error.python_type(), GeneratorExit):
+            if tx.hasattr(inner, "close"):
+                inner.method(tx, "close", [], {})
+            return None, nothing, error
+        if not tx.hasattr(inner, "throw"):
+            return None, nothing, error
+        return inner.method(tx, "throw", [error], {}), nothing, None
+    except Observed as raised:
+        if issubclass(raised.variable.python_type(), StopIteration):
+            return None, raised.variable.getattr(tx, "value"), None
+        return None, nothing, raised.variable
+
+
 class GeneratorVariable(Variable):
     """A generator born in the frame: its frame, set aside. Where it must exist after the frame, it is a generator of
     other code that goes on from there.
@@ -486,13 +523,20 @@ class GeneratorVariable(Variable):
                 return tx.raise_(TypeError, "can't send non-None value to a just-started generator")
         if self.state == "new" and error is not None:
             self.state = "closed"
-            raise Observed(error)
+            raise Observed(tx.with_context(error))
         if self.state == "new":
             tx.generators.append(self)
+        inner = self._delegate() if error is not None else None
         self.state = "running"
         try:
-            if error is None:
-                self.frame.push(value)
+            if inner is not None and error is not None:
+                yielded, value, error = _throw_into(tx, inner, error)
+                if yielded is not None:
+                    self.state = "suspended"
+                    return yielded
+                if error is None:
+                    self._end_delegation()
+            self.frame.push(value)
             kind, result = tx.run_generator(self.frame, error)
         except Observed as raised:
             self.state = "closed"
@@ -506,6 +550,22 @@ class GeneratorVariable(Variable):
         self.state = "closed"
         self.returned = result
         return None
+
+    def _next_inst(self) -> Inst:
+        """Where it goes on after its `yield`; after that of a `yield from` with the jump back to its SEND."""
+        insts, at = self.frame.code.insts, self.frame.index
+        return insts[at + (insts[at].op == "RESUME")]
+
+    def _delegate(self) -> Variable | None:
+        """The iterator that a `yield from` stands at."""
+        stands_there = self.state == "suspended" and self._next_inst().op == "JUMP_BACKWARD_NO_INTERRUPT"
+        return self.frame.stack[-1] if stands_there else None
+
+    def _end_delegation(self) -> None:
+        """The `yield from` is over: what it gives is what the frame is sent."""
+        self.frame.index = self.frame.code.insts[self._next_inst().target].target
+        if not versions.PY312:  # there END_SEND drops the iterator below
+            self.frame.pop()
 
     def runs_on(self) -> bool:
         """Whether it has a `try` or `with` to come, or stands inside of one."""
@@ -551,7 +611,7 @@ class GeneratorVariable(Variable):
             raise
         if result is not None:
             return tx.raise_(RuntimeError, "generator ignored GeneratorExit")
-        return ConstantVariable(None)
+        return self.returned if versions.CLOSE_RETURNS else ConstantVariable(None)
 
     def getattr(self, tx: Translator, name: str) -> Variable:
         if name in ("send", "throw", "close", "__next__", "__iter__"):

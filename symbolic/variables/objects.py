@@ -217,7 +217,7 @@ class ObjectVariable(Variable):
         raw = lookup(self.cls, name)
         if isinstance(raw, property):
             if raw.fset is None:
-                raise GraphBreak("property without a setter", f"{self.cls.__qualname__}.{name}")
+                tx.attempt(raw.__set__, _namesake(self.cls), None)
             tx.call(tx.class_attribute(self.cls, name).getattr(tx, "fset"), [self, value], {})
         elif raw is not MISSING and isinstance(lookup(type(raw), "__set__"), FunctionType):
             tx.call(tx.class_attribute(type(raw), "__set__"), [tx.class_attribute(self.cls, name), self, value], {})
@@ -264,9 +264,16 @@ class ObjectVariable(Variable):
 
     def plain_delattr(self, tx: Translator, name: str) -> None:
         raw = lookup(self.cls, name)
-        if isinstance(raw, property) and raw.fdel is not None:
+        if isinstance(raw, property):
+            if raw.fdel is None:
+                tx.attempt(raw.__delete__, _namesake(self.cls))
             tx.call(tx.class_attribute(self.cls, name).getattr(tx, "fdel"), [self], {})
             return
+        if raw is not MISSING and isinstance(lookup(type(raw), "__delete__"), FunctionType):
+            tx.call(tx.class_attribute(type(raw), "__delete__"), [tx.class_attribute(self.cls, name), self], {})
+            return
+        if raw is not MISSING and is_data_descriptor(raw) and not isinstance(raw, MemberDescriptorType):
+            raise GraphBreak("deletion of a native attribute", f"{self.cls.__qualname__}.{name}")
         pending = tx.ledger.pending(self, name)
         held: Any = pending is not DELETED
         if pending is None:
@@ -409,9 +416,14 @@ def _bind_class(obj: ObjectVariable, tx: Translator, name: str, raw: Any) -> Var
     return BoundMethod(tx.wrap(raw.__func__, tx.attribute_source(obj.cls, name).attr("__func__")), tx.class_of(obj))
 
 
+def _namesake(cls: type) -> Any:
+    """An instance of a class of the same name, for Python's own code to complain about."""
+    return type(cls.__name__, (), {"__qualname__": cls.__qualname__, "__module__": cls.__module__})()
+
+
 def _read_property(obj: ObjectVariable, tx: Translator, name: str, raw: Any) -> Variable:
     if raw.fget is None:
-        return tx.raise_(AttributeError, f"property {name!r} of {obj.cls.__name__!r} object has no getter")
+        tx.attempt(raw.__get__, _namesake(obj.cls))
     return tx.call(tx.wrap(raw.fget, tx.attribute_source(obj.cls, name).attr("fget")), [obj], {})
 
 
@@ -491,6 +503,14 @@ OBJECT_METHODS: dict[str, Callable[..., Variable]] = {
 
 #: native method of a class -> handler(tx, owner, *args, **kwargs)
 NATIVE_METHODS: dict[Any, Callable[..., Variable]] = {}
+#: Attributes of every exception -> the types that they may have, besides None.
+_EXCEPTIONS_OWN: dict[str, type] = {
+    "__cause__": BaseException,
+    "__context__": BaseException,
+    "__traceback__": TracebackType,
+    "__suppress_context__": bool,
+}
+_NOTHING = object()
 #: Native exceptions that are not made of their arguments as the others are.
 PARTICULAR = (OSError, SyntaxError, ImportError, UnicodeError, BaseExceptionGroup)
 
@@ -511,7 +531,7 @@ class ExceptionVariable(ObjectVariable):
     def plain_getattr(self, tx: Translator, name: str) -> Variable:
         if name == "args" and tx.ledger.pending(self, name) is None:
             return tx.new_tuple(list(self.args))
-        if name == "value" and issubclass(self.cls, StopIteration):
+        if name == "value" and issubclass(self.cls, StopIteration) and tx.ledger.pending(self, name) is None:
             return self.args[0] if self.args else ConstantVariable(None)
         if name == "__cause__":
             return self.cause or ConstantVariable(None)
@@ -538,6 +558,9 @@ class ExceptionVariable(ObjectVariable):
 
     def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
         none = isinstance(value, ConstantVariable) and value.value is None
+        kind = None if none else value.python_type()
+        if name in _EXCEPTIONS_OWN and not issubclass(kind or _EXCEPTIONS_OWN[name], _EXCEPTIONS_OWN[name]):
+            tx.attempt(setattr, Exception(), name, _NOTHING)
         if name == "__cause__":
             self.cause, self.suppress = (None if none else value), True
         elif name == "__context__":
@@ -551,12 +574,17 @@ class ExceptionVariable(ObjectVariable):
         else:
             tx.ledger.store(self, name, value)
 
+    def plain_delattr(self, tx: Translator, name: str) -> None:
+        if name in (*_EXCEPTIONS_OWN, "args"):
+            tx.attempt(delattr, Exception(), name)
+        super().plain_delattr(tx, name)
+
     def set_trace(self, value: Variable) -> None:
         """`__traceback__ = value`"""
         if isinstance(value, ConstantVariable) and value.value is None:
             self.trace = []
         elif isinstance(value, TracebackVariable) and value.owner is self:
-            self.trace = self.trace[: value.count]
+            self.trace = list(value.entries)
         else:
             raise GraphBreak("traceback set on an exception", self.describe())
 
@@ -565,11 +593,11 @@ class ExceptionVariable(ObjectVariable):
 
 
 class TracebackVariable(Variable):
-    """`owner.__traceback__`, as long as it was when it was asked for."""
+    """`owner.__traceback__` as it was when it was asked for: `entries`, the innermost first, so far as known."""
 
     def __init__(self, owner: Variable) -> None:
         self.owner = owner
-        self.count = len(owner.trace) if isinstance(owner, ExceptionVariable) else 0
+        self.entries = tuple(owner.trace) if isinstance(owner, ExceptionVariable) else ()
 
     def python_type(self) -> type:
         return TracebackType

@@ -1,5 +1,6 @@
 """What CPython's own tests found (`tools/coverage`), each as a small program."""
 
+import abc
 import re
 import traceback
 import warnings
@@ -178,3 +179,278 @@ def test_an_exception_after_breaks_in_a_loop():
         return x
 
     check(program, X, traceback="full")
+
+
+# --- exceptions -------------------------------------------------------------------------------------------------------
+def context_of(error):
+    return [type(link).__name__ for link in chain(error)], error.__suppress_context__
+
+
+def chain(error):
+    while error is not None:
+        yield error
+        error = error.__context__
+
+
+@same_as_eager(graphs=1)
+def test_context_of_what_is_thrown_into_a_generator(x):
+    def plain():
+        try:
+            raise KeyError("a")
+        except Exception:
+            yield x + 1
+
+    def delegating():
+        try:
+            raise KeyError("a")
+        except Exception:
+            yield from plain()
+
+    seen = []
+    for make in (plain, delegating):
+        generator = make()
+        next(generator)
+        try:
+            generator.throw(ValueError)
+        except ValueError as error:
+            seen.append(context_of(error))
+        try:
+            make().throw(ValueError)
+        except ValueError as error:
+            seen.append(context_of(error))
+    return x + 2, seen
+
+
+class Thrown:
+    """An iterator with a `throw` of its own."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return "next"
+
+    def throw(self, error):
+        self.log.append(type(error).__name__)
+        if isinstance(error, KeyError):
+            raise StopIteration("over")
+        return "thrown"
+
+    def close(self):
+        self.log.append("closed")
+
+
+@same_as_eager(graphs=1)
+def test_throw_reaches_the_innermost_generator(x):
+    def catches():
+        try:
+            yield 1
+        except ValueError:
+            yield "caught"
+        except KeyError:
+            return "returned"
+
+    def delegating(inner):
+        try:
+            got = yield from inner
+            yield "got", got
+        except Exception as error:
+            yield "outside", type(error).__name__
+        finally:
+            log.append("end")
+
+    log, seen = [], []
+    for make in (catches, lambda: Thrown(log), lambda: iter([1, 2]), lambda: delegating(catches())):
+        for error in (ValueError, KeyError, TypeError, GeneratorExit):
+            generator = delegating(make())
+            next(generator)
+            try:
+                seen.append(generator.throw(error()))
+                seen.append(next(generator))
+            except BaseException as raised:
+                seen.append(type(raised).__name__)
+            seen.append(generator.close())
+    return x + 1, seen, log
+
+
+@same_as_eager(graphs=1)
+def test_what_a_closed_generator_returns(x):
+    def generator():
+        try:
+            yield x
+        except GeneratorExit:
+            return "closed"
+
+    made = generator()
+    next(made)
+    return x + 1, made.close(), made.close()
+
+
+@same_as_eager(graphs=1)
+def test_stop_iteration_inside_a_generator(x):
+    def generator():
+        yield next(iter(()))
+
+    try:
+        next(generator())
+    except RuntimeError as error:
+        return x + 1, context_of(error), type(error.__cause__).__name__
+
+
+@same_as_eager(graphs=1)
+def test_value_of_a_stop_iteration_is_set(x):
+    seen = []
+    for error in (StopIteration(), StopIteration("spam")):
+        seen.append(error.value)
+        error.value = "eggs"
+        seen.append(error.value)
+    return x + 1, seen, error
+
+
+@same_as_eager(graphs=1)
+def test_what_exceptions_do_not_take(x):
+    seen = []
+    for name, value in (("__cause__", 1), ("__context__", "no"), ("__traceback__", 3), ("__suppress_context__", "yes")):
+        error = ValueError("mine")
+        for operation in (lambda: setattr(error, name, value), lambda: delattr(error, name), lambda: del_args(error)):
+            try:
+                operation()
+            except TypeError as wrong:
+                seen.append(str(wrong))
+    return x + 1, seen
+
+
+def del_args(error):
+    del error.args
+
+
+@same_as_eager(graphs=1)
+def test_a_circle_of_contexts_has_an_end(x):
+    first, second, third = ValueError("first"), ValueError("second"), ValueError("third")
+    first.__context__, second.__context__ = second, first
+    try:
+        try:
+            raise first
+        except ValueError:
+            raise third
+    except ValueError as error:
+        return x + 1, error.__context__ is first, first.__context__ is second, second.__context__ is first
+
+
+class Keeps:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.trace = trace
+        return False
+
+
+def lines_of(trace):
+    lines = []
+    while trace is not None:
+        lines.append((trace.tb_frame.f_code.co_name, trace.tb_lineno - trace.tb_frame.f_code.co_firstlineno))
+        trace = trace.tb_next
+    return lines
+
+
+def test_a_traceback_outlives_that_of_its_exception():
+    def fails():
+        raise ValueError("mine")
+
+    def program(x):
+        keeps = Keeps()
+        try:
+            with keeps:
+                fails()
+        except ValueError as error:
+            if x.dim() == 1:
+                error.__traceback__ = None
+        return keeps
+
+    check(program, X, then=lambda keeps, *args: [line for line in lines_of(keeps.trace) if line[0] != "observe"])
+
+
+class Properties:
+    unreadable = property(None, lambda self, value: None)
+    fixed = property(lambda self: 1)
+    nameless = None
+
+
+Properties.nameless = property()
+
+
+@same_as_eager(graphs=1)
+def test_what_properties_do_not_do(x):
+    seen, owner = [], Properties()
+    for name in ("unreadable", "fixed", "nameless"):
+        for operation in (getattr, delattr, lambda owner, name: setattr(owner, name, 1)):
+            try:
+                seen.append(operation(owner, name))
+            except AttributeError as error:
+                seen.append(str(error))
+    return x + 1, seen
+
+
+class Deletes:
+    def __get__(self, owner, kind):
+        return 1
+
+    def __set__(self, owner, value):
+        owner.log.append(("set", value))
+
+    def __delete__(self, owner):
+        owner.log.append("deleted")
+
+
+class Deleted:
+    thing = Deletes()
+
+    def __init__(self):
+        self.log = []
+
+
+@same_as_eager(graphs=1)
+def test_a_descriptor_deletes(x):
+    owner = Deleted()
+    owner.thing = 2
+    del owner.thing
+    return x + 1, owner.log
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------
+class Claims(abc.ABCMeta):
+    def __subclasscheck__(cls, other):
+        return True
+
+
+class Base(metaclass=Claims):
+    def __eq__(self, other):
+        return "base"
+
+
+class Claimed:
+    def __eq__(self, other):
+        return "claimed"
+
+
+@same_as_eager(graphs=1)
+def test_who_compares_first(x):
+    return x + 1, Base() == Claimed(), Claimed() == Base()
+
+
+@same_as_eager(graphs=1)
+def test_cells_compare(x):
+    def held(value):
+        return (lambda: value).__closure__[0]
+
+    cells = [held(1), held(2), held(1)]
+    return x + 1, [[a == b, a < b, a != b, a >= b] for a in cells for b in cells]
+
+
+@same_as_eager(graphs=1)
+def test_globals_of_a_function(x):
+    return x + 1, chain.__globals__ is globals(), context_of.__globals__ is chain.__globals__
