@@ -215,6 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, default=ALL, help="all that was found (default build/coverage.json)")
     options = parser.parse_args(arguments)
 
+    options.json.parent.mkdir(parents=True, exist_ok=True)
     there = Path(support.__file__).parent.parent
     with tempfile.TemporaryDirectory(prefix="framejit-coverage-") as folder:
         for path in there.iterdir():
@@ -226,9 +227,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ThreadPoolExecutor(options.jobs) as pool:
             for module, those in zip(chosen, pool.map(runner.module, chosen), strict=True):
                 found += those
+                options.json.write_text(json.dumps([dataclasses.asdict(each) for each in found], indent=1))
                 print(module, *(f"{count} {verdict}" for verdict, count in counts(those).items()), file=sys.stderr)
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps([dataclasses.asdict(each) for each in found], indent=1))
     print(machine())
     report(found, options.markdown, options.details)
     return int(any(each.verdict == "wrong" for each in found))
