@@ -34,7 +34,8 @@ from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, FunctionVariable, GeneratorVariable, PythonFunction
 from symbolic.variables.live import LiveIterator
-from symbolic.variables.objects import ExceptionVariable, ObjectVariable, lookup
+from symbolic.variables.objects import NATIVE_DESCRIPTORS, ExceptionVariable, ObjectVariable, lookup
+from symbolic.variables.positions import is_python_class
 from symbolic.variables.tables import BuiltinVariable, skipped_module
 from symbolic.variables.tensors import TensorVariable
 
@@ -73,6 +74,7 @@ class Translator(Protocols):
         self._split_next = False
         self._raised_at: dict[Variable, int] = {}
         self.unnamed: set[Variable] = set()
+        self._looked_up: set[tuple[type, str]] = set()
         self.generators: list[GeneratorVariable] = []  # that the frame started
         self.moving: LiveIterator | None = None  # the existing iterator that takes a step
         self.hooks: list[hooks.Hook] = []  # that the frame registered
@@ -142,7 +144,25 @@ class Translator(Protocols):
 
     def class_attribute(self, cls: type, name: str) -> Variable:
         """The raw class attribute that `type` lookup finds."""
-        return self.wrap(lookup(cls, name), self.attribute_source(cls, name))
+        return self.wrap(self.lookup(cls, name), self.attribute_source(cls, name))
+
+    def lookup(self, cls: type, name: str) -> Any:
+        """The raw attribute that `type` lookup finds along the MRO, MISSING if none. That there is none, or which kind
+        of attribute, is guarded for classes that may change. One that the frame stored itself breaks the graph."""
+        if self.stored_on_class(cls, name) is not None:
+            raise GraphBreak("class attribute that the frame stored", f"{cls.__qualname__}.{name}")
+        raw = lookup(cls, name)
+        if (cls, name) in self._looked_up:
+            return raw
+        self._looked_up.add((cls, name))
+        if raw is MISSING:
+            for base in cls.__mro__ if id(cls) in self.ledger.classes else (cls,):
+                if is_python_class(base) and id(base) not in self.ledger.classes:
+                    self.know(self.sources.const(base, base.__qualname__), "no_typeattr", name)
+        elif is_python_class(cls):
+            native = isinstance(raw, NATIVE_DESCRIPTORS)
+            self.know(self.attribute_source(cls, name), "is" if native else "type", raw if native else type(raw))
+        return raw
 
     def source_of(self, variable: Variable) -> Source:
         if variable.source is not None:

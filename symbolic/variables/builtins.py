@@ -24,7 +24,6 @@ from symbolic.variables.identity import IdVariable
 from symbolic.variables.native import NativeVariable
 from symbolic.variables.numbers import NumberVariable, holds_number
 from symbolic.variables.objects import ObjectMethod, ObjectVariable
-from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.positions import as_index, stand_in
 from symbolic.variables.tables import (
     CHOOSING,
@@ -69,7 +68,7 @@ CHOOSING.update({fn: True for fn in (max, min, sum)})
 
 @handles(len)
 def _len(tx: Translator, value: Variable, /) -> Variable:
-    if isinstance(value, ObjectVariable) and type_lookup(value.cls, "__len__") is MISSING:
+    if isinstance(value, ObjectVariable) and tx.lookup(value.cls, "__len__") is MISSING:
         tx.raise_(TypeError, f"object of type {value.cls.__name__!r} has no len()")
     return ConstantVariable(tx.len(value))
 
@@ -91,19 +90,19 @@ def real_classes(tx: Translator, variable: Variable) -> Any:
 def _issubclass(tx: Translator, cls: Variable, classes: Variable, /) -> Variable:
     child, parents = real_classes(tx, cls), real_classes(tx, classes)
     for parent in parents if isinstance(parents, tuple) else (parents,):
-        check = type_lookup(type(parent), "__subclasscheck__")
+        check = tx.lookup(type(parent), "__subclasscheck__")
         if check is not MISSING and getattr(check, "__module__", None) not in (None, "abc", "typing", "enum"):
             raise GraphBreak("subclass check by a metaclass", str(classes))
     return ConstantVariable(tx.attempt(issubclass, child, parents))
 
 
-def _may_call(value: Variable) -> bool:
-    return type_lookup(value.python_type(), "__call__") is not MISSING
+def _may_call(tx: Translator, value: Variable) -> bool:
+    return tx.lookup(value.python_type(), "__call__") is not MISSING
 
 
 @handles(callable)
 def _callable(tx: Translator, value: Variable, /) -> Variable:
-    return ConstantVariable(_may_call(value))
+    return ConstantVariable(_may_call(tx, value))
 
 
 def _attribute_name(tx: Translator, fn: Any, name: Variable, *more: None) -> str:
@@ -301,7 +300,7 @@ def _container(fn: Any, make: Callable[[Translator], Any]) -> None:
     def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
         if len(args) > 1 and fn in (dict, OrderedDict):
             misused(tx, fn, list(args), kwargs)
-        if fn is defaultdict and args and not _may_call(args[0]) and args[0].python_type() is not type(None):
+        if fn is defaultdict and args and not _may_call(tx, args[0]) and args[0].python_type() is not type(None):
             tx.raise_(TypeError, "first argument must be callable or None")
         made = make(tx)
         if args or kwargs:
@@ -365,7 +364,7 @@ def _pow(tx: Translator, base: Variable, exp: Variable, mod: Variable | None = N
 def _round(tx: Translator, number: Variable, ndigits: Variable | None = None) -> Variable:
     if is_tensor(number):
         raise GraphBreak("tensor value needed", "round")
-    if type_lookup(number.python_type(), "__round__") is MISSING:
+    if tx.lookup(number.python_type(), "__round__") is MISSING:
         tx.raise_(TypeError, f"type {number.python_type().__name__} doesn't define __round__ method")
     return number.method(tx, "__round__", [ndigits] if ndigits is not None else [], {})
 
@@ -398,7 +397,7 @@ def _convert(kind: type) -> Callable[..., Variable]:
             answer = special(tx, value, *_CONVERSIONS[kind])
             if answer is not None:
                 return from_python(tx, tx.attempt(kind, answer.constant()))
-            if all(type_lookup(value.cls, name) is MISSING for name in _CONVERSIONS[kind]):
+            if all(tx.lookup(value.cls, name) is MISSING for name in _CONVERSIONS[kind]):
                 tx.attempt(kind, stand_in(value))
         elif value.python_type() is kind:
             return value

@@ -59,8 +59,8 @@ class ClassVariable(FixedVariable):
 
     def found(self, tx: Translator, name: str) -> Variable:
         """The attribute as the class has it, or `value`, which stands for the class."""
-        meta = lookup(type(self.value), name)
-        raw = lookup(self.value, name)
+        meta = tx.lookup(type(self.value), name)
+        raw = tx.lookup(self.value, name)
         if isinstance(meta, property) and type(self.value) is not type:
             return tx.call(tx.class_attribute(type(self.value), name).getattr(tx, "fget"), [self], {})
         if raw is MISSING:
@@ -93,7 +93,7 @@ class ClassVariable(FixedVariable):
         if written is not None:
             return written
         if meta is MISSING:
-            hook = lookup(type(self.value), "__getattr__")
+            hook = tx.lookup(type(self.value), "__getattr__")
             if isinstance(hook, FunctionType):
                 return self._value(tx, name)
             tx.know(tx.source_of(self), "no_typeattr", name)
@@ -114,8 +114,8 @@ class ClassVariable(FixedVariable):
 
     # --- instances --------------------------------------------------------------------------------------------------
     def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
-        is_function = isinstance(lookup(self.value, "__init__"), FunctionType)
-        if not is_function or not self._plain_call() or issubclass(self.value, (tuple, type)):
+        is_function = isinstance(tx.lookup(self.value, "__init__"), FunctionType)
+        if not is_function or not self._plain_call(tx) or issubclass(self.value, (tuple, type)):
             return None  # and nothing has been made: an argument is iterated once
         made = self._new(tx, args, kwargs)
         if not isinstance(made, ObjectVariable):
@@ -129,7 +129,7 @@ class ClassVariable(FixedVariable):
         construct = NATIVE_CONSTRUCTORS.get(self.value)
         if construct is not None:
             return construct(tx, args, kwargs)
-        meta_call = lookup(type(self.value), "__call__")
+        meta_call = tx.lookup(type(self.value), "__call__")
         if isinstance(meta_call, FunctionType):
             return self._metaclass_call(tx, args, kwargs)
         return self.construct(tx, args, kwargs)
@@ -139,7 +139,7 @@ class ClassVariable(FixedVariable):
         made = self._new(tx, args, kwargs)
         if not isinstance(made, (ObjectVariable, ClassVariable)) or self.value not in made.python_type().__mro__:
             return made
-        init = lookup(self.value, "__init__")
+        init = tx.lookup(self.value, "__init__")
         if isinstance(init, FunctionType):
             tx.call(tx.class_attribute(self.value, "__init__"), [made, *args], kwargs)
         elif isinstance(made, ClassVariable):
@@ -160,16 +160,16 @@ class ClassVariable(FixedVariable):
             return tx.from_constant(tx.attempt(self.value, *(arg.constant() for arg in args), **named))
         return tx.call(tx.class_attribute(type(self.value), "__call__"), [self, *args], kwargs)
 
-    def _plain_call(self) -> bool:
+    def _plain_call(self, tx: Translator) -> bool:
         return (
             self.value not in NATIVE_CONSTRUCTORS
-            and not isinstance(lookup(type(self.value), "__call__"), FunctionType)
-            and not isinstance(lookup(self.value, "__new__"), (FunctionType, staticmethod))
+            and not isinstance(tx.lookup(type(self.value), "__call__"), FunctionType)
+            and not isinstance(tx.lookup(self.value, "__new__"), (FunctionType, staticmethod))
         )
 
     def _new(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         """`cls.__new__(cls, *args, **kwargs)`"""
-        raw = lookup(self.value, "__new__")
+        raw = tx.lookup(self.value, "__new__")
         if isinstance(raw, (staticmethod, FunctionType)):
             function = raw.__func__ if isinstance(raw, staticmethod) else raw
             fields = getattr(self.value, "_fields", None) if issubclass(self.value, tuple) else None
@@ -435,7 +435,7 @@ class InstanceNamespace(Variable):
 
     def _store(self, tx: Translator, name: str, value: Any) -> None:
         # The ledger knows attributes only, and a data descriptor of the class would take this one.
-        raw = lookup(self.owner.cls, name)
+        raw = tx.lookup(self.owner.cls, name)
         if not isinstance(name, str) or (raw is not MISSING and is_data_descriptor(raw)):
             raise GraphBreak("store into an instance __dict__ beside a descriptor", f"{self.owner.describe()}.{name}")
         tx.ledger.store(self.owner, name, value)

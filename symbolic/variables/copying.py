@@ -28,7 +28,6 @@ from symbolic.variables.identity import IdVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.native import each
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.tables import handles, library
 from symbolic.variables.tensors import TensorVariable
 
@@ -62,7 +61,7 @@ def _copy(tx: Translator, x: Variable) -> Variable:
         return x.method(tx, "copy", [], {})
     if isinstance(x, TensorVariable):
         return _shallow_tensor(tx, x)
-    own = type_lookup(kind, "__copy__")
+    own = tx.lookup(kind, "__copy__")
     if isinstance(own, FunctionType):
         return tx.call(tx.getattr(x, "__copy__"), [], {})
     if own is not MISSING:
@@ -246,7 +245,7 @@ class Parts:
 def _optional(tx: Translator, x: Variable, name: str) -> Variable | None:
     """`getattr(x, name, None)`"""
     if not isinstance(x, ObjectVariable):
-        found = type_lookup(x.python_type(), name)
+        found = tx.lookup(x.python_type(), name)
         return tx.getattr(x, name) if found is not MISSING else None
     try:
         return tx.getattr(x, name)
@@ -261,10 +260,10 @@ def _reduced(tx: Translator, x: Variable) -> Parts | None:
     cls = x.python_type()
     if cls in copyreg.dispatch_table:
         return _answer(tx, tx.call(library(tx, copyreg.dispatch_table[cls]), [x], {}))
-    own = type_lookup(cls, "__reduce_ex__")
+    own = tx.lookup(cls, "__reduce_ex__")
     if isinstance(own, FunctionType):
         return _answer(tx, tx.call(tx.getattr(x, "__reduce_ex__"), [ConstantVariable(4)], {}))
-    reducer = type_lookup(cls, "__reduce__")
+    reducer = tx.lookup(cls, "__reduce__")
     if isinstance(reducer, FunctionType):
         return _answer(tx, tx.call(tx.class_attribute(cls, "__reduce__"), [x], {}))
     native = _REDUCERS.get(reducer)
@@ -290,7 +289,7 @@ def _newobj(tx: Translator, x: Variable) -> Parts:
     state = _state(tx, x)
     items = tx.iter(x) if issubclass(cls, list) else None
     pairs = tx.iter(tx.call(tx.getattr(x, "items"), [], {})) if issubclass(cls, dict) else None
-    if isinstance(type_lookup(cls, "__getnewargs_ex__"), FunctionType):
+    if isinstance(tx.lookup(cls, "__getnewargs_ex__"), FunctionType):
         given = tx.unpack(tx.call(tx.getattr(x, "__getnewargs_ex__"), [], {}))
         return Parts(library(tx, _copyreg.__newobj_ex__), [class_, *given], state, items, pairs)
     args = _new_arguments(tx, x)
@@ -309,7 +308,7 @@ def _is_made_bare(x: Variable) -> bool:
 
 
 def _new_arguments(tx: Translator, x: Variable) -> list[Variable]:
-    own = type_lookup(x.python_type(), "__getnewargs__")
+    own = tx.lookup(x.python_type(), "__getnewargs__")
     if isinstance(own, FunctionType):
         return tx.unpack(tx.call(tx.getattr(x, "__getnewargs__"), [], {}))
     if own is MISSING:
@@ -321,7 +320,7 @@ def _new_arguments(tx: Translator, x: Variable) -> list[Variable]:
 def _state(tx: Translator, x: Variable) -> Variable | None:
     """`x.__getstate__()`, None for none."""
     cls = x.python_type()
-    if isinstance(type_lookup(cls, "__getstate__"), FunctionType):
+    if isinstance(tx.lookup(cls, "__getstate__"), FunctionType):
         answer = tx.call(tx.getattr(x, "__getstate__"), [], {})
         return None if answer.python_type() is type(None) else answer
     if not isinstance(x, ObjectVariable):

@@ -13,7 +13,6 @@ from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.native import NativeVariable
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.positions import as_index
 from symbolic.variables.tables import POLYFILLS, class_method, handles, is_tensor, special
 
@@ -32,14 +31,14 @@ def _integer(tx: Translator, value: Variable) -> int:
 def _iter(tx: Translator, value: Variable, sentinel: Variable | None = None, /) -> Variable:
     if sentinel is None:
         return tx.iter(value)
-    if type_lookup(value.python_type(), "__call__") is MISSING:
+    if tx.lookup(value.python_type(), "__call__") is MISSING:
         tx.attempt(iter, None, None)
     return iterators.CallableIterator(value, sentinel)
 
 
 @handles(next)
 def _next(tx: Translator, iterator: Variable, default: Variable | None = None, /) -> Variable:
-    if type_lookup(iterator.python_type(), "__next__") is MISSING:
+    if tx.lookup(iterator.python_type(), "__next__") is MISSING:
         tx.raise_(TypeError, f"{iterator.python_type().__name__!r} object is not an iterator")
     item = tx.next(iterator)
     if item is not None:
@@ -82,7 +81,7 @@ def _reversed(tx: Translator, sequence: Variable, /) -> Variable:
     kind = sequence.python_type()
     if is_tensor(sequence):
         return tx.getattr(sequence, "__reversed__").call(tx, [], {})
-    if type_lookup(kind, "__len__") is MISSING or type_lookup(kind, "__getitem__") is MISSING:
+    if tx.lookup(kind, "__len__") is MISSING or tx.lookup(kind, "__getitem__") is MISSING:
         tx.raise_(TypeError, f"{kind.__name__!r} object is not reversible")
     return tx.inline(polyfills.reversed, [sequence], {})
 
@@ -114,7 +113,7 @@ def _chain_from(tx: Translator, fn: Any, iterable: Variable, /) -> Variable:
 def _count(tx: Translator, start: Variable | None = None, step: Variable | None = None) -> Variable:
     first, by = start or ConstantVariable(0), step or ConstantVariable(1)
     for kind in (first.python_type(), by.python_type()):
-        if kind is not complex and all(type_lookup(kind, n) is MISSING for n in ("__index__", "__int__", "__float__")):
+        if kind is not complex and all(tx.lookup(kind, n) is MISSING for n in ("__index__", "__int__", "__float__")):
             tx.raise_(TypeError, "a number is required")
     return iterators.CountIterator(first, by)
 

@@ -108,7 +108,7 @@ class ObjectVariable(Variable):
 
     # --- attributes -------------------------------------------------------------------------------------------------
     def getattr(self, tx: Translator, name: str) -> Variable:
-        hook = lookup(self.cls, "__getattribute__")
+        hook = tx.lookup(self.cls, "__getattribute__")
         if hook is not object.__getattribute__ and isinstance(hook, FunctionType):
             return tx.call(tx.class_attribute(self.cls, "__getattribute__"), [self, ConstantVariable(name)], {})
         return self.plain_getattr(tx, name)
@@ -116,7 +116,7 @@ class ObjectVariable(Variable):
     def plain_getattr(self, tx: Translator, name: str) -> Variable:
         """`object.__getattribute__`, then `__getattr__`."""
         stored = tx.stored_on_class(self.cls, name)
-        raw = lookup(self.cls, name) if stored is None else MISSING
+        raw = tx.lookup(self.cls, name) if stored is None else MISSING
         if raw is not MISSING and is_data_descriptor(raw) and not isinstance(raw, MemberDescriptorType):
             return self._describe(tx, name, raw)
         pending = tx.ledger.pending(self, name)
@@ -154,7 +154,7 @@ class ObjectVariable(Variable):
             return bind(self, tx, name, raw)
         if isinstance(raw, NATIVE_DESCRIPTORS):
             return self._native(tx, name, raw)
-        getter = lookup(kind, "__get__")
+        getter = tx.lookup(kind, "__get__")
         if isinstance(getter, FunctionType):
             descriptor = tx.class_attribute(self.cls, name)
             return tx.call(tx.class_attribute(kind, "__get__"), [descriptor, self, tx.class_of(self)], {})
@@ -186,7 +186,7 @@ class ObjectVariable(Variable):
     def _missing(self, tx: Translator, name: str) -> Variable:
         if name == "__dict__" and self.cls.__dictoffset__:
             return tx.instance_namespace(self)
-        hook = lookup(self.cls, "__getattr__")
+        hook = tx.lookup(self.cls, "__getattr__")
         if hook is torch.nn.Module.__getattr__:
             found = self._module_attribute(tx, name)
             if found is not None:
@@ -204,7 +204,7 @@ class ObjectVariable(Variable):
         return None
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
-        hook = lookup(self.cls, "__setattr__")
+        hook = tx.lookup(self.cls, "__setattr__")
         if hook is object.__setattr__ or isinstance(hook, WrapperDescriptorType):
             self.plain_setattr(tx, name, value)
         elif hook is torch.nn.Module.__setattr__ and self._module_setattr(tx, name, value):
@@ -214,7 +214,7 @@ class ObjectVariable(Variable):
 
     def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
         """`object.__setattr__`"""
-        raw = lookup(self.cls, name)
+        raw = tx.lookup(self.cls, name)
         if isinstance(raw, property):
             if raw.fset is None:
                 tx.attempt(raw.__set__, _namesake(self.cls), None)
@@ -256,14 +256,14 @@ class ObjectVariable(Variable):
         return True
 
     def delattr(self, tx: Translator, name: str) -> None:
-        hook = lookup(self.cls, "__delattr__")
+        hook = tx.lookup(self.cls, "__delattr__")
         if hook is object.__delattr__:
             self.plain_delattr(tx, name)
         else:
             tx.call(tx.class_attribute(self.cls, "__delattr__"), [self, ConstantVariable(name)], {})
 
     def plain_delattr(self, tx: Translator, name: str) -> None:
-        raw = lookup(self.cls, name)
+        raw = tx.lookup(self.cls, name)
         if isinstance(raw, property):
             if raw.fdel is None:
                 tx.attempt(raw.__delete__, _namesake(self.cls))
@@ -285,7 +285,7 @@ class ObjectVariable(Variable):
     # --- special methods --------------------------------------------------------------------------------------------
     def special(self, tx: Translator, name: str) -> Variable | None:
         """The bound special method as the class defines it in Python, None if it has none or a native one."""
-        raw = lookup(self.cls, name)
+        raw = tx.lookup(self.cls, name)
         if raw is MISSING or raw is None or isinstance(raw, NATIVE_DESCRIPTORS):
             return None
         return self._describe(tx, name, raw)
@@ -329,15 +329,15 @@ class ObjectVariable(Variable):
         return self._ask(tx, "__len__", [], lambda p: p.length(tx), lambda r: r.constant())
 
     def truth(self, tx: Translator) -> bool:
-        if lookup(self.cls, "__bool__") is not MISSING:
+        if tx.lookup(self.cls, "__bool__") is not MISSING:
             return self._ask(tx, "__bool__", [], lambda p: p.truth(tx), lambda r: r.constant())
-        if lookup(self.cls, "__len__") is not MISSING:
+        if tx.lookup(self.cls, "__len__") is not MISSING:
             return self.length(tx) != 0
         return True
 
     def iterator(self, tx: Translator) -> Variable:
-        if self.payload is None and lookup(self.cls, "__iter__") is MISSING:
-            if lookup(self.cls, "__getitem__") is MISSING:
+        if self.payload is None and tx.lookup(self.cls, "__iter__") is MISSING:
+            if tx.lookup(self.cls, "__getitem__") is MISSING:
                 raise GraphBreak("operation not supported by the object", f"iter of {self.describe()}")
             return tx.getitem_iterator(self)
         return self._ask(tx, "__iter__", [], lambda p: p.iterator(tx), lambda r: r)
@@ -360,14 +360,14 @@ class ObjectVariable(Variable):
         return self.payload.as_sequence(tx, op, _native_part(other)) if self.payload is not None else None
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        if self.payload is not None and isinstance(lookup(self.cls, INPLACE[op][1]), NATIVE_DESCRIPTORS):
+        if self.payload is not None and isinstance(tx.lookup(self.cls, INPLACE[op][1]), NATIVE_DESCRIPTORS):
             return self if self.payload.inplace(tx, op, _native_part(other)) is not None else None
         return self._operator(tx, INPLACE[op][1], other, lambda p: None)
 
     def _operator(
         self, tx: Translator, name: str, other: Variable, native: Callable[[Variable], Any]
     ) -> Variable | None:
-        raw = lookup(self.cls, name)
+        raw = tx.lookup(self.cls, name)
         if raw is MISSING:
             return None
         if raw is object.__ne__:
@@ -543,7 +543,7 @@ class ExceptionVariable(ObjectVariable):
             return ObjectMethod(self, name, None)
         if name == "__traceback__":
             return TracebackVariable(self) if self.trace else ConstantVariable(None)
-        raw = lookup(self.cls, name)
+        raw = tx.lookup(self.cls, name)
         if isinstance(raw, (MemberDescriptorType, GetSetDescriptorType)) and tx.ledger.pending(self, name) is None:
             if issubclass(raw.__objclass__, BaseException) and raw.__objclass__.__module__ == "builtins":
                 self._native_attribute(tx, name)

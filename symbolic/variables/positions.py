@@ -17,10 +17,15 @@ _MODEST = (int, float, complex, str, bytes, bytearray, list, tuple, deque, array
 _HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # of type.__flags__
 
 
+def is_python_class(kind: type) -> bool:
+    """Whether a class statement made the type, whose attributes so may be set."""
+    return bool(kind.__flags__ & _HEAP_TYPE) and not kind.__flags__ & _IMMUTABLE_TYPE
+
+
 def type_name(kind: type) -> str:
     """The name that CPython prints for a type: those written in C, outside of `builtins`, go by their full name."""
-    is_python_class = kind.__flags__ & _HEAP_TYPE and not kind.__flags__ & _IMMUTABLE_TYPE
-    return kind.__name__ if is_python_class or kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    plain = is_python_class(kind) or kind.__module__ == "builtins"
+    return kind.__name__ if plain else f"{kind.__module__}.{kind.__name__}"
 
 
 def has(kind: type, name: str) -> bool:

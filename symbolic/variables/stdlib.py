@@ -31,7 +31,6 @@ from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import BoundMethod, ClosureFunction, PartialVariable
 from symbolic.variables.objects import ExceptionVariable, TracebackVariable
-from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.positions import as_index
 from symbolic.variables.tables import (
     CODES,
@@ -176,7 +175,7 @@ def _index(tx: Translator, value: Variable, /) -> Variable:
 
 @handles(operator.length_hint)
 def _length_hint(tx: Translator, value: Variable, default: Variable | None = None, /) -> Variable:
-    if type_lookup(value.python_type(), "__len__") is MISSING:
+    if tx.lookup(value.python_type(), "__len__") is MISSING:
         raise GraphBreak("length hint of an iterator", value.describe())
     return ConstantVariable(tx.len(value))
 
@@ -262,7 +261,7 @@ REFUSED.update({fn: "class made while running" for fn in (functools.total_orderi
 
 @handles(functools.partial)
 def _partial(tx: Translator, function: Variable, /, *args: Variable, **kwargs: Variable) -> Variable:
-    if type_lookup(function.python_type(), "__call__") is MISSING:
+    if tx.lookup(function.python_type(), "__call__") is MISSING:
         tx.raise_(TypeError, "the first argument must be callable")
     return PartialVariable(function, list(args), kwargs)
 
@@ -405,7 +404,7 @@ def _clear_frames(tx: Translator, tb: Variable) -> Variable:
 
 @handles(MethodType)
 def _method(tx: Translator, function: Variable, owner: Variable, /) -> Variable:
-    if type_lookup(function.python_type(), "__call__") is MISSING:
+    if tx.lookup(function.python_type(), "__call__") is MISSING:
         tx.raise_(TypeError, "first argument must be callable")
     if owner.is_constant() and owner.constant() is None:
         tx.attempt(MethodType, len, None)

@@ -68,7 +68,7 @@ def _native_text(variable: Variable) -> bool:
 
 def _slot(tx: Translator, variable: Variable, name: str) -> Variable | None:
     """The answer of a text method written in Python, None if the class has a native one."""
-    raw = type_lookup(variable.python_type(), name)
+    raw = tx.lookup(variable.python_type(), name)
     if inspect.isfunction(raw) and not isinstance(variable, (ObjectVariable, ConstantVariable)):
         return tx.call(tx.class_attribute(variable.python_type(), name), [variable], {})
     if inspect.isfunction(raw) or not hasattr(raw, "__objclass__"):
@@ -83,7 +83,7 @@ def repr_of(tx: Translator, variable: Variable) -> str:
         return text
     if _native_text(variable):
         return tx.attempt(repr, variable.constant())
-    kind, raw = variable.python_type(), type_lookup(variable.python_type(), "__repr__")
+    kind, raw = variable.python_type(), tx.lookup(variable.python_type(), "__repr__")
     if getattr(raw, "__code__", None) is _NAMEDTUPLE_REPR:
         fields = zip(kind._fields, tx.unpack(variable), strict=True)  # type: ignore[attr-defined]
         return f"{kind.__name__}({', '.join(f'{name}={repr_of(tx, item)}' for name, item in fields)})"
@@ -165,7 +165,7 @@ def str_of(tx: Translator, variable: Variable) -> str:
     answer = _slot(tx, variable, "__str__")
     if answer is not None:
         return marked(tx, answer)
-    raw = type_lookup(variable.python_type(), "__str__")
+    raw = tx.lookup(variable.python_type(), "__str__")
     if raw in _PLAIN_MESSAGES:
         args = tx.getattr(variable, "args")
         items = tx.unpack(args)
@@ -186,7 +186,7 @@ def format_of(tx: Translator, variable: Variable, spec: str = "") -> str:
         return text
     if _native_text(variable):
         return tx.attempt(format, variable.constant(), spec)
-    raw = type_lookup(variable.python_type(), "__format__")
+    raw = tx.lookup(variable.python_type(), "__format__")
     if raw is object.__format__:
         if spec:
             tx.raise_(TypeError, f"unsupported format string passed to {variable.python_type().__name__}.__format__")
