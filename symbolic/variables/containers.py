@@ -339,6 +339,7 @@ class ListVariable(MutableSequence):
 
     def do_sort(self, tx: Translator, /, *, key: Variable | None = None, reverse: Variable | None = None) -> None:
         backwards = tx.truth(reverse) if reverse is not None else False
+        done = len(tx.ledger.written)
         tx.ledger.keep(self)
         items, self.items = self.items, []  # as in CPython, the list is empty while it is sorted
         tx.ledger.touch(self)
@@ -353,6 +354,8 @@ class ListVariable(MutableSequence):
                 items = [entry.item for entry in ranked]
         finally:
             modified, self.items = bool(self.items), items
+        if None in tx.ledger.written[done:]:  # if it raises, the list is to have its elements again
+            raise GraphBreak("effect while a list is sorted", self.describe())
         if modified:
             tx.raise_(ValueError, "list modified during sort")
 

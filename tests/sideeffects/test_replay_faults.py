@@ -564,10 +564,76 @@ def while_it_sorts(x, out, log):
     return x + 1
 
 
+def by_a_key_of_the_sort(x, out, log):
+    items = [3, 1, 2]
+    log.append(items)
+
+    def key(n):
+        log.append(n)
+        out.write("s")
+        return n
+
+    items.sort(key=key)
+    return x + 1
+
+
+def again_and_again(x, out, log):
+    n = 0
+    while True:
+        n += 1
+        log.append(n)
+        try:
+            out.write("t")
+            break
+        except ValueError:
+            if n == 3:
+                raise
+    return x + n
+
+
+def a_finally_that_returns(x, out, log):
+    try:
+        out.write("t")
+        log.append("not reached")
+    finally:
+        return x * 2  # noqa: B012
+
+
+def while_it_iterates(x, out, log):
+    table = {"a": 1, "b": 2}
+    log.append(table)
+    for key, value in table.items():
+        table[key] = value + 1
+        print(key, file=out)
+    return x + 1
+
+
+def by_a_hook_s_side(x, out, log):
+    y = x * 2
+    handle = y.register_hook(lambda gradient: gradient * 2)
+    log.append(handle)
+    out.write("1")
+    handle.remove()
+    log.append(2)
+    return y
+
+
+def of_tensors(x, out, log):
+    x.tag = 1
+    y = x * 2
+    y.tag = 1
+    log.append(y)
+    out.write("1")
+    x.tag, y.tag = 2, 3
+    x.grad = torch.zeros(2)
+    return y + 1
+
+
 SEEN_BY = {
     nobody: 1, a_mode: 1, its_own_except: None, a_caller_s_except: None, an_except_outside_of_a_mode: None, a_finally: None, a_manager: None,
     a_manager_that_swallows: None, a_manager_of_a_generator: None, suppress: None, a_hook_s_handle: None, another_exception: 1,
     another_exception_s_cause: 1, a_generator: None, a_loop_around_a_generator: None, a_comprehension: 1, in_an_object: None, while_it_sorts: None,
+    by_a_key_of_the_sort: None, again_and_again: None, a_finally_that_returns: None, while_it_iterates: 1, by_a_hook_s_side: 1, of_tensors: 1,
 }
 
 
