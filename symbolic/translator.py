@@ -74,7 +74,7 @@ class Translator(Protocols):
         self._split_next = False
         self._raised_at: dict[Variable, int] = {}
         self.unnamed: set[Variable] = set()
-        self._looked_up: set[tuple[type, str]] = set()
+        self._looked_up: dict[tuple[int, str], Any] = {}
         self.generators: list[GeneratorVariable] = []  # that the frame started
         self.moving: LiveIterator | None = None  # the existing iterator that takes a step
         self.hooks: list[hooks.Hook] = []  # that the frame registered
@@ -149,14 +149,18 @@ class Translator(Protocols):
     def lookup(self, cls: type, name: str) -> Any:
         """The raw attribute that `type` lookup finds along the MRO, MISSING if none. That there is none, or which kind
         of attribute, is guarded for classes that may change. One that the frame stored itself breaks the graph."""
-        if self.stored_on_class(cls, name) is not None:
+        if name in self.stored_on_classes and self.stored_on_class(cls, name) is not None:
             raise GraphBreak("class attribute that the frame stored", f"{cls.__qualname__}.{name}")
+        key = (id(cls), name)
+        if key in self._looked_up:
+            return self._looked_up[key]
         raw = lookup(cls, name)
-        if (cls, name) in self._looked_up:
-            return raw
-        self._looked_up.add((cls, name))
+        is_born = id(cls) in self.ledger.classes
+        if not is_born:  # the others change while they are made
+            self._looked_up[key] = raw
+            self.keepalive.append(cls)
         if raw is MISSING:
-            for base in cls.__mro__ if id(cls) in self.ledger.classes else (cls,):
+            for base in cls.__mro__ if is_born else (cls,):
                 if is_python_class(base) and id(base) not in self.ledger.classes:
                     self.know(self.sources.const(base, base.__qualname__), "no_typeattr", name)
         elif is_python_class(cls):

@@ -13,7 +13,7 @@ from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.base import NULL, Variable
-from symbolic.variables.classes import SuperVariable
+from symbolic.variables.classes import ClassVariable, SuperVariable
 from symbolic.variables.functions import CellVariable
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def load_super_attr(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 def make_super(cls: Variable, owner: Variable) -> SuperVariable:
     """`super(cls, owner)`"""
-    start = cls.real()
+    start = cls.value if isinstance(cls, ClassVariable) else cls.real()
     if not isinstance(start, type):
         raise GraphBreak("super() of a class not known", cls.describe())
     return SuperVariable(start, owner)
