@@ -133,7 +133,8 @@ public:
             TORCH_CHECK(version(object) == versions_[i],
                         "one of the variables needed for gradient computation has been modified by an inplace operation: ",
                         "a tensor of sizes ", THPVariable_Unpack(object).sizes(), " is at version ", version(object),
-                        "; expected version ", versions_[i], " instead.");
+                        "; expected version ", versions_[i], " instead. Gradients of a compiled function that are to be "
+                        "differentiated in turn (create_graph=True) are computed from its inputs once more.");
         }
         return objects_;
     }
