@@ -170,7 +170,7 @@ class Strange(type):
     def __eq__(cls, other):
         raise AssertionError("nobody asked")
 
-    __hash__ = None
+    __hash__ = type.__hash__
 
 
 class Odd(metaclass=Strange):
