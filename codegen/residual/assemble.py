@@ -13,7 +13,7 @@ import torch
 from bytecode import Label
 from torch import fx
 
-from codegen.residual import breaks, iterators, runtime
+from codegen.residual import breaks, iterators, rebuild, runtime
 from codegen.residual.breaks import RESULT, ROWS, Broken
 from codegen.residual.continuations import Closure, Continuations, continuation
 from codegen.residual.emitter import Emitter
@@ -40,7 +40,7 @@ _LOOP_END = 2 if versions.PY313 else 1 if versions.PY312 else 0
 #: Past this many graph inputs that are not arguments, all inputs are handed over as one tuple.
 MANY_INPUTS = 8
 
-assert iterators  # its rows are in BUILD
+assert iterators and rebuild  # their rows are in BUILD
 CompileGraph = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 
 

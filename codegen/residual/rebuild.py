@@ -1,0 +1,351 @@
+"""How each kind of value is made anew by residual code, and how containers come to what they hold."""
+
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from codegen.residual import runtime
+from codegen.residual.continuations import suspended
+from codegen.residual.resume import Unresumable
+from codegen.residual.writer import BUILD, CONTENTS, SHELLS, Emit, Writer
+from symbolic import tracebacks
+from symbolic.errors import ASKS_NODE, GraphBreak, Restart
+from symbolic.translator import LazyVariable
+from symbolic.variables import (
+    born,
+    buffers,
+    classes,
+    constants,
+    containers,
+    drawn,
+    functions,
+    hook_dicts,
+    hooks,
+    identity,
+    late_text,
+    mappings,
+    methods,
+    nodes,
+    numbers,
+    objects,
+    outside,
+    randoms,
+    sets,
+    stdlib,
+    symbols,
+    tensors,
+    weak,
+)
+from symbolic.variables.base import Variable
+
+
+def _tuple(w: Writer, v: Any) -> None:
+    cls = v.python_type()
+    if cls is tuple:
+        w.load_tuple(v.items)
+    elif cls is torch.Size or not hasattr(cls, "_fields"):
+        w.call(cls, Emit(lambda: w.load_tuple(v.items)))
+    else:
+        w.call(tuple.__new__, cls, Emit(lambda: w.load_tuple(v.items)))
+
+
+def _dict(w: Writer, v: Any) -> None:
+    cls = v.python_type()
+    pairs = v.entries.values()
+    if cls is dict:
+        w.load_map(pairs)
+    elif cls is types.MappingProxyType:
+        w.call(cls, Emit(lambda: w.load_map(pairs)))
+    elif cls is defaultdict:
+        w.call(cls, v.default_factory or None, Emit(lambda: w.load_map(pairs)))
+    elif cls in (OrderedDict, Counter):
+        w.call(cls, Emit(lambda: w.load_map(pairs)))
+    else:
+        raise Restart(0, GraphBreak("value can't be rebuilt", v.describe()))
+
+
+def _set(w: Writer, v: Any) -> None:
+    recipe = v.recipe()
+    if recipe is not None and any(name != "add" for name, _ in recipe.history):
+        _by_recipe(w, v, sets.Recipe.make, recipe)
+    elif v.python_type() is set:
+        w.emit.build("set", w.load_all(v.items.values()))
+    else:
+        w.call(frozenset, Emit(lambda: w.load_list(v.items.values())))
+
+
+def _by_recipe(w: Writer, v: mappings.SetVariable, method: Any, recipe: sets.Recipe, *target: Variable) -> None:
+    existing: list[mappings.SetVariable] = []
+    placed = recipe.placed(existing)
+    if any(each.state for each in existing):
+        v.check_order()
+    w.call(method, placed, *target, *existing)
+
+
+def _slice(w: Writer, v: Any) -> None:
+    w.emit.build("slice", w.load_all(v.parts))
+
+
+def _object(w: Writer, v: objects.ObjectVariable) -> None:
+    w.call(runtime.new_object, v.cls, *v.new_args)
+    w.keep(v)
+    if v.payload is not None and not v.new_args and type(v.payload) in CONTENTS:
+        w._built[v.payload] = w._built[v]
+        w.contents(v.payload)
+
+
+def _exception(w: Writer, v: objects.ExceptionVariable) -> None:
+    final = v.new_args if issubclass(v.cls, objects.PARTICULAR) else v.args
+    made_of, args = (Emit(functools.partial(w.load_tuple, items)) for items in (v.new_args, final))
+    w.call(runtime.new_exception, v.cls, made_of, args)
+    w.keep(v)
+    if v.trace:
+        w.call(tracebacks.passed, v, tuple(v.trace))
+        w.emit.pop()
+    if v.cause is not None or v.context is not None or v.suppress:
+        w.call(runtime.set_context, v, v.cause or None, v.context or None, v.suppress)
+        w.emit.pop()
+
+
+def _closure(w: Writer, v: functions.ClosureFunction) -> None:
+    w.call(
+        runtime.make_function,
+        v.code,
+        v.globals,
+        v.qualname,
+        v.defaults,
+        v.kwdefaults,
+        Emit(lambda: w.load_tuple(v.closure)),
+        v.annotations,
+    )
+    w.keep(v)
+    for name, value in w.ledger.stores(v).items():  # a class that is made of it asks whether it is abstract
+        if isinstance(value, constants.ConstantVariable):
+            w._set_attr(v, name, value)
+
+
+def _recipe(w: Writer, v: Any) -> None:
+    recipe = v.recipe
+    w.call_with(recipe.function, recipe.args, recipe.kwargs)
+    w.keep(v)
+    for step, kwargs in recipe.steps:
+        w.call_with(step, [v], kwargs)
+        w.emit.pop()
+
+
+def _method(w: Writer, v: functions.BoundMethod) -> None:
+    w.call(types.MethodType, v.function, v.owner)
+
+
+def _partial(w: Writer, v: functions.PartialVariable) -> None:
+    w.call_with(functools.partial, [v.function, *v.args], v.kwargs)
+
+
+def _attribute(owner: str, name: str) -> Callable[[Writer, Any], None]:
+    def build(w: Writer, v: Any) -> None:
+        w.load(getattr(v, owner))
+        w.emit.attr(getattr(v, name))
+
+    return build
+
+
+def _native_method(w: Writer, v: methods.NativeMethod) -> None:
+    """Of a user's container class: the method of the built-in type, whatever the class calls by that name."""
+    holder = getattr(v.owner, "owner", None)
+    if isinstance(holder, objects.ObjectVariable) and isinstance(v.owner, containers.NativeVariable):
+        _bind(w, getattr(v.owner.native(), v.name), holder)
+    else:
+        _attribute("owner", "name")(w, v)
+
+
+def _object_method(w: Writer, v: objects.ObjectMethod) -> None:
+    """Bound by its descriptor: through `super()` it is not the owner's own attribute."""
+    if hasattr(v.raw, "__get__"):
+        _bind(w, v.raw, v.owner)
+    else:
+        w.load(v.owner)
+        w.emit.attr(v.name)
+
+
+def _bind(w: Writer, descriptor: Any, owner: Variable) -> None:
+    """`descriptor.__get__(owner, type(owner))`. (Methods that want to know their class crash without the type.)"""
+    w.call(descriptor.__get__, owner, owner.python_type())
+
+
+def _generator(w: Writer, v: functions.GeneratorVariable) -> None:
+    if v.state == "suspended":
+        try:
+            code, closure, values = suspended(v.frame)
+        except Unresumable as error:
+            raise Restart(v.born_at, GraphBreak("generator that can't go on elsewhere", str(error))) from error
+        cells = None if closure is None else Emit(lambda: w.load_tuple(closure))
+        w.call(runtime.suspended, code, v.frame.namespace, cells, *values)
+    elif v.state == "running":
+        raise Restart(v.born_at, GraphBreak("generator is alive at a graph break", v.function.describe()))
+    else:
+        w.call_with(v.function, v.args, v.kwargs)
+        if v.state == "closed":
+            w.keep(v)
+            w.call(runtime.closed, v)
+            w.emit.pop()
+
+
+def _traceback(w: Writer, v: objects.TracebackVariable) -> None:
+    trace = tuple(v.owner.trace) if isinstance(v.owner, objects.ExceptionVariable) else ()
+    if trace[: len(v.entries)] == v.entries:
+        w.call(tracebacks.traceback_of, v.owner, len(trace) - len(v.entries))
+    else:  # the exception has another one now
+        w.call(tracebacks.made_of, v.entries)
+
+
+def _super(w: Writer, v: classes.SuperVariable) -> None:
+    w.call(super, v.start, v.owner)
+
+
+def _function_get(w: Writer, v: functions.FunctionGet) -> None:
+    w.load(v.function)
+    w.emit.attr("__get__")
+
+
+def _native_new(w: Writer, v: classes.NativeNew) -> None:
+    w.emit.const(v.base.__new__)
+
+
+def _instance_space(w: Writer, v: classes.InstanceNamespace) -> None:
+    w.load(v.owner)
+    w.emit.attr("__dict__")
+
+
+def _tensor(w: Writer, v: tensors.TensorVariable) -> None:
+    raise AssertionError(f"{v.describe()} is no output of the graph")
+
+
+def _node(w: Writer, v: tensors.NodeVariable) -> None:
+    place = hooks.place_of(v.first)
+    if place is None or place[0] is not v.node:
+        raise Restart(v.born_at, GraphBreak(ASKS_NODE, f"{v.describe()}, as it was before a write"))
+    w.load(v.first)
+    w.emit.attr("grad_fn")
+
+
+def _lazy(w: Writer, v: LazyVariable) -> None:
+    assert v.source is not None
+    w.load_source(v.source)
+
+
+BUILD.update(
+    {
+        containers.TupleVariable: _tuple,
+        containers.ListVariable: lambda w, v: w.load_list(v.items),
+        containers.DequeVariable: lambda w, v: w.call(deque, Emit(lambda: w.load_list(v.items)), v.maxlen),
+        buffers.BufferVariable: lambda w, v: w.call(buffers.plain, v.added[:]),
+        methods.NativeMethod: _native_method,
+        mappings.DictVariable: _dict,
+        mappings.SetVariable: _set,
+        constants.SliceVariable: _slice,
+        tensors.TensorVariable: _tensor,
+        tensors.NodeVariable: _node,
+        nodes.NodeMethod: _attribute("owner", "name"),
+        nodes.Registration: _attribute("owner", "name"),
+        # A number that comes of sizes, or that was read from a tensor, is a result of the graph.
+        **dict.fromkeys(
+            (symbols.SymbolVariable, numbers.NumberVariable, numbers.GivenNumber), lambda w, v: w.load(v.output)
+        ),
+        objects.ObjectVariable: _object,
+        objects.ExceptionVariable: _exception,
+        objects.ObjectMethod: _object_method,
+        objects.TracebackVariable: _traceback,
+        functions.ClosureFunction: _closure,
+        born.BornClass: _recipe,
+        born.MadeVariable: _recipe,
+        functions.CellVariable: lambda w, v: w.call(runtime.make_cell),
+        functions.BoundMethod: _method,
+        functions.PartialVariable: _partial,
+        functions.GeneratorVariable: _generator,
+        weak.WeakReference: lambda w, v: w.call(weakref.ref, v.target),
+        late_text.TextVariable: lambda w, v: w.call(v.function, *v.args),
+        stdlib.GetterVariable: lambda w, v: w.call_with(v.kind, v.args, v.kwargs),
+        identity.IdVariable: lambda w, v: w.call(id, v.value),
+        hooks.HandleVariable: Writer.birth,
+        outside.Answer: Writer.birth,
+        numbers.DrawnNumber: Writer.birth,
+        tensors.DrawnTensor: Writer.birth,
+        drawn.DrawnArray: Writer.birth,
+        randoms.BornGenerator: Writer.birth,
+        hooks.HandleNumber: _attribute("owner", "name"),
+        functions.FunctionGet: _function_get,
+        classes.SuperVariable: _super,
+        classes.NativeNew: _native_new,
+        classes.InstanceNamespace: _instance_space,
+        LazyVariable: _lazy,
+    }
+)
+
+
+def _sequence_contents(setter: Callable[..., None], extend: Callable[..., None]) -> Any:
+    def build(w: Writer, target: Variable, v: containers.MutableSequence, before: Any) -> None:
+        appended = v.appended(before)
+        if appended is not None:
+            w.call(extend, target, Emit(lambda: w.load_tuple(appended)))
+        else:
+            w.call(setter, target, Emit(lambda: w.load_list(v.items)))
+
+    return build
+
+
+def _dict_contents(w: Writer, target: Variable, v: mappings.DictVariable, before: Any) -> None:
+    base = v.python_type()
+    change = v.since(before)
+    if change is None:
+        w.call(runtime.set_dict, target, base, Emit(lambda: w.load_map(v.entries.values())))
+    else:
+        gone, stored = change
+        w.call(runtime.update_dict, target, base, Emit(lambda: w.load_tuple(gone)), Emit(lambda: w.load_map(stored)))
+    if v.arranged:
+        w.emit.pop()
+        w.call(runtime.arrange_dict, target, Emit(lambda: w.load_tuple(key for key, _ in v.entries.values())))
+
+
+def _set_contents(w: Writer, target: Variable, v: mappings.SetVariable, before: Any) -> None:
+    done = len(before.history) if before is not None else 0
+    recipe = sets.Recipe(set, tuple(v.history[done:]))
+    if recipe.is_plain() and recipe.is_in_place():
+        _by_recipe(w, v, sets.Recipe.change, recipe, target)
+    else:  # objects with hashes by address, in no order that anybody knows
+        w.call(runtime.set_set, target, Emit(lambda: w.emit.build("set", w.load_all(v.items.values()))))
+
+
+def _buffer_contents(w: Writer, target: Variable, v: buffers.BufferVariable, before: Any) -> None:
+    base: Any = v.native()
+    appended = v.appended(before)
+    if appended is not None:
+        w.call(base.extend, target, appended)
+    else:
+        w.call(base.__setitem__, target, slice(None), v.added[:])
+
+
+CONTENTS.update(
+    {
+        containers.ListVariable: _sequence_contents(runtime.set_list, list.extend),
+        containers.DequeVariable: _sequence_contents(runtime.set_deque, deque.extend),
+        buffers.BufferVariable: _buffer_contents,
+        mappings.DictVariable: _dict_contents,
+        hook_dicts.HooksVariable: _dict_contents,
+        mappings.SetVariable: _set_contents,
+    }
+)
+
+SHELLS.update(
+    {
+        containers.ListVariable: lambda w, v: w.emit.build("list", 0),
+        mappings.DictVariable: lambda w, v: w.call(v.python_type()),
+        mappings.SetVariable: lambda w, v: w.emit.build("set", 0),
+    }
+)
