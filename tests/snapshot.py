@@ -202,7 +202,7 @@ class Snapshot:
     def _reduced(self, obj):
         try:
             return [self.see(part) for part in _reduce(obj)[:3]]
-        except RuntimeError as error:  # what it is over has changed
+        except (RuntimeError, TypeError) as error:  # what it is over has changed, or it says nothing of itself
             return str(error)
 
     def _tensor(self, t):

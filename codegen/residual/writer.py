@@ -109,12 +109,12 @@ class Writer:
         self._building: set[Variable] = set()
         self._cyclic: set[Variable] = set()
 
-    def snapshot(self) -> dict[Variable, str]:
+    def snapshot(self) -> tuple[dict[Variable, str], dict[Source, str]]:
         """What is built so far: code after a branch may use only that."""
-        return dict(self._built)
+        return dict(self._built), dict(self._made_of)
 
-    def restore(self, snapshot: dict[Variable, str]) -> None:
-        self._built = snapshot
+    def restore(self, snapshot: tuple[dict[Variable, str], dict[Source, str]]) -> None:
+        self._built, self._made_of = snapshot
 
     # --- loads ------------------------------------------------------------------------------------------------------
     def find_cycles(self, roots: Iterable[Variable]) -> None:

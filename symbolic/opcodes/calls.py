@@ -13,7 +13,7 @@ from symbolic.opcodes.names import make_super
 from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.functions import CellVariable, ClosureFunction
-from symbolic.variables.native import is_iterable
+from symbolic.variables.native import is_iterable, taken
 from symbolic.variables.positions import has
 from symbolic.variables.tables import BuiltinVariable
 
@@ -94,7 +94,7 @@ def call_function_ex(tx: Translator, frame: Frame, inst: Inst) -> None:
     sequence = frame.pop()
     if not is_iterable(sequence):
         raise GraphBreak("arguments from no iterable", sequence.describe())
-    args = tx.unpack(sequence)
+    args = taken(tx, sequence)
     if versions.CALLABLE_FIRST:
         frame.pop()
         function = frame.pop()

@@ -21,7 +21,7 @@ from symbolic.variables.constants import ConstantVariable, SliceVariable, is_con
 from symbolic.variables.containers import DequeVariable
 from symbolic.variables.functions import CellVariable
 from symbolic.variables.identity import IdVariable
-from symbolic.variables.native import NativeVariable
+from symbolic.variables.native import NativeVariable, taken
 from symbolic.variables.numbers import NumberVariable, holds_number
 from symbolic.variables.objects import ObjectMethod, ObjectVariable
 from symbolic.variables.positions import as_index, stand_in
@@ -156,12 +156,15 @@ def _locals(tx: Translator) -> Variable:
     code = frame.code.raw
     if _calls_again(frame):
         raise GraphBreak(READS_FRAME, "locals() more than once")
-    found = {name: frame.locals[name].realize(tx) for name in code.co_varnames if name in frame.locals}
-    for name in (*code.co_cellvars, *code.co_freevars):
-        cell = frame.cells.get(name)
-        contents = cell.contents(tx) if isinstance(cell, CellVariable) else None
-        if contents is not None:
-            found[name] = contents
+    try:
+        found = {name: frame.locals[name].realize(tx) for name in code.co_varnames if name in frame.locals}
+        for name in (*code.co_cellvars, *code.co_freevars):
+            cell = frame.cells.get(name)
+            contents = cell.contents(tx) if isinstance(cell, CellVariable) else None
+            if contents is not None:
+                found[name] = contents
+    except GraphBreak as cause:  # residual code has other locals
+        raise GraphBreak(READS_FRAME, f"{cause.reason}: {cause.detail}") from cause
     order = {name: found[name] for name in code.co_varnames if name in found} | found
     return tx.new_dict([(ConstantVariable(name), value) for name, value in order.items()])
 
@@ -325,7 +328,7 @@ def _tuple(tx: Translator, iterable: Variable | None = None, /) -> Variable:
         return tx.new_tuple([])
     if iterable.python_type() is tuple:
         return iterable
-    return tx.new_tuple(tx.unpack(iterable))
+    return tx.new_tuple(taken(tx, iterable))
 
 
 @handles(frozenset)

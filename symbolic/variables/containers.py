@@ -20,7 +20,15 @@ import torch
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, MISSING, Variable
-from symbolic.variables.native import ORDERINGS, IteratorVariable, Method, NativeVariable, each, is_iterable
+from symbolic.variables.native import (
+    ORDERINGS,
+    IteratorVariable,
+    Method,
+    NativeVariable,
+    each,
+    each_of_some,
+    is_iterable,
+)
 from symbolic.variables.positions import answers, as_index, native_part, stand_in
 
 if TYPE_CHECKING:
@@ -280,7 +288,8 @@ class MutableSequence(SequenceVariable):
 
     def extend(self, tx: Translator, iterable: Variable) -> None:
         # Sequences are read at once (one may be extended by itself), other iterables feed their elements one by one.
-        items = iterable.unpack(tx) if isinstance(iterable, SequenceVariable) else each(tx, iterable)
+        feed = each_of_some if self.NATIVE is list else each
+        items = iterable.unpack(tx) if isinstance(iterable, SequenceVariable) else feed(tx, iterable)
         for item in items:
             self.METHODS["append"].run(self, tx, item)
 

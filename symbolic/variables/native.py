@@ -50,12 +50,33 @@ def is_iterable(variable: Variable) -> bool:
 
 def each(tx: Translator, iterable: Variable) -> Iterator[Variable]:
     """The elements one by one, so that what happens in between is seen by the next."""
-    iterator = tx.iter(iterable)
+    yield from _rest(tx, tx.iter(iterable), iterable)
+
+
+def taken(tx: Translator, iterable: Variable) -> list[Variable]:
+    """`tuple(iterable)`, element by element"""
+    return list(each_of_some(tx, iterable)) if hasattr(iterable, "special") else tx.unpack(iterable)
+
+
+def _rest(tx: Translator, iterator: Variable, iterable: Variable) -> Iterator[Variable]:
     for _ in range(tx.options.unroll_limit):
         if (item := tx.next(iterator)) is None:
             return
         yield item
     raise GraphBreak("loop too long to unroll", iterable.describe())
+
+
+def each_of_some(tx: Translator, iterable: Variable) -> Iterator[Variable]:
+    """The same where the interpreter, with the iterator in hand, asks the iterable how many elements there may be."""
+    iterator = tx.iter(iterable)
+    own = iterable.special(tx, "__len__") if hasattr(iterable, "special") else None
+    if own is not None:
+        try:
+            tx.call(own, [], {})
+        except Observed as raised:
+            if not issubclass(raised.variable.python_type(), TypeError):
+                raise
+    yield from _rest(tx, iterator, iterable)
 
 
 def raise_with(tx: Translator, kind: type[Exception], value: Variable) -> NoReturn:

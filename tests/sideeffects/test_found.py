@@ -433,3 +433,36 @@ def test_sets_made_of_existing_ones_are_iterated_as_in_eager_code(program):
         assert worlds[0] == worlds[1]
         jit.reset()
         compiled = jit.compile(program, backend="eager")
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+def test_locals_after_a_break_with_a_cell_that_is_empty():
+    def program(x):
+        jit.graph_break()
+        found = sorted(locals())
+        later = x + 1
+
+        def inner():
+            return later
+
+        return inner(), found
+
+    check(program, torch.ones(3))
+
+
+class Announced(list):
+    def __iter__(self):
+        print("iter")
+        return super().__iter__()
+
+
+def test_a_copy_made_before_the_graph_is_there_whatever_way_is_taken():
+    def program(x, items):
+        copied = copy.copy(x)
+        with contextlib.suppress(KeyError):
+            for item in items:
+                if not item:
+                    break
+        return copied, x
+
+    check(program, make=lambda: (torch.ones(3), Announced([1, 0])))

@@ -83,6 +83,30 @@ def test_an_iterator_over_a_user_s_list_is_made_once(make):
     check(program, make=lambda: (torch.ones(3), Loud([1, 2])), then=lambda result, *_: list(result[1]))
 
 
+def _a_list(x, held):
+    return list(held), [*held, x]
+
+
+def _a_tuple(x, held):
+    return tuple(held), (*held, x)
+
+
+def _arguments(x, held):
+    return print(*held, sep="/"), max(*held)
+
+
+def _extended(x, held):
+    found = [x]
+    found.extend(held)
+    found += held
+    return found
+
+
+@pytest.mark.parametrize("program", [_a_list, _a_tuple, _arguments, _extended], ids=lambda p: p.__name__)
+def test_a_user_s_container_is_asked_how_long_it_is(program):
+    check(program, make=lambda: (torch.ones(3), Loud([1, 2])))
+
+
 class Latest(collections.OrderedDict):
     def __setitem__(self, key, value):
         super().__setitem__(key, value)
