@@ -31,6 +31,7 @@ from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import BoundMethod, PythonFunction
 from symbolic.variables.methods import NativeMethod
+from symbolic.variables.positions import as_index, has, stand_in, type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -326,11 +327,13 @@ class ObjectVariable(Variable):
         return self._ask(tx, "__contains__", [item], lambda p: p.contains(tx, item), tx.truth)
 
     def length(self, tx: Translator) -> int:
-        return self._ask(tx, "__len__", [], lambda p: p.length(tx), lambda r: r.constant())
+        judged = lambda r: tx.attempt(len, _answering("__len__", as_index(tx, r)))  # noqa: E731
+        return self._ask(tx, "__len__", [], lambda p: p.length(tx), judged)
 
     def truth(self, tx: Translator) -> bool:
         if tx.lookup(self.cls, "__bool__") is not MISSING:
-            return self._ask(tx, "__bool__", [], lambda p: p.truth(tx), lambda r: r.constant())
+            judged = lambda r: tx.attempt(bool, _answering("__bool__", stand_in(r)))  # noqa: E731
+            return self._ask(tx, "__bool__", [], lambda p: p.truth(tx), judged)
         if tx.lookup(self.cls, "__len__") is not MISSING:
             return self.length(tx) != 0
         return True
@@ -340,7 +343,10 @@ class ObjectVariable(Variable):
             if tx.lookup(self.cls, "__getitem__") is MISSING:
                 raise GraphBreak("operation not supported by the object", f"iter of {self.describe()}")
             return tx.getitem_iterator(self)
-        return self._ask(tx, "__iter__", [], lambda p: p.iterator(tx), lambda r: r)
+        found = self._ask(tx, "__iter__", [], lambda p: p.iterator(tx), lambda r: r)
+        if not has(found.python_type(), "__next__"):
+            tx.raise_(TypeError, f"iter() returned non-iterator of type {type_name(found.python_type())!r}")
+        return found
 
     def next(self, tx: Translator) -> Variable | None:
         try:
@@ -396,6 +402,11 @@ class ObjectVariable(Variable):
     def reachable(self) -> list[Variable]:
         payload = [self.payload] if self.payload is not None else []
         return [*payload, *self.new_args]
+
+
+def _answering(name: str, value: Any) -> Any:
+    """An object whose special method gives `value`, for Python's own code to judge."""
+    return type("Answering", (), {name: lambda self: value})()
 
 
 def _native_part(variable: Variable) -> Variable:

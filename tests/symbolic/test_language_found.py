@@ -1,6 +1,7 @@
 """What CPython's own tests found (`tools/coverage`), each as a small program."""
 
 import abc
+import operator
 import re
 import traceback
 import warnings
@@ -454,3 +455,37 @@ def test_cells_compare(x):
 @same_as_eager(graphs=1)
 def test_globals_of_a_function(x):
     return x + 1, chain.__globals__ is globals(), context_of.__globals__ is chain.__globals__
+
+
+# --- what special methods may answer ----------------------------------------------------------------------------------
+class Length:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __len__(self):
+        return self.answer
+
+
+class Truth(Length):
+    def __bool__(self):
+        return self.answer
+
+
+class Items(Length):
+    def __iter__(self):
+        return self.answer
+
+
+ANSWERS = (-1, 1.5, "x", None, 2, True, 1 << 70, Three(), object())
+
+
+@same_as_eager(graphs=1)
+def test_answers_of_special_methods_are_judged(x):
+    seen = []
+    for make, use in ((Length, len), (Length, bool), (Truth, bool), (Items, iter), (Items, list), (Truth, operator.not_)):
+        for answer in ANSWERS:
+            try:
+                seen.append(use(make(answer)))
+            except (TypeError, ValueError, OverflowError) as error:
+                seen.append(str(error))
+    return x + 1, seen
