@@ -80,10 +80,21 @@ _PLAIN = (torch.Tensor, NoneType, int, float, complex, str, bytes, type, Functio
 
 def _is_to_be_kept(variable: Variable, watched: Container[Variable]) -> bool:
     """Whether it may be seen that a frame's variable holds the value, though it is not read again: objects that existed
-    before may do something when they end; of those born here only the weakly referenced are looked for."""
+    before may do something when they end; of those born here only the weakly referenced are looked for, and containers
+    of what tells of its end."""
     value = getattr(variable, "value", MISSING)
     existed = variable.source is not None and value is not MISSING
-    return variable in watched or (existed and not isinstance(value, _PLAIN))
+    if variable in watched or (existed and not isinstance(value, _PLAIN)):
+        return True
+    waiting, seen = [variable], {variable}
+    while waiting:
+        for part in waiting.pop().reachable():
+            if hasattr(type(getattr(part, "value", None)), "__del__"):
+                return True
+            if part not in seen:
+                seen.add(part)
+                waiting.append(part)
+    return False
 
 
 def _locals(frame: Frame, offset: int, watched: Container[Variable] = ()) -> tuple[list[str], list[Variable]]:

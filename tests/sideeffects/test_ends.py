@@ -147,6 +147,13 @@ def popped(x, box):
     return x + 1
 
 
+def popped_into_another(x, box):
+    held = [box.pop()]
+    jit.graph_break()
+    LOG.append("after")
+    return x + 1
+
+
 def popped_and_deleted(x, box):
     held = box.pop()
     jit.graph_break()
@@ -172,7 +179,8 @@ def popped_by_a_callee(x, box):
 WHOLE = pytest.mark.skipif(not COUNTING, reason="a continuation runs as it is")
 PROGRAMS = [
     deleted_after_a_break, dead_in_the_frame, only_held, in_a_loop, given_to_a_callee, pytest.param(finalized, marks=WHOLE), finalized_tensor,
-    pytest.param(called_back, marks=WHOLE), weakly_referenced, weakly_referenced_and_never_read, temporary_tensor, popped, popped_and_deleted,
+    pytest.param(called_back, marks=WHOLE), weakly_referenced, weakly_referenced_and_never_read, temporary_tensor, popped, popped_into_another,
+    popped_and_deleted,
     popped_by_a_callee,
 ]
 
