@@ -32,6 +32,8 @@ from symbolic.variables.positions import type_name
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.tensors import TensorVariable
 
+#: Of `type.__flags__`: calling the class is an error.
+_NO_INSTANCES = 1 << 7
 _REFLECTED = {
     operator.lt: operator.gt,
     operator.gt: operator.lt,
@@ -110,6 +112,8 @@ class Protocols:
 
     def new_instance(self: Any, cls: type, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         """`cls.__new__(cls, *args, **kwargs)` where `__new__` is native."""
+        if cls.__flags__ & _NO_INSTANCES:
+            self.attempt(cls)
         if hasattr(cls, "__del__") or cls is weakref.finalize:
             raise GraphBreak(SEES_END, cls.__qualname__)
         if issubclass(cls, type):

@@ -489,3 +489,14 @@ def test_answers_of_special_methods_are_judged(x):
             except (TypeError, ValueError, OverflowError) as error:
                 seen.append(str(error))
     return x + 1, seen
+
+
+@same_as_eager(graphs=1)
+def test_classes_without_constructor(x):
+    seen = []
+    for view in ({}.keys(), {}.values(), {}.items()):
+        try:
+            seen.append(type(view)())
+        except TypeError as error:
+            seen.append(str(error))
+    return x + 1, seen
