@@ -34,6 +34,7 @@ from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, FunctionVariable, GeneratorVariable, PythonFunction
 from symbolic.variables.live import LiveIterator
+from symbolic.variables.live_generators import LiveGenerator, check_alone
 from symbolic.variables.objects import NATIVE_DESCRIPTORS, ExceptionVariable, ObjectVariable, lookup
 from symbolic.variables.positions import is_python_class
 from symbolic.variables.tables import BuiltinVariable, skipped_module
@@ -76,7 +77,8 @@ class Translator(Protocols):
         self.unnamed: set[Variable] = set()
         self._looked_up: dict[tuple[int, str], Any] = {}
         self.generators: list[GeneratorVariable] = []  # that the frame started
-        self.moving: LiveIterator | None = None  # the existing iterator that takes a step
+        self.moved_generators: list[LiveGenerator] = []  # existing ones
+        self.moving: LiveIterator | LiveGenerator | None = None  # the existing iterator that takes a step
         self.hooks: list[hooks.Hook] = []  # that the frame registered
         self.drawn_from: dict[Any, Variable] = {}  # generators of random numbers that early calls change
         self.late_texts: list[Variable] = []  # that markers stand for
@@ -358,9 +360,10 @@ class Translator(Protocols):
                 self.know(None, "storage", [[tensor.source] for tensor in tensors])
         effects = list(self.ledger.effects())
         targets = [e.target for e in effects if isinstance(e, (SetAttr, DelAttr, SetContents))]
+        check_alone(self, targets)
         written = [v.owner if isinstance(getattr(v, "owner", None), ObjectVariable) else v for v in targets]
         moved = itertools.chain.from_iterable(e.reached for e in effects if isinstance(e, Advance))
-        written += [each for each in moved if isinstance(each, LiveIterator)]
+        written += [each for each in moved if isinstance(each, (LiveIterator, LiveGenerator))]
         kinds = {v.python_type(): None for v in written if v.source is not None and v.source.kind != "const"}
         for kind in kinds:
             alike = [v for v in self.known.values() if v.python_type() is kind]

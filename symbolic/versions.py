@@ -60,3 +60,5 @@ def line_of(inst: dis.Instruction) -> int | None:
 def compare_to_bool(arg: int) -> bool:
     """Whether COMPARE_OP also converts its result to bool (3.13)."""
     return PY313 and bool(arg & 16)
+#: How far behind the instruction at `f_lasti` a generator that is set aside goes on: since 3.13 `f_lasti` is that one.
+GOES_ON_AFTER = 0 if PY313 else 2

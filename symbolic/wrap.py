@@ -15,6 +15,7 @@ from types import (
     CellType,
     CodeType,
     FunctionType,
+    GeneratorType,
     MappingProxyType,
     MethodType,
     MethodWrapperType,
@@ -53,6 +54,7 @@ from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_a,
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
 from symbolic.variables.functions import BoundMethod, CellVariable, FunctionVariable, PartialVariable
 from symbolic.variables.live import ROWS, wrap_iterator
+from symbolic.variables.live_generators import wrap_generator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.sets import HasElements
@@ -370,7 +372,9 @@ def _native_base(cls: type) -> type:
 def _iterator(tx: Translator, value: Any, source: Source) -> Variable:
     """One that a loop of a continuation goes on with has each of its steps as a break: where it stands is no fact."""
     is_loop = source.kind == "arg" and "." in source.name  # such names have only parameters of continuations
-    return _object(tx, value, source) if is_loop else wrap_iterator(tx, value, source)
+    if is_loop:
+        return _object(tx, value, source)
+    return wrap_generator(tx, value, source) if type(value) is GeneratorType else wrap_iterator(tx, value, source)
 
 
 def _super(tx: Translator, value: Any, source: Source) -> Variable:
@@ -417,6 +421,6 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     torch.nn.Parameter: _tensor,
     type: _class,
     RemovableHandle: _handle,
-    **dict.fromkeys(ROWS, _iterator),
+    **dict.fromkeys((*ROWS, GeneratorType), _iterator),
     weakref.ref: weak.existing,
 }

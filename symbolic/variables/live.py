@@ -25,6 +25,7 @@ from symbolic.variables.base import Variable
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import SequenceVariable
+from symbolic.variables.live_generators import LiveGenerator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.native import IteratorVariable
 
@@ -56,7 +57,8 @@ class LiveIterator(IteratorVariable):
 
     def is_quiet(self) -> bool:
         """Whether a step runs none of the user's code."""
-        return self.row.quiet and all(isinstance(each, LiveIterator) and each.is_quiet() for each in self.inner)
+        live = (LiveIterator, LiveGenerator)
+        return self.row.quiet and all(isinstance(each, live) and each.is_quiet() for each in self.inner)
 
     def next(self, tx: Translator) -> Variable | None:
         if not self.row.moves:
