@@ -177,7 +177,9 @@ class Snapshot:
         if number in self.visited:
             return {"seen": number}
         self.visited.add(number)
-        return {"object": number, "type": _name(kind), **self._inside(obj, kind)}
+        # Nodes of autograd are compiled or eager code's: what hooks keep of them says nothing of the program.
+        name = "a node of autograd" if hasattr(kind, "next_functions") else _name(kind)
+        return {"object": number, "type": name, **self._inside(obj, kind)}
 
     def _inside(self, obj, kind):
         if issubclass(kind, torch.Tensor):
