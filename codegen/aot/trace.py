@@ -61,6 +61,8 @@ def trace(
             as_made = True
         except SharedInputs as found:
             members = tracer.positions(found.inputs)
+            if not members:
+                raise Untraceable("memory of an input that the input itself no longer lies in") from None
             others = tuple(group for group in groups if members.isdisjoint(group.members))
             group = shared(sorted(members), list(args), found.flat)
             if group in groups:

@@ -64,7 +64,8 @@ def write(
     counters = versions.by_counter(traced)
     _versions_before(counters, source)
     _storages_before(traced, source)
-    if traced.num_forward or ties or any(update.inside for update in traced.updates):
+    # Operations that nothing comes of are those that draw random numbers, write or raise.
+    if traced.num_forward or ties or any(n.op == "call_function" for n in traced.joint.graph.nodes):
         called = ", ".join([source.name("forward", forward), *placeholders])
         source.add(f"results = {source.name('below', _C.below)}({called})")
     # Writes are counted before anything saves the tensors or takes views of them, which would be out of date.

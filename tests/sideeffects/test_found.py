@@ -466,3 +466,25 @@ def test_a_copy_made_before_the_graph_is_there_whatever_way_is_taken():
         return copied, x
 
     check(program, make=lambda: (torch.ones(3), Announced([1, 0])))
+
+
+def data_of_a_view_of_itself(x, v):
+    x.data = v.clone()
+    x.requires_grad_()
+    return x * 2
+
+
+def data_of_a_view_of_itself_then_an_error(x, v):
+    x.data = v.clone()
+    x.requires_grad_()
+    not_defined.add_(1)  # noqa: F821
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize("program", [data_of_a_view_of_itself, data_of_a_view_of_itself_then_an_error])
+def test_an_input_that_leaves_memory_which_its_view_keeps(program, backend):
+    def make():
+        x = torch.arange(12.0).view(3, 4)
+        return x, x.view(4, 3)
+
+    check(program, make=make, backend=backend)

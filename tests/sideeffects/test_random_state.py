@@ -316,3 +316,36 @@ def test_an_operation_that_raises_leaves_the_states_of_eager_code(program):
         return -torch.eye(3), random.Random(3), []
 
     check(program, make=good, changed=bad)
+
+
+def a_dead_number(x, generator, log):
+    torch.rand(2)
+
+
+def dead_numbers_beside_an_input(x, generator, log):
+    torch.nn.functional.dropout(torch.randn_like(x), 0.5)
+    return x
+
+
+def dead_numbers_beside_a_write(x, generator, log):
+    x.add_(1)
+    torch.randperm(5)
+
+
+def dead_numbers_before_live_ones(x, generator, log):
+    torch.rand(2)
+    return torch.rand(3)
+
+
+def a_check_alone(x, generator, log):
+    torch.linalg.cholesky(x[:, :2] - 5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "program",
+    [a_dead_number, dead_numbers_beside_an_input, dead_numbers_beside_a_write, dead_numbers_before_live_ones, a_check_alone],
+    ids=lambda program: program.__name__,
+)
+def test_what_nobody_uses_still_happens(program, backend):
+    check(program, make=make, backend=backend, tolerance=CLOSE)
