@@ -457,7 +457,7 @@ def _goes_on_to_nodes(exit_: Return | Break) -> bool:
     for frame in exit_.frames:
         codes = [(frame.code.raw, frame.namespace.real())]
         held = [getattr(each, "value", None) for each in (*frame.locals.values(), *frame.stack)]
-        codes += [(each.__code__, each.__globals__) for each in held if isinstance(each, FunctionType)]
+        codes += [(each.__code__, each.__globals__) for each in held if type(each) is FunctionType]
         classes = set(map(type, held))
         if any(looks_at_nodes(code, namespace, classes) for code, namespace in codes):
             return True

@@ -449,12 +449,12 @@ def test_len(make):
     assert holds(guards, make("ab")) and not holds(guards, make("abc"))
 
 
-def test_len_asks_the_type():
+def test_len_asks_no_class_of_a_users():
     class Odd(list):
         def __len__(self):
-            return 2
+            raise AssertionError("nobody asked")
 
-    assert holds(on_argument("len", 2), Odd("abc"))
+    assert holds(on_argument("len", 3), Odd("abc")) and not holds(on_argument("len", 2), Odd("abc"))
     assert not holds(on_argument("len", 2), 3)
 
 
