@@ -184,8 +184,9 @@ def looks_at_nodes(code: CodeType, namespace: dict[str, Any], classes: Collectio
             return True
         waiting += [(inner, namespace) for inner in code.co_consts if isinstance(inner, CodeType)]
         for name in code.co_names:
-            for found in (namespace.get(name), *(getattr(cls, name, None) for cls in classes)):
-                if isinstance(found, FunctionType) and not _is_library_s(found):
+            held = (vars(base)[name] for cls in classes for base in cls.__mro__ if name in vars(base))
+            for found in (namespace.get(name), *held):
+                if type(found) is FunctionType and not _is_library_s(found):
                     waiting.append((found.__code__, found.__globals__))
     return False
 

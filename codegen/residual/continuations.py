@@ -84,7 +84,7 @@ def _is_to_be_kept(variable: Variable, watched: Container[Variable]) -> bool:
     of what tells of its end."""
     value = getattr(variable, "value", MISSING)
     existed = variable.source is not None and value is not MISSING
-    if variable in watched or (existed and not isinstance(value, _PLAIN)):
+    if variable in watched or (existed and not issubclass(type(value), _PLAIN)):
         return True
     waiting, seen = [variable], {variable}
     while waiting:
