@@ -295,6 +295,8 @@ def _class(tx: Translator, value: type, source: Source) -> Variable:
 
 
 def _builtin(tx: Translator, value: Any, source: Source) -> Variable:
+    if type(getattr(value, "__self__", None)) is GeneratorType:  # a guard of it would keep the generator
+        raise GraphBreak("bound method of a generator", source.text)
     _fixed(tx, value, source)
     if getattr(value, "__name__", "") == "__new__" and isinstance(getattr(value, "__self__", None), type):
         return NativeNew(value.__self__)
