@@ -302,7 +302,7 @@ class Writer:
         """Replays the ledger, leaving out what nobody can see any more."""
         for segment, effects in enumerate(self.ledger.segments()):
             self.segment = segment
-            for effect in effects:
+            for effect in sorted(effects, key=_makes_no_hash):
                 if isinstance(effect, Call) or exists(effect.target) or effect.target in alive:
                     self.effect(effect)
 
@@ -442,6 +442,13 @@ class Writer:
         else:
             return  # it was never stored in the rebuilt object
         self.emit.pop()
+
+
+def _makes_no_hash(effect: Effect) -> bool:
+    """False for what the hash of an object that the frame made is made of: stored before anything has it as a key."""
+    if not isinstance(effect, SetAttr) or not isinstance(effect.target, objects.ObjectVariable):
+        return True
+    return exists(effect.target) or effect.target.cls.__hash__ is object.__hash__
 
 
 def _caller(place: Place) -> types.FunctionType:

@@ -296,3 +296,44 @@ def test_a_name_that_a_module_does_not_have_is_not_deleted():
             return str(error).replace("itertools", "")
 
     check(program, torch.ones(3))
+
+
+class Named:
+    def __init__(self, name):
+        self.name = name
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def __eq__(self, other):
+        return isinstance(other, Named) and self.name == other.name
+
+
+def _two_keys(x, table, ring):
+    table[Named(1)] = x
+    table[Named(2)] = x
+    return [key.name for key in table]
+
+
+def _keys_around_another_write(x, table, ring):
+    table[Named(1)] = x
+    ring.append(1)
+    ring.popleft()
+    table[Named(2)] = x
+    return x + 1
+
+
+def _key_after_another(x, table, ring):
+    table["k"] = 1
+    found = {Named(3)}
+    table["found"] = found
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    "program",
+    [_two_keys, _keys_around_another_write, _key_after_another],
+    ids=lambda p: p.__name__,
+)
+def test_keys_that_the_frame_made_have_their_attributes_first(program):
+    check(program, make=lambda: (torch.ones(3), {}, collections.deque([1, 2], maxlen=2)))
