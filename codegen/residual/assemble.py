@@ -31,8 +31,11 @@ from symbolic.torch_state import restoring
 from symbolic.translator import ESCAPES
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.born import BornClass
+from symbolic.variables.containers import DequeIterator
 from symbolic.variables.functions import GeneratorVariable
+from symbolic.variables.mappings import DictIterator
 from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.sets import SetIterator
 from symbolic.variables.tensors import DrawnTensor, NodeVariable, TensorVariable
 
 #: END_FOR (3.12), END_FOR; POP_TOP (3.13) clean up after the interpreter's own FOR_ITER
@@ -295,6 +298,11 @@ class _Assembler:
             if operand is not NULL and not exists(operand) and type(operand) in BUILD:
                 self.writer.load(operand)
                 self.emit.pop()
+        held = [value for each in frames for value in (*each.stack, *each.locals.values()) if value is not NULL]
+        for variable in reachable(held, self.capture.tx.ledger):
+            if isinstance(variable, _WATCHING) and not exists(variable):
+                self.writer.load(variable)
+                self.emit.pop()
         with self._guarded(frames, frame, inst):
             try:
                 row.run(broken)
@@ -470,6 +478,8 @@ class _Exhausted:
 
 
 _EXHAUSTED = _Exhausted()
+#: Iterators that see what has been done to their container since they were made.
+_WATCHING = (DictIterator, SetIterator, DequeIterator)
 
 
 def _next(iterator: Any) -> Any:

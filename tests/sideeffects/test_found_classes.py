@@ -337,3 +337,36 @@ def _key_after_another(x, table, ring):
 )
 def test_keys_that_the_frame_made_have_their_attributes_first(program):
     check(program, make=lambda: (torch.ones(3), {}, collections.deque([1, 2], maxlen=2)))
+
+
+class Deleting(collections.OrderedDict):
+    def __delitem__(self, key):
+        super().__delitem__(key)
+
+
+def _changed_by_what_breaks(x, order, plain):
+    seen = []
+    try:
+        for key in order:
+            seen.append(key)
+            order.pop(key)
+    except RuntimeError as error:
+        seen.append(str(error))
+    return x + 1, seen
+
+
+def _changed_beside_a_wrapper(x, order, plain):
+    seen, steps = [], enumerate(order)
+    seen.append(next(steps))
+    order.pop("b")
+    try:
+        seen.append(next(steps))
+    except RuntimeError as error:
+        seen.append(str(error))
+    return x + 1, seen
+
+
+@pytest.mark.parametrize("program", [_changed_by_what_breaks, _changed_beside_a_wrapper], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("kind", [Deleting, collections.OrderedDict, dict])
+def test_iterators_stand_before_what_breaks_the_graph(kind, program):
+    check(program, make=lambda: (torch.ones(3), kind(a=1, b=2, c=3), {}))
