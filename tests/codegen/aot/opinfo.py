@@ -220,7 +220,8 @@ def unequal(a, b, looks):
 def other_values(a, b, exact):
     if not isinstance(a, torch.Tensor):
         return ""
-    bounds = {"rtol": 0, "atol": 0} if exact else {"rtol": 1e-9, "atol": 1e-11} if a.dtype.itemsize >= 8 else {}
+    # Where a softmax saturates, what is left of 1 - p has lost ten of sixteen digits before the second derivative.
+    bounds = {"rtol": 0, "atol": 0} if exact else {"rtol": 1e-9, "atol": 1e-10} if a.dtype.itemsize >= 8 else {}
     try:
         torch.testing.assert_close(b.detach(), a.detach(), equal_nan=True, check_stride=False, **bounds)
     except AssertionError as error:
