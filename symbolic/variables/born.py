@@ -125,6 +125,8 @@ class MadeVariable(ExistingVariable):
         if name in _MAKERS.get(type(self.value), ()):
             return NativeMethod(self, name)
         value = tx.attempt(getattr, self.value, name)
+        if type(value) in (dict, list):  # the model's is not what the program has of the function behind it
+            raise GraphBreak("attribute of an object made in the frame", f"{self.describe()}.{name}")
         return tx.wrap(value, tx.source_of(self).attr(name))
 
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:

@@ -186,7 +186,7 @@ def _dir(tx: Translator, *value: Variable) -> Variable:
 
 @handles(eval, exec)
 def _run_text(tx: Translator, source: Variable, *namespaces: Variable) -> Variable:
-    if not namespaces:
+    if all(space.is_constant() and space.constant() is None for space in namespaces):  # the caller's
         raise GraphBreak(READS_FRAME, "text that runs as code")
     raise GraphBreak("text that runs as code", source.describe())
 

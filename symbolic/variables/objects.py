@@ -323,7 +323,11 @@ class ObjectVariable(Variable):
 
     def contains(self, tx: Translator, item: Variable) -> bool:
         if self.payload is None and self.special(tx, "__contains__") is None:
-            return any(tx.equal(item, other) for other in self.unpack(tx))
+            steps = self.iterator(tx)
+            while (other := steps.next(tx)) is not None:
+                if tx.equal(other, item):
+                    return True
+            return False
         return self._ask(tx, "__contains__", [item], lambda p: p.contains(tx, item), tx.truth)
 
     def length(self, tx: Translator) -> int:

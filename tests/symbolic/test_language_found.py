@@ -500,3 +500,53 @@ def test_classes_without_constructor(x):
         except TypeError as error:
             seen.append(str(error))
     return x + 1, seen
+
+
+class Iterating:
+    def __init__(self, items):
+        self.items = items
+
+    def __iter__(self):
+        return iter(self.items)
+
+
+class Always:
+    def __eq__(self, other):
+        return True
+
+
+class Never:
+    def __eq__(self, other):
+        return False
+
+
+@same_as_eager(graphs=1)
+def test_in_asks_the_items_and_no_more_than_it_needs(x):
+    steps = iter([1, 2, 3, 4])
+    asked = [Always() in Iterating([Never()]), Never() in Iterating([Always()]), 2 in Iterating(steps), list(steps)]
+    return x + 1, asked
+
+
+@same_as_eager
+def test_what_a_classmethod_has_of_its_function(x):
+    def function(a: int):
+        return a
+
+    wrapped = classmethod(function), staticmethod(function)
+    return x + 1, [each.__annotations__ is function.__annotations__ for each in wrapped]
+
+
+@same_as_eager
+def test_text_runs_in_the_caller_where_its_namespaces_are_none(x):
+    def checked(expression, namespace=None):
+        def decorator(function):
+            def inner(*args):
+                return eval(expression, namespace, None) and function(*args)
+            return inner
+        return decorator
+
+    @checked("args[1] is not None")
+    def added(a, b):
+        return a + b
+
+    return x + 1, added(1, 2), added(1, None)
