@@ -6,6 +6,7 @@ built once and kept in a local, so identity is what it was; shells come before c
 
 from __future__ import annotations
 
+import itertools
 import operator
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -302,7 +303,7 @@ class Writer:
         """Replays the ledger, leaving out what nobody can see any more."""
         for segment, effects in enumerate(self.ledger.segments()):
             self.segment = segment
-            for effect in sorted(effects, key=_makes_no_hash):
+            for effect in _keys_first(effects):
                 if isinstance(effect, Call) or exists(effect.target) or effect.target in alive:
                     self.effect(effect)
 
@@ -444,11 +445,17 @@ class Writer:
         self.emit.pop()
 
 
+def _keys_first(effects: Iterable[Effect]) -> Iterator[Effect]:
+    """The same; between two calls, what the hash of an object that the frame made is made of comes first: nothing may
+    have it as a key before."""
+    for _, row in itertools.groupby(effects, lambda effect: isinstance(effect, Call)):
+        yield from sorted(row, key=_makes_no_hash)
+
+
 def _makes_no_hash(effect: Effect) -> bool:
-    """False for what the hash of an object that the frame made is made of: stored before anything has it as a key."""
     if not isinstance(effect, SetAttr) or not isinstance(effect.target, objects.ObjectVariable):
         return True
-    return exists(effect.target) or effect.target.cls.__hash__ is object.__hash__
+    return exists(effect.target) or effect.target.cls.__hash__ in (None, object.__hash__)
 
 
 def _caller(place: Place) -> types.FunctionType:
