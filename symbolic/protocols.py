@@ -18,7 +18,7 @@ import torch
 
 from symbolic.errors import SEES_END, GraphBreak, Observed
 from symbolic.variables import born, torch_functions
-from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable
+from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable, lookup
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.class_making import new_class
 from symbolic.variables.classes import ClassVariable, payload_for
@@ -27,7 +27,7 @@ from symbolic.variables.containers import DequeVariable, ListVariable, TupleVari
 from symbolic.variables.iterators import ConstantIterator, GetitemIterator, SequenceIterator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.numbers import NumberVariable
-from symbolic.variables.objects import PARTICULAR, ExceptionVariable, ObjectVariable, lookup
+from symbolic.variables.objects import PARTICULAR, ExceptionVariable, ObjectVariable
 from symbolic.variables.positions import type_name
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.tensors import TensorVariable

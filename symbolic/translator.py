@@ -28,14 +28,14 @@ from symbolic.shapes import Shapes
 from symbolic.sources import Source, Sources
 from symbolic.torch_state import TorchState, TracingState
 from symbolic.variables import hooks, outside, symbols
-from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable
 from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, FunctionVariable, GeneratorVariable, PythonFunction
 from symbolic.variables.live import LiveIterator
 from symbolic.variables.live_generators import LiveGenerator, check_alone
-from symbolic.variables.objects import NATIVE_DESCRIPTORS, ExceptionVariable, ObjectVariable, lookup
+from symbolic.variables.objects import NATIVE_DESCRIPTORS, ExceptionVariable, ObjectVariable
 from symbolic.variables.positions import is_python_class
 from symbolic.variables.tables import BuiltinVariable, skipped_module
 from symbolic.variables.tensors import TensorVariable

@@ -109,7 +109,7 @@ class _Assembler:
 
     def run(self) -> Assembled:
         roots = self._roots()
-        alive = reachable(roots, self.ledger)
+        alive = self.alive = reachable(roots, self.ledger)
         for generator in self.capture.tx.generators:
             if generator not in alive and not self.capture.tx.closes_quietly(generator):
                 raise SkipFrame("a generator is dropped with something left to do")
@@ -298,8 +298,7 @@ class _Assembler:
             if operand is not NULL and not exists(operand) and type(operand) in BUILD:
                 self.writer.load(operand)
                 self.emit.pop()
-        held = [value for each in frames for value in (*each.stack, *each.locals.values()) if value is not NULL]
-        for variable in reachable(held, self.capture.tx.ledger):
+        for variable in self.alive:
             if isinstance(variable, _WATCHING) and not exists(variable):
                 self.writer.load(variable)
                 self.emit.pop()

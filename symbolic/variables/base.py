@@ -30,6 +30,15 @@ class _Missing:
 
 MISSING: Any = _Missing()
 
+def lookup(cls: type, name: str) -> Any:
+    """The raw attribute that `type` lookup finds along the MRO, MISSING if none."""
+    for base in cls.__mro__:
+        found = base.__dict__.get(name, MISSING)
+        if found is not MISSING:
+            return found
+    return MISSING
+
+
 #: operator function -> (dunder, reflected dunder)
 BINARY = {
     operator.add: ("__add__", "__radd__"),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
 from symbolic.errors import GraphBreak
-from symbolic.variables.base import MISSING, ExistingVariable, Variable
+from symbolic.variables.base import MISSING, ExistingVariable, Variable, lookup
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.functions import (
@@ -31,7 +31,7 @@ from symbolic.variables.functions import (
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.native import stand_in
-from symbolic.variables.objects import ObjectVariable, lookup
+from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import functools
 import inspect
 import logging
 import math
+import os
 import sysconfig
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 REFUSED.update({fn: "cache made while running" for fn in (functools.lru_cache, functools.cache)})
 
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
+_INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib", "stdlib")})
 _WRITES = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME"))
 
 

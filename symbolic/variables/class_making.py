@@ -23,13 +23,13 @@ import torch
 
 from symbolic.code import decode, looks_at_frames
 from symbolic.errors import READS_FRAME, GraphBreak, Observed
-from symbolic.variables.base import Variable
+from symbolic.variables.base import Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable, do, make, model
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, SuperVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, ClosureFunction, PartialVariable
 from symbolic.variables.mappings import DictVariable
-from symbolic.variables.objects import NATIVE_METHODS, lookup
+from symbolic.variables.objects import NATIVE_METHODS
 from symbolic.variables.tables import HANDLERS, handles, library, misused
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from sideeffects.effects import DELETED
 from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, FixedVariable, Variable
+from symbolic.variables.base import MISSING, FixedVariable, Variable, lookup
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import DequeVariable, TupleVariable
@@ -29,7 +29,6 @@ from symbolic.variables.objects import (
     instance_dict,
     is_data_descriptor,
     is_plain_attribute,
-    lookup,
 )
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ from symbolic.variables.identity import IdVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.native import each
 from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.positions import is_python_class
 from symbolic.variables.tables import handles, library
 from symbolic.variables.tensors import TensorVariable
 
@@ -38,7 +39,6 @@ _NATIVE_COPIES = (list, dict, set, OrderedDict, defaultdict, deque)
 _ITSELF = (FunctionType, BuiltinFunctionType, CodeType, property)
 NONE = ConstantVariable(None)
 _copyreg: Any = copyreg  # whose stubs lack the half that pickling needs
-_HEAP_TYPE = 1 << 9  # of type.__flags__: what a class statement makes
 _is_dense = torch.ops.aten.is_non_overlapping_and_dense
 
 
@@ -301,7 +301,7 @@ def _is_made_bare(x: Variable) -> bool:
     native = getattr(x, "payload", None) is not None or isinstance(x, TupleVariable)
     return native or all(
         base is object
-        or base.__flags__ & _HEAP_TYPE
+        or is_python_class(base)
         and isinstance(base.__dict__.get("__new__", staticmethod(len)), (staticmethod, FunctionType))
         for base in x.python_type().__mro__
     )

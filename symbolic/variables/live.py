@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from symbolic import versions
-from symbolic.errors import GraphBreak, Observed
+from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables import iterators
 from symbolic.variables.base import Variable
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import SequenceVariable
-from symbolic.variables.live_generators import LiveGenerator
+from symbolic.variables.live_generators import LiveGenerator, step, tell
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.native import IteratorVariable
 
@@ -66,17 +66,8 @@ class LiveIterator(IteratorVariable):
         if not self.is_quiet():
             raise GraphBreak("existing iterator over what runs code", self.describe())
         self.born_at = self.born_at or tx.anchor()
-        outer, tx.moving = tx.moving, self
-        try:
-            item = self.model.next(tx)
-        except Observed as raised:
-            raise GraphBreak("existing iterator that raises", self.describe()) from raised
-        finally:
-            tx.moving = outer
-        if outer is None:
-            tx.ledger.advance(self, frozenset(self.reached))
-        else:
-            outer.reached |= self.reached
+        item = step(tx, self, self.model)
+        tell(tx, self)
         return item
 
 

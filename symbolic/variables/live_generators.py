@@ -72,6 +72,25 @@ class _Body(PythonFunction):
         return self._namespace
 
 
+def step(tx: Translator, moved: Any, model: Variable) -> Variable | None:
+    """What an existing iterator or generator gives next, as its model tells."""
+    outer, tx.moving = tx.moving, moved
+    try:
+        return model.next(tx)
+    except Observed as raised:
+        raise GraphBreak("existing iterator that raises", moved.describe()) from raised
+    finally:
+        tx.moving = outer
+
+
+def tell(tx: Translator, moved: Any) -> None:
+    """That one has been moved: the ledger, or the one that moved it."""
+    if tx.moving is None:
+        tx.ledger.advance(moved, frozenset(moved.reached))
+    else:
+        tx.moving.reached |= moved.reached
+
+
 class LiveGenerator(IteratorVariable):
     """An existing generator. Nothing of it is guarded before its first step, at `born_at`."""
 
@@ -97,24 +116,16 @@ class LiveGenerator(IteratorVariable):
         if self._model is None:
             return None
         before = (len(tx.ledger.written), tx.graph.calls)
-        outer, tx.moving = tx.moving, self
-        try:
-            item = self._model.next(tx)
-        except Observed as raised:
-            raise GraphBreak("existing iterator that raises", self.describe()) from raised
-        finally:
-            tx.moving = outer
+        item = step(tx, self, self._model)
         if before != (len(tx.ledger.written), tx.graph.calls):
             raise GraphBreak("existing generator that does more than compute", self.describe())
         if item is None and not (self._model.returned.is_constant() and self._model.returned.constant() is None):
             raise GraphBreak("existing generator that returns a value", self.describe())
         if item is not None and item.source is None and not item.is_constant():
             raise GraphBreak("existing generator that yields what it makes", self.describe())
-        if outer is None:
+        if tx.moving is None:
             tx.moved_generators.append(self)
-            tx.ledger.advance(self, frozenset(self.reached))
-        else:
-            outer.reached |= self.reached
+        tell(tx, self)
         return item
 
     def _read(self, tx: Translator) -> GeneratorVariable | None:

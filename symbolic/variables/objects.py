@@ -27,7 +27,7 @@ from symbolic.frames import Frame
 from symbolic.signatures import takes
 from symbolic.sources import Source
 from symbolic.tracebacks import Entry
-from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
+from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable, lookup
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import BoundMethod, PythonFunction
 from symbolic.variables.methods import NativeMethod
@@ -37,15 +37,6 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 NATIVE_DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType, BuiltinFunctionType)
-
-
-def lookup(cls: type, name: str) -> Any:
-    """The raw attribute that `type` lookup finds along the MRO, MISSING if none."""
-    for base in cls.__mro__:
-        found = base.__dict__.get(name, MISSING)
-        if found is not MISSING:
-            return found
-    return MISSING
 
 
 def is_data_descriptor(raw: Any) -> bool:

@@ -22,10 +22,10 @@ from symbolic import callers, polyfills
 from symbolic.errors import GraphBreak, Restart
 from symbolic.torch_state import TorchState
 from symbolic.variables.base import MISSING, FixedVariable, Variable
+from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.late_text import LATE, snapshot, unmarked
 from symbolic.variables.objects import NATIVE_METHODS, ExceptionVariable, ObjectVariable
-from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.tables import HANDLERS, Args, Kwargs, handles, library, name_of
 from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.text import str_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from symbolic.variables.base import Variable
+from symbolic.variables.base import MISSING, Variable, lookup
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -30,7 +30,8 @@ def type_name(kind: type) -> str:
 
 def has(kind: type, name: str) -> bool:
     """Whether the instances of a class have a special method (`hasattr` would ask the class's own class, too)."""
-    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None) is not None
+    found = lookup(kind, name)
+    return found is not MISSING and found is not None
 
 
 def native_part(variable: Variable) -> Variable:
@@ -43,8 +44,8 @@ def answers(other: Variable, reflected: str) -> bool:
     """Whether the right operand may have its own idea of an operation with a sequence on the left. (Python's numbers
     and sequences have none; tensors were asked before.)"""
     kind = other.python_type()
-    method = next((vars(base)[reflected] for base in kind.__mro__ if reflected in vars(base)), None)
-    if method is None or issubclass(kind, torch.Tensor):
+    method = lookup(kind, reflected)
+    if method is MISSING or method is None or issubclass(kind, torch.Tensor):
         return False
     return getattr(method, "__objclass__", None) not in _MODEST
 

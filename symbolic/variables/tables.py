@@ -41,10 +41,10 @@ import torch
 from symbolic.errors import GraphBreak
 from symbolic.signatures import takes
 from symbolic.variables.base import BINARY, MISSING, FixedVariable, Variable
+from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.buffers import BufferVariable, from_python
 from symbolic.variables.constants import is_constant_value
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.objects import lookup as type_lookup
 
 if TYPE_CHECKING:
     from symbolic.frames import Frame

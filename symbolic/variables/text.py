@@ -19,6 +19,7 @@ import torch
 
 from symbolic.errors import GraphBreak
 from symbolic.variables.base import Variable
+from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.constants import TEMPLATES, ConstantVariable
 from symbolic.variables.late_text import (
     TextVariable,
@@ -31,7 +32,6 @@ from symbolic.variables.late_text import (
     unmarked,
 )
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.objects import lookup as type_lookup
 from symbolic.variables.tables import fold, handles, known
 from symbolic.variables.tensors import METHODS
 
