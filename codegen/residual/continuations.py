@@ -29,17 +29,30 @@ MakeDoor = Callable[[CodeType, dict[str, Any], str], Any]
 
 @dataclass
 class Continuations:
-    """The doors of all continuations of one compiler; equal break sites share one."""
+    """The doors of all continuations of one compiler; equal break sites share one, and so does equal code: else each
+    round of a loop that breaks in a call would have a code of its own, without end."""
 
     make_door: MakeDoor
     doors: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    by_code: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
     def door(self, frame: Frame, key: tuple[Any, ...], make: Callable[[], CodeType]) -> Any:
         key = (frame.code.raw, id(frame.namespace.real()), *key)
         found = self.doors.get(key)
         if found is None:
-            code = make()
-            found = self.doors[key] = self.make_door(code, frame.namespace.real(), frame.name)
+            found = self.doors[key] = self._of_code(make(), frame)
+        return found
+
+    def _of_code(self, code: CodeType, frame: Frame) -> Any:
+        namespace = frame.namespace.real()
+        # Code is equal whatever its file is and, on 3.11, whatever its lines are.
+        key = (code, code.co_filename, code.co_qualname, code.co_linetable, code.co_exceptiontable, id(namespace))
+        try:
+            found = self.by_code.get(key)
+        except TypeError:  # a constant that can't be hashed
+            return self.make_door(code, namespace, frame.name)
+        if found is None:
+            found = self.by_code[key] = self.make_door(code, namespace, frame.name)
         return found
 
 

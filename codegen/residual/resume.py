@@ -145,6 +145,13 @@ class Original:
         assert isinstance(label, Label), f"unexpected {label!r}"
         return self.places[label]
 
+    def landing(self, index: int) -> int:
+        """Where jumps that stand at an index lead. (The continuation of a continuation has none of its jump: rounds of
+        a loop that breaks have equal code.)"""
+        while self.insts[index].name == "JUMP_FORWARD":
+            index = self.place(self.insts[index].arg)
+        return index
+
     def successors(self, index: int) -> Iterator[int]:
         """Where control goes from an instruction, exceptions left out."""
         inst = self.insts[index]
@@ -560,6 +567,8 @@ def resume_code(
     if depth != wanted:
         raise Unresumable(f"{code.co_qualname} at offset {offset}: a stack of {depth} values instead of {wanted}")
 
+    if start is not None and entry is not Entry.YIELD:
+        start = source.landing(start)
     kept = source.reachable(handlers if start is None else [*handlers, start])
     variables = [_local(source, state, local) for local in locals]
     e = _Continuation(source, state, [*variables, *values, *raised, *replacement, *handed_on], name)

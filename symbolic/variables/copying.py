@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symbolic.errors import GraphBreak, Observed
+from symbolic.signatures import takes
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.constants import ConstantVariable
@@ -39,6 +40,7 @@ _NATIVE_COPIES = (list, dict, set, OrderedDict, defaultdict, deque)
 _ITSELF = (FunctionType, BuiltinFunctionType, CodeType, property)
 NONE = ConstantVariable(None)
 _copyreg: Any = copyreg  # whose stubs lack the half that pickling needs
+_library: Any = copy
 _is_dense = torch.ops.aten.is_non_overlapping_and_dense
 
 
@@ -275,7 +277,10 @@ def _reduced(tx: Translator, x: Variable) -> Parts | None:
 def _answer(tx: Translator, answer: Variable) -> Parts | None:
     if answer.python_type() is str:
         return None
-    function, args, *rest = tx.unpack(answer)
+    parts = tx.unpack(answer)
+    if not takes(Parts, *parts):
+        tx.attempt(_library._reconstruct, None, None, *[None] * len(parts))
+    function, args, *rest = parts
     given = [None if part.python_type() is type(None) else part for part in rest]
     return Parts(function, tx.unpack(args), *given)
 

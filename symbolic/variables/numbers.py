@@ -245,7 +245,7 @@ def _recorded(fn: Any, kind: type) -> Any:
 
 
 def _round(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
-    to_int = len(args) == 1 or args[0].python_type() is int
+    to_int = len(args) == 1 or (bool(args) and args[0].python_type() is int)
     return _recorded(round, int if to_int else float)(tx, args, kwargs)
 
 

@@ -7,6 +7,7 @@ import itertools
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symbolic.errors import GraphBreak, Restart
@@ -41,7 +42,8 @@ class HasOrder:
         self.__doc__ = f"order {self.elements!r}"
 
     def __call__(self, container: Any) -> bool:
-        found = list((set if isinstance(container, set) else frozenset).__iter__(container))
+        kind = next(kind for kind in (set, frozenset, MappingProxyType) if isinstance(container, kind))
+        found = list(kind.__iter__(container))
         return len(found) == len(self.elements) and all(
             a is b or (type(a) is type(b) and a == b) for a, b in zip(found, self.elements, strict=True)
         )

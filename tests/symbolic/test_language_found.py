@@ -1,12 +1,16 @@
 """What CPython's own tests found (`tools/coverage`), each as a small program."""
 
 import abc
+import copy
 import operator
 import re
 import traceback
+import types
+import unittest.mock
 import warnings
 
 import pytest
+import torch
 
 import jit
 from tests.differential import check, same_as_eager, tensors
@@ -550,3 +554,62 @@ def test_text_runs_in_the_caller_where_its_namespaces_are_none(x):
         return a + b
 
     return x + 1, added(1, 2), added(1, None)
+
+
+class Reduced:
+    def __init__(self, *answer):
+        self.answer = answer
+
+    def __reduce__(self):
+        return self.answer
+
+
+@same_as_eager(graphs=1)
+def test_copies_of_what_is_reduced_to_too_few_or_too_many_parts(x):
+    seen = []
+    for answer in ((), (list,), (list, (), None, None, None, None), (list, (), *"abcde")):
+        for copier in (copy.copy, copy.deepcopy):
+            try:
+                copier(Reduced(*answer))
+            except TypeError as error:
+                seen.append(str(error))
+    return x + 1, seen
+
+
+@same_as_eager(graphs=1)
+def test_round_by_name(x):
+    return x + round(number=2.5), round(number=8.25, ndigits=-1), round(2.345, ndigits=2)
+
+
+@same_as_eager
+def test_a_proxy_of_a_dict_is_walked_through(x):
+    proxies = types.MappingProxyType({"a": 1, "b": 2}), types.MappingProxyType({})
+    jit.graph_break()
+    return [(x + sum(proxy.values()), list(proxy)) for proxy in proxies]
+
+
+@same_as_eager
+def test_a_mock_in_place_of_a_builtin(x):
+    with unittest.mock.patch("builtins.int") as mock:
+        jit.graph_break()
+        int(x)
+        calls = mock.call_count
+    return x + int(2.5), calls
+
+
+@pytest.mark.filterwarnings("ignore:.*was compiled 16 times")
+def test_rounds_of_a_loop_that_breaks_inside_of_a_call_are_bounded():
+    def look(modules):
+        found = 0
+        for module in modules:
+            found += hasattr(module, "__name__")
+            jit.graph_break()
+        return found
+
+    def program(x, modules):
+        return x + look(modules)
+
+    compiled = jit.compile(program, backend="eager")
+    modules = [types.ModuleType(f"module {i}") for i in range(150)]
+    assert torch.equal(compiled(X, modules), X + 150)
+    assert len(jit.explain(program)(X, modules).records) < 150
