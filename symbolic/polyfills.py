@@ -9,6 +9,7 @@ import builtins
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -230,3 +231,144 @@ class Unrecorded:
 
 def record_function(name: str, args: str | None = None) -> Unrecorded:
     return Unrecorded(name, args)
+
+
+# --- exceptions -------------------------------------------------------------------------------------------------------
+def add_note(error: Any, note: Any, /) -> None:
+    if not isinstance(note, str):
+        raise TypeError(f"note must be a str, not '{type(note).__name__}'")
+    notes = getattr(error, "__notes__", ABSENT)
+    if notes is ABSENT:
+        error.__notes__ = notes = []
+    if not isinstance(notes, list):
+        raise TypeError("Cannot add note: __notes__ is not a list")
+    notes.append(note)
+
+
+def derive(group: Any, errors: Any, /) -> Any:
+    return BaseExceptionGroup(group.message, errors)
+
+
+def split(group: Any, condition: Any, /) -> tuple[Any, Any]:
+    return _split(group, _matcher(condition))
+
+
+def subgroup(group: Any, condition: Any, /) -> Any:
+    return _split(group, _matcher(condition), False)[0]
+
+
+def _condition_error() -> str:
+    """What this Python says of a condition that is none."""
+    try:
+        BaseExceptionGroup("", [BaseException()]).split(None)  # type: ignore[call-overload]
+    except TypeError as error:
+        return str(error)
+    raise AssertionError
+
+
+CONDITION_ERROR = _condition_error()
+#: Any callable that is no class, not only a function.
+_CALLS_ANY = "callable" in CONDITION_ERROR
+
+
+def _matcher(condition: Any) -> Callable[[Any], bool]:
+    if isinstance(condition, FunctionType) or (_CALLS_ANY and callable(condition) and not isinstance(condition, type)):
+        return condition
+    kinds = condition if type(condition) is tuple else (condition,)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise TypeError(CONDITION_ERROR)
+    return lambda error: _is_one(error, kinds)
+
+
+def _is_one(error: Any, kinds: tuple[type, ...]) -> bool:
+    """`isinstance`, whatever the metaclass of a kind says."""
+    mro = type.mro(type(error))
+    return any(kind in mro for kind in kinds)
+
+
+def _split(error: Any, matches: Callable[[Any], bool], wants_rest: bool = True) -> tuple[Any, Any]:
+    """(what matches, the rest if it is wanted), None if there is none."""
+    if matches(error):
+        return error, None
+    if not isinstance(error, BaseExceptionGroup):
+        return None, error
+    matching, others = [], []
+    for each in error.exceptions:
+        match, rest = _split(each, matches, wants_rest)
+        if match is not None:
+            matching.append(match)
+        if rest is not None and wants_rest:
+            others.append(rest)
+    return _part(error, matching), _part(error, others)
+
+
+def _part(group: Any, errors: list[Any]) -> Any:
+    """A group like this one, of some of its exceptions; None if there are none."""
+    if not errors:
+        return None
+    part = group.derive(errors)
+    if not isinstance(part, BaseExceptionGroup):
+        raise TypeError("derive must return an instance of BaseExceptionGroup")
+    part.__traceback__ = group.__traceback__
+    part.__context__ = group.__context__
+    part.__cause__ = group.__cause__
+    notes = getattr(group, "__notes__", ABSENT)
+    if isinstance(notes, (list, tuple)):
+        part.__notes__ = list(notes)
+    return part
+
+
+def match_group(error: Any, condition: Any) -> tuple[Any, Any]:
+    """(the rest, what an `except*` clause handles), None if there is none."""
+    kinds = condition if isinstance(condition, tuple) else (condition,)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise TypeError("catching classes that do not inherit from BaseException is not allowed")
+    for kind in kinds:
+        if issubclass(kind, BaseExceptionGroup):
+            raise TypeError("catching ExceptionGroup with except* is not allowed. Use except instead.")
+    if _is_one(error, kinds):
+        return None, error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", (error,))
+    if not isinstance(error, BaseExceptionGroup):
+        return error, None
+    pair = error.split(condition)
+    if not isinstance(pair, tuple):
+        raise TypeError(f"{type(error).__name__}.split must return a tuple, not {type(pair).__name__}")
+    if len(pair) < 2:
+        raise TypeError(f"{type(error).__name__}.split must return a 2-tuple, got tuple of size {len(pair)}")
+    return pair[1], pair[0]
+
+
+def what_is_left(error: Any, found: list[Any]) -> Any:
+    """What is raised after the `except*` clauses, of what they raised and what none of them handled; None: nothing."""
+    if not isinstance(error, BaseExceptionGroup):
+        return found[0] if found else None
+    raised: list[Any] = []
+    again: list[Any] = []
+    for each in found:
+        if each is not None:
+            (again if _is_part(each, error) else raised).append(each)
+    leaves: list[Any] = []
+    for each in again:
+        _collect(each, leaves)
+    unhandled = _split(error, lambda each: any(each is leaf for leaf in leaves), False)[0] if leaves else None
+    if unhandled is not None:
+        raised.append(unhandled)
+    return BaseExceptionGroup("", raised) if len(raised) > 1 else raised[0] if raised else None
+
+
+def _is_part(error: Any, group: Any) -> bool:
+    return (
+        error.__traceback__ is group.__traceback__
+        and error.__context__ is group.__context__
+        and error.__cause__ is group.__cause__
+    )
+
+
+def _collect(error: Any, leaves: list[Any]) -> None:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            _collect(each, leaves)
+    else:
+        leaves.append(error)

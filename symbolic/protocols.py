@@ -24,10 +24,11 @@ from symbolic.variables.class_making import new_class
 from symbolic.variables.classes import ClassVariable, payload_for
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
+from symbolic.variables.exceptions import AnyException, ExceptionVariable, is_none, new_exception, raised
 from symbolic.variables.iterators import ConstantIterator, GetitemIterator, SequenceIterator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.numbers import NumberVariable
-from symbolic.variables.objects import PARTICULAR, ExceptionVariable, ObjectVariable
+from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import type_name
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.tensors import TensorVariable
@@ -119,7 +120,7 @@ class Protocols:
         if issubclass(cls, type):
             return new_class(self, cls, args, kwargs)
         if issubclass(cls, BaseException):
-            return self._new_exception(cls, args)
+            return new_exception(self, cls, args, kwargs)
         if issubclass(cls, torch.Tensor) or getattr(cls, "__abstractmethods__", None):
             raise GraphBreak("construction not supported", cls.__qualname__)
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
@@ -134,15 +135,6 @@ class Protocols:
             new_args = (self.new_tuple(payload.reachable()),)
         return ObjectVariable(cls, payload=payload, new_args=new_args)
 
-    def _new_exception(self: Any, cls: type, args: list[Variable]) -> Variable:
-        """An exception as its native `__new__` and `__init__` make it of `args`."""
-        if not issubclass(cls, PARTICULAR):
-            return ExceptionVariable(cls, args)
-        if cls.__module__ != "builtins" or not all(arg.is_constant() for arg in args):
-            raise GraphBreak("construction by a native __new__", cls.__qualname__)
-        model = self.attempt(cls, *(arg.constant() for arg in args))
-        return ExceptionVariable(type(model), [self.from_constant(arg) for arg in model.args], tuple(args))
-
     # --- exceptions -------------------------------------------------------------------------------------------------
     def attempt(self: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Runs plain Python now; its exception becomes the program's."""
@@ -152,10 +144,10 @@ class Protocols:
             raise
         except Exception as error:
             arguments = [self.from_constant(arg) for arg in error.args]
-            raise Observed(self.with_context(ExceptionVariable(type(error), arguments))) from error
+            raise Observed(self.with_context(raised(self, type(error), arguments))) from error
 
     def new_exception(self: Any, cls: type[BaseException], *args: Any) -> Variable:
-        return ExceptionVariable(cls, [self.from_constant(arg) for arg in args])
+        return raised(self, cls, [self.from_constant(arg) for arg in args])
 
     def raise_(self: Any, cls: type[BaseException], *args: Any) -> NoReturn:
         """The program raises `cls(*args)` here."""
@@ -164,13 +156,13 @@ class Protocols:
     def raise_from(self: Any, cls: type[BaseException], *args: Any, cause: Variable) -> NoReturn:
         error = self.new_exception(cls, *args)
         assert isinstance(error, ExceptionVariable)
-        error.cause = error.context = cause
-        error.suppress = True
+        error.set_own(self, "__context__", cause)
+        error.plain_setattr(self, "__cause__", cause)
         raise Observed(error)
 
     def stop_iteration(self: Any, value: Variable) -> NoReturn:
         nothing = isinstance(value, ConstantVariable) and value.value is None
-        raise Observed(self.with_context(ExceptionVariable(StopIteration, [] if nothing else [value])))
+        raise Observed(self.with_context(raised(self, StopIteration, [] if nothing else [value])))
 
     def exception_from(self: Any, args: list[Variable]) -> Variable:
         """The exception that `raise args[0]` or `throw(*args)` means."""
@@ -181,18 +173,25 @@ class Protocols:
             return self.call(first, [a for a in args[1:2] if not (a.is_constant() and a.constant() is None)], {})
         return first
 
+    def handling(self: Any) -> Variable | None:
+        """The exception being handled, by the frames or by who called them."""
+        if self.handled is not None:
+            return self.handled
+        outer = self.outer.realize(self)
+        return None if is_none(outer) else outer
+
     def with_context(self: Any, error: Variable) -> Variable:
-        """What `raise` does: the exception being handled becomes the context, and a chain of contexts has an end."""
-        if isinstance(error, ExceptionVariable) and self.handled is not None and self.handled is not error:
-            link: Variable | None = self.handled
-            passed: set[Variable] = set()
-            while isinstance(link, ExceptionVariable) and link not in passed:  # the program may have made a circle
-                passed.add(link)
-                if link.context is error:
-                    link.context = None
-                    break
-                link = link.context
-            error.context = self.handled
+        """What `raise` does: the exception being handled becomes the context."""
+        if self.handled is error:
+            return error
+        if self.handled is None and isinstance(error, ExceptionVariable) and is_none(error.own(self, "__context__")):
+            error.set_own(self, "__context__", self.outer)  # that there is one is no fact until somebody asks
+            return error
+        handled = self.handling()
+        if handled is not None and handled is not error:
+            if not isinstance(error, AnyException) or not isinstance(handled, AnyException):
+                raise GraphBreak("context of an exception that is not looked into", error.describe())
+            error.take_context(self, handled)
         return error
 
     # --- operators --------------------------------------------------------------------------------------------------

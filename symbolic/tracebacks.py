@@ -4,47 +4,46 @@ from __future__ import annotations
 
 import dis
 import sys
+from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, TracebackType
+from typing import Any
 
-#: Where an exception passed: the code object of the frame, the offset of the instruction, its line.
-Entry = tuple[CodeType, int, int]
+#: Where an exception passed: the code object of the frame, the offset of the instruction, its line, its globals.
+Entry = tuple[CodeType, int, int, dict[str, Any]]
 
 
 def passed(error: BaseException, entries: tuple[Entry, ...]) -> None:
     """`error` has passed these frames, the innermost first."""
-    error.__traceback__ = made_of(entries, error.__traceback__)
+    for entry in entries:
+        error.__traceback__ = longer(entry, error.__traceback__)
 
 
-def made_of(entries: tuple[Entry, ...], trace: TracebackType | None = None) -> TracebackType | None:
-    """These entries, the innermost first, around those of `trace`."""
-    for code, offset, line in entries:
-        trace = TracebackType(trace, frame_of(code), offset, line)
-    return trace
+def longer(entry: Entry, rest: TracebackType | None) -> TracebackType:
+    """An entry around those of `rest`."""
+    code, offset, line, namespace = entry
+    return TracebackType(rest, frame_of(code, namespace), offset, line)
 
 
-def traceback_of(error: BaseException, later: int = 0) -> TracebackType | None:
-    """As it was before the `later` entries that it was given last."""
-    trace = error.__traceback__
-    for _ in range(later):
-        trace = trace.tb_next if trace is not None else None
-    return trace
+_stand_ins: dict[int, tuple[CodeType, CodeType]] = {}
 
 
-_stand_ins: dict[int, tuple[CodeType, FunctionType]] = {}
-
-
-def frame_of(code: CodeType) -> FrameType:
-    """A finished frame that says of itself what a frame of `code` says: file, function, positions of instructions.
+def frame_of(code: CodeType, namespace: dict[str, Any]) -> FrameType:
+    """A finished frame that says of itself what a frame of `code` says: file, function, positions of instructions,
+    globals.
 
     A new one each time: it holds those that called it, and goes with the exception as the user's own would."""
     found = _stand_ins.get(id(code))
     if found is None:
-        found = _stand_ins[id(code)] = code, FunctionType(_stand_in(code), {"this": sys._getframe})
-    return found[1]()
+        found = _stand_ins[id(code)] = code, _stand_in(code)
+    made: FrameType = FunctionType(found[1], namespace)(sys._getframe)
+    return made
 
 
-def _answer() -> FrameType:
-    return this()  # type: ignore[name-defined]  # noqa: F821
+def _answer(this: Callable[[], FrameType]) -> FrameType:
+    try:
+        return this()
+    finally:
+        del this
 
 
 def _stand_in(code: CodeType) -> CodeType:

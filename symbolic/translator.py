@@ -6,6 +6,7 @@ import builtins as python_builtins
 import functools
 import itertools
 import linecache
+import sys
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
@@ -32,12 +33,13 @@ from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable
 from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.exceptions import AnyException
 from symbolic.variables.functions import CellVariable, FunctionVariable, GeneratorVariable, PythonFunction
 from symbolic.variables.live import LiveIterator
 from symbolic.variables.live_generators import LiveGenerator, check_alone
-from symbolic.variables.objects import NATIVE_DESCRIPTORS, ExceptionVariable, ObjectVariable
+from symbolic.variables.objects import NATIVE_DESCRIPTORS, ObjectVariable
 from symbolic.variables.positions import is_python_class
-from symbolic.variables.tables import BuiltinVariable, skipped_module
+from symbolic.variables.tables import skipped_module
 from symbolic.variables.tensors import TensorVariable
 
 #: An exception that no traced frame catches: not a fault of the program's form, so `fullgraph` has nothing against it.
@@ -65,6 +67,7 @@ class Translator(Protocols):
         self.keepalive: list[Any] = []
         self.owners: dict[int, ObjectVariable] = {}  # id of an instance's `__dict__` -> the instance
         self.handled: Variable | None = None  # the exception that an except block is handling
+        self.outer = LazyVariable(sys.exception(), self.sources.const(sys, "sys").step("call", handled_by_callers))
         self.globals: dict[str, Any] = {}  # of the root frame
         self.step = 0
         self.started = 0  # the step of the instruction under way, without those of nested runs
@@ -286,8 +289,6 @@ class Translator(Protocols):
         self.handled = frame.handled or handled  # what its own except block is handling
         try:
             if error is not None:
-                if self.handled is not None and error.source is not None:
-                    raise GraphBreak("context set on an existing exception", error.describe())
                 self._unwind(self.with_context(error), depth)
             self._loop(depth)
         finally:
@@ -427,7 +428,7 @@ class Translator(Protocols):
             frame = self.frames[-1]
             inst = frame.code.insts[frame.current]
             if seen and frame.filename != polyfills.__file__:
-                entries.append((frame.code.raw, inst.offset, inst.line))
+                entries.append((frame.code.raw, inst.offset, inst.line, frame.namespace.real()))
             seen = True  # what raises again leaves no entry where it stands, but in every frame around
             row = frame.code.handler(inst.offset)
             if row is not None:
@@ -448,12 +449,10 @@ class Translator(Protocols):
         raise Restart(self._raised_at.get(error, self.anchor()), GraphBreak(ESCAPES, error.python_type().__name__))
 
     def _passed(self, error: Variable, entries: list[tracebacks.Entry]) -> None:
-        """Symbolic frames let the exception pass: an entry of its traceback for each, the innermost first."""
-        if isinstance(error, ExceptionVariable):
-            error.trace += entries
-        elif entries:
-            fixed = BuiltinVariable(tracebacks.passed, self.sources.const(tracebacks.passed, "passed"))
-            self.ledger.call(fixed, error, ConstantVariable(tuple(entries)))
+        """Symbolic frames let the exception pass, the innermost first."""
+        if not isinstance(error, AnyException):
+            raise SkipFrame(f"an exception that is not looked into passes ({error.describe()})")
+        error.passed(self, entries)
 
     def raised_at(self, error: Variable) -> int:
         """The step at which the exception was first raised, 0 if it was not."""
@@ -526,6 +525,10 @@ class LazyVariable(Variable):
     def realize(self, tx: Translator) -> Variable:
         assert self.source is not None
         return tx.wrap(self.value, self.source)
+
+
+def handled_by_callers(_: Any) -> BaseException | None:
+    return sys.exception()
 
 
 class _RootFunction(FunctionVariable):

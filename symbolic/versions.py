@@ -27,6 +27,7 @@ CLOSE_RETURNS = PY313
 OPCODES = frozenset(name for name, op in dis.opmap.items() if op < 256 and not name.startswith("INSTRUMENTED_"))
 
 INTRINSICS_1: list[str] = list(getattr(dis, "_intrinsic_1_descs", []))
+INTRINSICS_2: list[str] = list(getattr(dis, "_intrinsic_2_descs", []))
 _JUMPS = frozenset(dis.opname[op] for op in (*dis.hasjrel, *dis.hasjabs))
 NO_FALLTHROUGH = frozenset(
     "RETURN_VALUE RETURN_CONST RAISE_VARARGS RERAISE JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT".split()

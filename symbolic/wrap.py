@@ -52,6 +52,7 @@ from symbolic.variables.buffers import BufferVariable, empty_like
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_a, is_constant_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
+from symbolic.variables.exceptions import ExistingException
 from symbolic.variables.functions import BoundMethod, CellVariable, FunctionVariable, PartialVariable
 from symbolic.variables.live import ROWS, wrap_iterator
 from symbolic.variables.live_generators import wrap_generator
@@ -351,7 +352,8 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
         payload = _set_part(tx, value, source)
     elif is_a(value, (deque, array)):
         raise GraphBreak("subclass of a builtin container", cls.__qualname__)
-    variable = ObjectVariable(cls, value, source, payload)
+    make = ExistingException if is_a(value, BaseException) else ObjectVariable
+    variable = make(cls, value, source, payload)
     if namespace is not None:
         tx.owners[id(namespace)] = variable
     return variable

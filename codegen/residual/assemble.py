@@ -27,6 +27,7 @@ from symbolic.code import Inst, argument_slots, looks_at_nodes
 from symbolic.errors import ASKS_NODE, RECURSION, SkipFrame
 from symbolic.frames import Frame
 from symbolic.guards import Program, program
+from symbolic.opcodes.exceptions import handling
 from symbolic.torch_state import restoring
 from symbolic.translator import ESCAPES
 from symbolic.variables.base import NULL, Variable
@@ -149,7 +150,8 @@ class _Assembler:
     def _check_classes(self, alive: list[Variable]) -> None:
         """A continuation that is handed another class at each call would be compiled at each."""
         if any(isinstance(v, BornClass) for v in alive) and not self.capture.tx.options.break_everywhere:
-            raise SkipFrame("a class made in the frame outlives a break")
+            assert isinstance(self.capture.exit, Break)
+            raise SkipFrame(f"a class made in the frame outlives a break ({self.capture.exit.cause.reason})")
 
     def _globals(self) -> dict[str, Any]:
         frames = self.capture.exit.frames if isinstance(self.capture.exit, Break) else []
@@ -319,12 +321,28 @@ class _Assembler:
             self.emit.store(leave.name)
             self.emit.store(result.name)
             stack = [leave, result]
+        elif inst.op == "CHECK_EG_MATCH":
+            self._match(frames, frame, inst, [*below, *self._unpacked(result, 2)])
+            return
         elif inst.op in ("UNPACK_SEQUENCE", "UNPACK_EX"):
-            stack = self._unpacked(result, inst)
+            stack = self._unpacked(result, breaks.unpacked(inst))
         self._go_on(frames, _Way(Entry.AFTER, inst.next_offset, [*below, *stack]))
 
-    def _unpacked(self, result: Placeholder, inst: Inst) -> list[Variable]:
-        names = [Placeholder(self.emit.fresh("item")) for _ in range(breaks.unpacked(inst))]
+    def _match(self, frames: list[Frame], frame: Frame, inst: Inst, stack: list[Variable]) -> None:
+        """After an `except*`: only what it handles, if anything, becomes the exception being handled."""
+        nothing = self.emit.label()
+        self.writer.load(stack[-1])
+        self.emit.const(None)
+        self.emit.is_op()
+        self.emit.jump_if_true(nothing)
+        snapshot = self.writer.snapshot()
+        self._go_on(frames, _Way(Entry.AFTER, inst.next_offset, handling(stack, stack[-1])))
+        self.writer.restore(snapshot)
+        self.emit.mark(nothing)
+        self._go_on(frames, _Way(Entry.AFTER, inst.next_offset, stack))
+
+    def _unpacked(self, result: Placeholder, count: int) -> list[Variable]:
+        names = [Placeholder(self.emit.fresh("item")) for _ in range(count)]
         self.emit.load(result.name)
         self.emit.unpack(len(names))
         for item in names:

@@ -542,6 +542,27 @@ def check_exc_match(b: Broken) -> None:
     b.emit.pop()
 
 
+@row("CHECK_EG_MATCH", 2, [RESULT])
+def check_eg_match(b: Broken) -> None:
+    """(the rest, what the clause handles): the assembler takes the pair apart."""
+    b.load(0, 1)
+    b.emit.op("CHECK_EG_MATCH")
+    b.emit.build("tuple", 2)
+
+
+@row("PREP_RERAISE_STAR", 2, [RESULT])
+def prep_reraise_star(b: Broken) -> None:
+    b.load(0, 1)
+    b.emit.op(b.inst.op, b.inst.arg)
+
+
+@row("CALL_INTRINSIC_2", 2, [RESULT])
+def call_intrinsic_2(b: Broken) -> None:
+    if versions.INTRINSICS_2[b.inst.arg] != "INTRINSIC_PREP_RERAISE_STAR":
+        raise NotBreakable(versions.INTRINSICS_2[b.inst.arg])
+    prep_reraise_star(b)
+
+
 #: opcodes whose rows call functions of ours, which no traceback may show
 BY_FUNCTIONS = frozenset(
     """LOAD_GLOBAL LOAD_NAME DELETE_GLOBAL LOAD_FAST LOAD_FAST_CHECK DELETE_FAST LOAD_DEREF DELETE_DEREF IMPORT_NAME

@@ -25,6 +25,7 @@ from symbolic.variables import (
     constants,
     containers,
     drawn,
+    exceptions,
     functions,
     hook_dicts,
     hooks,
@@ -101,16 +102,18 @@ def _object(w: Writer, v: objects.ObjectVariable) -> None:
         w.contents(v.payload)
 
 
-def _exception(w: Writer, v: objects.ExceptionVariable) -> None:
-    final = v.new_args if issubclass(v.cls, objects.PARTICULAR) else v.args
+def _exception(w: Writer, v: exceptions.ExceptionVariable) -> None:
+    by_new = issubclass(v.cls, exceptions.PARTICULAR) and not issubclass(v.cls, BaseExceptionGroup)
+    final = v.new_args if by_new else v.args
     made_of, args = (Emit(functools.partial(w.load_tuple, items)) for items in (v.new_args, final))
     w.call(runtime.new_exception, v.cls, made_of, args)
     w.keep(v)
-    if v.trace:
-        w.call(tracebacks.passed, v, tuple(v.trace))
-        w.emit.pop()
-    if v.cause is not None or v.context is not None or v.suppress:
-        w.call(runtime.set_context, v, v.cause or None, v.context or None, v.suppress)
+    for name, value in v.keywords.items():
+        w._set_attr(v, name, value)
+    if not exceptions.is_none(v.trace):
+        w._set_attr(v, "__traceback__", v.trace)
+    if any(part.is_constant() is False or part.constant() for part in v.surroundings):
+        w.call(runtime.set_context, v, *v.surroundings)
         w.emit.pop()
 
 
@@ -197,12 +200,8 @@ def _generator(w: Writer, v: functions.GeneratorVariable) -> None:
             w.emit.pop()
 
 
-def _traceback(w: Writer, v: objects.TracebackVariable) -> None:
-    trace = tuple(v.owner.trace) if isinstance(v.owner, objects.ExceptionVariable) else ()
-    if trace[: len(v.entries)] == v.entries:
-        w.call(tracebacks.traceback_of, v.owner, len(trace) - len(v.entries))
-    else:  # the exception has another one now
-        w.call(tracebacks.made_of, v.entries)
+def _traceback(w: Writer, v: exceptions.TracebackVariable) -> None:
+    w.call(tracebacks.longer, v.entry, v.rest)
 
 
 def _super(w: Writer, v: classes.SuperVariable) -> None:
@@ -259,9 +258,9 @@ BUILD.update(
             (symbols.SymbolVariable, numbers.NumberVariable, numbers.GivenNumber), lambda w, v: w.load(v.output)
         ),
         objects.ObjectVariable: _object,
-        objects.ExceptionVariable: _exception,
+        exceptions.ExceptionVariable: _exception,
         objects.ObjectMethod: _object_method,
-        objects.TracebackVariable: _traceback,
+        exceptions.TracebackVariable: _traceback,
         functions.ClosureFunction: _closure,
         born.BornClass: _recipe,
         born.MadeVariable: _recipe,

@@ -9,8 +9,9 @@ from symbolic import versions
 from symbolic.code import Inst
 from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
+from symbolic.opcodes.exceptions import prep_reraise_star
 from symbolic.opcodes.names import make_super
-from symbolic.opcodes.table import opcode, refuse
+from symbolic.opcodes.table import opcode
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.functions import CellVariable, ClosureFunction
 from symbolic.variables.native import is_iterable, taken
@@ -148,4 +149,9 @@ def call_intrinsic_1(tx: Translator, frame: Frame, inst: Inst) -> None:
         raise GraphBreak("instruction not supported", intrinsic)
 
 
-refuse("type parameters are not traced", "CALL_INTRINSIC_2")
+@opcode("CALL_INTRINSIC_2")
+def call_intrinsic_2(tx: Translator, frame: Frame, inst: Inst) -> None:
+    intrinsic = versions.INTRINSICS_2[inst.arg]
+    if intrinsic != "INTRINSIC_PREP_RERAISE_STAR":
+        raise GraphBreak("instruction not supported", intrinsic)
+    prep_reraise_star(tx, frame, inst)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from symbolic import polyfills
 from symbolic.code import Inst
 from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.objects import ExceptionVariable, TracebackVariable
+from symbolic.variables.exceptions import AnyException, is_none
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -62,23 +63,18 @@ def reraise(tx: Translator, frame: Frame, inst: Inst) -> None:
 @opcode("RAISE_VARARGS")
 def raise_varargs(tx: Translator, frame: Frame, inst: Inst) -> None:
     if inst.arg == 0:
-        if tx.handled is None:
-            raise GraphBreak("bare raise outside an except block")
-        raise Observed(tx.handled)
+        raise Observed(tx.handling() or tx.new_exception(RuntimeError, "No active exception to reraise"))
     cause = frame.pop() if inst.arg == 2 else None
     error = tx.exception_from([frame.pop()])
     if not issubclass(error.python_type(), BaseException):
         tx.raise_(TypeError, "exceptions must derive from BaseException")
-    if not isinstance(error, ExceptionVariable) and tx.handled not in (None, error):
-        raise GraphBreak("context set on an existing exception", error.describe())
     if cause is not None:
-        if not isinstance(error, ExceptionVariable):
-            raise GraphBreak("cause set on an existing exception", error.describe())
-        none = isinstance(cause, ConstantVariable) and cause.value is None
-        source = None if none else tx.exception_from([cause])
-        if source is not None and not issubclass(source.python_type(), BaseException):
+        source = cause if is_none(cause) else tx.exception_from([cause])
+        if not is_none(source) and not issubclass(source.python_type(), BaseException):
             tx.raise_(TypeError, "exception causes must derive from BaseException")
-        error.cause, error.suppress = source, True
+        if not isinstance(error, AnyException):
+            raise GraphBreak("cause of an exception that is not looked into", error.describe())
+        error.plain_setattr(tx, "__cause__", source)
     raise Observed(tx.with_context(error))
 
 
@@ -101,8 +97,34 @@ def before_with(tx: Translator, frame: Frame, inst: Inst) -> None:
 def with_except_start(tx: Translator, frame: Frame, inst: Inst) -> None:
     error = frame.stack[-1]
     leave = frame.stack[-4]
-    tx.invoke(leave, [tx.class_of(error), error, TracebackVariable(error)], {})
+    if not isinstance(error, AnyException):
+        raise GraphBreak("traceback of an exception", error.describe())
+    tx.invoke(leave, [tx.class_of(error), error, error.own(tx, "__traceback__")], {})
 
 
-refuse("except* is not traced", "PREP_RERAISE_STAR", "CHECK_EG_MATCH")
+@opcode("CHECK_EG_MATCH")
+def check_eg_match(tx: Translator, frame: Frame, inst: Inst) -> None:
+    """Of an `except*`: what the clause handles becomes the exception being handled."""
+    condition, error = frame.pop(), frame.pop()
+    rest, match = tx.unpack(tx.inline(polyfills.match_group, [error, condition], {}))
+    frame.stack += [rest, match]
+    if not is_none(match):
+        frame.stack = handling(frame.stack, match)
+        tx.handled = match
+
+
+def handling(stack: list[Variable], error: Variable) -> list[Variable]:
+    """The stack where the innermost block that handles an exception handles this one."""
+    at = max(i for i, item in enumerate(stack) if isinstance(item, HandledVariable))
+    block = stack[at]
+    assert isinstance(block, HandledVariable)
+    return [*stack[:at], HandledVariable(block.previous, error), *stack[at + 1 :]]
+
+
+@opcode("PREP_RERAISE_STAR")
+def prep_reraise_star(tx: Translator, frame: Frame, inst: Inst) -> None:
+    found, error = frame.pop(), frame.pop()
+    frame.push(tx.inline(polyfills.what_is_left, [error, found], {}))
+
+
 refuse("async code is not traced", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "GET_AITER", "GET_ANEXT", "GET_AWAITABLE")

@@ -18,12 +18,12 @@ from symbolic.variables.base import MISSING, FixedVariable, Variable, lookup
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import DequeVariable, TupleVariable
+from symbolic.variables.exceptions import ExceptionVariable
 from symbolic.variables.functions import BoundMethod
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import (
     NATIVE_DESCRIPTORS,
     OBJECT_METHODS,
-    ExceptionVariable,
     ObjectMethod,
     ObjectVariable,
     instance_dict,
@@ -145,11 +145,11 @@ class ClassVariable(FixedVariable):
             pass  # `type.__init__` does nothing
         elif made.payload is not None:
             _fill(tx, made, args, kwargs)
-        elif kwargs and isinstance(made, ExceptionVariable):
-            raise GraphBreak("keyword arguments of an exception", self.describe())
-        elif init is not object.__init__ and not isinstance(made, ExceptionVariable):
+        elif isinstance(made, ExceptionVariable):
+            made.native_init(tx, args, kwargs)
+        elif init is not object.__init__:
             raise GraphBreak("construction by a native __init__", self.describe())
-        elif (args or kwargs) and self.value.__new__ is object.__new__ and not isinstance(made, ExceptionVariable):
+        elif (args or kwargs) and self.value.__new__ is object.__new__:
             return tx.raise_(TypeError, f"{self.value.__name__}() takes no arguments")
         return made
 

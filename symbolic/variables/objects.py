@@ -14,19 +14,17 @@ from types import (
     MemberDescriptorType,
     MethodDescriptorType,
     MethodWrapperType,
-    TracebackType,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from sideeffects.effects import DELETED
-from symbolic.errors import GraphBreak, Observed, Restart
+from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.signatures import takes
 from symbolic.sources import Source
-from symbolic.tracebacks import Entry
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable, lookup
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import BoundMethod, PythonFunction
@@ -169,8 +167,6 @@ class ObjectVariable(Variable):
             return tx.class_of(self)
         if self.payload is not None and raw is deque.__dict__["maxlen"]:
             return self.payload.getattr(tx, name)
-        if name == "__traceback__":  # entries of frames that were traced are added when their effects are replayed
-            raise GraphBreak("traceback of an exception", self.describe())
         if self.value is MISSING or self.source is None:
             raise GraphBreak("native attribute of an object born in the frame", f"{self.cls.__qualname__}.{name}")
         return tx.wrap(tx.attempt(raw.__get__, self.value, self.cls), self.source.attr(name))
@@ -249,7 +245,7 @@ class ObjectVariable(Variable):
 
     def delattr(self, tx: Translator, name: str) -> None:
         hook = tx.lookup(self.cls, "__delattr__")
-        if hook is object.__delattr__:
+        if hook is object.__delattr__ or isinstance(hook, WrapperDescriptorType):
             self.plain_delattr(tx, name)
         else:
             tx.call(tx.class_attribute(self.cls, "__delattr__"), [self, ConstantVariable(name)], {})
@@ -469,16 +465,14 @@ class ObjectMethod(NativeMethod):
         return handler(tx, self.owner, *args, **kwargs)
 
     def _is_plain(self) -> bool:
-        """Whether the method is `object`'s (or an exception's, or a container's that the owner carries)."""
+        """Whether the method is `object`'s (or a container's that the owner carries)."""
         owner_class = getattr(self.raw, "__objclass__", object)
-        carried = isinstance(self.owner, ExceptionVariable) or getattr(self.owner, "payload", None) is not None
+        carried = getattr(self.owner, "payload", None) is not None
         return owner_class is object or owner_class is type or carried
 
 
 def _init(tx: Translator, owner: Any, *args: Variable, **kwargs: Variable) -> Variable:
-    if isinstance(owner, ExceptionVariable) and not kwargs:
-        owner.args = list(args)
-    elif getattr(owner, "payload", None) is not None:
+    if getattr(owner, "payload", None) is not None:
         return owner.payload.method(tx, "__init__", list(args), kwargs)
     elif args or kwargs:
         raise GraphBreak("arguments do not fit the function", f"object.__init__ of {owner.describe()}")
@@ -509,112 +503,3 @@ OBJECT_METHODS: dict[str, Callable[..., Variable]] = {
 
 #: native method of a class -> handler(tx, owner, *args, **kwargs)
 NATIVE_METHODS: dict[Any, Callable[..., Variable]] = {}
-#: Attributes of every exception -> the types that they may have, besides None.
-_EXCEPTIONS_OWN: dict[str, type] = {
-    "__cause__": BaseException,
-    "__context__": BaseException,
-    "__traceback__": TracebackType,
-    "__suppress_context__": bool,
-}
-_NOTHING = object()
-#: Native exceptions that are not made of their arguments as the others are.
-PARTICULAR = (OSError, SyntaxError, ImportError, UnicodeError, BaseExceptionGroup)
-
-
-class ExceptionVariable(ObjectVariable):
-    """An exception born in the frame: `args`, `cause`, `context`, `suppress`, other attributes in the ledger.
-
-    `new_args` are the arguments it is made of, `trace` is where it passed, the innermost frame first."""
-
-    def __init__(self, cls: type, args: list[Variable], new_args: tuple[Variable, ...] | None = None) -> None:
-        super().__init__(cls, new_args=tuple(args) if new_args is None else new_args)
-        self.args = args
-        self.trace: list[Entry] = []
-        self.context: Variable | None = None
-        self.cause: Variable | None = None
-        self.suppress = False
-
-    def plain_getattr(self, tx: Translator, name: str) -> Variable:
-        if name == "args" and tx.ledger.pending(self, name) is None:
-            return tx.new_tuple(list(self.args))
-        if name == "value" and issubclass(self.cls, StopIteration) and tx.ledger.pending(self, name) is None:
-            return self.args[0] if self.args else ConstantVariable(None)
-        if name == "__cause__":
-            return self.cause or ConstantVariable(None)
-        if name == "__context__":
-            return self.context or ConstantVariable(None)
-        if name == "__suppress_context__":
-            return ConstantVariable(self.suppress)
-        if name == "with_traceback":
-            return ObjectMethod(self, name, None)
-        if name == "__traceback__":
-            return TracebackVariable(self) if self.trace else ConstantVariable(None)
-        raw = tx.lookup(self.cls, name)
-        if isinstance(raw, (MemberDescriptorType, GetSetDescriptorType)) and tx.ledger.pending(self, name) is None:
-            if issubclass(raw.__objclass__, BaseException) and raw.__objclass__.__module__ == "builtins":
-                self._native_attribute(tx, name)
-        return super().plain_getattr(tx, name)
-
-    def _native_attribute(self, tx: Translator, name: str) -> NoReturn:
-        """What the interpreter stored when it raised (a missing name, say) it has to store itself."""
-        cause = GraphBreak("native attribute of an exception", f"{self.cls.__qualname__}.{name}")
-        if tx.raised_at(self):
-            raise Restart(tx.raised_at(self), cause)
-        raise cause
-
-    def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
-        none = isinstance(value, ConstantVariable) and value.value is None
-        kind = None if none else value.python_type()
-        if name in _EXCEPTIONS_OWN and not issubclass(kind or _EXCEPTIONS_OWN[name], _EXCEPTIONS_OWN[name]):
-            tx.attempt(setattr, Exception(), name, _NOTHING)
-        if name == "__cause__":
-            self.cause, self.suppress = (None if none else value), True
-        elif name == "__context__":
-            self.context = None if none else value
-        elif name == "__suppress_context__":
-            self.suppress = tx.truth(value)
-        elif name == "__traceback__":
-            self.set_trace(value)
-        elif name == "args":
-            self.args = tx.unpack(value)
-        else:
-            tx.ledger.store(self, name, value)
-
-    def plain_delattr(self, tx: Translator, name: str) -> None:
-        if name in (*_EXCEPTIONS_OWN, "args"):
-            tx.attempt(delattr, Exception(), name)
-        super().plain_delattr(tx, name)
-
-    def set_trace(self, value: Variable) -> None:
-        """`__traceback__ = value`"""
-        if isinstance(value, ConstantVariable) and value.value is None:
-            self.trace = []
-        elif isinstance(value, TracebackVariable) and value.owner is self:
-            self.trace = list(value.entries)
-        else:
-            raise GraphBreak("traceback set on an exception", self.describe())
-
-    def reachable(self) -> list[Variable]:
-        return [*self.args, *self.new_args, *(part for part in (self.context, self.cause) if part is not None)]
-
-
-class TracebackVariable(Variable):
-    """`owner.__traceback__` as it was when it was asked for: `entries`, the innermost first, so far as known."""
-
-    def __init__(self, owner: Variable) -> None:
-        self.owner = owner
-        self.entries = tuple(owner.trace) if isinstance(owner, ExceptionVariable) else ()
-
-    def python_type(self) -> type:
-        return TracebackType
-
-    def reachable(self) -> list[Variable]:
-        return [self.owner]
-
-
-def _with_traceback(tx: Translator, owner: Any, trace: Variable) -> Variable:
-    owner.set_trace(trace)
-    return owner
-
-
-OBJECT_METHODS["with_traceback"] = _with_traceback

@@ -24,8 +24,9 @@ from symbolic.torch_state import TorchState
 from symbolic.variables.base import MISSING, FixedVariable, Variable
 from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.exceptions import ExceptionVariable
 from symbolic.variables.late_text import LATE, snapshot, unmarked
-from symbolic.variables.objects import NATIVE_METHODS, ExceptionVariable, ObjectVariable
+from symbolic.variables.objects import NATIVE_METHODS, ObjectVariable
 from symbolic.variables.tables import HANDLERS, Args, Kwargs, handles, library, name_of
 from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.text import str_of
@@ -67,8 +68,9 @@ def _risk(tx: Translator) -> Risk:
 
 
 def _at(tx: Translator) -> Risk:
-    current = [(frame.code.raw, frame.code.insts[frame.current]) for frame in _activations(tx)]
-    return Risk(tuple((code, inst.offset, inst.line) for code, inst in current), tx.handled)
+    current = [(frame, frame.code.insts[frame.current]) for frame in _activations(tx)]
+    trace = tuple((at.code.raw, inst.offset, inst.line, at.namespace.real()) for at, inst in current)
+    return Risk(trace, tx.handled)
 
 
 def _handler(tx: Translator, frame: Frame) -> str | None:

@@ -29,8 +29,8 @@ from symbolic.errors import READS_FRAME, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.exceptions import NONE, AnyException, TracebackVariable, is_none
 from symbolic.variables.functions import BoundMethod, ClosureFunction, PartialVariable
-from symbolic.variables.objects import ExceptionVariable, TracebackVariable
 from symbolic.variables.positions import as_index
 from symbolic.variables.tables import (
     CODES,
@@ -384,7 +384,6 @@ REFUSED.update(
         for fn in (
             sys.getrecursionlimit,
             sys.setrecursionlimit,
-            sys.exc_info,
             sys.getrefcount,
             sys.getsizeof,
         )
@@ -397,9 +396,24 @@ pure((re.escape, re.split, re.findall, re.sub, re.subn))
 @handles(traceback.clear_frames)
 def _clear_frames(tx: Translator, tb: Variable) -> Variable:
     """Frames that were traced leave nothing in the traceback but their places."""
-    if not isinstance(tb, TracebackVariable) or not isinstance(tb.owner, ExceptionVariable):
+    while isinstance(tb, TracebackVariable):
+        tb = tb.rest
+    if not is_none(tb):
         raise GraphBreak("traceback of an exception", tb.describe())
-    return ConstantVariable(None)
+    return NONE
+
+
+@handles(sys.exc_info)
+def _exc_info(tx: Translator) -> Variable:
+    error = _exception(tx)
+    if not isinstance(error, AnyException):
+        return tx.new_tuple([NONE] * 3)
+    return tx.new_tuple([tx.class_of(error), error, error.own(tx, "__traceback__")])
+
+
+@handles(sys.exception)
+def _exception(tx: Translator) -> Variable:
+    return tx.handling() or NONE
 
 
 @handles(MethodType)

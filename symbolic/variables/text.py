@@ -21,6 +21,7 @@ from symbolic.errors import GraphBreak
 from symbolic.variables.base import Variable
 from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.constants import TEMPLATES, ConstantVariable
+from symbolic.variables.exceptions import ExceptionVariable
 from symbolic.variables.late_text import (
     TextVariable,
     is_late,
@@ -172,6 +173,11 @@ def str_of(tx: Translator, variable: Variable) -> str:
         if len(items) == 1:
             return repr_of(tx, items[0]) if raw is KeyError.__str__ else str_of(tx, items[0])
         return repr_of(tx, args) if items else ""
+    if raw is BaseExceptionGroup.__str__:
+        message, errors = tx.getattr(variable, "message"), tx.unpack(tx.getattr(variable, "exceptions"))
+        return f"{str_of(tx, message)} ({len(errors)} sub-exception{'s' * (len(errors) > 1)})"
+    if isinstance(variable, ExceptionVariable) and variable.model is not None and not tx.ledger.stores(variable):
+        return tx.attempt(str, variable.model)
     if raw in (object.__str__, bytearray.__str__):
         return repr_of(tx, variable)
     raise GraphBreak("text of an object", variable.python_type().__qualname__)

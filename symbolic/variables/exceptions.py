@@ -1,0 +1,299 @@
+"""Exceptions, existing or born in the frame, groups of them, and their tracebacks."""
+
+from __future__ import annotations
+
+import builtins
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from symbolic import polyfills
+from symbolic.errors import GraphBreak, Restart
+from symbolic.tracebacks import Entry
+from symbolic.variables.base import Variable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+NONE = ConstantVariable(None)
+#: Attributes of every exception -> the types that they may have, besides None.
+_OWN: dict[str, type] = {
+    "__cause__": BaseException,
+    "__context__": BaseException,
+    "__traceback__": TracebackType,
+    "__suppress_context__": bool,
+}
+_NOTHING = object()
+_NATIVE = (MemberDescriptorType, GetSetDescriptorType)
+#: Native exceptions whose `args` are not what they are made of.
+PARTICULAR = (OSError, SyntaxError, ImportError, UnicodeError, BaseExceptionGroup)
+
+
+#: Attributes that native constructors take by name, None by default.
+_KEYWORDS: dict[type, tuple[str, ...]] = {NameError: ("name",), AttributeError: ("name", "obj")}
+
+
+def is_exception_class(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseException)
+
+
+def is_none(variable: Variable) -> bool:
+    return isinstance(variable, ConstantVariable) and variable.value is None
+
+
+class AnyException(ObjectVariable):
+    """What exceptions have in common: attributes of their own, by the names in `_OWN`, and `args`."""
+
+    def own(self, tx: Translator, name: str) -> Variable:
+        raise NotImplementedError
+
+    def set_own(self, tx: Translator, name: str, value: Variable) -> None:
+        raise NotImplementedError
+
+    def plain_getattr(self, tx: Translator, name: str) -> Variable:
+        return self.own(tx, name).realize(tx) if name in _OWN else super().plain_getattr(tx, name)
+
+    def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if name not in _OWN:
+            super().plain_setattr(tx, name, value)
+            return
+        if not issubclass(value.python_type(), (_OWN[name], *([] if _OWN[name] is bool else [type(None)]))):
+            tx.attempt(setattr, Exception(), name, _NOTHING)
+        self.set_own(tx, name, value)
+        if name == "__cause__":
+            self.set_own(tx, "__suppress_context__", ConstantVariable(True))
+
+    def plain_delattr(self, tx: Translator, name: str) -> None:
+        if name in (*_OWN, "args"):
+            tx.attempt(delattr, Exception(), name)
+        super().plain_delattr(tx, name)
+
+    def passed(self, tx: Translator, entries: list[Entry]) -> None:
+        """Symbolic frames let the exception pass: an entry of its traceback for each, the innermost first."""
+        if entries:
+            trace = self.own(tx, "__traceback__")
+            for entry in entries:
+                trace = TracebackVariable(entry, trace)
+            self.set_own(tx, "__traceback__", trace)
+
+    def take_context(self, tx: Translator, handled: AnyException) -> None:
+        """What `raise` does while `handled` is: it becomes the context, and a chain of contexts has an end."""
+        link: Variable = handled
+        seen: set[Variable] = set()
+        while isinstance(link, AnyException) and link not in seen:  # the program may have made a circle
+            seen.add(link)
+            context = link.own(tx, "__context__")
+            if self.source is not None:
+                context = context.realize(tx)
+            if context is self:
+                link.set_own(tx, "__context__", NONE)
+                break
+            link = context
+        self.set_own(tx, "__context__", handled)
+
+
+class ExistingException(AnyException):
+    """One that existed before the frame."""
+
+    def own(self, tx: Translator, name: str) -> Variable:
+        pending = tx.ledger.pending(self, name)
+        if isinstance(pending, Variable):
+            return pending
+        assert self.source is not None
+        return tx.wrap(getattr(BaseException, name).__get__(self.value), self.source.attr(name))
+
+    def set_own(self, tx: Translator, name: str, value: Variable) -> None:
+        tx.ledger.store(self, name, value)
+
+
+class ExceptionVariable(AnyException):
+    """An exception born in the frame: `args`, and what it has of its own; other attributes are in the ledger.
+
+    `new_args` are the arguments it is made of, `natives` the attributes that its native constructor set (None: it was
+    raised by the interpreter, which sets some, too), `keywords` those of them that were given by name. `model`: a real
+    one of constants, which knows its text, of those in PARTICULAR."""
+
+    def __init__(
+        self, cls: type, args: list[Variable], new_args: tuple[Variable, ...] | None = None,
+        natives: dict[str, Variable] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(cls, new_args=tuple(args) if new_args is None else new_args)
+        self.args = args
+        self.natives = natives
+        self.keywords: dict[str, Variable] = {}
+        self.model: BaseException | None = None
+        self._own: dict[str, Variable] = {**dict.fromkeys(_OWN, NONE), "__suppress_context__": ConstantVariable(False)}
+
+    def own(self, tx: Translator, name: str) -> Variable:
+        return self._own[name]
+
+    def set_own(self, tx: Translator, name: str, value: Variable) -> None:
+        self._own[name] = value
+
+    @property
+    def trace(self) -> Variable:
+        return self._own["__traceback__"]
+
+    @property
+    def surroundings(self) -> tuple[Variable, Variable, Variable]:
+        """Cause, context, and whether the context is suppressed."""
+        return self._own["__cause__"], self._own["__context__"], self._own["__suppress_context__"]
+
+    def native_init(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> None:
+        """The native `__init__`."""
+        names = [name for kind, names in _KEYWORDS.items() if issubclass(self.cls, kind) for name in names]
+        if not kwargs.keys() <= set(names):
+            raise GraphBreak("keyword arguments of an exception", self.describe())
+        if issubclass(self.cls, PARTICULAR) and not issubclass(self.cls, BaseExceptionGroup):
+            return  # its `__new__` has seen to it
+        self.args, self.keywords = args, kwargs
+        self.natives = {**(self.natives or {}), **kwargs}
+        if issubclass(self.cls, StopIteration):
+            self.natives["value"] = args[0] if args else NONE
+        if issubclass(self.cls, SystemExit):
+            self.natives["code"] = tx.new_tuple(args) if len(args) > 1 else args[0] if args else NONE
+
+    def plain_getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "args":
+            return tx.new_tuple(list(self.args))
+        return self._kept(tx, name) if self._is_native(tx, name) else super().plain_getattr(tx, name)
+
+    def _is_native(self, tx: Translator, name: str) -> bool:
+        """Whether a native exception class keeps the attribute."""
+        raw = tx.lookup(self.cls, name)
+        if name in _OWN or not isinstance(raw, _NATIVE):
+            return False
+        return issubclass(raw.__objclass__, BaseException) and raw.__objclass__.__module__ == "builtins"
+
+    def _kept(self, tx: Translator, name: str) -> Variable:
+        """What the interpreter stored when it raised (a missing name, say) it has to store itself."""
+        pending = tx.ledger.pending(self, name)
+        if isinstance(pending, Variable):
+            return pending
+        if pending is None and self.natives is not None and name in self.natives:
+            return self.natives[name]
+        cause = GraphBreak("native attribute of an exception", f"{self.cls.__qualname__}.{name}")
+        if tx.raised_at(self):
+            raise Restart(tx.raised_at(self), cause)
+        raise cause
+
+    def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if name == "args":
+            self.args = tx.unpack(value)
+        elif self._is_native(tx, name):
+            tx.attempt(setattr, _blank(self.cls), name, value.constant() if value.is_constant() else None)
+            tx.ledger.store(self, name, value)
+        else:
+            super().plain_setattr(tx, name, value)
+
+    def reachable(self) -> list[Variable]:
+        return [*self.args, *self.new_args, *self._own.values(), *self.keywords.values()]
+
+
+class TracebackVariable(Variable):
+    """One entry of a traceback that a traced frame left, and the rest of it, further in."""
+
+    def __init__(self, entry: Entry, rest: Variable) -> None:
+        self.entry = entry
+        self.rest = rest
+
+    def python_type(self) -> type:
+        return TracebackType
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "tb_next":
+            return self.rest
+        if name in ("tb_lasti", "tb_lineno"):
+            return ConstantVariable(self.entry[1 if name == "tb_lasti" else 2])
+        raise GraphBreak("frame of a traceback", name)
+
+    def reachable(self) -> list[Variable]:
+        return [self.rest]
+
+
+# --- births -----------------------------------------------------------------------------------------------------------
+def new_exception(tx: Translator, cls: type, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    """`cls.__new__(cls, *args, **kwargs)` where `__new__` is native."""
+    if issubclass(cls, BaseExceptionGroup):
+        return _new_group(tx, cls, args)
+    if not issubclass(cls, PARTICULAR):
+        names = [name for base in cls.__mro__ for name, raw in vars(base).items() if type(raw) in _NATIVE]
+        made = ExceptionVariable(cls, args, natives=dict.fromkeys(names, NONE))
+        if not isinstance(tx.lookup(cls, "__init__"), FunctionType):
+            made.native_init(tx, args, kwargs)
+        return made
+    if kwargs or cls.__module__ != "builtins" or not all(arg.is_constant() for arg in args):
+        raise GraphBreak("construction by a native __new__", cls.__qualname__)
+    model = tx.attempt(cls, *(arg.constant() for arg in args))
+    names = [name for base in type(model).__mro__[:-3] for name, raw in vars(base).items() if type(raw) in _NATIVE]
+    natives = {name: tx.from_constant(getattr(model, name)) for name in names if hasattr(model, name)}
+    made = ExceptionVariable(type(model), [tx.from_constant(arg) for arg in model.args], tuple(args), natives)
+    made.model = model
+    return made
+
+
+def raised(tx: Translator, cls: type, args: list[Variable]) -> Variable:
+    """The interpreter's own exception: of some it stores more than it gives them as arguments."""
+    if issubclass(cls, (NameError, AttributeError, *PARTICULAR)):
+        return ExceptionVariable(cls, args)
+    return new_exception(tx, cls, args, {})
+
+
+def _new_group(tx: Translator, cls: type, args: list[Variable]) -> Variable:
+    """A model of what is given tells what is wrong with it, and whether it becomes an ExceptionGroup."""
+    held = tx.unpack(args[1]) if len(args) == 2 and args[1].python_type() in (list, tuple) else None
+    models = [] if held is None else [_model(each) for each in held]
+    given = [arg.constant() if arg.is_constant() else None for arg in args]
+    if held is not None:
+        given[1] = models
+    elif len(args) == 2 and not args[1].is_constant():
+        raise GraphBreak("construction by a native __new__", cls.__qualname__)
+    model = tx.attempt(BaseExceptionGroup.__new__, cls, *given)
+    natives = {"message": args[0], "exceptions": tx.new_tuple(held or [])}
+    return ExceptionVariable(type(model), list(args), tuple(args), natives)
+
+
+def _blank(cls: type) -> BaseException:
+    """One of the nearest native class, for Python's own code to judge what is stored to it."""
+    base: Any = next(base for base in cls.__mro__ if base.__module__ == "builtins")
+    made_of: Any = ("", [Exception()]) if issubclass(base, BaseExceptionGroup) else ()
+    made: BaseException = base.__new__(base, *made_of)
+    return made
+
+
+def _model(variable: Variable) -> Any:
+    kind = variable.python_type()
+    return Exception() if issubclass(kind, Exception) else BaseException() if issubclass(kind, BaseException) else None
+
+
+# --- native methods ---------------------------------------------------------------------------------------------------
+def _with_traceback(tx: Translator, owner: Any, trace: Variable) -> Variable:
+    owner.plain_setattr(tx, "__traceback__", trace)
+    return owner
+
+
+def _init(tx: Translator, owner: Any, *args: Variable, **kwargs: Variable) -> Variable:
+    if not isinstance(owner, ExceptionVariable):
+        raise GraphBreak("native method of an object", f"{owner.describe()}.__init__")
+    owner.native_init(tx, list(args), kwargs)
+    return NONE
+
+
+def _inlined(function: Any) -> Any:
+    return lambda tx, owner, *args: tx.inline(function, [owner, *args], {})
+
+
+#: Methods that do the same as `object`'s.
+_OBJECT_S = ("__setattr__", "__delattr__", "__getattribute__")
+NATIVE_METHODS.update(
+    {
+        BaseException.with_traceback: _with_traceback,
+        BaseException.add_note: _inlined(polyfills.add_note),
+        **{getattr(BaseException, name): OBJECT_METHODS[name] for name in _OBJECT_S},
+        **{cls.__init__: _init for cls in vars(builtins).values() if is_exception_class(cls)},
+        BaseExceptionGroup.derive: _inlined(polyfills.derive),
+        BaseExceptionGroup.split: _inlined(polyfills.split),
+        BaseExceptionGroup.subgroup: _inlined(polyfills.subgroup),
+    }
+)
