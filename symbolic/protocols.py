@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import operator
+import re
 import types
 import typing
 import weakref
@@ -22,9 +23,9 @@ from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable, lookup
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.class_making import new_class
 from symbolic.variables.classes import ClassVariable, payload_for
-from symbolic.variables.constants import ConstantVariable, is_constant_value
+from symbolic.variables.constants import ConstantVariable, is_constant_value, is_library_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
-from symbolic.variables.exceptions import AnyException, ExceptionVariable, is_none, new_exception, raised
+from symbolic.variables.exceptions import AnyException, ExceptionVariable, as_raised, is_none, new_exception, raised
 from symbolic.variables.iterators import ConstantIterator, GetitemIterator, SequenceIterator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.numbers import NumberVariable
@@ -32,6 +33,7 @@ from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import type_name
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.tensors import TensorVariable
+from symbolic.warned import heard
 
 #: Of `type.__flags__`: calling the class is an error.
 _NO_INSTANCES = 1 << 7
@@ -74,7 +76,7 @@ class Protocols:
 
     def from_constant(self: Any, value: Any) -> Variable:
         """A variable for a value that tracing computed: constants, containers of them, classes, functions."""
-        if is_constant_value(value):
+        if is_constant_value(value) or is_library_value(value):
             return ConstantVariable(value)
         kind = type(value)
         if isinstance(value, tuple):
@@ -137,14 +139,21 @@ class Protocols:
 
     # --- exceptions -------------------------------------------------------------------------------------------------
     def attempt(self: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Runs plain Python now; its exception becomes the program's."""
-        try:
-            return function(*args, **kwargs)
-        except (GraphBreak, Observed):
-            raise
-        except Exception as error:
-            arguments = [self.from_constant(arg) for arg in error.args]
-            raise Observed(self.with_context(raised(self, type(error), arguments))) from error
+        """Runs plain Python now; its exception becomes the program's. What warns has to run in the program."""
+        failure: Exception | None = None
+        with heard() as warned:
+            try:
+                answer = function(*args, **kwargs)
+            except (GraphBreak, Observed):
+                raise
+            except Exception as error:
+                failure = error
+        if warned:
+            re.purge()  # a pattern that it knows is not warned of again
+            raise GraphBreak("operation that warns", str(warned[0].message))
+        if failure is None:
+            return answer
+        raise Observed(self.with_context(as_raised(self, failure))) from failure
 
     def new_exception(self: Any, cls: type[BaseException], *args: Any) -> Variable:
         return raised(self, cls, [self.from_constant(arg) for arg in args])

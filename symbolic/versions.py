@@ -11,8 +11,6 @@ if not (3, 11) <= sys.version_info < (3, 14):
 PY312 = sys.version_info >= (3, 12)
 PY313 = sys.version_info >= (3, 13)
 
-#: `~True` issues a warning, which is for the running program to issue.
-INVERTED_BOOL_WARNS = PY312
 #: COMPARE_OP's operator index starts at this bit; below it stand the specialiser's hints (and "to bool" on 3.13).
 COMPARE_SHIFT = 5 if PY313 else 4 if PY312 else 0
 #: CALL finds (callable, self or NULL) on 3.13, (NULL, callable) or (method, self) before.

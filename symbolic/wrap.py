@@ -29,7 +29,7 @@ from torch.utils.hooks import RemovableHandle
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables import (  # noqa: F401  (ten fill the tables)
+from symbolic.variables import (  # noqa: F401  (eleven fill the tables)
     autograd_functions,
     builtins,
     checkpoints,
@@ -37,6 +37,7 @@ from symbolic.variables import (  # noqa: F401  (ten fill the tables)
     gradients,
     hook_dicts,
     hooks,
+    library_values,
     nodes,
     optimizers,
     randoms,
@@ -50,7 +51,7 @@ from symbolic.variables.base import OpaqueVariable, Variable
 from symbolic.variables.born import holds_model
 from symbolic.variables.buffers import BufferVariable, empty_like
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable
-from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_a, is_constant_value
+from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_a, is_constant_value, is_library_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
 from symbolic.variables.exceptions import ExistingException
 from symbolic.variables.functions import BoundMethod, CellVariable, FunctionVariable, PartialVariable
@@ -73,6 +74,9 @@ def wrap(tx: Translator, value: Any, source: Source) -> Variable:
     kind = type(value)
     if kind in CONSTANT_TYPES or is_a(value, enum.Enum):
         return _constant(tx, value, source)
+    if is_library_value(value) and _is_part_of_program(source):
+        _fixed(tx, value, source)
+        return ConstantVariable(value, source)
     known = tx.known.get(id(value))
     if known is not None:
         if known.source is not source and known.source is not None:
@@ -101,6 +105,12 @@ def _alias(tx: Translator, value: Any, known: Variable, source: Source) -> None:
             tx.know(source, "is", value)
         else:
             tx.know(source, "same", known.source)
+
+
+def _is_part_of_program(source: Source) -> bool:
+    """Whether the path leads to a global, an attribute of a class or something fixed already."""
+    of_globals = source.kind == "item" and source.base is not None and source.base.kind == "const"
+    return of_globals or source.kind in ("const", "typeattr")
 
 
 def _fixed(tx: Translator, value: Any, source: Source) -> None:

@@ -28,6 +28,7 @@ from symbolic.variables.positions import as_index, stand_in
 from symbolic.variables.tables import (
     CHOOSING,
     CLASS_METHODS,
+    FOLDING_CLASS_METHODS,
     GROWING,
     HANDLERS,
     KINDS,
@@ -417,7 +418,7 @@ for _kind in _CONVERSIONS:
 
 # --- native methods as callables --------------------------------------------------------------------------------------
 
-_FOLDING_CLASS_METHODS = {(int, "from_bytes"), (float, "fromhex"), (bytes, "fromhex")}
+FOLDING_CLASS_METHODS.update({(int, "from_bytes"), (float, "fromhex"), (bytes, "fromhex")})
 
 
 @class_method(dict, "fromkeys")
@@ -453,15 +454,15 @@ def _bound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
         handler = CLASS_METHODS.get((owner, fn.__name__))
         if handler is not None:
             return handler(tx, fn, *args, **kwargs)
-        folded = fold(tx, fn, args, kwargs) if (owner, fn.__name__) in _FOLDING_CLASS_METHODS else None
+        folded = fold(tx, fn, args, kwargs) if (owner, fn.__name__) in FOLDING_CLASS_METHODS else None
         if folded is None:
             raise GraphBreak(reason_of(fn), name_of(fn))
         return folded
     if isinstance(owner, ModuleType) or owner is None:
         raise GraphBreak(reason_of(fn), name_of(fn))
-    if type(owner).__module__.split(".")[0] in SKIPPED_MODULES:
-        raise GraphBreak(SKIPPED_MODULES[type(owner).__module__.split(".")[0]], name_of(fn))
     receiver = tx.wrap(owner, tx.sources.const(owner, type(owner).__qualname__))
+    if type(owner).__module__.split(".")[0] in SKIPPED_MODULES and not receiver.is_constant():
+        raise GraphBreak(SKIPPED_MODULES[type(owner).__module__.split(".")[0]], name_of(fn))
     part = receiver.payload if isinstance(receiver, ObjectVariable) else None
     if isinstance(part, NativeVariable) and part.find(fn.__name__) is not None:
         receiver = part  # whatever the user's class calls by that name

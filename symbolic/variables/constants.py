@@ -5,13 +5,14 @@ from __future__ import annotations
 import enum
 import math
 import operator
+import re
 from collections.abc import Callable
+from datetime import date, datetime, time, timedelta, timezone
 from types import BuiltinMethodType, EllipsisType, NoneType, NotImplementedType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from symbolic import versions
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, MISSING, Variable
@@ -32,9 +33,15 @@ TORCH_CONSTANTS = (
     torch.finfo,
     torch.iinfo,
 )
-CONSTANT_TYPES = frozenset((*LITERALS, *TORCH_CONSTANTS, range, slice))
+CONSTANT_TYPES = frozenset((*LITERALS, *TORCH_CONSTANTS, range, slice, re.Pattern))
+#: Immutable types of the standard library whose values are constants where tracing makes them, or finds them in a fixed
+#: part of the program: they are not compared by a guard.
+LIBRARY_TYPES = frozenset((re.Match, date, datetime, time, timedelta, timezone))
 
 
+#: (type of a constant, name of a method) -> check(tx, constant, name, arguments), done before the method runs: it
+#: breaks where the method asks for more than the value, or guards what it asks for.
+ASKED: dict[tuple[type, str], Callable[[Any, Any, str, list[Any]], None]] = {}
 #: type of a constant -> (constant, "__enter__" or "__exit__") -> the method, of what is a context manager
 CONTEXTS: dict[type, Callable[[Any, Any, str], Variable]] = {}
 
@@ -73,7 +80,7 @@ class ConstantVariable(Variable):
             return NativeMethod(self, name)
         self._check_pure(name)
         value = tx.attempt(getattr, self.value, name)
-        if is_constant_value(value):
+        if is_constant_value(value) or is_library_value(value):
             return ConstantVariable(value)
         if isinstance(self.value, (enum.Enum, slice)) and not isinstance(value, BuiltinMethodType):
             source = self.source.attr(name) if self.source else tx.sources.const(value, f"{self.value!r}.{name}")
@@ -101,6 +108,8 @@ class ConstantVariable(Variable):
             if name in _INDEXED and len(args) == 1 and has(type(self.value), name) and not kwargs:
                 return _INDEXED[name](self, tx, args[0]) or ConstantVariable(NotImplemented)
             raise GraphBreak("method of a constant with arguments not known", f"{self.describe()}.{name}")
+        if (check := ASKED.get((type(self.value), name))) is not None:
+            check(tx, self.value, name, values)
         return tx.from_constant(tx.attempt(tx.attempt(getattr, self.value, name), *values, **named))
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
@@ -123,8 +132,6 @@ class ConstantVariable(Variable):
         return tx.new_tuple([tx.from_constant(item) for item in items]).iterator(tx)
 
     def unary(self, tx: Translator, op: Any) -> Variable:
-        if versions.INVERTED_BOOL_WARNS and op is operator.invert and isinstance(self.value, bool):
-            raise GraphBreak("operation that warns", f"~{self.value}")
         return tx.from_constant(tx.attempt(op, self.value))
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
@@ -197,6 +204,12 @@ def is_constant_value(value: Any) -> bool:
     if kind is frozenset:
         return all(is_constant_value(item) for item in value)
     return kind in CONSTANT_TYPES or is_a(value, enum.Enum)
+
+
+def is_library_value(value: Any) -> bool:
+    """Whether it is one of LIBRARY_TYPES, which runs none of the user's code: a zone may be the user's."""
+    kind = type(value)
+    return kind in LIBRARY_TYPES and type(getattr(value, "tzinfo", None)) in (NoneType, timezone)
 
 
 def same_constant(a: Any, b: Any) -> bool:

@@ -26,6 +26,7 @@ _OWN: dict[str, type] = {
 }
 _NOTHING = object()
 _NATIVE = (MemberDescriptorType, GetSetDescriptorType)
+_OF_CODECS = (UnicodeDecodeError, UnicodeEncodeError, UnicodeTranslateError)
 #: Native exceptions whose `args` are not what they are made of.
 PARTICULAR = (OSError, SyntaxError, ImportError, UnicodeError, BaseExceptionGroup)
 
@@ -157,6 +158,8 @@ class ExceptionVariable(AnyException):
     def plain_getattr(self, tx: Translator, name: str) -> Variable:
         if name == "args":
             return tx.new_tuple(list(self.args))
+        if name == "__dict__":
+            return tx.instance_namespace(self)
         return self._kept(tx, name) if self._is_native(tx, name) else super().plain_getattr(tx, name)
 
     def _is_native(self, tx: Translator, name: str) -> bool:
@@ -238,6 +241,17 @@ def raised(tx: Translator, cls: type, args: list[Variable]) -> Variable:
     if issubclass(cls, (NameError, AttributeError, *PARTICULAR)):
         return ExceptionVariable(cls, args)
     return new_exception(tx, cls, args, {})
+
+
+def as_raised(tx: Translator, error: Exception) -> Variable:
+    """An exception that Python's own code raised while tracing. (Of what it imports it stores more than arguments.)"""
+    args = [tx.from_constant(arg) for arg in error.args]
+    if type(error) in (SyntaxError, IndentationError, TabError, *_OF_CODECS):
+        return new_exception(tx, type(error), args, {})
+    made = raised(tx, type(error), args)
+    for name, value in vars(error).items():
+        tx.ledger.store(made, name, tx.from_constant(value))
+    return made
 
 
 def _new_group(tx: Translator, cls: type, args: list[Variable]) -> Variable:

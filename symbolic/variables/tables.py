@@ -343,10 +343,17 @@ def plain(value: Any) -> bool:
     if not isinstance(value, enum.Enum):
         return True
     own = [base for base in type(value).__mro__ if base.__module__ not in ("enum", "builtins")]
-    methods = [name for base in own for name, raw in vars(base).items() if inspect.isfunction(raw)]
+    methods = [name for base in own for name, raw in vars(base).items() if _is_written_for(raw)]
     return all(name in _HARMLESS for name in methods if name.startswith("__"))
 
 
+def _is_written_for(raw: Any) -> bool:
+    """Whether what an enum class holds is a function, and none that `enum` itself put there."""
+    return inspect.isfunction(raw) and raw.__module__ != "enum"
+
+
+#: (class, name) of native class methods that fold like the functions of PURE.
+FOLDING_CLASS_METHODS: set[tuple[type, str]] = set()
 #: Functions that may answer with (an element of) an argument.
 CHOOSING: CallableTable[bool] = CallableTable()
 #: Functions whose result may be far longer than their arguments, and what is a large argument.
