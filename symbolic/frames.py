@@ -34,6 +34,7 @@ class Frame:
         "handled",
         "function",
         "space",
+        "reading",
     )
 
     def __init__(self, code: Code, name: str, namespace: Variable, function: Variable | None = None) -> None:
@@ -51,6 +52,7 @@ class Frame:
         self.on_return: Variable | None = None
         self.boundary = False
         self.entered = 0
+        self.reading: Any = None  # the call of a module that it is, if that may be repeated
         self.generator: Any = None
         self.handled: Variable | None = None  # of a generator set aside: the exception that it is handling
 

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.node import map_arg
 
 from symbolic.errors import GraphBreak, Restart, letting_go
 from symbolic.fakes import FakeMode
@@ -291,6 +292,7 @@ class GraphBuilder:
 
     def guard_offset(self, variable: TensorVariable) -> None:
         """Guards where in their memory the inputs begin that `variable` may be a view of."""
+        self.tx.repeats.tell(None)
         memory = variable.fake.untyped_storage()._cdata
         for known in self._tensors():
             if known.source is not None and known.fake.untyped_storage()._cdata == memory:
@@ -386,6 +388,7 @@ class GraphBuilder:
 
     def autograd_node(self, node: Any, tensor: TensorVariable) -> NodeVariable:
         """The `grad_fn` of a tensor that was made in the frame."""
+        self.tx.repeats.tell(None)
         return self._autograd_nodes.setdefault(node, NodeVariable(node, [tensor], self.tx.anchor()))
 
     def given_together(self, results: list[Variable]) -> None:
@@ -422,11 +425,7 @@ class GraphBuilder:
 
     def call_method(self, name: str, args: list[Variable], kwargs: dict[str, Variable] | None = None) -> Variable:
         """Records `args[0].name(*args[1:], **kwargs)`."""
-
-        def run(owner: Any, *rest: Any, **named: Any) -> Any:
-            return getattr(owner, name)(*rest, **named)
-
-        return self._record("call_method", name, run, args, kwargs or {})
+        return self._record("call_method", name, _method_call(name), args, kwargs or {})
 
     def _record(
         self, op: str, target: Any, run: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable]
@@ -471,6 +470,25 @@ class GraphBuilder:
         if self._drawing_breaks is not None and self.draws != self._drawn_until:
             raise Restart(*self._drawing_breaks)
         return node
+
+    def repeat(self, node: fx.Node, image: Callable[[fx.Node], fx.Node], stack_trace: str) -> fx.Node:
+        """Records the operation of a node once more, with the images of the nodes among its arguments."""
+        args, kwargs = map_arg(node.args, image), map_arg(node.kwargs, image)
+        target: Any = node.target
+        run = _method_call(target) if node.op == "call_method" else target
+        result = self.fake_run(target, run, list(map_arg(args, _example)), dict(map_arg(kwargs, _example)))
+        made = self._node(node.op, target, args, kwargs, result)
+        made.meta["stack_trace"] = stack_trace
+        if isinstance(result, torch.Tensor):
+            self._result(made, result)
+        return made
+
+    @property
+    def state(self) -> tuple[Any, ...]:
+        """What there is besides nodes, inputs and tensors."""
+        held = (self.inner, self._left, self._symbols, self._numbers, self._autograd_nodes, self._inference)
+        flags = (self._made, self._late, self._moves, self.switches)
+        return (self.graph, *map(len, held), *flags)
 
     # --- numbers ----------------------------------------------------------------------------------------------------
     def number(self, op: Callable[..., Any], operands: list[Variable], value: Any, number: int | float) -> Variable:
@@ -656,6 +674,17 @@ class GraphBuilder:
             is_unpacked = node.op == "call_function" and node.target is _getitem
             if (is_unpacked or node in self._numbers) and not node.users:
                 graph.erase_node(node)
+
+
+def _method_call(name: str) -> Callable[..., Any]:
+    def run(owner: Any, *rest: Any, **named: Any) -> Any:
+        return getattr(owner, name)(*rest, **named)
+
+    return run
+
+
+def _example(node: fx.Node) -> Any:
+    return node.meta["example_value"]
 
 
 def _blank(fake: torch.Tensor) -> Blank:

@@ -55,6 +55,11 @@ class Source:
             found = self._steps[key] = Source(self, kind, arg)
         return found
 
+    @property
+    def is_end(self) -> bool:
+        """Whether no path leads through here so far."""
+        return not self._steps
+
     def attr(self, name: str) -> Source:
         return self.step("attr", name)
 

@@ -25,6 +25,7 @@ from symbolic.graph import GraphBuilder
 from symbolic.guards import Guard, Guards
 from symbolic.options import Options
 from symbolic.protocols import Protocols
+from symbolic.repeats import Repeats
 from symbolic.shapes import Shapes
 from symbolic.sources import Source, Sources
 from symbolic.torch_state import TorchState, TracingState
@@ -63,12 +64,14 @@ class Translator(Protocols):
         fake_mode = FakeMode(allow_non_fake_inputs=False, shape_env=shapes.env if shapes is not None else None)
         self.graph = GraphBuilder(self, fake_mode, shapes)
         self.frames: list[Frame] = []
+        self.repeats = Repeats(self, not (options.dynamic or options.break_everywhere or options.varying))
         self.known: dict[int, Variable] = {}
         self.keepalive: list[Any] = []
         self.owners: dict[int, ObjectVariable] = {}  # id of an instance's `__dict__` -> the instance
         self.handled: Variable | None = None  # the exception that an except block is handling
         self.outer = LazyVariable(sys.exception(), self.sources.const(sys, "sys").step("call", handled_by_callers))
         self.globals: dict[str, Any] = {}  # of the root frame
+        self.reads_at: tuple[str, int] | None = None  # the place of what is taken in by a call that is repeated
         self.step = 0
         self.started = 0  # the step of the instruction under way, without those of nested runs
         self.anchors: list[int] = []  # steps of instructions that wait for a nested run
@@ -101,10 +104,14 @@ class Translator(Protocols):
         what the compiled code makes itself."""
         if source is not None and source.is_made:
             return
-        self.guards.add(Guard(source, kind, payload, *self.place()))
+        guard = Guard(source, kind, payload, *self.place())
+        self.repeats.tell(guard)
+        self.guards.add(guard)
 
     def place(self) -> tuple[str, int]:
         """File and line of the user's that is being executed."""
+        if self.reads_at is not None:
+            return self.reads_at
         frame = self.frames[-1] if self.frames else None
         return (frame.filename, frame.line) if frame is not None else ("<entry>", 0)
 
@@ -250,17 +257,27 @@ class Translator(Protocols):
         """Calls to the end; from an instruction use `invoke`, which keeps the break inside the callee resumable."""
         if self.graph.shapes is not None and (answer := symbols.call(self, function, args, kwargs)) is not None:
             return answer
+        reading = self.repeats.begin(function, args, kwargs)
+        if reading is not None and (answer := self.repeats.repeat(reading)) is not None:
+            return answer
         frame = function.enter(self, args, kwargs)
-        return self.run(frame) if frame is not None else function.call(self, args, kwargs)
+        result = self.run(frame) if frame is not None else function.call(self, args, kwargs)
+        if reading is not None:
+            self.repeats.end(reading, result)
+        return result
 
     def invoke(self, function: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> None:
         """The call of an instruction: its result is on the stack when the instruction is over."""
         if self.graph.shapes is not None and (answer := symbols.call(self, function, args, kwargs)) is not None:
             self.frames[-1].push(answer)
             return
+        reading = self.repeats.begin(function, args, kwargs)
+        if reading is not None and (answer := self.repeats.repeat(reading)) is not None:
+            self.frames[-1].push(answer)
+            return
         frame = function.enter(self, args, kwargs)
         if frame is not None:
-            frame.entered = self.anchor()
+            frame.entered, frame.reading = self.anchor(), reading
             self.frames.append(frame)
         else:
             self.frames[-1].push(function.call(self, args, kwargs))
@@ -321,6 +338,8 @@ class Translator(Protocols):
         frame = self.frames.pop()
         if frame.on_return is not None:
             value = frame.on_return
+        if frame.reading is not None:
+            self.repeats.end(frame.reading, value)
         if frame.boundary or not self.frames:
             self.result = value
         else:
@@ -565,6 +584,7 @@ def capture(
         tx.guard_aliases()
         tx.graph.guard_aliases()
     finally:
+        tx.repeats.close()
         saved.restore()
     reasons = [break_reason(tx.frames, outcome.cause)] if isinstance(outcome, Break) else []
     return Capture(tx, tx.graph, tx.ledger, outcome, reasons)

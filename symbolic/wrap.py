@@ -71,6 +71,13 @@ TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 def wrap(tx: Translator, value: Any, source: Source) -> Variable:
     """The variable for `value` found at `source`; the facts that choose its kind are guarded."""
+    begin, known = len(tx.repeats.log), len(tx.known)
+    variable = _wrapped(tx, value, source)
+    tx.repeats.found(begin, value, source, variable, len(tx.known) > known)
+    return variable
+
+
+def _wrapped(tx: Translator, value: Any, source: Source) -> Variable:
     kind = type(value)
     if kind in CONSTANT_TYPES or is_a(value, enum.Enum):
         return _constant(tx, value, source)

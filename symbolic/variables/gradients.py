@@ -73,6 +73,7 @@ def _grad(
 ) -> Variable:
     if is_grads_batched.constant():
         raise GraphBreak("batched derivatives", "is_grads_batched=True")
+    tx.repeats.tell(None)
     results, wanted = _tensors(tx, outputs, "results"), _tensors(tx, inputs, "inputs")
     fakes = [item.fake for item in results if isinstance(item, TensorVariable)]
     allowed = {item.fake.grad_fn for item in wanted if isinstance(item, TensorVariable)}
@@ -104,6 +105,7 @@ def _backward(
     assert isinstance(result, TensorVariable)
     if not result.fake.requires_grad:
         return _raise_like_eager(result)
+    tx.repeats.tell(None)
     nodes = list(_history([result.fake]))
     _check_history(tx, nodes, set())
     if inputs.is_constant() and inputs.constant() is None:

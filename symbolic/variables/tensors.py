@@ -112,6 +112,7 @@ class TensorVariable(Variable):
     def _node(self, tx: Translator) -> Variable:
         if not self.fake.requires_grad:
             return ConstantVariable(None)
+        tx.repeats.tell(None)
         node = tx.attempt(getattr, self.fake, "grad_fn")
         if node is None or node in tx.graph.foreign:
             if self.value is MISSING:

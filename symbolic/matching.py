@@ -1,0 +1,308 @@
+"""When two calls are the same: what of one stands for what of the other, and what lies at the path of the second."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch.fx.node import map_arg
+
+from symbolic.guards import Guard
+from symbolic.sources import Source
+from symbolic.variables.base import FixedVariable, Variable
+from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, same_constant
+from symbolic.variables.containers import TupleVariable
+from symbolic.variables.objects import ObjectVariable, instance_dict
+from symbolic.variables.tensors import TensorVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+_DICTS = (dict, OrderedDict)
+_SIZED = (*_DICTS, list, tuple)
+#: Objects whose attributes are read without running anybody's code.
+SIMPLE = (FunctionType, MethodType, torch.Tensor, torch.nn.Parameter)
+
+
+class Differs(Exception):
+    """The two calls are not the same."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """`value` was taken in from `source` as `variable`, for the first time if `is_new`; what was `told` then."""
+
+    source: Source
+    value: Any
+    variable: Variable
+    is_new: bool
+    told: tuple[Event, ...]
+    place: tuple[str, int]
+    started: int
+
+
+#: None: something that goes by more than what guards and arguments say.
+Event = Guard | Found | None
+
+
+@dataclass(slots=True, eq=False)
+class Reading:
+    """A call of a module that begins: `state` is all that there is besides guards and arguments."""
+
+    module: ObjectVariable
+    source: Source
+    args: tuple[Variable, ...]
+    names: tuple[str, ...]  # of the last of them
+    looks: dict[TensorVariable, tuple[Any, ...]]  # of the tensors among the arguments
+    state: tuple[Any, ...]
+    step: int
+    started: int
+    told: int  # so many events, known objects, operations, effects
+    known: int
+    calls: int
+    effects: int
+    after: fx.Node
+    trace: str
+    generators: int
+    key: Any = None
+    is_clean: bool = True  # nothing below the path was looked at before
+
+
+# --- where ------------------------------------------------------------------------------------------------------------
+class Place:
+    """A module and the path to it."""
+
+    def __init__(self, source: Source, module: Any) -> None:
+        self._values: dict[Source, Any] = {source: module}
+        self._below: dict[Source, bool] = {source: True}
+
+    def has(self, source: Source) -> bool:
+        """Whether the path leads through the module."""
+        found = self._below.get(source)
+        if found is None:
+            found = self._below[source] = source.base is not None and self.has(source.base)
+        return found
+
+    def value(self, source: Source) -> Any:
+        """What lies there. Raises `Differs` if nothing does, and for steps that are not plain look-ups."""
+        if source not in self._values:
+            assert source.base is not None
+            step = _STEPS.get(source.kind)
+            if step is None:
+                raise Differs
+            try:
+                self._values[source] = step(self.value(source.base), source.arg)
+            except (LookupError, AttributeError, ValueError):
+                raise Differs from None
+        return self._values[source]
+
+
+def _only(kinds: tuple[type, ...], look: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A look that is taken at objects of exactly these types."""
+
+    def step(value: Any, arg: Any) -> Any:
+        if type(value) not in kinds:
+            raise Differs
+        return look(value, arg)
+
+    return step
+
+
+def _dict_of(value: Any, arg: Any) -> Any:
+    found = instance_dict(value)
+    if found is None:
+        raise Differs
+    return found
+
+
+#: kind of a step -> (object, the step's argument) -> what lies there
+_STEPS: dict[str, Callable[[Any, Any], Any]] = {
+    "dict": _dict_of,
+    "item": _only(_DICTS, lambda value, key: value[key]),
+    "index": _only((list, tuple), lambda value, at: value[at]),
+    "attr": _only(SIMPLE, getattr),
+    "cell": lambda value, arg: value.cell_contents,
+}
+#: kind of a fact that is told by itself -> (object, payload) -> whether it holds
+HOLDS: dict[str, Callable[[Any, Any], bool]] = {
+    "type": lambda value, cls: type(value) is cls,
+    "is": lambda value, known: value is known,
+    "eq": lambda value, known: same(value, known),
+    "len": _only(_SIZED, lambda value, size: len(value) == size),
+    "keys": _only(_DICTS, lambda value, keys: same(tuple(value), keys)),
+    "absent": _only(_DICTS, lambda value, key: key not in value),
+    "no_attr": _only(SIMPLE, lambda value, name: not hasattr(value, name)),
+    "predicate": lambda value, holds: holds(value),
+}
+
+
+# --- sameness ---------------------------------------------------------------------------------------------------------
+class Match:
+    """What of one call is what of another."""
+
+    def __init__(self, old: Reading, new: Reading, exposed: set[Variable]) -> None:
+        self.old, self.new, self.exposed = old, new, exposed
+        self._sources: dict[Source, Source] = {old.source: new.source}
+        self._below = Place(new.source, None)
+        self._variables: dict[Variable, Variable] = {old.module: new.module}
+        self._images: dict[Variable, Variable] = {new.module: old.module}
+        self.nodes: dict[fx.Node, fx.Node] = {}
+        if old.source is new.source or len(old.args) != len(new.args) or old.names != new.names:
+            raise Differs
+        for one, other in zip(old.args, new.args, strict=True):
+            self.argument(one, other)
+        self._given = {node for node in self.nodes.values()}
+
+    def source(self, source: Source | None) -> Source:
+        """The same path from the other module on."""
+        assert source is not None
+        found = self._sources.get(source)
+        if found is None:
+            base = None if source.base is None else self.source(source.base)
+            found = source if base is source.base else base.step(source.kind, source.arg)  # type: ignore[union-attr]
+            if found is source and self._below.has(source):
+                raise Differs  # both would be one
+            self._sources[source] = found
+        return found
+
+    def variable(self, old: Variable, new: Variable) -> None:
+        """The two stand for each other, and for no others."""
+        if self._variables.setdefault(old, new) is not new or self._images.setdefault(new, old) is not old:
+            raise Differs
+        if isinstance(old, TensorVariable) and isinstance(new, TensorVariable):
+            self.nodes[old.node] = new.node
+
+    def argument(self, old: Variable, new: Variable) -> None:
+        if type(old) is ConstantVariable:
+            if type(old) is not type(new) or not same(old.constant(), new.constant()):
+                raise Differs
+        elif type(old) is TupleVariable and type(new) is TupleVariable:
+            if old.python_type() is not new.python_type() or old.source is not new.source:
+                raise Differs
+            self.each(self.argument, old.items, new.items)
+        elif isinstance(old, TensorVariable):
+            if old is not new and not type(old) is type(new) is TensorVariable:
+                raise Differs
+            if old.source is not new.source or self.old.looks[old] != self.new.looks[new]:
+                raise Differs
+            if old is not new and (old in self.exposed or new in self.exposed):
+                raise Differs
+            self.variable(old, new)
+        elif old is not new or not (isinstance(old, FixedVariable) or _exists(old)):
+            raise Differs
+
+    @staticmethod
+    def each(compare: Callable[[Any, Any], None], old: Any, new: Any) -> None:
+        if len(old) != len(new):
+            raise Differs
+        for one, other in zip(old, new, strict=True):
+            compare(one, other)
+
+    def event(self, old: Event, new: Event) -> None:
+        """Raises `Differs` if the new one is not what the old one is at the other place."""
+        if isinstance(old, Found) and isinstance(new, Found):
+            if self.source(old.source) is not new.source or old.is_new is not new.is_new:
+                raise Differs
+            self.each(self.event, old.told, new.told)
+            if type(old.variable) is not type(new.variable):
+                raise Differs
+            if not isinstance(old.variable, ConstantVariable):
+                self.variable(old.variable, new.variable)
+        elif isinstance(old, Guard) and isinstance(new, Guard):
+            if old.source is None or old.kind != new.kind or self.source(old.source) is not new.source:
+                raise Differs
+            of = self.source(old.payload) if old.kind == "same" else old.payload
+            if not same(of, new.payload):
+                raise Differs
+        else:
+            raise Differs
+
+    def node(self, node: fx.Node) -> fx.Node:
+        found = self.nodes.get(node)
+        if found is None:
+            if node in self._given:
+                raise Differs  # both would be one
+            return node
+        return found
+
+    def operation(self, old: fx.Node, new: fx.Node) -> None:
+        trace = self.new.trace + old.meta["stack_trace"][len(self.old.trace) :]
+        if old.op != new.op or not same(old.target, new.target) or trace != new.meta["stack_trace"]:
+            raise Differs
+        if not same(map_arg((old.args, old.kwargs), self.node), (new.args, new.kwargs)):
+            raise Differs
+        self.nodes[old] = new
+
+    def result(self, old: Variable, tx: Translator) -> Variable:
+        found = self._variables.get(old)
+        if found is not None:
+            return found
+        if isinstance(old, TensorVariable):
+            return tx.graph.by_fake[id(self.node(old.node).meta["example_value"])]
+        if isinstance(old, TupleVariable):
+            return tx.new_tuple([self.result(item, tx) for item in old.items], old.python_type())
+        return old
+
+    def same_result(self, old: Variable, new: Variable) -> None:
+        if old in self._variables:
+            if self._variables[old] is not new:
+                raise Differs
+        elif isinstance(old, TensorVariable) and isinstance(new, TensorVariable):
+            if self.node(old.node) is not new.node:
+                raise Differs
+        elif isinstance(old, TupleVariable) and isinstance(new, TupleVariable):
+            self.each(self.same_result, old.items, new.items)
+        elif not (isinstance(old, ConstantVariable) and isinstance(new, ConstantVariable)):
+            raise Differs
+        elif not same(old.constant(), new.constant()):
+            raise Differs
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two payloads or arguments of operations say the same."""
+    kind = type(a)
+    if a is b:
+        return True
+    if kind is not type(b):
+        return False
+    if kind in CONSTANT_TYPES:
+        return same_constant(a, b)
+    if kind in (tuple, list, torch.Size) or kind.__module__ == "torch.fx.immutable_collections" and isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(map(same, a.values(), b.values()))
+    if kind is slice:
+        return all(map(same, (a.start, a.stop, a.step), (b.start, b.stop, b.step)))
+    if kind in (torch.dtype, torch.device, torch.layout):
+        return bool(a == b)
+    return kind.__module__.startswith("symbolic.") and hasattr(a, "__dict__") and same(vars(a), vars(b))
+
+
+def look(fake: torch.Tensor) -> tuple[Any, ...]:
+    """All that reading goes by of a tensor that is handed on."""
+    is_view = fake._is_view()
+    history = (fake.is_leaf, fake.output_nr, fake.retains_grad) if fake.requires_grad else None
+    made = torch._C._autograd._get_creation_meta(fake) if is_view and not fake.is_inference() else None
+    claims = is_view and not fake.is_inference() and fake._base.requires_grad  # type: ignore[union-attr]
+    return (
+        type(fake), fake.dtype, fake.device, fake.layout, tuple(fake.shape), fake.stride(), fake.storage_offset(),
+        fake.requires_grad, torch._C._dispatch_keys(fake).raw_repr(), is_view, made, claims, history,
+    )  # fmt: skip
+
+
+def flat(variables: Any) -> Iterator[Variable]:
+    for each in variables:
+        if type(each) is TupleVariable:
+            yield from flat(each.items)
+        else:
+            yield each
+
+
+def _exists(variable: Variable) -> bool:
+    """Whether it was there before the frame."""
+    return variable.source is not None and not variable.source.is_made

@@ -1,0 +1,308 @@
+"""Calls of modules that are equal to one before: read once, and repeated.
+
+Of a call of a module the log has every fact that was told of what lies at the module's path and every value that was
+taken in from there, in order. The guards of a capture are all that its outcome depends on; so the same code, called in
+the same state on arguments that look the same, comes to the same operations and the same result if each of these facts
+holds of what lies at another module's path. That is looked up fact by fact, on the objects themselves: values are taken
+in as reading would (`Translator.wrap`), which tells the same facts in the same order, so that up to a difference
+nothing is told that reading would not have told. Only when all of them hold are the operations repeated.
+
+That paths may be exchanged in this way is not taken for granted. Of two calls, one after the other, both are read in
+full; only if what was told and recorded by the second is that of the first, but for the path, is a third repeated.
+
+A call is read anew if anything is out of the ordinary: anything below the module was looked at before; the frame has
+since written to what was there before it, or to a tensor; a tensor's history was asked for; an argument is born in the
+frame and can change; a fact is of a kind that has no row in `HOLDS`; or anything but tensors, constants and tuples of
+them is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from sideeffects.effects import DELETED
+from symbolic.guards import Guard
+from symbolic.matching import HOLDS, SIMPLE, Differs, Event, Found, Match, Place, Reading, flat, look
+from symbolic.sources import Source
+from symbolic.torch_state import TorchState
+from symbolic.variables.base import Variable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.containers import TupleVariable
+from symbolic.variables.numbers import NumberVariable
+from symbolic.variables.objects import ObjectVariable, instance_dict
+from symbolic.variables.tensors import TensorVariable, take_data
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+#: Parts of a capture that a call which is repeated leaves as they are, by what there is of them.
+_OF_CAPTURE = (
+    "anchors", "buffers", "copied", "drawn_from", "frames", "hashed", "hooks", "late_texts", "models",
+    "moved_generators", "numbers_hashed", "private_memos", "stored_on_classes", "told_in_modes", "weak_references",
+)  # fmt: skip
+_OPERATIONS = frozenset({"call_function", "call_method"})
+_META = {"stack_trace", "example_value"}
+#: Targets of operations after which tensors lie elsewhere.
+_MOVES = frozenset({take_data, torch.Tensor.set_, "set_"})
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """A call of a module that was read: what it told below its path, what it recorded, how far it came."""
+
+    call: Reading
+    events: list[Event]
+    nodes: list[fx.Node]
+    result: Variable
+    steps: int
+    started: int
+    calls: int
+
+
+class Repeats:
+    """The calls of modules in one capture."""
+
+    def __init__(self, tx: Translator, enabled: bool) -> None:
+        self.tx = tx
+        self.enabled = enabled
+        self.log: list[Event] = []
+        self.repeated = 0  # calls
+        self._last: dict[Any, Record] = {}
+        self._proven: dict[Any, Record] = {}  # the same as one before
+        self.exposed: set[Variable] = set()  # what calls can get at that are not handed it
+        self._seen = self._writes = self._calls = 0  # writes in the ledger; those that calls can see; effects
+
+    # --- what is told -----------------------------------------------------------------------------------------------
+    def tell(self, event: Event) -> None:
+        self.log.append(event)
+
+    def found(self, begin: int, value: Any, source: Source, variable: Variable, is_new: bool) -> None:
+        """What was told since `begin` was told by taking in this value."""
+        told = tuple(self.log[begin:])
+        self.log[begin:] = [Found(source, value, variable, is_new, told, self.tx.place(), self.tx.started)]
+
+    def close(self) -> None:
+        """Lets go of everything: the capture is over."""
+        self.enabled = False
+        self.log.clear()
+        self._last.clear()
+        self._proven.clear()
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+    def begin(self, module: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Reading | None:
+        """A call that may be recorded or repeated; None for others."""
+        if not self.enabled or type(module) is not ObjectVariable or not isinstance(module.value, torch.nn.Module):
+            return None
+        source = module.source
+        if source is None or source.is_made or source.kind == "const" or not source.is_end or module.payload:
+            return None
+        self._settle()
+        given = (*args, *kwargs.values())
+        tx, graph = self.tx, self.tx.graph
+        looks = {each: look(each.fake) for each in flat(given) if isinstance(each, TensorVariable)}
+        call = Reading(
+            module, source, given, tuple(kwargs), looks, self._state(), tx.step, tx.started, len(self.log),
+            len(tx.known), graph.calls, self._calls, graph.graph._root.prev, tx.stack_trace(), len(tx.generators),
+        )  # fmt: skip
+        call.key = _key(call)
+        return call
+
+    def end(self, call: Reading, result: Variable) -> None:
+        """A call that was read is over."""
+        tx, graph = self.tx, self.tx.graph
+        self._settle()
+        if self._state() != call.state or self._calls != call.effects or not call.is_clean:
+            return
+        if any(generator.has_something_left() for generator in tx.generators[call.generators :]):
+            return
+        told = self.log[call.told :]
+        nodes = [node for node in _following(call.after) if node.op != "placeholder"]
+        if sum(map(_new, told)) != len(tx.known) - call.known or not all(map(_is_ordinary, nodes)):
+            return
+        try:
+            place = Place(call.source, call.module.value)
+            events = [event for event in told if _concerns(event, place)]
+            for event in events:
+                _check(event, place)
+            record = Record(
+                call, events, nodes, result, tx.step - call.step, tx.started - call.step, graph.calls - call.calls
+            )
+            _check_result(result, {node: None for node in nodes})
+        except Differs:
+            return
+        before = self._last.get(call.key)
+        if before is not None and _is_same(before, record, self.exposed):
+            self._proven[call.key] = record
+        self._last[call.key] = record
+
+    def repeat(self, call: Reading) -> Variable | None:
+        """What the call gives, by repeating one that was read; None if it has to be read."""
+        record, tx = self._proven.get(call.key), self.tx
+        if record is None or record.call.state != call.state:
+            return None
+        if any(call.step < step <= call.step + record.steps for step in tx.break_at):
+            return None
+        try:
+            match = Match(record.call, call, self.exposed)
+            self._look_up(record, call, match)
+        except Differs:
+            call.is_clean = False
+            return None
+        finally:
+            tx.reads_at, tx.started = None, call.started
+        result = self._record(record, call, match)
+        tx.step += record.steps
+        tx.started = call.step + record.started
+        tx.graph.calls = call.calls + record.calls
+        self.repeated += 1
+        return result
+
+    def _look_up(self, record: Record, call: Reading, match: Match) -> None:
+        """Takes in what the record took in. Raises `Differs` at the first fact that is another."""
+        tx, place = self.tx, Place(call.source, call.module.value)
+        for event in record.events:
+            if isinstance(event, Found):
+                source = match.source(event.source)
+                tx.reads_at = event.place
+                tx.started = event.started - record.call.step + call.step
+                tx.wrap(place.value(source), source)
+                match.event(event, self.log[-1])
+            else:
+                assert isinstance(event, Guard)
+                source = match.source(event.source)
+                if not HOLDS[event.kind](place.value(source), event.payload):
+                    raise Differs
+                guard = Guard(source, event.kind, event.payload, event.filename, event.line)
+                self.tell(guard)
+                tx.guards.add(guard)
+
+    def _record(self, record: Record, call: Reading, match: Match) -> Variable:
+        """Records the operations once more; answers with their result."""
+        graph, outer = self.tx.graph, len(record.call.trace)
+        for node in record.nodes:
+            trace = call.trace + node.meta["stack_trace"][outer:]
+            match.nodes[node] = graph.repeat(node, match.node, trace)
+        return match.result(record.result, self.tx)
+
+    # --- state ------------------------------------------------------------------------------------------------------
+    def _settle(self) -> None:
+        """Looks at what was written since it last did."""
+        written = self.tx.ledger.written
+        for target in written[self._seen :]:
+            if target is None:
+                self._calls += 1
+            elif target.source is not None or isinstance(target, TensorVariable) or target in self.exposed:
+                self._writes += 1
+                self._expose(target)
+        self._seen = len(written)
+
+    def _expose(self, target: Variable) -> None:
+        """What can be reached from there, every call can get at."""
+        waiting: list[Any] = [target]
+        while waiting:
+            variable = waiting.pop()
+            if variable is DELETED or (variable in self.exposed and variable is not target):
+                continue
+            self.exposed.add(variable)
+            waiting += [*variable.reachable(), *self.tx.ledger.stores(variable).values()]
+
+    def _state(self) -> tuple[Any, ...]:
+        tx = self.tx
+        sizes = (len(getattr(tx, name)) for name in _OF_CAPTURE)
+        parts = (self._writes, tx.handled, tx.moving, len(tx.ledger.classes))
+        return (*sizes, *parts, *tx.graph.state, vars(TorchState()))
+
+
+def _key(call: Reading) -> Any:
+    """What calls that may be the same have in common: cheap to find, and no more than a guess."""
+    parts = instance_dict(call.module.value) or {}
+    own = tuple(each.shape for each in parts.get("_parameters", {}).values() if type(each) in SIMPLE)
+    within = tuple(map(type, parts.get("_modules", {}).values()))
+    return call.module.cls, len(call.args), call.names, own, within, *call.looks.values()
+
+
+def _concerns(event: Event, place: Place) -> bool:
+    """Whether the event is about what lies below the module: the rest of the world is the same for all calls. Raises
+    `Differs` where it ties the two together."""
+    if event is None:
+        raise Differs
+    if isinstance(event, Found):
+        is_below = place.has(event.source)
+        if not is_below:
+            _check_apart(event, place)
+        return is_below
+    if event.source is None:
+        raise Differs
+    return place.has(event.source)
+
+
+def _check_apart(event: Event, place: Place) -> None:
+    """Raises `Differs` if what was taken in from elsewhere was known as something below the module."""
+    if isinstance(event, Found):
+        of = event.variable.source
+        if of is not None and place.has(of):
+            raise Differs
+        for told in event.told:
+            _check_apart(told, place)
+
+
+def _check(event: Event, place: Place) -> None:
+    """Raises `Differs` for what can't be looked up."""
+    if isinstance(event, Found):
+        if place.value(event.source) is not event.value or not _is_plain(event.variable):
+            raise Differs
+    elif isinstance(event, Guard) and (
+        event.kind not in HOLDS or not HOLDS[event.kind](place.value(event.source), event.payload)  # type: ignore
+    ):
+        raise Differs
+
+
+def _is_plain(variable: Variable) -> bool:
+    """Whether it adds nothing to the capture but itself, and the input of a tensor."""
+    kinds = (TensorVariable, NumberVariable)
+    return not isinstance(variable, kinds) or type(variable) is TensorVariable
+
+
+def _new(event: Event) -> int:
+    """How many objects became known by it."""
+    return event.is_new + sum(map(_new, event.told)) if isinstance(event, Found) else 0
+
+
+def _is_same(old: Record, new: Record, exposed: set[Variable]) -> bool:
+    """Whether the second call came to all that the first did, but for the path."""
+    if old.call.state != new.call.state or (old.steps, old.started, old.calls) != (new.steps, new.started, new.calls):
+        return False
+    try:
+        match = Match(old.call, new.call, exposed)
+        match.each(match.event, old.events, new.events)
+        match.each(match.operation, old.nodes, new.nodes)
+        match.same_result(old.result, new.result)
+    except Differs:
+        return False
+    return True
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+def _following(node: fx.Node) -> Iterator[fx.Node]:
+    node = node.next
+    while node.op != "root":
+        yield node
+        node = node.next
+
+
+def _is_ordinary(node: fx.Node) -> bool:
+    return node.op in _OPERATIONS and node.target not in _MOVES and node.meta.keys() == _META
+
+
+def _check_result(result: Variable, made: dict[fx.Node, None]) -> None:
+    """Raises `Differs` for what can't be given once more."""
+    if type(result) is TupleVariable and result.source is None:
+        for item in result.items:
+            _check_result(item, made)
+    elif type(result) is not TensorVariable and not (type(result) is ConstantVariable and result.source is None):
+        raise Differs
