@@ -35,7 +35,8 @@ from symbolic.variables.born import BornClass, MadeVariable
 from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import AnyException
-from symbolic.variables.functions import CellVariable, FunctionVariable, GeneratorVariable, PythonFunction
+from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction
+from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.live import LiveIterator
 from symbolic.variables.live_generators import LiveGenerator, check_alone
 from symbolic.variables.objects import NATIVE_DESCRIPTORS, ObjectVariable
@@ -47,6 +48,8 @@ from symbolic.variables.tensors import TensorVariable
 ESCAPES = "exception leaves the frame"
 #: How often one code object may stand in the stack of inlined calls before the recursion is left to the program.
 RECURSION_LIMIT = 32
+#: Opcodes that leave no entry in the traceback.
+_RAISES_AGAIN = frozenset({"RERAISE", "END_ASYNC_FOR", "CLEANUP_THROW"})
 #: Opcodes after which JIT_BREAK_EVERYWHERE splits the frame.
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
@@ -317,6 +320,8 @@ class Translator(Protocols):
 
     def closes_quietly(self, generator: GeneratorVariable) -> bool:
         """Whether nobody sees that this generator is closed when it is dropped. (It is closed here.)"""
+        if generator.is_missed():
+            return False
         if not generator.has_something_left():
             return True
         saved, seen = TracingState(), (len(self.ledger.written), self.graph.calls)
@@ -442,7 +447,7 @@ class Translator(Protocols):
         """Looks for a handler in the frames above `depth`; if there is none the exception leaves them."""
         entries: list[tracebacks.Entry] = []
         inst = self.frames[-1].code.insts[self.frames[-1].current]
-        seen = not (inst.op == "RERAISE" or (inst.op == "RAISE_VARARGS" and inst.arg == 0))
+        seen = not (inst.op in _RAISES_AGAIN or (inst.op == "RAISE_VARARGS" and inst.arg == 0))
         while len(self.frames) > depth:
             frame = self.frames[-1]
             inst = frame.code.insts[frame.current]

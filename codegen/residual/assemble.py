@@ -33,7 +33,7 @@ from symbolic.translator import ESCAPES
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.born import BornClass
 from symbolic.variables.containers import DequeIterator
-from symbolic.variables.functions import GeneratorVariable
+from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.mappings import DictIterator
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.sets import SetIterator

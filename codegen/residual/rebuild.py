@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import types
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -27,6 +28,7 @@ from symbolic.variables import (
     drawn,
     exceptions,
     functions,
+    generators,
     hook_dicts,
     hooks,
     identity,
@@ -182,7 +184,7 @@ def _bind(w: Writer, descriptor: Any, owner: Variable) -> None:
     w.call(descriptor.__get__, owner, owner.python_type())
 
 
-def _generator(w: Writer, v: functions.GeneratorVariable) -> None:
+def _generator(w: Writer, v: generators.GeneratorVariable) -> None:
     if v.state == "suspended":
         try:
             code, closure, values = suspended(v.frame)
@@ -267,7 +269,9 @@ BUILD.update(
         functions.CellVariable: lambda w, v: w.call(runtime.make_cell),
         functions.BoundMethod: _method,
         functions.PartialVariable: _partial,
-        functions.GeneratorVariable: _generator,
+        generators.GeneratorVariable: _generator,
+        generators.CoroutineVariable: _generator,
+        generators.CoroutineWrapper: lambda w, v: w.call(operator.methodcaller("__await__"), v.owner),
         weak.WeakReference: lambda w, v: w.call(weakref.ref, v.target),
         late_text.TextVariable: lambda w, v: w.call(v.function, *v.args),
         stdlib.GetterVariable: lambda w, v: w.call_with(v.kind, v.args, v.kwargs),

@@ -10,7 +10,7 @@ from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.functions import GeneratorVariable
+from symbolic.variables.generators import GeneratorVariable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator

@@ -8,7 +8,7 @@ from symbolic import polyfills
 from symbolic.code import Inst
 from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
-from symbolic.opcodes.table import opcode, refuse
+from symbolic.opcodes.table import opcode
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import AnyException, is_none
@@ -125,6 +125,3 @@ def handling(stack: list[Variable], error: Variable) -> list[Variable]:
 def prep_reraise_star(tx: Translator, frame: Frame, inst: Inst) -> None:
     found, error = frame.pop(), frame.pop()
     frame.push(tx.inline(polyfills.what_is_left, [error, found], {}))
-
-
-refuse("async code is not traced", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "GET_AITER", "GET_ANEXT", "GET_AWAITABLE")

@@ -1,23 +1,22 @@
-"""Callables made of Python code: functions, closures born in the frame, bound methods, partials, generators."""
+"""Callables made of Python code: functions, closures born in the frame, bound methods, partials."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import operator
-from types import CellType, CodeType, FunctionType, GeneratorType, MethodType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sideeffects.effects import DELETED
-from symbolic import versions
-from symbolic.code import Inst, decode
-from symbolic.errors import GraphBreak, Observed
+from symbolic.code import decode
+from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
 from symbolic.signatures import fits
 from symbolic.sources import Source
-from symbolic.variables.base import COMPARISONS, MISSING, NULL, Variable, spelled
+from symbolic.variables.base import COMPARISONS, MISSING, Variable, spelled
 from symbolic.variables.constants import ConstantVariable, is_constant_value
-from symbolic.variables.methods import NativeMethod
+from symbolic.variables.generators import CoroutineVariable, GeneratorVariable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -179,11 +178,14 @@ class PythonFunction(Variable):
         return self.frame(tx, args, kwargs)
 
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        if self.code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-            raise GraphBreak("coroutine", self.name())
-        if self.code.co_flags & inspect.CO_GENERATOR:
+        if self.code.co_flags & inspect.CO_ASYNC_GENERATOR:
+            raise GraphBreak("asynchronous generator", self.name())
+        if self.code.co_flags & GENERATOR_FLAGS:
             tx.check_inline(self)
-            return GeneratorVariable(self, args, kwargs, self.frame(tx, args, kwargs), tx.anchor())
+            kind = CoroutineVariable if self.code.co_flags & inspect.CO_COROUTINE else GeneratorVariable
+            made = kind(self, args, kwargs, self.frame(tx, args, kwargs), tx.anchor())
+            made.born(tx)
+            return made
         frame = self.enter(tx, args, kwargs)
         assert frame is not None
         return tx.run(frame)
@@ -458,173 +460,3 @@ class PartialVariable(Variable):
 
     def reachable(self) -> list[Variable]:
         return [self.function, *self.args, *self.kwargs.values()]
-
-
-def _throw_into(
-    tx: Translator, inner: Variable, error: Variable
-) -> tuple[Variable | None, Variable, Variable | None]:
-    """What `yield from inner` makes of an exception thrown at it: (what it yields, what it gives when it is over, the
-    exception to be raised there); a None: it does not."""
-    nothing = ConstantVariable(None)
-    try:
-        if issubclass(error.python_type(), GeneratorExit):
-            if tx.hasattr(inner, "close"):
-                inner.method(tx, "close", [], {})
-            return None, nothing, error
-        if not tx.hasattr(inner, "throw"):
-            return None, nothing, error
-        return inner.method(tx, "throw", [error], {}), nothing, None
-    except Observed as raised:
-        if issubclass(raised.variable.python_type(), StopIteration):
-            return None, raised.variable.getattr(tx, "value"), None
-        return None, nothing, raised.variable
-
-
-class GeneratorVariable(Variable):
-    """A generator born in the frame: its frame, set aside. Where it must exist after the frame, it is a generator of
-    other code that goes on from there.
-
-    `born_at` is the step to break at when the generator can't be made in the residual code."""
-
-    def __init__(
-        self, function: Variable, args: list[Variable], kwargs: dict[str, Variable], frame: Frame, born_at: int
-    ) -> None:
-        self.function = function
-        self.args = args
-        self.kwargs = kwargs
-        self.frame = frame
-        self.born_at = born_at
-        self.state = "new"  # new, suspended, running, closed
-        frame.generator = self
-
-    def python_type(self) -> type:
-        return GeneratorType
-
-    def iterator(self, tx: Translator) -> Variable:
-        return self
-
-    def next(self, tx: Translator) -> Variable | None:
-        return self.send(tx, ConstantVariable(None))
-
-    def send(self, tx: Translator, value: Variable) -> Variable | None:
-        """Runs to the next yield; None when the generator returned (its value is then in `returned`)."""
-        return self._resume(tx, value, None)
-
-    def _resume(self, tx: Translator, value: Variable, error: Variable | None) -> Variable | None:
-        if self.state == "running":
-            return tx.raise_(ValueError, "generator already executing")
-        if self.state == "closed":
-            if error is not None:
-                raise Observed(error)
-            self.returned: Variable = ConstantVariable(None)
-            return None
-        if self.state == "new" and error is None:
-            if not (isinstance(value, ConstantVariable) and value.value is None):
-                return tx.raise_(TypeError, "can't send non-None value to a just-started generator")
-        if self.state == "new" and error is not None:
-            self.state = "closed"
-            raise Observed(tx.with_context(error))
-        if self.state == "new":
-            tx.generators.append(self)
-        inner = self._delegate() if error is not None else None
-        self.state = "running"
-        try:
-            if inner is not None and error is not None:
-                yielded, value, error = _throw_into(tx, inner, error)
-                if yielded is not None:
-                    self.state = "suspended"
-                    return yielded
-                if error is None:
-                    self._end_delegation()
-            self.frame.push(value)
-            kind, result = tx.run_generator(self.frame, error)
-        except Observed as raised:
-            self.state = "closed"
-            if issubclass(raised.variable.python_type(), StopIteration):
-                cause = raised.variable
-                tx.raise_from(RuntimeError, "generator raised StopIteration", cause=cause)
-            raise
-        if kind == "yield":
-            self.state = "suspended"
-            return result
-        self.state = "closed"
-        self.returned = result
-        return None
-
-    def _next_inst(self) -> Inst:
-        """Where it goes on after its `yield`; after that of a `yield from` with the jump back to its SEND."""
-        insts, at = self.frame.code.insts, self.frame.index
-        return insts[at + (insts[at].op == "RESUME")]
-
-    def _delegate(self) -> Variable | None:
-        """The iterator that a `yield from` stands at."""
-        stands_there = self.state == "suspended" and self._next_inst().op == "JUMP_BACKWARD_NO_INTERRUPT"
-        return self.frame.stack[-1] if stands_there else None
-
-    def _end_delegation(self) -> None:
-        """The `yield from` is over: what it gives is what the frame is sent."""
-        self.frame.index = self.frame.code.insts[self._next_inst().target].target
-        if not versions.PY312:  # there END_SEND drops the iterator below
-            self.frame.pop()
-
-    def runs_on(self) -> bool:
-        """Whether it has a `try` or `with` to come, or stands inside of one."""
-        code = self.frame.code
-        rows = [code.handler(inst.offset) for inst in code.insts]
-        handlers = {code.insts[code.index(row.target)].op for row in rows if row is not None}
-        return self.state != "closed" and "PUSH_EXC_INFO" in handlers
-
-    def has_something_left(self) -> bool:
-        """Whether it stands inside of a `try` or `with`, which run on when nobody has the generator any more."""
-        code = self.frame.code
-        row = code.handler(code.insts[self.frame.current].offset) if self.state == "suspended" else None
-        while row is not None:
-            inst = code.insts[code.index(row.target)]
-            if inst.op == "CLEANUP_THROW":  # of `yield from`
-                row = code.handler(inst.offset)
-            else:
-                return inst.op != "CALL_INTRINSIC_1"  # what every generator ends with
-        return False
-
-    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        if name in ("send", "__next__"):
-            result = self.send(tx, args[0] if args else ConstantVariable(None))
-            return result if result is not None else tx.stop_iteration(self.returned)
-        if name == "__iter__":
-            return self
-        if name == "throw":
-            result = self._resume(tx, ConstantVariable(None), tx.exception_from(args))
-            return result if result is not None else tx.stop_iteration(self.returned)
-        if name == "close":
-            return self._close(tx)
-        raise GraphBreak("generator attribute", name)
-
-    def _close(self, tx: Translator) -> Variable:
-        if self.state in ("new", "closed"):
-            self.state = "closed"
-            return ConstantVariable(None)
-        try:
-            result = self._resume(tx, ConstantVariable(None), tx.new_exception(GeneratorExit))
-        except Observed as raised:
-            if issubclass(raised.variable.python_type(), (GeneratorExit, StopIteration)):
-                return ConstantVariable(None)
-            raise
-        if result is not None:
-            return tx.raise_(RuntimeError, "generator ignored GeneratorExit")
-        return self.returned if versions.CLOSE_RETURNS else ConstantVariable(None)
-
-    def getattr(self, tx: Translator, name: str) -> Variable:
-        if name in ("send", "throw", "close", "__next__", "__iter__"):
-            return NativeMethod(self, name)
-        if not hasattr(GeneratorType, name):
-            tx.raise_(AttributeError, f"'generator' object has no attribute {name!r}")
-        raise GraphBreak("generator attribute", name)
-
-    def reachable(self) -> list[Variable]:
-        if self.state != "suspended":
-            return [self.function, *self.args, *self.kwargs.values()]
-        frame = self.frame
-        held = [*frame.locals.values(), *frame.cells.values(), *frame.stack]
-        return [item for item in held if item is not NULL]
-
-

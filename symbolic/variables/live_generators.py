@@ -18,7 +18,8 @@ from symbolic.frames import Frame
 from symbolic.sources import Source
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.functions import GeneratorVariable, PythonFunction
+from symbolic.variables.functions import PythonFunction
+from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.native import IteratorVariable
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ import re
 import reprlib
 import sys
 import traceback
+import types
 import typing
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
+from types import BuiltinFunctionType, CoroutineType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
@@ -30,7 +31,8 @@ from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import NONE, AnyException, TracebackVariable, is_none
-from symbolic.variables.functions import BoundMethod, ClosureFunction, PartialVariable
+from symbolic.variables.functions import GENERATOR_FLAGS, BoundMethod, ClosureFunction, PartialVariable
+from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.positions import as_index
 from symbolic.variables.tables import (
     CODES,
@@ -441,8 +443,26 @@ for _fn, _cls in (
     (inspect.ismodule, ModuleType),
     (inspect.isbuiltin, BuiltinFunctionType),
     (inspect.isgenerator, GeneratorType),
+    (inspect.iscoroutine, CoroutineType),
 ):
     handles(_fn)(_of_type(_cls))
+
+
+@handles(inspect.getgeneratorstate, inspect.getcoroutinestate)
+def _state_of(tx: Translator, generator: Variable) -> Variable:
+    if not isinstance(generator, GeneratorVariable):
+        raise GraphBreak("inspection of the running program", generator.describe())
+    return ConstantVariable(generator.inspected())
+
+
+@handles(types.coroutine)
+def _coroutine(tx: Translator, func: Variable) -> Variable:
+    """A generator function becomes one whose generators can be awaited."""
+    if not isinstance(func, ClosureFunction) or not func.code.co_flags & GENERATOR_FLAGS:
+        raise GraphBreak("attribute of a function", "__code__")
+    if not func.code.co_flags & inspect.CO_COROUTINE:
+        func.code = func.code.replace(co_flags=func.code.co_flags | inspect.CO_ITERABLE_COROUTINE)
+    return func
 
 
 def _query(fn: Any) -> Callable[..., Variable]:
