@@ -521,8 +521,12 @@ class Translator(Protocols):
         return packed
 
 
-#: Classes and functions of skipped modules that are plain data all the same.
-_TRANSPARENT = {"os": ("_Environ.", "_createenviron."), "inspect": ("Signature.", "Parameter.")}
+#: Classes and functions of skipped modules that are plain data, or plain Python, all the same: how their names begin.
+_TRANSPARENT = {
+    "os": ("_Environ.", "_createenviron."),
+    "inspect": ("Signature.", "Parameter.", "BoundArguments."),
+    "torch._higher_order_ops.associative_scan": ("",),
+}
 
 
 def _transparent(module: str | None, name: str) -> bool:

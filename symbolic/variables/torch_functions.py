@@ -13,6 +13,7 @@ from types import (
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import expect_true
 
 from symbolic.errors import GraphBreak
 from symbolic.gradients import parameter
@@ -258,7 +259,31 @@ def _inference_guard(tx: Translator, mode: Variable) -> Variable:
     return InferenceGuard(mode.constant(), tx.anchor())
 
 
+#: What `torch._check_tensor_all` says of a condition that does not hold, and was given no words of its own.
+_UNTOLD = (
+    "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an "
+    "enhancement request to PyTorch.)"
+)
+
+
+def _check_all(tx: Translator, error: Variable, cond: Variable, message: Variable | None = None) -> Variable:
+    """A check that the graph makes: where it fails, the frame runs again as it was written."""
+    unsaid = message is None or (message.is_constant() and message.constant() is None)
+    plain = unsaid and error.real() is RuntimeError
+    if not plain or not isinstance(cond, TensorVariable) or cond.fake.dtype is not torch.bool or not _is_on_cpu(cond):
+        raise GraphBreak("tensor value needed", "check of a condition")
+    tx.graph.call(torch._assert_async, [tx.graph.call(torch.all, [cond]), ConstantVariable(_UNTOLD)])
+    return ConstantVariable(None)
+
+
+def _is_on_cpu(tensor: TensorVariable) -> bool:
+    """On other devices a failed check is found late, and nothing runs after it."""
+    return tensor.fake.device.type == "cpu"
+
+
 HANDLERS: dict[Any, Callable[..., Variable]] = {
+    torch._check_tensor_all_with: _check_all,
+    expect_true: lambda tx, cond: ConstantVariable(tx.truth(cond)),
     torch.is_tensor: _is_tensor,
     torch._C._InferenceMode: _inference_guard,
     torch.numel: lambda tx, value: value.method(tx, "numel", [], {}),

@@ -168,6 +168,11 @@ def _has_symbols(leaf: Any) -> bool:
     return isinstance(leaf, TensorVariable) and any(isinstance(size, torch.SymInt) for size in leaf.fake.shape)
 
 
+def _row(batch: torch.Tensor, dim: int) -> torch.Tensor:
+    """One of a batch; of none, too."""
+    return batch.select(dim, 0) if batch.shape[dim] else batch.sum(dim).to(batch.dtype)
+
+
 def _vmap(
     tx: Translator, func: Variable, in_dims: Variable, out_dims: Variable, randomness: Variable, chunk_size: Variable,
     *args: Variable, **kwargs: Variable,
@@ -180,7 +185,7 @@ def _vmap(
     def rows(flat: list[Any]) -> list[Any]:
         _, places, leaves, _ = _process_batched_inputs(dims, tuple(tree_unflatten(flat, spec)), func)  # type: ignore[arg-type]
         pairs = zip(leaves, places, strict=True)
-        return [_like(leaf if dim is None else leaf.select(dim, 0)) for leaf, dim in pairs]
+        return [_like(leaf if dim is None else _row(leaf, dim)) for leaf, dim in pairs]
 
     inner = _traced(tx, transforms.vmap, func, nested, kwargs, rows)
     return _node(tx, transforms.vmap, inner, [in_dims, out_dims, randomness], tuple(nested))
