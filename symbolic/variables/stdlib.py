@@ -289,7 +289,9 @@ def _update_wrapper(
             if not issubclass(raised.variable.python_type(), AttributeError):
                 raise
         else:
-            wrapper.setattr(tx, name, value)
+            has_none = name == "__type_params__" and not tx.unpack(value)
+            if not has_none or not isinstance(wrapper, ClosureFunction):  # a function born has none as it is
+                wrapper.setattr(tx, name, value)
     for own, value in _own_attributes(tx, wrapped):
         wrapper.setattr(tx, own, value)
     wrapper.setattr(tx, "__wrapped__", wrapped)
