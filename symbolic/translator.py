@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins as python_builtins
 import functools
 import itertools
 import linecache
@@ -32,13 +31,14 @@ from symbolic.torch_state import TorchState, TracingState
 from symbolic.variables import hooks, outside, symbols
 from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable
-from symbolic.variables.classes import InstanceNamespace, NamespaceVariable
+from symbolic.variables.classes import InstanceNamespace
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import AnyException
 from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.live import LiveIterator
 from symbolic.variables.live_generators import LiveGenerator, check_alone
+from symbolic.variables.namespaces import Names, NamespaceVariable
 from symbolic.variables.objects import NATIVE_DESCRIPTORS, ObjectVariable
 from symbolic.variables.positions import is_python_class
 from symbolic.variables.tables import skipped_module
@@ -227,11 +227,10 @@ class Translator(Protocols):
 
     def load_name(self, namespace: Variable, name: str) -> Variable:
         """LOAD_GLOBAL: the namespace, then builtins."""
-        assert isinstance(namespace, NamespaceVariable)
+        assert isinstance(namespace, Names)
         found = namespace.find(self, name)
         if found is None:
-            own = namespace.real().get("__builtins__", python_builtins)
-            found = self.namespace(own if isinstance(own, dict) else own.__dict__).find(self, name)
+            found = self.namespace(namespace.builtins(self)).find(self, name)
         return found if found is not None else self.raise_(NameError, f"name {name!r} is not defined")
 
     def set_state(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
@@ -359,7 +358,9 @@ class Translator(Protocols):
         is_deep = len(self.frames) > RECURSION_LIMIT
         if is_deep and sum(_place(frame.code.raw) == place for frame in self.frames) > RECURSION_LIMIT:
             raise GraphBreak(RECURSION, function.name())
-        module = function.namespace(self).real().get("__name__")
+        namespace = function.namespace(self)
+        assert isinstance(namespace, Names)
+        module = namespace.module()
         reason = None if _transparent(module, function.name()) else skipped_module(module)
         reason = reason or self.options.refuse(function.code, module)
         reason = reason or ("function that looks at frames" if looks_at_frames(function.code) else None)
@@ -477,6 +478,11 @@ class Translator(Protocols):
         if not isinstance(error, AnyException):
             raise SkipFrame(f"an exception that is not looked into passes ({error.describe()})")
         error.passed(self, entries)
+
+    def stays_in_frame(self, error: Variable) -> None:
+        """The instruction that raised the exception can't run outside of the frame, which runs as it is if no traced
+        one catches it."""
+        self._raised_at[error] = 0
 
     def raised_at(self, error: Variable) -> int:
         """The step at which the exception was first raised, 0 if it was not."""

@@ -29,7 +29,7 @@ from torch.utils.hooks import RemovableHandle
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables import (  # noqa: F401  (eleven fill the tables)
+from symbolic.variables import (  # noqa: F401  (twelve fill the tables)
     autograd_functions,
     builtins,
     checkpoints,
@@ -41,6 +41,7 @@ from symbolic.variables import (  # noqa: F401  (eleven fill the tables)
     nodes,
     optimizers,
     randoms,
+    run_text,
     stdlib,
     tables,
     torch_functions,

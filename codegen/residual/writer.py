@@ -24,15 +24,15 @@ from symbolic.errors import GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.variables import (
     born,
-    classes,
     constants,
     hook_dicts,
+    namespaces,
     objects,
 )
 from symbolic.variables.base import MISSING, FixedVariable, Variable
 
 #: Variables of fixed parts of the program: the object itself is a constant of the residual code.
-FIXED = (FixedVariable, classes.NamespaceVariable)
+FIXED = (FixedVariable, namespaces.NamespaceVariable)
 
 
 class Placeholder(Variable):
@@ -230,12 +230,25 @@ class Writer:
             return
         if variable in self._building:
             raise Restart(0, GraphBreak("value holds itself", variable.describe()))
+        if variable in self._cyclic and self._is_built_by_parts(variable):
+            self.load(variable)
+            return
         self._building.add(variable)
         self._given[variable] = state = self.ledger.state(variable, self.segment)
         build(self, state)
         self._building.discard(variable)
         if variable not in self._built:
             self.keep(variable)
+
+    def _is_built_by_parts(self, variable: Variable) -> bool:
+        """Builds the containers that it holds and that hold it, until it is built itself."""
+        for part in parts(variable, self.ledger):
+            if part in self._cyclic and type(part) in SHELLS and part not in self._built:
+                self.load(part)
+                self.emit.pop()
+            if variable in self._built:
+                return True
+        return False
 
     def keep(self, variable: Variable) -> None:
         """Stores the value on top of the stack as the one of `variable`, and leaves it there."""
@@ -416,7 +429,7 @@ class Writer:
 
     def _set_attr(self, target: Variable, name: str, value: Variable) -> None:
         emit = self.emit
-        if isinstance(target, classes.NamespaceVariable):
+        if isinstance(target, namespaces.NamespaceVariable):
             self.load(value)
             self.load(target)
             emit.const(name)
@@ -434,7 +447,7 @@ class Writer:
 
     def _del_attr(self, target: Variable, name: str) -> None:
         """What the frame deleted, it may have stored itself: so it need not be there."""
-        if isinstance(target, classes.NamespaceVariable):
+        if isinstance(target, namespaces.NamespaceVariable):
             self.call(dict.pop, target, name, None)
         elif isinstance(target, born.BornClass):
             self.call(runtime.discard_class_attribute, target, name)

@@ -13,6 +13,7 @@ from symbolic.opcodes.exceptions import prep_reraise_star
 from symbolic.opcodes.names import make_super
 from symbolic.opcodes.table import opcode
 from symbolic.variables.base import NULL, Variable
+from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, ClosureFunction
 from symbolic.variables.native import is_iterable, taken
 from symbolic.variables.positions import has
@@ -109,6 +110,8 @@ def call_function_ex(tx: Translator, frame: Frame, inst: Inst) -> None:
 def make_function(tx: Translator, frame: Frame, inst: Inst) -> None:
     code = frame.pop().real()
     function = ClosureFunction(code, frame.namespace, code.co_qualname)
+    if not function.globals.exists:  # they may be filled after the function is rebuilt
+        tx.ledger.store(function, "__module__", function.globals.find(tx, "__name__") or ConstantVariable(None))
     if not versions.PY313:
         for flag in (8, 4, 2, 1):
             if inst.arg & flag:

@@ -6,7 +6,6 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
-from sideeffects.effects import DELETED
 from symbolic import versions
 from symbolic.code import Inst
 from symbolic.errors import GraphBreak
@@ -136,14 +135,14 @@ def load_global(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 @opcode("STORE_GLOBAL")
 def store_global(tx: Translator, frame: Frame, inst: Inst) -> None:
-    tx.ledger.store(frame.namespace, inst.argval, frame.pop())
+    frame.namespace.store(tx, inst.argval, frame.pop())  # type: ignore[attr-defined]
 
 
 @opcode("DELETE_GLOBAL")
 def delete_global(tx: Translator, frame: Frame, inst: Inst) -> None:
     if frame.namespace.find(tx, inst.argval) is None:  # type: ignore[attr-defined]
         tx.raise_(NameError, f"name {inst.argval!r} is not defined")
-    tx.ledger.store(frame.namespace, inst.argval, DELETED)
+    frame.namespace.remove(tx, inst.argval)  # type: ignore[attr-defined]
 
 
 # --- attributes -------------------------------------------------------------------------------------------------------

@@ -219,7 +219,8 @@ def _function(tx: Translator, variable: ClosureFunction) -> FunctionType:
     code = variable.code
     defaults = model(tx, variable.defaults) if variable.defaults is not None else None
     closure = tuple(CellType() for _ in code.co_freevars)
-    made = FunctionType(code, variable.globals.real(), code.co_name, defaults, closure)
+    names = variable.globals.real() if variable.globals.exists else {"__name__": variable.globals.module()}
+    made = FunctionType(code, names, code.co_name, defaults, closure)
     made.__qualname__ = variable.qualname
     made.__kwdefaults__ = model(tx, variable.kwdefaults) if variable.kwdefaults is not None else None
     for name, value in tx.ledger.stores(variable).items():

@@ -146,17 +146,24 @@ def _delattr(tx: Translator, value: Variable, name: Variable, /) -> Variable:
 
 @handles(globals)
 def _globals(tx: Translator) -> Variable:
-    return tx.frames[-1].namespace
+    return tx.frames[-1].namespace.itself()  # type: ignore[attr-defined]
 
 
 @handles(locals)
 def _locals(tx: Translator) -> Variable:
-    """A copy of what is bound, in the order of the frame's slots. (Before 3.13 all calls in a frame share one dict,
-    which a second call brings up to date: only the frame itself can do that.)"""
+    """What is bound. (Before 3.13 all calls in a frame share one dict, which a second call brings up to date: only the
+    frame itself can do that.)"""
     frame = tx.frames[-1]
-    code = frame.code.raw
-    if _calls_again(frame):
+    if frame.space is None and _calls_again(frame):
         raise GraphBreak(READS_FRAME, "locals() more than once")
+    return local_names(tx, frame)
+
+
+def local_names(tx: Translator, frame: Frame) -> Variable:
+    """The namespace of a class body or a module; of a function a copy of what is bound, in the order of its slots."""
+    if frame.space is not None:
+        return frame.space
+    code = frame.code.raw
     try:
         found = {name: frame.locals[name].realize(tx) for name in code.co_varnames if name in frame.locals}
         for name in (*code.co_cellvars, *code.co_freevars):
@@ -183,13 +190,6 @@ def _dir(tx: Translator, *value: Variable) -> Variable:
     if value:
         raise GraphBreak("names of an object", value[0].describe())
     return tx.new_list(sorted(_locals(tx).unpack(tx), key=lambda name: name.constant()))
-
-
-@handles(eval, exec)
-def _run_text(tx: Translator, source: Variable, *namespaces: Variable) -> Variable:
-    if all(space.is_constant() and space.constant() is None for space in namespaces):  # the caller's
-        raise GraphBreak(READS_FRAME, "text that runs as code")
-    raise GraphBreak("text that runs as code", source.describe())
 
 
 @handles(vars)
@@ -480,7 +480,6 @@ KINDS.update(
 
 # --- what can't be captured -------------------------------------------------------------------------------------------
 
-REFUSED[compile] = "text that runs as code"
 REFUSED.update({fn: "world outside" for fn in (open, input, breakpoint)})
 REFUSED.update({fn: "bytes buffer" for fn in (memoryview,)})
 REFUSED[super] = "super() of values not known"

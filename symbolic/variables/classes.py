@@ -1,4 +1,4 @@
-"""Classes, `super()`, Python modules and the namespaces behind globals and `__dict__`."""
+"""Classes, `super()`, Python modules and the namespace behind `__dict__`."""
 
 from __future__ import annotations
 
@@ -337,56 +337,6 @@ class PythonModuleVariable(FixedVariable):
         if space.find(tx, name) is None:
             tx.attempt(delattr, ModuleType(self.value.__name__), name)
         tx.ledger.store(space, name, DELETED)
-
-
-class NamespaceVariable(Variable):
-    """A module's globals: the target of STORE_GLOBAL, read name by name."""
-
-    def __init__(self, value: dict[str, Any], source: Source) -> None:
-        self.value = value
-        self.source = source
-
-    def python_type(self) -> type:
-        return dict
-
-    def real(self) -> Any:
-        return self.value
-
-    def find(self, tx: Translator, name: str) -> Variable | None:
-        """The variable under `name` as the frame sees it, None if there is none."""
-        pending = tx.ledger.pending(self, name)
-        if pending is not None:
-            return None if pending is DELETED else pending
-        assert self.source is not None
-        if name in self.value:
-            return tx.wrap(self.value[name], self.source.step("item", name))
-        tx.know(self.source, "absent", name)
-        return None
-
-    def getitem(self, tx: Translator, index: Variable) -> Variable:
-        found = self.find(tx, index.constant())
-        return found if found is not None else tx.raise_(KeyError, index.constant())
-
-    def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
-        tx.ledger.store(self, index.constant(), value)
-
-    def contains(self, tx: Translator, item: Variable) -> bool:
-        return self.find(tx, item.constant()) is not None
-
-    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        if name == "get" and not kwargs:
-            found = self.find(tx, args[0].constant())
-            return found if found is not None else args[1] if len(args) > 1 else ConstantVariable(None)
-        raise GraphBreak("method of a namespace", name)
-
-    def getattr(self, tx: Translator, name: str) -> Variable:
-        return NativeMethod(self, name)
-
-    def describe(self) -> str:
-        return f"globals of {self.value.get('__name__', '?')}"
-
-    def __str__(self) -> str:
-        return self.value.get("__name__", "globals()")
 
 
 class InstanceNamespace(Variable):

@@ -172,7 +172,7 @@ class PythonFunction(Variable):
         return frame
 
     def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
-        if self.code.co_flags & GENERATOR_FLAGS:
+        if self.code.co_flags & GENERATOR_FLAGS or not self.namespace(tx).exists:  # type: ignore[attr-defined]
             return None
         tx.check_inline(self)
         return self.frame(tx, args, kwargs)
@@ -186,9 +186,8 @@ class PythonFunction(Variable):
             made = kind(self, args, kwargs, self.frame(tx, args, kwargs), tx.anchor())
             made.born(tx)
             return made
-        frame = self.enter(tx, args, kwargs)
-        assert frame is not None
-        return tx.run(frame)
+        tx.check_inline(self)
+        return tx.run(self.frame(tx, args, kwargs))
 
 
 class FunctionVariable(PythonFunction):
@@ -268,9 +267,9 @@ class FunctionVariable(PythonFunction):
 class ClosureFunction(PythonFunction):
     """A function made by MAKE_FUNCTION in the frame: `closure` cells, `defaults`, `kwdefaults`, `annotations`."""
 
-    def __init__(self, code: CodeType, namespace: Variable, qualname: str) -> None:
+    def __init__(self, code: CodeType, namespace: Any, qualname: str) -> None:
         self.code = code
-        self.globals = namespace
+        self.globals = namespace  # a `Names`
         self.qualname = qualname
         self.closure: list[Variable] = []
         self.defaults: Variable | None = None
@@ -314,7 +313,7 @@ class ClosureFunction(PythonFunction):
         if name == "__code__":
             return tx.wrap(self.code, tx.sources.const(self.code, f"{self.qualname}.__code__"))
         if name == "__globals__":
-            return self.globals
+            return self.globals.itself()
         if name == "__annotations__":
             items = tx.unpack(self.annotations) if self.annotations is not None else []
             pairs = list(zip(items[::2], items[1::2], strict=True))
@@ -344,7 +343,8 @@ class ClosureFunction(PythonFunction):
 
     def reachable(self) -> list[Variable]:
         parts = (self.defaults, self.kwdefaults, self.annotations)
-        return [*self.closure, *(part for part in parts if part is not None)]
+        names = [] if self.globals.exists else [self.globals.itself()]
+        return [*names, *self.closure, *(part for part in parts if part is not None)]
 
     def describe(self) -> str:
         return f"function {self.qualname}"

@@ -33,7 +33,7 @@ _EAGER_WAYS = (
 
 
 def _is_compiling(tx: Translator) -> Variable:
-    asks = tx.frames[-1].namespace.real().get("__name__")
+    asks = tx.frames[-1].namespace.module()  # type: ignore[attr-defined]
     return ConstantVariable(not (isinstance(asks, str) and asks.startswith(_EAGER_WAYS)))
 
 

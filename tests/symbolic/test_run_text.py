@@ -1,0 +1,125 @@
+"""`compile`, `eval` and `exec` of known text are traced like calls."""
+
+import __future__
+
+import jit
+from tests.differential import check, same_as_eager, tensors
+
+X, Y = tensors(3, 4, count=2)
+SCALE = 3
+
+
+@same_as_eager(graphs=1)
+def test_a_new_namespace(x):
+    names = {"x": x}
+    exec("def add(a, b=2):\n    return a + b * SCALE\nSCALE = 4\ny = add(x)\nz = [i * SCALE for i in range(3)]", names)
+    del names["__builtins__"]
+    return names["y"], names["z"], list(names), names["add"](x, b=1)
+
+
+@same_as_eager(graphs=1)
+def test_functions_that_leave_with_their_globals(x):
+    names = {}
+    exec("count = 0\ndef step(x):\n    global count\n    count += 1\n    return x + count", names)
+    first = names["step"](x)
+    del names["__builtins__"]
+    return first, names, names["step"].__globals__ is names, names["step"].__module__
+
+
+@same_as_eager(graphs=1)
+def test_a_function_that_leaves_alone(x):
+    names = {"__name__": "here"}
+    exec("k = 2\ndef f(x):\n    return x * k", names)
+    return names["f"](x), names["f"].__module__
+
+
+def test_the_function_works_afterwards():
+    def program(x):
+        names = {}
+        exec("k = 2\ndef f(x):\n    return x * k, later", names)
+        names["later"] = 5
+        return names["f"]
+
+    got = jit.compile(program, backend="eager")(X)
+    assert got(2) == (4, 5)
+    got.__globals__["k"] = 3
+    assert got(2) == (6, 5)
+
+
+@same_as_eager(graphs=1)
+def test_separate_locals(x):
+    outer, inner = {"a": 1}, {"b": 2}
+    exec("global c\nc = a + b\nd = c + 1\ndel b", outer, inner)
+    return x + outer["c"], inner, eval("a + c", outer), eval("d", {}, inner)
+
+
+@same_as_eager(graphs=1)
+def test_classes_in_text(x):
+    names = {"x": x}
+    exec("class C:\n    size = 2\n    def grow(self):\n        return x * self.size\nmade = C()", names)
+    return names["made"].grow(), names["C"].__module__, names["C"].__qualname__
+
+
+@same_as_eager(graphs=1)
+def test_names_of_the_caller_are_read(x):
+    n = 5
+    doubled = [eval("x * n"), eval("SCALE + n"), eval(" [n, SCALE]"), eval(compile("n - 1", "here", "eval"))]
+
+    def inner(a):
+        return eval("a + n", globals(), {"a": a, "n": 1})
+
+    return doubled, inner(x), n
+
+
+@same_as_eager
+def test_text_that_changes_the_locals_of_the_caller(x):
+    n = 1
+    exec("n = 2")
+    return x + n, eval("n"), sorted(locals())
+
+
+@same_as_eager
+def test_breaks_in_text_see_the_names_that_it_sees(x):
+    n = 2
+
+    def noted(value):
+        jit.graph_break()
+        return value
+
+    names = {"noted": noted, "x": x}
+    exec("y = noted(x) + 1", names)
+    return eval("noted(x) * n"), names["y"]
+
+
+def test_errors_in_text():
+    def program(text, x):
+        n = 1
+        try:
+            return eval(text)
+        except (NameError, SyntaxError, ZeroDivisionError) as error:
+            place = getattr(error, "lineno", None), getattr(error, "offset", None)
+            return x + n, type(error), str(error), place if isinstance(error, SyntaxError) else None
+
+    for text in ("unknown", "1 +", "n / 0", "x ==", "  n", "'\\"):
+        check(program, text, X)
+
+    def lets_pass(x):
+        n = 0
+        return x + 1, eval("1 / n")
+
+    check(lets_pass, X)
+
+
+@same_as_eager(graphs=1)
+def test_what_code_inherits(x):
+    names = {}
+    exec(compile("def f(a: undefined) -> None: pass", "here", "exec", __future__.annotations.compiler_flag), names)
+    return x + 1, names["f"].__annotations__, names["f"].__code__.co_filename
+
+
+def test_other_globals_each_time():
+    def program(names, x):
+        exec("x = x + 1", names)
+        return names["x"], x
+
+    check(program, {"x": X}, Y)
