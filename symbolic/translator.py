@@ -453,7 +453,8 @@ class Translator(Protocols):
             frame = self.frames[-1]
             inst = frame.code.insts[frame.current]
             if seen and frame.filename != polyfills.__file__:
-                entries.append((frame.code.raw, inst.offset, inst.line, frame.namespace.real()))
+                shown = frame.namespace.of_traces()  # type: ignore[attr-defined]
+                entries.append((frame.code.raw, inst.offset, inst.line, shown))
             seen = True  # what raises again leaves no entry where it stands, but in every frame around
             row = frame.code.handler(inst.offset)
             if row is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, ModuleType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from symbolic import polyfills
+from symbolic import polyfills, versions
 from symbolic.errors import READS_FRAME, GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.variables import caches, copying, iteration, stdlib, text
@@ -154,15 +154,18 @@ def _locals(tx: Translator) -> Variable:
     """What is bound. (Before 3.13 all calls in a frame share one dict, which a second call brings up to date: only the
     frame itself can do that.)"""
     frame = tx.frames[-1]
-    if frame.space is None and _calls_again(frame):
+    if frame.space is None and not versions.PY313 and _calls_again(frame):
         raise GraphBreak(READS_FRAME, "locals() more than once")
     return local_names(tx, frame)
 
 
 def local_names(tx: Translator, frame: Frame) -> Variable:
-    """The namespace of a class body or a module; of a function a copy of what is bound, in the order of its slots."""
-    if frame.space is not None:
+    """The namespace of a class body or a module; of a function a copy of what is bound, in the order of its slots, and
+    so inside of an inlined comprehension, whose variables are in slots."""
+    if frame.space is not None and not frame.locals:
         return frame.space
+    if frame.space is not None and not versions.PY313:  # 3.12 leaves out some
+        raise GraphBreak("locals() in an inlined comprehension", frame.name)
     code = frame.code.raw
     try:
         found = {name: frame.locals[name].realize(tx) for name in code.co_varnames if name in frame.locals}
@@ -174,7 +177,12 @@ def local_names(tx: Translator, frame: Frame) -> Variable:
     except GraphBreak as cause:  # residual code has other locals
         raise GraphBreak(READS_FRAME, f"{cause.reason}: {cause.detail}") from cause
     order = {name: found[name] for name in code.co_varnames if name in found} | found
-    return tx.new_dict([(ConstantVariable(name), value) for name, value in order.items()])
+    made = tx.new_dict([])
+    if frame.space is not None:
+        made.method(tx, "update", [frame.space], {})
+    for name, value in order.items():
+        made.setitem(tx, ConstantVariable(name), value)
+    return made
 
 
 def _calls_again(frame: Frame) -> bool:

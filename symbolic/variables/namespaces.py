@@ -48,6 +48,10 @@ class Names(Variable):
         """What `globals()` answers."""
         return self
 
+    def of_traces(self) -> dict[str, Any]:
+        """The globals that an entry of a traceback shows."""
+        return {"__name__": self.module()}
+
 
 class NamespaceVariable(Names):
     """A module's globals: the target of STORE_GLOBAL, read name by name."""
@@ -83,6 +87,9 @@ class NamespaceVariable(Names):
 
     def module(self) -> Any:
         return self.value.get("__name__")
+
+    def of_traces(self) -> dict[str, Any]:
+        return self.value
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         found = self.find(tx, index.constant())

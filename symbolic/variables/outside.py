@@ -26,6 +26,7 @@ from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import ExceptionVariable
 from symbolic.variables.late_text import LATE, snapshot, unmarked
+from symbolic.variables.namespaces import Names
 from symbolic.variables.objects import NATIVE_METHODS, ObjectVariable
 from symbolic.variables.tables import HANDLERS, Args, Kwargs, handles, library, name_of
 from symbolic.variables.tensors import TensorVariable
@@ -69,8 +70,13 @@ def _risk(tx: Translator) -> Risk:
 
 def _at(tx: Translator) -> Risk:
     current = [(frame, frame.code.insts[frame.current]) for frame in _activations(tx)]
-    trace = tuple((at.code.raw, inst.offset, inst.line, at.namespace.real()) for at, inst in current)
+    trace = tuple((at.code.raw, inst.offset, inst.line, _globals(at)) for at, inst in current)
     return Risk(trace, tx.handled)
+
+
+def _globals(frame: Frame) -> dict[str, Any]:
+    assert isinstance(frame.namespace, Names)
+    return frame.namespace.of_traces()
 
 
 def _handler(tx: Translator, frame: Frame) -> str | None:

@@ -16,7 +16,9 @@ import os
 import platform
 import re
 import reprlib
+import string
 import sys
+import textwrap
 import traceback
 import types
 import typing
@@ -394,7 +396,8 @@ REFUSED.update(
     }
 )
 pure((sys.intern, os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.path.isabs))
-pure((re.escape, re.split, re.findall, re.sub, re.subn))
+pure((re.escape, re.split, re.findall, re.sub, re.subn, string.capwords))
+pure((textwrap.dedent, textwrap.indent, textwrap.wrap, textwrap.fill, textwrap.shorten))
 
 
 @handles(traceback.clear_frames)

@@ -123,3 +123,20 @@ def test_other_globals_each_time():
         return names["x"], x
 
     check(program, {"x": X}, Y)
+
+
+@same_as_eager
+def test_locals_of_text(x):
+    names = {"x": x}
+    exec("a = sorted(locals())\nb = [sorted(locals().keys() - {'__builtins__'}) for i in range(2)]", names)
+    del names["__builtins__"]
+    return x + 1, names["b"], "x" in names["a"]
+
+
+@same_as_eager(graphs=1)
+def test_errors_that_text_raises_are_caught_outside(x):
+    names = {"x": x}
+    try:
+        exec("def f():\n    return x / 0 if isinstance(x, int) else {}['key']\nf()", names)
+    except KeyError as error:
+        return x + 1, error.args
