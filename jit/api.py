@@ -148,11 +148,22 @@ def disable(fn: Any = None, recursive: bool = True) -> Any:
     if not callable(fn):
         raise TypeError(f"jit.disable needs a callable, not {fn!r}")
 
+    original = _refused(fn) if isinstance(fn, FunctionType) and not recursive else fn
+
     @functools.wraps(fn)
     def disabled(*args: Any, **kwargs: Any) -> Any:
-        return _C.call_suspended(fn, *args, **kwargs) if recursive else fn(*args, **kwargs)
+        return _C.call_suspended(fn, *args, **kwargs) if recursive else original(*args, **kwargs)
 
     return disabled
+
+
+def _refused(fn: FunctionType) -> FunctionType:
+    """`fn` with code of its own (that of a decorator is the code of many functions), which is not compiled."""
+    code = fn.__code__.replace()
+    compiler.ONLY_THIS[id(code)] = code
+    made = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+    made.__kwdefaults__ = fn.__kwdefaults__
+    return made
 
 
 def is_compiling() -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import builtins
 import functools
 import os
+import sys
 import threading
 import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from types import BuiltinFunctionType, CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -113,6 +114,7 @@ class Compiler:
             refuse=refuse,
             unhooked=_C.unhooked,
         )
+        self._generated: set[int] = set()  # ids of code, for constants in it may have no hash
         self._warned: set[CodeType] = set()
         self._varying: dict[CodeType, frozenset[str]] = {}  # paths of numbers that differed from call to call
 
@@ -144,9 +146,18 @@ class Compiler:
 
     def classify(self, code: CodeType) -> Any:
         """For the frame hook: the cache of a code object worth compiling, None for what runs as it is."""
-        if refuse(code, None) is not None or is_library(code):
+        if refuse(code, None) is not None or is_library(code) or self._is_importing():
             return None
         return self._new_cache(code)
+
+    def _is_importing(self) -> bool:
+        """Whether the compiled program imports a module now: what that runs runs once, thousands of functions maybe."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and id(frame.f_code) not in self._generated and not self.caches.get(frame.f_code, None):
+            if frame.f_code.co_filename.startswith("<frozen importlib"):
+                return True
+            frame = frame.f_back
+        return False
 
     def _continuation_door(self, code: CodeType, namespace: dict[str, Any], name: str) -> Any:
         return _C.ResumeDoor(code, namespace, self.cache(code), self.miss, name)
@@ -249,6 +260,7 @@ class Compiler:
             [str(effect) for effect in captured.ledger.effects()],
         )
         self.records.append(record)
+        self._generated.add(id(assembled.function.__code__))
         entry = _C.Entry(guards, assembled.function, record, assembled.packed)
         cache.add(entry)
         self._tell(record)
@@ -368,8 +380,14 @@ _GENERATED = ("<frozen", "<eval_with_key>", "<aot wrapper")  # the second is wha
 _LIBRARY = (*(os.path.dirname(os.path.abspath(m.__file__ or "")) + os.sep for m in (os, torch)), *_OURS, *_GENERATED)
 
 
+#: Code that is not compiled, though what it calls is, by its id.
+ONLY_THIS: dict[int, CodeType] = {}
+
+
 def refuse(code: CodeType, module: str | None) -> str | None:
     """Why a code object must not be traced into; None if it may."""
+    if id(code) in ONLY_THIS:
+        return "function that jit.disable(recursive=False) was said of"
     traced = code.co_filename == polyfills.__file__ or code is raise_again.__code__
     if code.co_filename.startswith(_OURS) and not traced:
         return "function of the compiler"

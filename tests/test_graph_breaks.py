@@ -3,6 +3,7 @@
 PYTEST_DONT_REWRITE: the programs are what is tested.
 """
 import contextlib
+import importlib
 import sys
 import textwrap
 
@@ -409,3 +410,63 @@ def test_stack_of_frames_is_as_in_eager(x):
     y = x + 1
     jit.graph_break()
     return y * 2
+
+
+LATE = """
+def helper(x):
+    return x + 1
+
+VALUES = [helper(i) for i in range(3)]
+"""
+IMPORTS_LATE = """
+import jit, torch
+
+@jit.disable(recursive=False)
+def opaque(fn, *args):
+    return fn(*args)
+
+def after(x):
+    return x * 2
+
+@jit.compile(backend="eager")
+def program(x):
+    import made_late
+    return opaque(after, x) + made_late.VALUES[2]
+
+assert program(torch.ones(2)).tolist() == [5, 5]
+compiled = {frame.name for frame in program.debug_state().frames}
+"""
+
+
+@pytest.mark.parametrize("by_an_import", [False, True])
+def test_what_an_import_runs_is_not_compiled(tmp_path, monkeypatch, by_an_import):
+    """It runs once. What a program calls is compiled, though: a program may be run by an import as a whole."""
+    (tmp_path / "made_late.py").write_text(LATE)
+    (tmp_path / "imports_late.py").write_text(IMPORTS_LATE)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("made_late", "imports_late"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    found = {}
+    if by_an_import:
+        found = vars(importlib.import_module("imports_late"))
+    else:
+        exec(compile(IMPORTS_LATE, str(tmp_path / "imports_late.py"), "exec"), found)
+    assert "after" in found["compiled"]
+    assert "helper" not in found["compiled"]
+
+
+def test_disabled_alone_what_it_calls_is_compiled():
+    def called(x):
+        return x * 2
+
+    @jit.disable(recursive=False)
+    def alone(fn, x, *, times=3):
+        return fn(x) * times
+
+    @jit.compile(backend="eager")
+    def program(x):
+        return alone(called, x) + 1
+
+    assert torch.equal(program(X), X * 6 + 1)
+    names = {frame.name.rpartition(".")[2] for frame in program.debug_state().frames}
+    assert names == {"program", "called"}

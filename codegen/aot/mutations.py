@@ -17,6 +17,7 @@ from torch._C import Argument
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._pytree import tree_leaves
 
+from codegen.aot.functional import functional
 from codegen.aot.views import Step, Unwritable, Writer, fit, is_view, settle, step_of
 from symbolic.schemas import bind
 
@@ -199,7 +200,7 @@ def _alias_set(argument: Argument) -> frozenset[str]:
 def counterpart(func: OpOverload) -> Counterpart | None:
     """The functional form of an operation that writes.
 
-    None where there is none: then its written arguments must be cloned, and the operation run on the clones.
+    None where torch has none (see `functional`).
     """
     if not written(func) or func.namespace not in ("aten", "prims") or torch.Tag.inplace_view in func.tags:
         return None
@@ -246,7 +247,7 @@ class Outcome:
 
 
 def apply(writer: Writer, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Outcome:
-    """The call by its functional form, or else on clones of what it writes. Arguments as a dispatch mode gets them.
+    """The call by its functional form, or by one made for it. Arguments as a dispatch mode gets them.
 
     Raises `Unwritable` where it resizes what it writes into.
     """
@@ -255,7 +256,7 @@ def apply(writer: Writer, func: OpOverload, args: Sequence[Any], kwargs: Mapping
         return Outcome(_one(_parts(writer, func, writer.emit(func, *args, **kwargs))), {})
     form = _form(writer, func, args, kwargs)
     if form is None:
-        return _on_clones(writer, func, args, kwargs, changed)
+        return _on_copies(writer, func, args, kwargs, changed)
     given = {name: value for name, value in kwargs.items() if name not in form.dropped}
     if form.dropped:
         given |= _options(writer, form, bind(func, args, kwargs))
@@ -318,24 +319,31 @@ def _one(values: Sequence[Any]) -> Any:
     return None if not values else values[0] if len(values) == 1 else tuple(values)
 
 
-def _clone(writer: Writer, old: Any) -> Any:
-    if isinstance(old, (list, tuple)):
-        return [_clone(writer, each) for each in old]
-    return settle(writer, old, writer.emit(aten.clone.default, old))
-
-
-def _on_clones(
+def _on_copies(
     writer: Writer, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], changed: Mapping[Place, Any]
 ) -> Outcome:
-    new = {place: _clone(writer, old) for place, old in changed.items()}
-    args = [new.get(position, value) for position, value in enumerate(args)]
-    value = writer.emit(func, *args, **{name: new.get(name, value) for name, value in kwargs.items()})
-    return Outcome(_one(_parts(writer, func, value)), new)
+    declared = func._schema.arguments
+    names = {place: place if isinstance(place, str) else declared[place].name for place in changed}
+    target = functional(func, tuple(names.values()))
+    parts = iter(_parts(writer, target, writer.emit(target, *args, **kwargs)))
+    fresh = [next(parts) for result in func._schema.returns if result.alias_info is None]
+    new = {place: _settled(writer, old, next(parts)) for place, old in changed.items()}
+    sets = {_alias_set(each): new[place] for place, name in names.items() for each in declared if each.name == name}
+    left = iter(fresh)
+    returns = [next(left) if each.alias_info is None else sets.get(_alias_set(each)) for each in func._schema.returns]
+    return Outcome(_one(returns), new)
+
+
+def _settled(writer: Writer, old: Any, new: Any) -> Any:
+    """A new value, or list of values, as what is left in the old one."""
+    if isinstance(old, (list, tuple)):
+        return [_settled(writer, each, writer.emit(operator.getitem, new, index)) for index, each in enumerate(old)]
+    return settle(writer, old, new)
 
 
 def note(func: OpOverload, values: Sequence[tuple[fx.Node, fx.Node]]) -> None:
     """Leaves a note (`Written`) with the functional form that made the new of these `values` (old, new), unless they
-    were made some other way: on clones, or cast and laid out like the old ones afterwards."""
+    were made some other way: by a form made for it, or cast and laid out like the old ones afterwards."""
     form = counterpart(func)
     made = {_maker(new) for _, new in values}
     node = made.pop() if len(made) == 1 else None

@@ -151,7 +151,7 @@ def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node, row: Row | N
     if node.target is aten.copy_.default and node.all_input_nodes[0].op == "placeholder":
         return _write(low, *args)
     if node.target._schema.is_mutable:
-        return _filled(low, values, node)
+        raise Unsupported(f"{node.target}, which writes")
     if row is not None and not is_left(low.program, values, node):
         known = set(low.program.tensors)
         try:
@@ -162,17 +162,6 @@ def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node, row: Row | N
             for name in set(low.program.tensors) - known:
                 del low.program.tensors[name]
     return _made(low, values, node)
-
-
-def _filled(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Ref:
-    """Random numbers, drawn into a new tensor that nobody has read: who reads it reads them."""
-    target = node.all_input_nodes[0]
-    ref = values[target]
-    is_new = isinstance(low.program.tensors[ref.name], Made) and not any(user in values for user in target.users)
-    if not is_new or not draws(node):
-        raise Unsupported(f"{node.target}, which writes")
-    filled = values[target] = _made(low, values, node)
-    return filled
 
 
 def _check_dtypes(node: fx.Node) -> None:

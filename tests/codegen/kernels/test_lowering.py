@@ -255,7 +255,7 @@ def test_numbers_read_from_tensors():
 
 def test_random_numbers_drawn_into_new_memory():
     found = lowered(lambda x: nn.dropout(x.transpose(0, 1), 0.5) * 2, [X])
-    assert "aten.bernoulli_.float" in found.called
+    assert any("bernoulli" in name for name in found.called)
     compare(found, [X], seed=3)
 
 
