@@ -16,7 +16,7 @@ from torch import fx
 from codegen.aot.boxed import boxed
 from codegen.artifacts.store import Store
 from codegen.direct import direct
-from codegen.kernels import kept
+from codegen.kernels import kept, unrolled
 from codegen.kernels.c import print_c
 from codegen.kernels.device import device_code
 from codegen.kernels.horizontal import together
@@ -96,7 +96,7 @@ class Kernels:
         self, graph: fx.GraphModule, like: Likeness, takes_list: bool, device: torch.device
     ) -> Compiled:
         tell("choosing kernels")
-        made = schedule(lower(graph))
+        made = unrolled.scheduled(graph, like)
         trials = None
         if self.measures:
             trials = Trials(device, _described(device, may_round(made)), self.store)
@@ -119,7 +119,7 @@ class Kernels:
         planned = place and self._kept(graph, place)
         if not planned:
             tell("choosing kernels")
-            made = schedule(lower(graph))
+            made = unrolled.scheduled(graph, like)
             tell(f"compiling {len(made.kernels)} kernels")
             source = print_c(made.kernels) if made.kernels else ""
             source = _COMMENT.sub("", source)  # equal kernels were made of different lines

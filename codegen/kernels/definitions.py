@@ -104,7 +104,17 @@ class Definition:
         return bool(self.over) and self.over[0] in self.axes
 
 
-Tensor = Given | Made | Definition
+@dataclass(frozen=True)
+class Stored:
+    """A tensor that kernels fill, whatever its elements are. `strides`: in elements."""
+
+    name: str
+    shape: Shape
+    dtype: torch.dtype
+    strides: Shape
+
+
+Tensor = Given | Made | Definition | Stored
 
 
 @dataclass(frozen=True)
@@ -118,7 +128,9 @@ class Number:
 class Program:
     """`results`: names of tensors, or what else the graph gives (Numbers, sizes, constants). `writes`: (input, what is
     written into it at the end). `sizes`: where each symbol is read, (input, dim), or (input, None) for an input that is
-    the number; `steps`: the same for symbols of strides; `scalars`: other inputs that are numbers."""
+    the number; `steps`: the same for symbols of strides; `scalars`: other inputs that are numbers.
+
+    A tensor's name is that of the node that it was made for, or begins with it, and a point follows."""
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     results: list[Any] = field(default_factory=list)

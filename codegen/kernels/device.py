@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from codegen.artifacts.store import Store
-from codegen.kernels.definitions import Definition, Given, Made
+from codegen.kernels.definitions import Definition, Given, Made, Stored
 from codegen.kernels.ir import Kernel
 from codegen.kernels.lowering.context import Unsupported
 from codegen.kernels.measure import Trials, device_function
@@ -93,7 +93,7 @@ def _home(schedule: Schedule, name: str) -> str | None:
             return name
         case Made(is_fresh=True):
             return None
-        case Definition() if name in schedule.stored:
+        case Definition() | Stored() if name in schedule.stored:
             return None
     return ""
 

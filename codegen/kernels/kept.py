@@ -30,11 +30,11 @@ def place(graph: fx.GraphModule, like: Likeness, takes_list: bool) -> str | None
     if any(_has_symbols(node.meta.get("val")) for node in graph.graph.nodes):
         return None
     lines = []
-    for op, what, given, value in like:
+    for op, what, given, operands, value in like:
         name = _name(what)
         if name is None:
             return None
-        lines.append((op, name, given, value))
+        lines.append((op, name, given, operands, value))
     settings = f"{takes_list} {torch.get_default_dtype()}"
     return key(graph=repr(lines), settings=settings, made_by=_made_by())
 

@@ -8,11 +8,22 @@ from typing import Any
 import torch
 from torch import fx
 
-#: Of each node: its kind, operation or attribute's contents, the text of its arguments, properties of its value.
-Likeness = tuple[tuple[str, Any, str, Any], ...]
+#: Of each node: its kind, operation or attribute's contents, the text of its arguments, which nodes are among these (by
+#: their places in the graph), properties of its value.
+Likeness = tuple[tuple[str, Any, str, tuple[int, ...], Any], ...]
 
 #: Bytes of an attribute that are looked at.
 SMALL = 1 << 14
+
+
+class _Operand:
+    """Stands for a node among arguments."""
+
+    def __repr__(self) -> str:
+        return "%"
+
+
+_OPERAND = _Operand()
 
 
 def likeness(graph: fx.GraphModule) -> Likeness:
@@ -20,15 +31,22 @@ def likeness(graph: fx.GraphModule) -> Likeness:
 
     Operations and large attributes are told by identity, other arguments by their text: it tells 0.0 from -0.0 and
     False."""
-    numbers: dict[fx.Node, str] = {}
+    numbers: dict[fx.Node, int] = {}
+    operands: list[int] = []
+
+    def operand(node: fx.Node) -> Any:
+        operands.append(numbers[node])
+        return _OPERAND
+
     lines = []
     for node in graph.graph.nodes:
-        given = fx.map_arg((node.args, node.kwargs), numbers.__getitem__)
-        numbers[node] = f"%{len(numbers)}"
+        operands.clear()
+        given = fx.map_arg((node.args, node.kwargs), operand)
+        numbers[node] = len(numbers)
         what: Any = None if node.op == "placeholder" else node.target
         if node.op == "get_attr":
             what = _contents(attrgetter(str(node.target))(graph))
-        lines.append((node.op, what, repr(given), _properties(node.meta.get("val"))))
+        lines.append((node.op, what, repr(given), tuple(operands), _properties(node.meta.get("val"))))
     return tuple(lines)
 
 

@@ -16,7 +16,7 @@ import torch
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
-from codegen.kernels.definitions import Definition, Given, Made, Program, Shape, Tensor, contiguous
+from codegen.kernels.definitions import Definition, Made, Program, Shape, Tensor, contiguous
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Expr
 from codegen.kernels.ops import OPS
@@ -131,14 +131,14 @@ class _Finder:
         given = self.program.tensors[target]
         axes = tuple(Symbol(f"i{number}", size) for number, size in enumerate(given.shape))
         source = ir.read(value, tuple(map(ix.index, axes)), given.dtype)
-        name = f"{target}_written"
+        name = f"{target}.written"
         definition = Definition(name, given.shape, given.dtype, given.strides, axes, source)
         self.found.stored.add(name)
         return target, Node(name, definition, self._inlined(definition), target)
 
     def _apart(self, node: Node) -> Node:
         """The same write of a value that is computed before, into memory of its own."""
-        name = f"{node.target}_new"
+        name = f"{node.target}.new"
         definition = replace(node.definition, name=name, strides=contiguous(node.definition.shape))
         self.found.nodes[name] = Node(name, definition, node.value)
         self.found.stored.add(name)
@@ -217,7 +217,7 @@ class _Finder:
     def _reads(self, tensor: Tensor) -> set[str]:
         if isinstance(tensor, Made):
             return set(tensor.reads)
-        if isinstance(tensor, Given):
+        if not isinstance(tensor, Definition):
             return set()
         return {expr.tensor for expr in ir.walk(tensor.value) if isinstance(expr, ir.Read)}
 
@@ -244,7 +244,7 @@ class _Finder:
                 if isinstance(expr, ir.Read):
                     readers.setdefault(expr.tensor, set()).add(name)
         for target, value in self.program.writes:
-            readers.setdefault(value, set()).add(f"{target}_written")
+            readers.setdefault(value, set()).add(f"{target}.written")
         return {name: len(by) for name, by in readers.items()}
 
 

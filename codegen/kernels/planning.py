@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
-from codegen.kernels.definitions import Definition, Given, Made, Number, contiguous
+from codegen.kernels.definitions import Given, Made, Number, Stored, contiguous
 from codegen.kernels.groups import Call
 from codegen.kernels.index import Index
 from codegen.kernels.ir import Kernel, Store
@@ -200,7 +200,7 @@ class _Planner:
         for name in hidden:
             first, maker = makers[name]
             over = tuple(other for other in maker.tensors if other in hidden and _may_take(maker, name, other))
-            node = self.schedule.stored[name].definition
+            node = self.schedule.stored[name]
             size = _span(node) * node.dtype.itemsize
             intermediates.append(Intermediate(name, size, first, self.last[name], over))
         layout = lay_out(intermediates)
@@ -213,7 +213,7 @@ class _Planner:
 
     def _made(self, name: str, time: int, launch: Launch) -> None:
         """Memory for a tensor that a kernel is about to fill."""
-        node = self.schedule.stored[name].definition
+        node = self.schedule.stored[name]
         sizes, strides = tuple(map(self.numbers.of, node.shape)), tuple(map(self.numbers.of, node.strides))
         for other in launch.tensors:
             if self._dies_free(other, time) and _may_take(launch, name, other) and self._is_as_large(node, other):
@@ -237,14 +237,14 @@ class _Planner:
             return False
         return isinstance(self.slots.get(name), s.TensorSlot)
 
-    def _is_as_large(self, node: Definition, other: str) -> bool:
+    def _is_as_large(self, node: Stored, other: str) -> bool:
         """Whether the two are the same memory, element for element, whatever shape each has."""
         tensor = self.program.tensors[other]
         dense = tensor.strides == contiguous(tensor.shape) and node.strides == contiguous(node.shape)
         count = math.prod(tensor.shape, start=ix.index(1)) == math.prod(node.shape, start=ix.index(1))
         return self._alike(node, other) or (dense and count and tensor.dtype == node.dtype)
 
-    def _alike(self, node: Definition, other: str) -> bool:
+    def _alike(self, node: Stored, other: str) -> bool:
         tensor = self.program.tensors[other]
         return (tensor.shape, tensor.strides, tensor.dtype) == (node.shape, node.strides, node.dtype)
 
@@ -368,7 +368,7 @@ class _Planner:
         return (items,) if is_list else items
 
 
-def _span(node: Definition) -> Index:
+def _span(node: Stored) -> Index:
     return physical(tuple(size - 1 for size in node.shape), node.strides) + 1
 
 

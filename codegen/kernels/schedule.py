@@ -11,7 +11,7 @@ import torch
 from codegen.kernels import index as ix
 from codegen.kernels import ir
 from codegen.kernels.check import check
-from codegen.kernels.definitions import Program
+from codegen.kernels.definitions import Program, Stored
 from codegen.kernels.groups import Call, Group, Member, group, inner
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Buffer, Expr, Kernel, Loop, Reduce, Statement, Store
@@ -38,13 +38,13 @@ class Launch:
 
 @dataclass(frozen=True)
 class Schedule:
-    """`steps`: in order. `stored`: nodes that lie in memory, of these `written` in that of an input. `aliases`,
-    `views`: as in `Nodes`."""
+    """`steps`: in order. `stored`: what kernels fill but inputs; `written`: what lies in the memory of which input.
+    `aliases`, `views`: as in `Nodes`."""
 
     program: Program
     steps: tuple[Launch | Call, ...]
     kernels: tuple[Kernel, ...]
-    stored: dict[str, Node]
+    stored: dict[str, Stored]
     written: dict[str, str]
     aliases: dict[str, Alias]
     views: dict[str, set[str]]
@@ -76,8 +76,13 @@ def schedule(program: Program) -> Schedule:
             made[same] = check(replace(kernel, name=f"kernel_{len(made)}_{kernel.name}"))
         steps.append(Launch(made[same], tensors, sizes, scalars))
     written = {name: node.target for name, node in nodes.nodes.items() if node.target is not None}
-    stored = {name: nodes.nodes[name] for name in nodes.nodes if name in nodes.stored and name not in written}
+    stored = {name: _stored(node) for name, node in nodes.nodes.items() if name in nodes.stored and name not in written}
     return Schedule(program, tuple(steps), tuple(made.values()), stored, written, nodes.aliases, nodes.views)
+
+
+def _stored(node: Node) -> Stored:
+    definition = node.definition
+    return Stored(node.name, definition.shape, definition.dtype, definition.strides)
 
 
 def _store_what_others_read(nodes: Nodes, units: list[Group | Call]) -> None:
@@ -244,6 +249,7 @@ def _length(step: Index) -> tuple[int, int]:
 
 def _word(name: str) -> str:
     """What a node's name says of the operation."""
-    return re.sub(r"(_default|_tensor|_scalar|_self|_dim|_int|_correction)*(_\d+)?$|_default_.*", "", name.strip("_"))
+    node = name.partition(".")[0].strip("_")
+    return re.sub(r"(_default|_tensor|_scalar|_self|_dim|_int|_correction)*(_\d+)?$", "", node)
 
 

@@ -82,9 +82,7 @@ def _halves(definition: Definition, program: Program) -> tuple[Definition, Defin
         whole = ir.read(definition.name, (place,), value.dtype, mask)
         value = ir.op("where", value.dtype, mask, at(value, (cut,), whole), neutral)
     shape = tuple(axis.size for axis in axes if axis.size is not None)
-    name = f"{definition.name}_part"
-    while name in program.tensors:
-        name += "_"
+    name = f"{definition.name}.part"
     part = Definition(
         name, shape, definition.dtype, contiguous(shape), axes, value, definition.kind,
         tuple(within if axis is cut else axis for axis in definition.over), definition.source,

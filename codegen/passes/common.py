@@ -21,6 +21,7 @@ def merge_equal(graph: fx.GraphModule) -> bool:
     place = {node: at for at, node in enumerate(graph.graph.nodes)}
     results = Results(graph)
     first: dict[Any, fx.Node] = {}
+    last: dict[fx.Node, int] = {}  # uses, also those that went when their users became one
     changed = False
     for node in list(graph.graph.nodes):
         if not is_pure(node) and node.op != "get_attr":
@@ -29,9 +30,11 @@ def merge_equal(graph: fx.GraphModule) -> bool:
         known = first.setdefault(key, node)
         if known is node:
             continue
-        if results.are_apart(known, node) or not _is_worth_keeping(known, node, place):
+        last[known] = max((last.get(known, place[known]), *(place[user] for user in known.users)))
+        if results.are_apart(known, node) or not _is_worth_keeping(node, place[node] - last[known]):
             first[key] = node
             continue
+        last[known] = max((last[known], *(place[user] for user in node.users)))
         results.note(node, known)
         node.replace_all_uses_with(known)
         graph.graph.erase_node(node)
@@ -39,11 +42,9 @@ def merge_equal(graph: fx.GraphModule) -> bool:
     return changed
 
 
-def _is_worth_keeping(known: fx.Node, node: fx.Node, place: dict[fx.Node, int]) -> bool:
-    if cost.kind(node) not in _CHEAP or cost.kept(node) <= cost.SMALL:
-        return True
-    last = max((place[user] for user in known.users), default=place[known])
-    return place[node] - last <= NEAR
+def _is_worth_keeping(node: fx.Node, distance: int) -> bool:
+    """`distance`: since an equal value was used."""
+    return cost.kind(node) not in _CHEAP or cost.kept(node) <= cost.SMALL or distance <= NEAR
 
 
 def _key(value: Any) -> Any:

@@ -112,17 +112,18 @@ class Lowering:
             value, kind, over = ir.literal(0, dtype), None, ()
         elif kind is not None and any(axis.size == 0 for axis in over):
             value, kind, over = ir.literal(REDUCTIONS[kind].empty(value.dtype), dtype), None, ()
-        name = self.fresh(f"{self.node.name}_{hint}" if hint else self.node.name)
+        name = self.fresh(f"{self.node.name}.{hint}" if hint else self.node.name)
         self.program.tensors[name] = Definition(
             name, shape, dtype, contiguous(shape), axes, value, kind, over, self.source, is_view
         )
         return Ref(name, shape, dtype)
 
     def fresh(self, name: str) -> str:
+        """`name` is that of a node, or begins with it and a point (see `Program`)."""
         number, found = 0, name
         while found in self.program.tensors:
             number += 1
-            found = f"{name}_{number}"
+            found = f"{name}.{number}"
         return found
 
     def ref(self, tensor: Tensor) -> Ref:

@@ -246,7 +246,7 @@ def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
             return tuple(result(each, (*item, at)) for at, each in enumerate(fake))
         if not isinstance(fake, torch.Tensor):
             return _other(fake)
-        name = low.fresh("_".join(map(str, (node.name, *item))))
+        name = low.fresh(".".join(map(str, (node.name, *item))))
         made = Made(name, shape_of(fake), fake.dtype, strides_of(fake), node, item, names, has_effects)
         low.program.tensors[name] = made
         return low.ref(made)

@@ -48,7 +48,7 @@ def evaluated(what: Schedule, args: Sequence[torch.Tensor], run: Callable[..., N
                 offset = base.storage_offset() + number(alias.offset)
                 memory[name] = base.as_strided(list(map(number, alias.shape)), list(map(number, alias.strides)), offset)
             else:
-                made = what.stored[name].definition
+                made = what.stored[name]
                 memory[name] = torch.empty_strided(
                     list(map(number, made.shape)), list(map(number, made.strides)), dtype=made.dtype
                 )

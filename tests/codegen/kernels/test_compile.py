@@ -291,7 +291,7 @@ def test_an_error_in_the_kernel_compiler_leaves_graphs_to_aten(monkeypatch):
     def broken(graph):
         raise ZeroDivisionError("of ours")
 
-    monkeypatch.setattr("codegen.kernels.compile.lower", broken)
+    monkeypatch.setattr("codegen.kernels.unrolled.lower", broken)
     with pytest.raises(JitError, match="ZeroDivisionError"):
         warned()
     monkeypatch.setattr(jit.config, "on_error", "fallback")

@@ -5,7 +5,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from codegen.artifacts.store import Store
-from codegen.kernels import compile, kept
+from codegen.kernels import compile, kept, unrolled
 from codegen.kernels.likeness import likeness
 from codegen.kernels.toolchain import find
 
@@ -33,8 +33,8 @@ def store(tmp_path):
 @pytest.fixture
 def lowered(monkeypatch):
     """Of how many operations the graphs are that have been lowered."""
-    seen, lower = [], compile.lower
-    monkeypatch.setattr(compile, "lower", lambda graph, *rest: seen.append(len(graph.graph.nodes)) or lower(graph, *rest))
+    seen, lower = [], unrolled.lower
+    monkeypatch.setattr(unrolled, "lower", lambda graph, *rest: seen.append(len(graph.graph.nodes)) or lower(graph, *rest))
     return seen
 
 

@@ -131,6 +131,7 @@ COMPOSITES = {
     "tril": lambda x: x.tril(-1), "triu": lambda x: x.triu(1), "pad": lambda x: nn.pad(x, (1, 2, -1, 0), value=3.0),
     "cat": lambda x: torch.cat([x, x[:, :2], x * 2], 1), "stack": lambda x: torch.stack([x, x * 2], 2),
     "select_scatter": lambda x: x.select_scatter(x[:, 0] * 2, 1, -1), "slice_scatter": lambda x: x.slice_scatter(x[:, :2] * 2, 1, 0, 4, 2),
+    "written in steps": lambda x: torch.zeros_like(x).select(2, 1).copy_(x[:, :, 0]) + x[:, :, 1],
     "diagonal_scatter": lambda x: x.diagonal_scatter(x[:, :, 0] * 0 + 1, 0, 1, 2) if x.dim() > 3 else x.diagonal_scatter(x[:, 0, :4] * 2, 0, 1, 2),
     # new ones
     "to": lambda x: x.to(B).to(D), "full": lambda x: torch.full_like(x, 2) + x.new_zeros(5) + torch.ones(5) + torch.eye(4, 5),
