@@ -21,35 +21,35 @@ Inputs = dict[str, Any]
 VOCABULARY, LENGTH, BATCH, KINDS, IMAGE = 99, 12, 2, 5, 32
 HUGGING, GEOMETRIC, DIFFUSERS = "transformers", "torch_geometric", "diffusers"
 #: Sizes that most language models call so.
-TEXT = {
+TEXT: dict[str, Any] = {
     "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
     "intermediate_size": 64, "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }
-DECODER = TEXT | {"num_key_value_heads": 2, "head_dim": 8}
-BOTH = {
+DECODER: dict[str, Any] = TEXT | {"num_key_value_heads": 2, "head_dim": 8}
+BOTH: dict[str, Any] = {
     "vocab_size": VOCABULARY, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
     "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 64,
     "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1, "forced_eos_token_id": None,
 }
-T5 = {
+T5: dict[str, Any] = {
     "vocab_size": VOCABULARY, "d_model": 32, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4, "d_kv": 8, "d_ff": 64,
     "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1,
 }
-PATCHES = {
+PATCHES: dict[str, Any] = {
     "image_size": IMAGE, "patch_size": 8, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
     "intermediate_size": 64, "num_labels": KINDS, "problem_type": "single_label_classification",
 }
-IMAGES = {"num_labels": KINDS, "problem_type": "single_label_classification"}
-WAVES = {
+IMAGES: dict[str, Any] = {"num_labels": KINDS, "problem_type": "single_label_classification"}
+WAVES: dict[str, Any] = {
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 32,
     "conv_dim": (16, 16, 16), "conv_stride": (4, 2, 2), "conv_kernel": (8, 4, 4), "num_feat_extract_layers": 3,
     "num_conv_pos_embeddings": 8, "num_conv_pos_embedding_groups": 2, "mask_time_prob": 0.0, "layerdrop": 0.0,
     "num_codevectors_per_group": 8, "pad_token_id": 0,
 }  # fmt: skip
-TOWER = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-SEES = TOWER | {"image_size": IMAGE, "patch_size": 8}
-READS = TEXT | {"projection_dim": 16}
-UNET = {
+TOWER: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+SEES: dict[str, Any] = TOWER | {"image_size": IMAGE, "patch_size": 8}
+READS: dict[str, Any] = TEXT | {"projection_dim": 16}
+UNET: dict[str, Any] = {
     "sample_size": 16, "block_out_channels": (32, 64), "layers_per_block": 1, "norm_num_groups": 8,
 }  # fmt: skip
 
@@ -66,9 +66,13 @@ class Model:
     sets_up: bool = False
 
     def make(self) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
+        """Nothing in it is zero: norms of zeros would make anything of the last bit."""
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(0)
-            return self.module()
+            made = self.module()
+            for parameter in made.parameters():
+                parameter += 0.02 * torch.randn_like(parameter)
+            return made
 
     def inputs(self, module: nn.Module, seed: int = 0) -> Inputs:
         """Keyword arguments of `module`; other values for another seed."""
@@ -124,12 +128,17 @@ def both(module: nn.Module) -> Inputs:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": tokens(LENGTH // 2)}
 
 
-def image() -> torch.Tensor:
-    return torch.randn(BATCH, 3, IMAGE, IMAGE)
+def image(size: int = IMAGE) -> torch.Tensor:
+    return torch.randn(BATCH, 3, size, size)
 
 
 def classified(module: nn.Module) -> Inputs:
     return {"pixel_values": image(), "labels": torch.randint(KINDS, (BATCH,))}
+
+
+def normed(module: nn.Module) -> Inputs:
+    """Images large enough for batch norms: of two values next to each other, rounding makes others."""
+    return {"pixel_values": image(4 * IMAGE), "labels": torch.randint(KINDS, (BATCH,))}
 
 
 def seen(module: nn.Module) -> Inputs:
@@ -223,7 +232,7 @@ def pictures(module: nn.Module) -> Inputs:
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
-MOE = {"moe_intermediate_size": 16, "num_experts_per_tok": 2}
+MOE: dict[str, Any] = {"moe_intermediate_size": 16, "num_experts_per_tok": 2}
 FAMILIES: dict[str, Model] = {
     # decoders
     "gpt2": decoder("GPT2LMHeadModel"),
@@ -292,8 +301,8 @@ FAMILIES: dict[str, Model] = {
                                 depths=[1, 1, 1, 1], **IMAGES),
     "resnet": of_transformers("ResNetForImageClassification", classified, embedding_size=8, hidden_sizes=[16, 32],
                               depths=[1, 1], layer_type="basic", **IMAGES),
-    "mobilenet_v2": of_transformers("MobileNetV2ForImageClassification", classified, depth_multiplier=0.35, **IMAGES),
-    "efficientnet": of_transformers("EfficientNetForImageClassification", classified, width_coefficient=0.25,
+    "mobilenet_v2": of_transformers("MobileNetV2ForImageClassification", normed, depth_multiplier=0.35, **IMAGES),
+    "efficientnet": of_transformers("EfficientNetForImageClassification", normed, width_coefficient=0.25,
                                     depth_coefficient=0.3, hidden_dim=320, **IMAGES),
     "segformer": of_transformers("SegformerForSemanticSegmentation", segmented, sets_up=True, num_encoder_blocks=2, depths=[1, 1],
                                  sr_ratios=[2, 1], hidden_sizes=[16, 32], patch_sizes=[7, 3], strides=[4, 2],
@@ -361,6 +370,9 @@ FAMILIES: dict[str, Model] = {
 BREAKS: dict[str, str] = {
     "switch": "each expert that a router chose runs in a Python loop, over what `nonzero` finds",
     "longformer": "`if` on whether any token of the batch has global attention",
+    "GCN": "loops of nodes are taken out by a mask: how many edges are left is not known",
+    "GAT": "loops of nodes are taken out by a mask: how many edges are left is not known",
+    "GATv2": "loops of nodes are taken out by a mask: how many edges are left is not known",
     "led": "`if` on whether any token of the batch has global attention",
     "vilt": "images are resized and patches drawn by how many pixels of each are masked: `nonzero`, `unique`, `multinomial`",
     "encodec": "lengths to pad are tensors, compared in `if`s",
