@@ -84,6 +84,8 @@ def library_class(
 # --- type.__new__ -----------------------------------------------------------------------------------------------------
 def new_class(tx: Translator, meta: type, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
     """`type.__new__(meta, *args, **kwargs)`"""
+    if len(args) == 3 and args[2].python_type() is types.MappingProxyType:
+        tx.attempt(type.__new__, meta, "", (), args[2].blank())  # type: ignore[attr-defined]
     if len(args) != 3 or not isinstance(args[2], DictVariable):
         raise GraphBreak("class made of arguments that are none", meta.__qualname__)
     name, bases, namespace = args[0], args[1], _namespace(tx, args[2])

@@ -141,6 +141,14 @@ class ExceptionVariable(AnyException):
         """Cause, context, and whether the context is suppressed."""
         return self._own["__cause__"], self._own["__context__"], self._own["__suppress_context__"]
 
+    def is_as_model(self, tx: Translator) -> bool:
+        """Whether the model has all attributes that were stored."""
+        stores = tx.ledger.stores(self).items()
+        return self.model is not None and all(
+            isinstance(value, ConstantVariable) and getattr(self.model, name, _NOTHING) == value.value
+            for name, value in stores
+        )
+
     def native_init(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> None:
         """The native `__init__`."""
         names = [name for kind, names in _KEYWORDS.items() if issubclass(self.cls, kind) for name in names]
@@ -247,10 +255,21 @@ def as_raised(tx: Translator, error: Exception) -> Variable:
     """An exception that Python's own code raised while tracing. (Of what it imports it stores more than arguments.)"""
     args = [tx.from_constant(arg) for arg in error.args]
     if type(error) in (SyntaxError, IndentationError, TabError, *_OF_CODECS):
-        return new_exception(tx, type(error), args, {})
+        return _with_natives(tx, new_exception(tx, type(error), args, {}), error)
     made = raised(tx, type(error), args)
     for name, value in vars(error).items():
         tx.ledger.store(made, name, tx.from_constant(value))
+    return made
+
+
+def _with_natives(tx: Translator, made: Variable, error: Exception) -> Variable:
+    """The exception with what the interpreter stored in it after it made it: where a syntax error is, say."""
+    assert isinstance(made, ExceptionVariable)
+    for name in made.natives or ():
+        value = getattr(error, name)
+        if getattr(made.model, name) != value:
+            setattr(made.model, name, value)
+            tx.ledger.store(made, name, tx.from_constant(value))
     return made
 
 

@@ -176,7 +176,7 @@ def str_of(tx: Translator, variable: Variable) -> str:
     if raw is BaseExceptionGroup.__str__:
         message, errors = tx.getattr(variable, "message"), tx.unpack(tx.getattr(variable, "exceptions"))
         return f"{str_of(tx, message)} ({len(errors)} sub-exception{'s' * (len(errors) > 1)})"
-    if isinstance(variable, ExceptionVariable) and variable.model is not None and not tx.ledger.stores(variable):
+    if isinstance(variable, ExceptionVariable) and variable.is_as_model(tx):
         return tx.attempt(str, variable.model)
     if raw in (object.__str__, bytearray.__str__):
         return repr_of(tx, variable)

@@ -613,3 +613,13 @@ def test_rounds_of_a_loop_that_breaks_inside_of_a_call_are_bounded():
     modules = [types.ModuleType(f"module {i}") for i in range(150)]
     assert torch.equal(compiled(X, modules), X + 150)
     assert len(jit.explain(program)(X, modules).records) < 150
+
+
+@same_as_eager
+def test_a_class_is_made_of_a_dict_and_of_no_proxy(x):
+    proxy = types.MappingProxyType({})
+    jit.graph_break()
+    try:
+        return type("A", (), proxy)
+    except TypeError as error:
+        return x + 1, str(error)

@@ -140,3 +140,14 @@ def test_errors_that_text_raises_are_caught_outside(x):
         exec("def f():\n    return x / 0 if isinstance(x, int) else {}['key']\nf()", names)
     except KeyError as error:
         return x + 1, error.args
+
+
+@same_as_eager(graphs=1)
+def test_errors_that_the_symbol_table_finds_have_a_place(x):
+    seen = []
+    for text in ("def f():\n    global a\n    a: int", "def g(): [(yield x) for x in ()]", "  x\n y", "return"):
+        try:
+            compile(text, "<test>", "exec")
+        except SyntaxError as error:
+            seen.append((error, str(error), error.lineno, error.offset, error.text, error.end_lineno, error.args))
+    return x + 1, seen, [vars(error) for error, *_ in seen], [error.msg for error, *_ in seen]
