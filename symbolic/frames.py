@@ -35,6 +35,8 @@ class Frame:
         "function",
         "space",
         "reading",
+        "seen",
+        "again",
     )
 
     def __init__(self, code: Code, name: str, namespace: Variable, function: Variable | None = None) -> None:
@@ -54,6 +56,8 @@ class Frame:
         self.entered = 0
         self.reading: Any = None  # the call of a module that it is, if that may be repeated
         self.generator: Any = None
+        self.seen: Any = None  # the variable for the frame itself
+        self.again: tuple[int, int] | None = None  # index of the last RERAISE, and where that came from
         self.handled: Variable | None = None  # of a generator set aside: the exception that it is handling
 
     def push(self, value: Variable) -> None:
@@ -68,6 +72,13 @@ class Frame:
         items = self.stack[-count:]
         del self.stack[-count:]
         return items
+
+    @property
+    def offset(self) -> int:
+        """Of the instruction being executed, or of the one that raised first what it raises again."""
+        if self.again is not None and self.again[0] == self.current:
+            return self.again[1]
+        return self.code.insts[self.current].offset
 
     @property
     def line(self) -> int:

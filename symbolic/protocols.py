@@ -162,6 +162,12 @@ class Protocols:
         """The program raises `cls(*args)` here."""
         raise Observed(self.with_context(self.new_exception(cls, *args)))
 
+    def no_name(self: Any, name: str, said: str = "name {!r} is not defined") -> NoReturn:
+        """NameError, with what its text proposes other names by: the name, and the variables of the frame."""
+        error = self.new_exception(NameError, said.format(name))
+        error.tell(name=ConstantVariable(name))
+        raise Observed(self.with_context(error))
+
     def raise_from(self: Any, cls: type[BaseException], *args: Any, cause: Variable) -> NoReturn:
         error = self.new_exception(cls, *args)
         assert isinstance(error, ExceptionVariable)
@@ -276,7 +282,13 @@ class Protocols:
 
     # --- attributes and types ---------------------------------------------------------------------------------------
     def getattr(self: Any, value: Variable, name: str) -> Variable:
-        return value.getattr(self, name)
+        try:
+            return value.getattr(self, name)
+        except Observed as raised:
+            error = raised.variable
+            if isinstance(error, ExceptionVariable) and issubclass(error.cls, AttributeError) and error.tells_nothing:
+                error.tell(name=ConstantVariable(name), obj=value)
+            raise
 
     def hasattr(self: Any, value: Variable, name: str) -> bool:
         try:

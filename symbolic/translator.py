@@ -14,7 +14,7 @@ import torch
 
 from sideeffects.effects import Advance, DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
-from symbolic import opcodes, polyfills, tracebacks, wrap
+from symbolic import opcodes, polyfills, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
 from symbolic.code import looks_at_frames
 from symbolic.errors import READS_FRAME, RECURSION, RUNS_ITSELF, SEES_CALLER, GraphBreak, Observed, Restart, SkipFrame
@@ -231,7 +231,7 @@ class Translator(Protocols):
         found = namespace.find(self, name)
         if found is None:
             found = self.namespace(namespace.builtins(self)).find(self, name)
-        return found if found is not None else self.raise_(NameError, f"name {name!r} is not defined")
+        return found if found is not None else self.no_name(name)
 
     def set_state(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
         """A switch of torch's state: done now for the rest of the capture, and again by the graph."""
@@ -308,7 +308,10 @@ class Translator(Protocols):
         self.handled = frame.handled or handled  # what its own except block is handling
         try:
             if error is not None:
-                self._unwind(self.with_context(error), depth)
+                if isinstance(error, AnyException) and isinstance(frame.handled, AnyException):
+                    if frame.handled is not error:  # what its callers handle is none of its affair
+                        error.take_context(self, frame.handled)
+                self._unwind(error, depth)
             self._loop(depth)
         finally:
             self.anchors.pop()
@@ -446,39 +449,38 @@ class Translator(Protocols):
 
     def _unwind(self, error: Variable, depth: int) -> None:
         """Looks for a handler in the frames above `depth`; if there is none the exception leaves them."""
-        entries: list[tracebacks.Entry] = []
+        passed: list[Frame] = []
         inst = self.frames[-1].code.insts[self.frames[-1].current]
         seen = not (inst.op in _RAISES_AGAIN or (inst.op == "RAISE_VARARGS" and inst.arg == 0))
         while len(self.frames) > depth:
             frame = self.frames[-1]
             inst = frame.code.insts[frame.current]
             if seen and frame.filename != polyfills.__file__:
-                shown = frame.namespace.of_traces()  # type: ignore[attr-defined]
-                entries.append((frame.code.raw, inst.offset, inst.line, shown))
+                passed.append(frame)
             seen = True  # what raises again leaves no entry where it stands, but in every frame around
             row = frame.code.handler(inst.offset)
             if row is not None:
+                self._passed(error, passed)
                 del frame.stack[row.depth :]
                 if row.lasti:
-                    frame.push(ConstantVariable(inst.offset // 2))
+                    frame.push(ConstantVariable(frame.offset // 2))
                 frame.push(error)
                 frame.index = frame.code.index(row.target)
-                self._passed(error, entries)
                 return
             self.frames.pop()
             if frame.boundary:
-                self._passed(error, entries)
+                self._passed(error, passed)
                 raise Observed(error)
         if error.source is not None:
             # It came in from outside (a continuation raises it where the frame stood): eager code hands it on.
             raise SkipFrame(ESCAPES)
         raise Restart(self._raised_at.get(error, self.anchor()), GraphBreak(ESCAPES, error.python_type().__name__))
 
-    def _passed(self, error: Variable, entries: list[tracebacks.Entry]) -> None:
+    def _passed(self, error: Variable, frames: list[Frame]) -> None:
         """Symbolic frames let the exception pass, the innermost first."""
         if not isinstance(error, AnyException):
             raise SkipFrame(f"an exception that is not looked into passes ({error.describe()})")
-        error.passed(self, entries)
+        error.passed(self, frames)
 
     def stays_in_frame(self, error: Variable) -> None:
         """The instruction that raised the exception can't run outside of the frame, which runs as it is if no traced

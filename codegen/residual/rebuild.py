@@ -204,7 +204,13 @@ def _generator(w: Writer, v: generators.GeneratorVariable) -> None:
 
 
 def _traceback(w: Writer, v: exceptions.TracebackVariable) -> None:
-    w.call(tracebacks.longer, v.entry, v.rest)
+    w.call(types.TracebackType, v.rest, v.frame, v.offset, -1 if v.line is None else v.line)
+
+
+def _frame(w: Writer, v: exceptions.FrameVariable) -> None:
+    names, values = tuple(v.variables), v.variables.values()
+    namespace = v.frame.namespace.of_traces()  # type: ignore[attr-defined]
+    w.call(tracebacks.frame_of, v.code, namespace, v.frame.offset, names, *values)
 
 
 def _super(w: Writer, v: classes.SuperVariable) -> None:
@@ -264,6 +270,7 @@ BUILD.update(
         exceptions.ExceptionVariable: _exception,
         objects.ObjectMethod: _object_method,
         exceptions.TracebackVariable: _traceback,
+        exceptions.FrameVariable: _frame,
         functions.ClosureFunction: _closure,
         namespaces.BornNames: lambda w, v: w.load(v.table),
         born.BornClass: _recipe,

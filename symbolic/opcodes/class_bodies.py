@@ -53,7 +53,7 @@ def store_name(tx: Translator, frame: Frame, inst: Inst) -> None:
 @opcode("DELETE_NAME")
 def delete_name(tx: Translator, frame: Frame, inst: Inst) -> None:
     if _find(tx, _space(frame), inst.argval) is None:
-        tx.raise_(NameError, f"name {inst.argval!r} is not defined")
+        tx.no_name(inst.argval)
     _space(frame).delitem(tx, ConstantVariable(inst.argval))
 
 

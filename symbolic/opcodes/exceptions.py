@@ -57,6 +57,8 @@ def check_exc_match(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 @opcode("RERAISE")
 def reraise(tx: Translator, frame: Frame, inst: Inst) -> None:
+    if inst.arg:
+        frame.again = (frame.current, 2 * frame.stack[-1 - inst.arg].constant())
     raise Observed(frame.pop())
 
 

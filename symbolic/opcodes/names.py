@@ -98,11 +98,8 @@ def load_deref(tx: Translator, frame: Frame, inst: Inst) -> None:
     found = _cell(frame, inst.argval).contents(tx)
     if found is None:
         if inst.argval in frame.code.raw.co_freevars:
-            tx.raise_(
-                NameError,
-                f"cannot access free variable '{inst.argval}' where it is not associated with a value"
-                " in enclosing scope",
-            )
+            said = "cannot access free variable {!r} where it is not associated with a value in enclosing scope"
+            tx.no_name(inst.argval, said)
         tx.raise_(
             UnboundLocalError, f"cannot access local variable '{inst.argval}' where it is not associated with a value"
         )
@@ -141,7 +138,7 @@ def store_global(tx: Translator, frame: Frame, inst: Inst) -> None:
 @opcode("DELETE_GLOBAL")
 def delete_global(tx: Translator, frame: Frame, inst: Inst) -> None:
     if frame.namespace.find(tx, inst.argval) is None:  # type: ignore[attr-defined]
-        tx.raise_(NameError, f"name {inst.argval!r} is not defined")
+        tx.no_name(inst.argval)
     frame.namespace.remove(tx, inst.argval)  # type: ignore[attr-defined]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import builtins
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, TracebackType
+from types import FrameType, FunctionType, GetSetDescriptorType, MemberDescriptorType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from symbolic import polyfills
 from symbolic.errors import GraphBreak, Restart
-from symbolic.tracebacks import Entry
+from symbolic.frames import Frame
+from symbolic.tracebacks import line_at
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectVariable
@@ -70,12 +71,16 @@ class AnyException(ObjectVariable):
             tx.attempt(delattr, Exception(), name)
         super().plain_delattr(tx, name)
 
-    def passed(self, tx: Translator, entries: list[Entry]) -> None:
+    def passed(self, tx: Translator, frames: list[Frame]) -> None:
         """Symbolic frames let the exception pass: an entry of its traceback for each, the innermost first."""
-        if entries:
+        if frames:
             trace = self.own(tx, "__traceback__")
-            for entry in entries:
-                trace = TracebackVariable(entry, trace)
+            for frame in frames:
+                if frame.seen is None:
+                    frame.seen = FrameVariable(frame)
+                if is_none(trace) and issubclass(self.cls, NameError):
+                    frame.seen.variables = dict(frame.locals)  # other names are proposed from among these
+                trace = TracebackVariable(frame.seen, frame.code.insts[frame.current].offset, trace)
             self.set_own(tx, "__traceback__", trace)
 
     def take_context(self, tx: Translator, handled: AnyException) -> None:
@@ -152,6 +157,8 @@ class ExceptionVariable(AnyException):
     def native_init(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> None:
         """The native `__init__`."""
         names = [name for kind, names in _KEYWORDS.items() if issubclass(self.cls, kind) for name in names]
+        if kwargs and not names and not issubclass(self.cls, PARTICULAR):
+            tx.raise_(TypeError, f"{self.cls.__name__}() takes no keyword arguments")
         if not kwargs.keys() <= set(names):
             raise GraphBreak("keyword arguments of an exception", self.describe())
         if issubclass(self.cls, PARTICULAR) and not issubclass(self.cls, BaseExceptionGroup):
@@ -162,6 +169,15 @@ class ExceptionVariable(AnyException):
             self.natives["value"] = args[0] if args else NONE
         if issubclass(self.cls, SystemExit):
             self.natives["code"] = tx.new_tuple(args) if len(args) > 1 else args[0] if args else NONE
+
+    def tell(self, **natives: Variable) -> None:
+        """The interpreter stores these."""
+        self.natives = {**(self.natives or {}), **natives}
+        self.keywords = {**self.keywords, **natives}
+
+    @property
+    def tells_nothing(self) -> bool:
+        return self.natives is None or all(is_none(self.natives.get(name, NONE)) for name in ("name", "obj"))
 
     def plain_getattr(self, tx: Translator, name: str) -> Variable:
         if name == "args":
@@ -203,24 +219,53 @@ class ExceptionVariable(AnyException):
 
 
 class TracebackVariable(Variable):
-    """One entry of a traceback that a traced frame left, and the rest of it, further in."""
+    """One entry of a traceback, of a traced frame that stood at `offset`, and the rest of it, further in."""
 
-    def __init__(self, entry: Entry, rest: Variable) -> None:
-        self.entry = entry
+    def __init__(self, frame: FrameVariable, offset: int, rest: Variable) -> None:
+        self.frame = frame
+        self.offset = offset
         self.rest = rest
 
     def python_type(self) -> type:
         return TracebackType
 
+    @property
+    def line(self) -> int | None:
+        return line_at(self.frame.code, self.offset)
+
     def getattr(self, tx: Translator, name: str) -> Variable:
-        if name == "tb_next":
-            return self.rest
-        if name in ("tb_lasti", "tb_lineno"):
-            return ConstantVariable(self.entry[1 if name == "tb_lasti" else 2])
+        known = {"tb_next": self.rest, "tb_frame": self.frame, "tb_lasti": self.offset, "tb_lineno": self.line}
+        if name not in known:
+            raise GraphBreak("frame of a traceback", name)
+        found = known[name]
+        return found if isinstance(found, Variable) else ConstantVariable(found)
+
+    def reachable(self) -> list[Variable]:
+        return [self.frame, self.rest]
+
+
+class FrameVariable(Variable):
+    """A traced frame as a traceback has it. `variables`: those of its variables that are to be found in it."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.code = frame.code.raw
+        self.variables: dict[str, Variable] = {}
+
+    def python_type(self) -> type:
+        return FrameType
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "f_code":
+            return tx.wrap(self.code, tx.sources.const(self.code, self.code.co_qualname))
+        if name == "f_globals":
+            return self.frame.namespace
+        if name == "f_lineno":
+            return ConstantVariable(line_at(self.code, self.frame.offset))
         raise GraphBreak("frame of a traceback", name)
 
     def reachable(self) -> list[Variable]:
-        return [self.rest]
+        return list(self.variables.values())
 
 
 # --- births -----------------------------------------------------------------------------------------------------------
@@ -246,7 +291,7 @@ def new_exception(tx: Translator, cls: type, args: list[Variable], kwargs: dict[
 
 def raised(tx: Translator, cls: type, args: list[Variable]) -> Variable:
     """The interpreter's own exception: of some it stores more than it gives them as arguments."""
-    if issubclass(cls, (NameError, AttributeError, *PARTICULAR)):
+    if issubclass(cls, (NameError, AttributeError, *PARTICULAR)) and cls is not UnboundLocalError:
         return ExceptionVariable(cls, args)
     return new_exception(tx, cls, args, {})
 

@@ -101,7 +101,7 @@ class GeneratorVariable(Variable):
                 return tx.raise_(TypeError, f"can't send non-None value to a just-started {self.word}")
         if self.state == "new" and error is not None:
             self.state = "closed"
-            raise Observed(tx.with_context(error))
+            raise Observed(error)
         if self.state == "new" and self not in tx.generators:
             tx.generators.append(self)
         inner = self.delegate() if error is not None else None
@@ -186,7 +186,7 @@ class GeneratorVariable(Variable):
             self.state = "closed"
             return ConstantVariable(None)
         try:
-            result = self._resume(tx, ConstantVariable(None), tx.new_exception(GeneratorExit))
+            result = self._resume(tx, ConstantVariable(None), tx.with_context(tx.new_exception(GeneratorExit)))
         except Observed as raised:
             if issubclass(raised.variable.python_type(), (GeneratorExit, StopIteration)):
                 return ConstantVariable(None)

@@ -5,6 +5,7 @@ PYTEST_DONT_REWRITE: the assertions of these programs are part of what is tested
 import pytest
 import torch
 
+import jit
 from tests.differential import check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
@@ -436,3 +437,160 @@ def test_stop_iteration_leaves(x):
     y = x + 1
     next(it)
     return y
+
+
+def entries(error):
+    """A traceback as data: function, line, where the frame ended."""
+    seen, entry = [], error.__traceback__
+    while entry is not None:
+        frame = entry.tb_frame
+        seen.append((frame.f_code.co_name, entry.tb_lineno, frame.f_lineno, "X" in frame.f_globals))
+        entry = entry.tb_next
+    return seen
+
+
+@same_as_eager(graphs=1)
+def test_traceback_read_in_the_frame(x):
+    def divides(n):
+        return (1 +
+                1 / n)
+
+    def cleans(n):
+        try:
+            divides(n)
+        except ZeroDivisionError as inner:
+            1 / n
+            pass
+    try:
+        cleans(0)
+    except ZeroDivisionError as e:
+        trace = e.__traceback__
+        same = trace is e.__traceback__, trace.tb_next is e.__traceback__.tb_next, trace.tb_frame is trace.tb_frame
+        seen = entries(e)[1:]
+    return x + 1, seen, same
+
+
+def test_traceback_handed_out():
+    def divides(n):
+        return 1 / n
+
+    def cleans(n):
+        try:
+            divides(n)
+        finally:
+            n = 5
+
+    def program(x):
+        try:
+            cleans(0)
+        except ZeroDivisionError as e:
+            error = e
+        return x + 1, error
+
+    check(program, X, graphs=1, then=lambda result, *rest: entries(result[1])[1:])
+
+
+@same_as_eager
+def test_traceback_after_a_break(x):
+    seen = []
+    try:
+        int("none", base=torch._C._get_tracing_state() or 10)
+    except ValueError as e:
+        seen += entries(e)
+        e.__traceback__ = None
+        seen.append(e.__traceback__)
+        try:
+            raise e
+        except ValueError as again:
+            seen.append(again is e)
+            try:
+                raise KeyError(3) from again
+            except KeyError as other:
+                seen += [other.__context__ is e, other.__cause__ is e, other.__suppress_context__]
+    return x + 1, [each[:2] if isinstance(each, tuple) else each for each in seen]
+
+
+@same_as_eager(graphs=1)
+def test_what_the_interpreter_tells_of_missing_names(x):
+    class Has:
+        def __getattr__(self, name):
+            raise AttributeError("mine")
+    seen, has = [], Has()
+    for operation in (lambda: missing_name, lambda: has.other, lambda: getattr(X, "none_such"), lambda: has.__none__):
+        try:
+            operation()
+        except NameError as e:
+            seen.append((e.name, str(e)))
+        except AttributeError as e:
+            seen.append((e.name, e.obj is has, str(e)))
+    return x + 1, seen
+
+
+@same_as_eager(graphs=1)
+def test_what_is_given_by_name(x):
+    errors = [NameError("n", name="a"), AttributeError("b", name="c", obj=x), NameError(), StopIteration(3), SystemExit(4)]
+    said = [errors[0].name, errors[1].name, errors[1].obj is x, errors[2].name, errors[3].value, errors[4].code]
+    try:
+        ValueError(a=1)
+    except TypeError as e:
+        said.append(str(e))
+    return x + 1, said, errors[0].args
+
+
+def test_names_proposed():
+    import io
+    import sys
+
+    def abc():
+        noise = more_noise = a = bc = None
+        blech = None
+        print(bluch)
+
+    def program(x):
+        try:
+            abc()
+        except NameError as e:
+            error = e
+        return x + 1, error
+
+    def told(result, *rest):
+        out = io.StringIO()
+        old, sys.stderr = sys.stderr, out
+        try:
+            sys.__excepthook__(type(result[1]), result[1], result[1].__traceback__)
+        finally:
+            sys.stderr = old
+        return out.getvalue().splitlines()[-1]
+    check(program, X, graphs=1, then=told)
+
+
+@same_as_eager(graphs=1)
+def test_context_that_callers_give(x):
+    import sys
+    try:
+        raise Mine("in here")
+    except Mine as e:
+        error = e
+    return x + 1, repr(error.__context__), repr(sys.exception()), sys.exc_info()[0]
+
+
+def test_context_that_callers_give_in_a_handler():
+    def inner(x):
+        try:
+            raise Mine("in here")
+        except Mine as e:
+            return x + 1, e
+
+    compiled = jit.compile(inner, backend="eager")
+    for _ in range(2):
+        assert compiled(X)[1].__context__ is None
+        try:
+            raise KeyError("outside")
+        except KeyError as outer:
+            assert compiled(X)[1].__context__ is outer
+
+
+@same_as_eager
+def test_nothing_to_raise_again(x):
+    x = x + 1
+    raise

@@ -275,3 +275,36 @@ def test_compiled_generator_function():
             yield x
     check(lambda x: [y * 2 for y in program(x)], X, graphs=1)
     check(program, X)
+
+
+@same_as_eager(graphs=1)
+def test_context_of_what_is_thrown(x):
+    def raises(error):
+        try:
+            yield 1
+        finally:
+            raise error
+
+    def plain():
+        yield
+    errors = [ValueError(n) for n in range(3)]
+    first, second, log = raises(errors[1]), raises(errors[2]), []
+    next(first)
+    next(second)
+    try:
+        raise errors[0]
+    except ValueError as caught:
+        error = caught
+        for generator in (first, second):
+            try:
+                generator.throw(error)
+            except ValueError as new:
+                error = new
+        try:
+            plain().throw(KeyError(1))
+        except KeyError as e:
+            log.append(e.__context__)
+    while error is not None:
+        log.append(str(error))
+        error = error.__context__
+    return x + 1, log
