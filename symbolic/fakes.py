@@ -33,6 +33,8 @@ _FORBIDDEN = frozenset({
     torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view,
     torch.Tag.nondeterministic_seeded,
 })  # fmt: skip
+#: (sizes, strides, dtype and device, whether it is a view)
+Recipe = tuple[Any, bool]
 #: What an operation gave for such arguments: dtype, sizes, strides and device of each result, and whether these are a
 #: tuple; None for what is computed each time. Forgotten when they are many.
 _known: dict[Any, tuple[tuple[Any, ...], bool] | None] = {}
@@ -46,6 +48,7 @@ class FakeMode(FakeTensorMode):
     allows for more and takes several times as long."""
 
     draws = 0
+    writes = 0  # operations that may change their arguments
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -71,6 +74,7 @@ class FakeMode(FakeTensorMode):
                 return self._looked_up(func, types, args, kwargs or {})
         if torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in _KNOWN:
             self.draws += 1
+        self.writes += func._schema.is_mutable
         return self.dispatch(func, types, args, kwargs or {})
 
     def from_tensor(self, tensor: torch.Tensor, **settings: Any) -> FakeTensor:
@@ -116,6 +120,19 @@ class FakeMode(FakeTensorMode):
         of_each, is_tuple = known
         results = tuple(map(self._new, of_each))
         return results if is_tuple else results[0]
+
+    def recipe(self, results: list[torch.Tensor], given: list[torch.Tensor]) -> list[Recipe] | None:
+        """How such stand-ins are made anew, without the operations that gave them of those `given`. None where there is
+        more to them than their looks: gradients, memory that they share with each other or with what is given."""
+        known = self._looks_of(tuple(results), tuple(given), {})
+        if known is None or self.shape_env is not None:
+            return None
+        return [(looks, result._is_view()) for looks, result in zip(known[0], results, strict=True)]
+
+    def made(self, recipe: Recipe) -> FakeTensor:
+        looks, is_view = recipe
+        with self:
+            return aten.alias.default(self._new(looks)) if is_view else self._new(looks)
 
     def _new(self, looks: Any) -> FakeTensor:
         sizes, strides, dtype, device = looks

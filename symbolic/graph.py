@@ -462,23 +462,34 @@ class GraphBuilder:
             return known
         return self._result(node, result)
 
-    def _node(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> fx.Node:
+    def _node(
+        self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, trace: str | None = None
+    ) -> fx.Node:
         node = self.graph.create_node(op, target, args, kwargs)
-        node.meta["stack_trace"] = self.tx.stack_trace()
+        node.meta["stack_trace"] = self.tx.stack_trace() if trace is None else trace
         node.meta["example_value"] = result
         self.calls += 1
         if self._drawing_breaks is not None and self.draws != self._drawn_until:
             raise Restart(*self._drawing_breaks)
         return node
 
-    def repeat(self, node: fx.Node, image: Callable[[fx.Node], fx.Node], stack_trace: str) -> fx.Node:
-        """Records the operation of a node once more, with the images of the nodes among its arguments."""
+    def repeat(
+        self, node: fx.Node, image: Callable[[fx.Node], fx.Node], stack_trace: str, known: dict[int, Any] | None
+    ) -> fx.Node:
+        """Records the operation of a node once more, with the images of the nodes among its arguments. `known`: what
+        stands for what among the stand-ins that matter, by id, if the operation need not run for its result's."""
         args, kwargs = map_arg(node.args, image), map_arg(node.kwargs, image)
         target: Any = node.target
+        if known is not None:
+            before = node.meta["example_value"]
+            result = known.get(id(before), before)
+            made = self._node(node.op, target, args, kwargs, result, stack_trace)
+            if result is not before:
+                self._result(made, result)
+            return made
         run = _method_call(target) if node.op == "call_method" else target
         result = self.fake_run(target, run, list(map_arg(args, _example)), dict(map_arg(kwargs, _example)))
-        made = self._node(node.op, target, args, kwargs, result)
-        made.meta["stack_trace"] = stack_trace
+        made = self._node(node.op, target, args, kwargs, result, stack_trace)
         if isinstance(result, torch.Tensor):
             self._result(made, result)
         return made

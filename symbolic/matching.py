@@ -69,6 +69,8 @@ class Reading:
     after: fx.Node
     trace: str
     generators: int
+    draws: int
+    writes: int
     key: Any = None
     is_clean: bool = True  # nothing below the path was looked at before
 
@@ -247,6 +249,15 @@ class Match:
         if isinstance(old, TupleVariable):
             return tx.new_tuple([self.result(item, tx) for item in old.items], old.python_type())
         return old
+
+    def stand_ins(self) -> dict[int, torch.Tensor]:
+        """What stands for the stand-ins of the tensors of the other call, by their ids."""
+        pairs = self._variables.items()
+        return {
+            id(old.fake): new.fake
+            for old, new in pairs
+            if isinstance(old, TensorVariable) and isinstance(new, TensorVariable)
+        }
 
     def same_result(self, old: Variable, new: Variable) -> None:
         if old in self._variables:

@@ -26,6 +26,8 @@ import torch
 from torch import fx
 
 from sideeffects.effects import DELETED
+from symbolic.answers import Answers, Question
+from symbolic.fakes import Recipe
 from symbolic.guards import Guard
 from symbolic.matching import HOLDS, SIMPLE, Differs, Event, Found, Match, Place, Reading, flat, look
 from symbolic.sources import Source
@@ -40,9 +42,10 @@ from symbolic.variables.tensors import TensorVariable, take_data
 if TYPE_CHECKING:
     from symbolic.translator import Translator
 
-#: Parts of a capture that a call which is repeated leaves as they are, by what there is of them.
+#: Parts of a capture that a call which is repeated leaves as they are, by what there is of them. The first two say how
+#: deep in other calls it is.
 _OF_CAPTURE = (
-    "anchors", "buffers", "copied", "drawn_from", "frames", "hashed", "hooks", "late_texts", "models",
+    "anchors", "frames", "buffers", "copied", "drawn_from", "hashed", "hooks", "late_texts", "models",
     "moved_generators", "numbers_hashed", "private_memos", "stored_on_classes", "told_in_modes", "weak_references",
 )  # fmt: skip
 _OPERATIONS = frozenset({"call_function", "call_method"})
@@ -62,6 +65,9 @@ class Record:
     steps: int
     started: int
     calls: int
+    draws: int
+    #: The stand-ins of its result, and how others are made; None: by its operations.
+    made: list[tuple[torch.Tensor, Recipe]] | None = None
 
 
 class Repeats:
@@ -74,8 +80,10 @@ class Repeats:
         self.repeated = 0  # calls
         self._last: dict[Any, Record] = {}
         self._proven: dict[Any, Record] = {}  # the same as one before
+        self.answers = Answers(tx, lambda: self._state()[2:])
         self.exposed: set[Variable] = set()  # what calls can get at that are not handed it
-        self._seen = self._writes = self._calls = 0  # writes in the ledger; those that calls can see; effects
+        self.effects = 0
+        self._seen = self._writes = 0  # writes in the ledger; those that calls can see; effects
 
     # --- what is told -----------------------------------------------------------------------------------------------
     def tell(self, event: Event) -> None:
@@ -90,33 +98,39 @@ class Repeats:
         """Lets go of everything: the capture is over."""
         self.enabled = False
         self.log.clear()
+        self.answers.close()
         self._last.clear()
         self._proven.clear()
 
     # --- calls ------------------------------------------------------------------------------------------------------
-    def begin(self, module: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Reading | None:
+    def begin(self, module: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Reading | Question | None:
         """A call that may be recorded or repeated; None for others."""
-        if not self.enabled or type(module) is not ObjectVariable or not isinstance(module.value, torch.nn.Module):
+        if not self.enabled:
+            return None
+        if type(module) is not ObjectVariable:
+            return self.answers.begin(module, args, kwargs)
+        if not isinstance(module.value, torch.nn.Module):
             return None
         source = module.source
         if source is None or source.is_made or source.kind == "const" or not source.is_end or module.payload:
             return None
-        self._settle()
         given = (*args, *kwargs.values())
         tx, graph = self.tx, self.tx.graph
         looks = {each: look(each.fake) for each in flat(given) if isinstance(each, TensorVariable)}
         call = Reading(
             module, source, given, tuple(kwargs), looks, self._state(), tx.step, tx.started, len(self.log),
-            len(tx.known), graph.calls, self._calls, graph.graph._root.prev, tx.stack_trace(), len(tx.generators),
+            len(tx.known), graph.calls, self.effects, graph.graph._root.prev, tx.stack_trace(), len(tx.generators),
+            graph.draws, graph.fake_mode.writes,
         )  # fmt: skip
         call.key = _key(call)
         return call
 
-    def end(self, call: Reading, result: Variable) -> None:
+    def end(self, call: Reading | Question, result: Variable) -> None:
         """A call that was read is over."""
+        if isinstance(call, Question):
+            return self.answers.end(call, result)
         tx, graph = self.tx, self.tx.graph
-        self._settle()
-        if self._state() != call.state or self._calls != call.effects or not call.is_clean:
+        if self._state() != call.state or self.effects != call.effects or not call.is_clean:
             return
         if any(generator.has_something_left() for generator in tx.generators[call.generators :]):
             return
@@ -130,18 +144,22 @@ class Repeats:
             for event in events:
                 _check(event, place)
             record = Record(
-                call, events, nodes, result, tx.step - call.step, tx.started - call.step, graph.calls - call.calls
-            )
+                call, events, nodes, result, tx.step - call.step, tx.started - call.step, graph.calls - call.calls,
+                graph.draws - call.draws,
+            )  # fmt: skip
             _check_result(result, {node: None for node in nodes})
         except Differs:
             return
         before = self._last.get(call.key)
         if before is not None and _is_same(before, record, self.exposed):
             self._proven[call.key] = record
+            record.made = self._made(record)
         self._last[call.key] = record
 
-    def repeat(self, call: Reading) -> Variable | None:
+    def repeat(self, call: Reading | Question) -> Variable | None:
         """What the call gives, by repeating one that was read; None if it has to be read."""
+        if isinstance(call, Question):
+            return self.answers.known(call)
         record, tx = self._proven.get(call.key), self.tx
         if record is None or record.call.state != call.state:
             return None
@@ -184,10 +202,28 @@ class Repeats:
     def _record(self, record: Record, call: Reading, match: Match) -> Variable:
         """Records the operations once more; answers with their result."""
         graph, outer = self.tx.graph, len(record.call.trace)
+        known = None
+        if record.made is not None:
+            graph.fake_mode.draws += record.draws
+            known = match.stand_ins()
+            known |= {id(old): graph.fake_mode.made(recipe) for old, recipe in record.made}
         for node in record.nodes:
             trace = call.trace + node.meta["stack_trace"][outer:]
-            match.nodes[node] = graph.repeat(node, match.node, trace)
+            match.nodes[node] = graph.repeat(node, match.node, trace, known)
         return match.result(record.result, self.tx)
+
+    def _made(self, record: Record) -> list[tuple[torch.Tensor, Recipe]] | None:
+        """How the stand-ins of the result are made. None where operations have to run for that: in what they give is
+        more than looks, or they change what they are given."""
+        mode, nodes = self.tx.graph.fake_mode, set(record.nodes)
+        if mode.writes != record.call.writes or any(map(_is_in_place, nodes)):
+            return None
+        made = [each.fake for each in flat([record.result]) if isinstance(each, TensorVariable) and each.node in nodes]
+        given = [node.meta["example_value"] for each in nodes for node in each.all_input_nodes if node not in nodes]
+        recipes = mode.recipe(made, [*given, *(each.fake for each in record.call.looks)])
+        if recipes is None or any(look(mode.made(r)) != look(old) for old, r in zip(made, recipes, strict=True)):
+            return None
+        return list(zip(made, recipes, strict=True))
 
     # --- state ------------------------------------------------------------------------------------------------------
     def _settle(self) -> None:
@@ -195,7 +231,7 @@ class Repeats:
         written = self.tx.ledger.written
         for target in written[self._seen :]:
             if target is None:
-                self._calls += 1
+                self.effects += 1
             elif target.source is not None or isinstance(target, TensorVariable) or target in self.exposed:
                 self._writes += 1
                 self._expose(target)
@@ -212,6 +248,8 @@ class Repeats:
             waiting += [*variable.reachable(), *self.tx.ledger.stores(variable).values()]
 
     def _state(self) -> tuple[Any, ...]:
+        """All that calls go by besides guards and arguments."""
+        self._settle()
         tx = self.tx
         sizes = (len(getattr(tx, name)) for name in _OF_CAPTURE)
         parts = (self._writes, tx.handled, tx.moving, len(tx.ledger.classes))
@@ -293,6 +331,11 @@ def _following(node: fx.Node) -> Iterator[fx.Node]:
     while node.op != "root":
         yield node
         node = node.next
+
+
+def _is_in_place(node: fx.Node) -> bool:
+    """Whether it may change a tensor though no operation says so: `requires_grad_` and its like."""
+    return node.op == "call_method" and str(node.target).endswith("_")
 
 
 def _is_ordinary(node: fx.Node) -> bool:

@@ -9,6 +9,7 @@ import jit.compiler
 from sideeffects.effects import Call
 from symbolic.capture import Break
 from symbolic.errors import Restart, SkipFrame
+from symbolic.matching import Reading
 from symbolic.repeats import Repeats
 
 capture = jit.compiler.capture
@@ -37,6 +38,11 @@ def numbered(rows):
     return [renamed(row) for row in rows]
 
 
+def places(row):
+    """Without memory."""
+    return [places(item) for item in row] if isinstance(row, list) else row[:-1] if isinstance(row, tuple) else row
+
+
 def told(captured):
     """All that a capture says."""
     tx, graph = captured.tx, captured.graph
@@ -47,6 +53,7 @@ def told(captured):
         "operations": operations,
         "inputs": [(variable.node.name, str(variable.source)) for variable in graph.inputs],
         "looks of inputs": numbered([looks(n.meta["example_value"]) for n in nodes if n.op == "placeholder"]),
+        "looks": [places(looks(n.meta.get("example_value"))) for n in nodes],
         "changed": graph.mutates_inputs(),
         "guards": sorted({_ADDRESS.sub("", str(guard)) for guard in tx.guards}),
         "effects": [str(each) for each in tx.ledger.effects() if isinstance(each, Call) or each.target.source],
@@ -73,7 +80,7 @@ def compared(monkeypatch):
 
     def counting(self, call):
         answer = repeat(self, call)
-        if answer is not None:
+        if answer is not None and isinstance(call, Reading):
             counts[-1][call.module.cls] += 1
         return answer
 

@@ -171,8 +171,10 @@ class ConstantVariable(Variable):
             return other.is_same(tx, self)
         a, b = self.value, other.value
         if isinstance(a, (int, float, str, bytes, complex)) and not isinstance(a, bool):
-            if type(a) is type(b) and same_constant(a, b) and a is not b:
-                raise GraphBreak("identity of equal constants", f"{a!r} is {b!r}")
+            if type(a) is type(b) and same_constant(a, b):
+                if a is not b:
+                    raise GraphBreak("identity of equal constants", f"{a!r} is {b!r}")
+                tx.repeats.tell(None)
         return a is b
 
 

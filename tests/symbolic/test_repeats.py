@@ -497,3 +497,17 @@ def test_sizes_that_vary(counts):
         x = torch.randn(rows, WIDTH)
         torch.testing.assert_close(compiled(x), plain(x))
     assert not repeated(counts, Block)
+
+
+@pytest.mark.parametrize("kind", [Block, Tuples, Named, Views, Splits, Same, InPlace, InPlaceInside, Batch, Drop, Written])
+def test_without_gradients(kind, counts):
+    """Then operations need not run again on stand-ins."""
+    model = Chain(kind)
+    plain, compiled, x = copy.deepcopy(model), jit.compile(model, backend="aot_eager"), torch.randn(3, WIDTH)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.manual_seed(1)
+            found = [*leaves(compiled(x.clone())), *model.buffers(), torch.rand(2)]
+            torch.manual_seed(1)
+            torch.testing.assert_close(found, [*leaves(plain(x.clone())), *plain.buffers(), torch.rand(2)])
+    assert repeated(counts, kind) >= DEPTH - 3
