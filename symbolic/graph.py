@@ -28,6 +28,7 @@ from symbolic.guards import Guard
 from symbolic.inner import InnerGraph
 from symbolic.late import Standing, Unknown
 from symbolic.operators import with_symbols
+from symbolic.quick_graph import Graph
 from symbolic.shapes import Shapes
 from symbolic.sources import Source
 from symbolic.torch_state import enter_inference, leave_inference
@@ -96,7 +97,7 @@ class GraphBuilder:
         self.fake_mode = fake_mode
         self.shapes = shapes  # None: all sizes are plain numbers
         self._came = None if shapes is None else FakeMode(allow_non_fake_inputs=True, shape_env=shapes.env)
-        self.root = fx.Graph()
+        self.root: fx.Graph = Graph()
         self.graph = self.root  # the one that is written now
         self.modules = torch.nn.Module()  # the graphs inside the root
         self.inner: list[InnerGraph] = []  # inside the root, the innermost last

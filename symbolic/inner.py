@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from symbolic.quick_graph import Graph
+
 
 class InnerGraph:
     """A graph that grows inside another. What it takes from the graphs around it comes in as further inputs, `held`.
@@ -17,7 +19,7 @@ class InnerGraph:
 
     def __init__(self, operation: Callable[..., Any], born_at: int) -> None:
         self.operation = operation
-        self.graph = fx.Graph()
+        self.graph = Graph()
         self.modules = torch.nn.Module()  # the graphs inside this one
         self.born_at = born_at
         self.held: dict[fx.Node, fx.Node] = {}  # of the graph around -> here

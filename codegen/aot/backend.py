@@ -19,6 +19,7 @@ from codegen.aot.partition import min_cut_partition
 from codegen.aot.recorder import Untraceable
 from codegen.direct import as_captured
 from symbolic.late import compute
+from symbolic.quick_graph import Graph
 from symbolic.torch_state import TorchState, enter_inference, leave_inference
 
 log = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ def _rewritten(graph: fx.GraphModule, settings: Settings) -> fx.GraphModule | No
     """What passes make of a captured graph, which stays as it is; None if that is nothing else."""
     if settings.passes is unchanged:
         return None
-    made = fx.Graph()
+    made = Graph()
     made.output(made.graph_copy(graph.graph, {}))
     module = _LazyGraphModule(graph, made)
     return module if settings.passes("before_autograd", module) else None

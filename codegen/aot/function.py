@@ -32,6 +32,7 @@ from codegen.aot.trace import Decompositions, Program, trace, trace_again
 from codegen.direct import direct
 from codegen.progress import tell
 from symbolic.gradients import Together
+from symbolic.quick_graph import Graph
 from symbolic.torch_state import TorchState, is_watched
 
 log = logging.getLogger(__name__)
@@ -197,8 +198,12 @@ class _Backward:
         tensors = [at for at in self.used if isinstance(kept[at].meta["val"], torch.Tensor)]
         outside = _exist_outside(fw, self.traced, [kept[at] for at in tensors])
         self.made_of = made_of[: len(tensors)]
+        savers: dict[Any, int] = {}
+        for number, saver in enumerate(self.level.savers):
+            for memory in saver.memories:
+                savers[memory] = savers.get(memory, 0) | 1 << number
         self.saved_by = tuple(
-            bits(is_outside and memory_of(kept[at]) in saver.memories for saver in self.level.savers)
+            savers.get(memory_of(kept[at]), 0) if is_outside else 0
             for at, is_outside in zip(tensors, outside, strict=True)
         )
         whole = None if self.level.keeps else self.everything  # it lets go of all
@@ -404,7 +409,7 @@ def _made_of(graph: fx.GraphModule, count: int) -> tuple[int, ...]:
 
 def extract(joint: fx.GraphModule, given: Sequence[fx.Node], results: Sequence[Any]) -> fx.GraphModule:
     """The part of a graph that computes `results` (nodes, or None) from `given`, which become its placeholders."""
-    graph = fx.Graph()
+    graph = Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in given:
         copies[node] = graph.placeholder(node.name)

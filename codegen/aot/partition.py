@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from codegen.aot import cost
 from codegen.aot.mincut import UNLIMITED, Network
+from symbolic.quick_graph import Graph
 
 HALVINGS = 16  # how often the price of running again may be halved to meet a budget; then it is as good as nothing
 
@@ -235,7 +236,7 @@ def _shielded(joint: Joint, lost: Iterable[fx.Node]) -> fx.GraphModule:
 
     The backward runs after the forward has written into them, but is to see what they held before.
     """
-    graph = fx.Graph()
+    graph = Graph()
     copies: dict[fx.Node, fx.Node] = {}
     graph.graph_copy(joint.module.graph, copies)
     kept = {}
@@ -391,7 +392,7 @@ def _module(joint: Joint, graph: fx.Graph, name: str, partition: Partition) -> f
 
 
 def _forward(joint: Joint, handed: list[fx.Node]) -> fx.Graph:
-    graph = fx.Graph()
+    graph = Graph()
     made = {primal: graph.node_copy(primal) for primal in joint.primals}
     live = _reach([*joint.outputs, *handed, *joint.lasting]).difference(joint.primals)
     for node in sorted(live, key=joint.place.__getitem__):
@@ -402,7 +403,7 @@ def _forward(joint: Joint, handed: list[fx.Node]) -> fx.Graph:
 
 def _backward(joint: Joint, handed: list[fx.Node], again: list[fx.Node]) -> fx.Graph:
     """What the forward must run again runs just before it is first read, so that it lives no longer than need be."""
-    graph = fx.Graph()
+    graph = Graph()
     made: dict[fx.Node, fx.Node] = {}
     for node in handed:
         made[node] = graph.create_node("placeholder", node.name, name=node.name)

@@ -38,12 +38,14 @@ from codegen.aot.strides import as_kernels_give
 from codegen.aot.symbols import Symbols
 from codegen.aot.views import Step, Unwritable, step_of
 from symbolic.late import NUMBERS, Number, Unknown, number_of, stand_ins
+from symbolic.quick_graph import Graph
 
 aten = torch.ops.aten
 
+_DEVICE = torch.ops.prim.device.default
 #: Questions that leave no trace.
 QUERIES = frozenset({
-    torch.ops.prim.device.default,
+    _DEVICE,
     *(aten.sym_size.int, aten.sym_size.default, aten.sym_stride.int, aten.sym_stride.default),
     *(aten.sym_numel.default, aten.sym_storage_offset.default),
     *(aten.is_contiguous.default, aten.is_contiguous.memory_format),
@@ -100,7 +102,7 @@ class Recorder(Memories, TorchDispatchMode):
         self.fake_mode = fake_mode
         self.ambient = _ambient()
         self.decompositions = {**mutations.RENAMED, **decompositions}
-        self.graph = fx.Graph()
+        self.graph = Graph()
         self.attributes = torch.nn.Module()  # constants of the program
         self.phase = "forward"
         self.stack_trace: Callable[[], str | None] = lambda: None
@@ -218,6 +220,8 @@ class Recorder(Memories, TorchDispatchMode):
         kwargs = kwargs or {}
         if _ambient() != self.ambient:
             raise Untraceable("inference mode or the default dtype changes inside")
+        if func is _DEVICE:  # asked more often than anything else
+            return args[0].device
         if func in QUERIES:
             return func(*args, **kwargs)
         if func in self.decompositions:

@@ -20,6 +20,7 @@ from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from codegen.kernels.likeness import Likeness
+from symbolic.quick_graph import Graph
 
 #: How many repeats stay at each end.
 FRONT, BACK = 4, 2
@@ -180,7 +181,7 @@ def short(graph: fx.GraphModule, runs: Sequence[Run]) -> fx.GraphModule:
     """The graph without what is left out of these runs; all else has its name, and all inputs are there."""
     places = {node: at for at, node in enumerate(graph.graph.nodes)}
     nodes = list(places)
-    made = fx.Graph()
+    made = Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node, at in places.items():
         run = next((run for run in runs if run.start <= at < run.end), None)

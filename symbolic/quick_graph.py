@@ -1,0 +1,35 @@
+"""Graphs that are built node by node in little time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx
+
+#: A node that is assigned to looks itself up in its graph first.
+_set_args: Any = fx.Node.args.fset  # type: ignore[attr-defined]
+_set_kwargs: Any = fx.Node.kwargs.fset  # type: ignore[attr-defined]
+
+
+class Graph(fx.Graph):
+    """torch looks through all arguments of a new node for symbolic numbers, to warn of them: that takes longer than
+    all the rest, and no graph of ours has any. Arguments that a node gets later are not looked through, nor what is put
+    into its `meta`."""
+
+    def create_node(
+        self, op: str, target: Any, args: tuple[Any, ...] | None = None, kwargs: dict[str, Any] | None = None,
+        name: str | None = None, type_expr: Any = None,
+    ) -> fx.Node:
+        node = super().create_node(op, target, None, None, name, type_expr)
+        if args:
+            _set_args(node, args)
+        if kwargs:
+            _set_kwargs(node, kwargs)
+        return node
+
+    def node_copy(self, node: fx.Node, arg_transform: Callable[[fx.Node], Any] = lambda node: node) -> fx.Node:
+        args, kwargs = fx.map_arg((node.args, node.kwargs), arg_transform)
+        copied = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+        copied.meta.update(node.meta)
+        return copied
