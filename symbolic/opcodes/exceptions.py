@@ -9,9 +9,11 @@ from symbolic.code import Inst
 from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode
-from symbolic.variables.base import Variable
+from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.exceptions import AnyException, is_none
+from symbolic.variables.exceptions import AnyException, is_exception_class, is_none
+from symbolic.variables.generators import special
+from symbolic.variables.positions import type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -49,10 +51,12 @@ def pop_except(tx: Translator, frame: Frame, inst: Inst) -> None:
 @opcode("CHECK_EXC_MATCH")
 def check_exc_match(tx: Translator, frame: Frame, inst: Inst) -> None:
     cls = frame.pop()
-    kinds = tx.classes(cls)
-    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
-        raise GraphBreak("except clause with something that is no exception class", cls.describe())
-    frame.push(ConstantVariable(issubclass(frame.stack[-1].python_type(), tuple(kinds))))
+    given = tx.unpack(cls) if issubclass(cls.python_type(), tuple) else [cls]
+    kinds = [each.constant() if each.is_constant() else each.real() for each in given]
+    if not all(map(is_exception_class, kinds)):
+        tx.raise_(TypeError, "catching classes that do not inherit from BaseException is not allowed")
+    mro = frame.stack[-1].python_type().__mro__
+    frame.push(ConstantVariable(any(kind in mro for kind in kinds)))
 
 
 @opcode("RERAISE")
@@ -88,11 +92,18 @@ def load_assertion_error(tx: Translator, frame: Frame, inst: Inst) -> None:
 @opcode("BEFORE_WITH")
 def before_with(tx: Translator, frame: Frame, inst: Inst) -> None:
     manager = frame.pop()
-    kind = tx.class_of(manager)
-    if not (tx.hasattr(kind, "__enter__") and tx.hasattr(kind, "__exit__")):
-        raise GraphBreak("object without __enter__ and __exit__", manager.describe())
-    frame.push(tx.getattr(manager, "__exit__"))
-    tx.invoke(tx.getattr(manager, "__enter__"), [], {})
+    enter, leave = entry_and_exit(tx, manager, "__enter__", "__exit__", "context manager")
+    frame.push(leave)
+    tx.invoke(enter, [], {})
+
+
+def entry_and_exit(tx: Translator, manager: Variable, enter: str, leave: str, what: str) -> tuple[Variable, Variable]:
+    """The methods of a manager, as its class has them."""
+    for name, missed in ((enter, ""), (leave, f" (missed {leave} method)")):
+        if tx.lookup(manager.python_type(), name) is MISSING:
+            cls = type_name(manager.python_type())
+            tx.raise_(TypeError, f"{cls!r} object does not support the {what} protocol{missed}")
+    return special(tx, manager, enter), special(tx, manager, leave)
 
 
 @opcode("WITH_EXCEPT_START")

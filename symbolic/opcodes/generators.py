@@ -9,10 +9,13 @@ from symbolic import versions
 from symbolic.code import Inst
 from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
+from symbolic.opcodes.exceptions import entry_and_exit
 from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.exceptions import is_none
 from symbolic.variables.generators import CoroutineVariable, GeneratorVariable, awaited, special
+from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import type_name
 
 if TYPE_CHECKING:
@@ -55,10 +58,12 @@ def _send(tx: Translator, receiver: Variable, value: Variable) -> tuple[Variable
     if isinstance(receiver, GeneratorVariable):
         result = receiver.send(tx, value)
         return result, receiver.returned if result is None else nothing
-    if isinstance(value, ConstantVariable) and value.value is None:
+    own = receiver.special(tx, "__next__") if isinstance(receiver, ObjectVariable) else None
+    starts = is_none(value)
+    if starts and own is None:
         return tx.next(receiver), nothing
     try:
-        return receiver.method(tx, "send", [value], {}), nothing
+        return tx.call(own, [], {}) if starts else receiver.method(tx, "send", [value], {}), nothing
     except Observed as raised:
         if issubclass(raised.variable.python_type(), StopIteration):
             return None, raised.variable.getattr(tx, "value")
@@ -96,13 +101,7 @@ def get_awaitable(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 @opcode("BEFORE_ASYNC_WITH")
 def before_async_with(tx: Translator, frame: Frame, inst: Inst) -> None:
-    manager = frame.pop()
-    cls = manager.python_type()
-    for name, missed in (("__aenter__", ""), ("__aexit__", " (missed __aexit__ method)")):
-        if tx.lookup(cls, name) is MISSING:
-            said = f"{type_name(cls)!r} object does not support the asynchronous context manager protocol"
-            tx.raise_(TypeError, said + missed)
-    enter, leave = special(tx, manager, "__aenter__"), special(tx, manager, "__aexit__")
+    enter, leave = entry_and_exit(tx, frame.pop(), "__aenter__", "__aexit__", "asynchronous context manager")
     frame.push(leave)
     tx.invoke(enter, [], {})
 

@@ -13,6 +13,7 @@ from symbolic.tracebacks import line_at
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectVariable
+from symbolic.variables.positions import stand_in
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -321,13 +322,12 @@ def _with_natives(tx: Translator, made: Variable, error: Exception) -> Variable:
 def _new_group(tx: Translator, cls: type, args: list[Variable]) -> Variable:
     """A model of what is given tells what is wrong with it, and whether it becomes an ExceptionGroup."""
     held = tx.unpack(args[1]) if len(args) == 2 and args[1].python_type() in (list, tuple) else None
-    models = [] if held is None else [_model(each) for each in held]
-    given = [arg.constant() if arg.is_constant() else None for arg in args]
+    given = [stand_in(arg) for arg in args]
     if held is not None:
-        given[1] = models
-    elif len(args) == 2 and not args[1].is_constant():
-        raise GraphBreak("construction by a native __new__", cls.__qualname__)
+        given[1] = [_model(each) for each in held]
     model = tx.attempt(BaseExceptionGroup.__new__, cls, *given)
+    if held is None:
+        raise GraphBreak("construction by a native __new__", cls.__qualname__)
     natives = {"message": args[0], "exceptions": tx.new_tuple(held or [])}
     return ExceptionVariable(type(model), list(args), tuple(args), natives)
 

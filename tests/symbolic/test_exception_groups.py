@@ -224,7 +224,7 @@ def test_which_class_a_group_has(x):
 
 @pytest.mark.parametrize("args", [
     (), ("m",), (1, [ValueError()]), ("m", []), ("m", [1]), ("m", [ValueError(), None]), ("m", [KeyboardInterrupt()]),
-    ("m", 5), ("m", [ValueError()], 3),
+    ("m", 5), ("m", [ValueError()], 3), (ValueError(1), SyntaxError()), ("m", {ValueError(1)}), ("m", {1: 2}),
 ])
 def test_what_is_no_group(args):
     def program(x):

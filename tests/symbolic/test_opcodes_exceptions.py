@@ -594,3 +594,17 @@ def test_context_that_callers_give_in_a_handler():
 def test_nothing_to_raise_again(x):
     x = x + 1
     raise
+
+
+@same_as_eager(graphs=1)
+def test_clauses_that_name_no_exceptions(x):
+    seen = []
+    for kind in ("spam", (ValueError, "spam"), (KeyError, (ValueError,)), int, ValueError | KeyError, BaseException()):
+        try:
+            try:
+                raise ValueError("v")
+            except kind:
+                seen.append("caught")
+        except TypeError as e:
+            seen.append((str(e), repr(e.__context__)))
+    return x + 1, seen

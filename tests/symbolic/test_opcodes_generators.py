@@ -308,3 +308,24 @@ def test_context_of_what_is_thrown(x):
         log.append(str(error))
         error = error.__context__
     return x + 1, log
+
+
+@same_as_eager(graphs=1)
+def test_what_an_iterator_says_at_its_end(x):
+    class Ends:
+        def __init__(self, count):
+            self.count = count
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            if not self.count:
+                raise StopIteration("the end")
+            self.count -= 1
+            return self.count
+
+    def delegates(count):
+        said = yield from Ends(count)
+        yield said
+    return x + 1, list(delegates(0)), list(delegates(2))

@@ -314,3 +314,26 @@ def test_saved_tensor_hooks(x):
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t / 2):
         y = x * x
     return y.sum()
+
+
+@same_as_eager(graphs=1)
+def test_what_is_no_manager(x):
+    class Enters:
+        def __enter__(self):
+            return self
+
+    class Exits:
+        def __exit__(self, *error):
+            return None
+
+    class Own(Enters, Exits):
+        pass
+    seen, own = [], Own()
+    own.__exit__ = own.__enter__ = None  # of the object: not asked
+    for manager in (Enters(), Exits(), 3, None, own):
+        try:
+            with manager:
+                seen.append("inside")
+        except TypeError as e:
+            seen.append(str(e))
+    return x + 1, seen
