@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConfig, FakeTensorMode, in_kernel_invocation_manager
-from torch.utils._pytree import tree_leaves
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
 
 aten = torch.ops.aten
 _DEVICE = torch.ops.prim.device.default
@@ -39,6 +40,10 @@ Recipe = tuple[Any, bool]
 #: tuple; None for what is computed each time. Forgotten when they are many.
 _known: dict[Any, tuple[tuple[Any, ...], bool] | None] = {}
 MANY = 1 << 14
+#: In what an operation says that writes to a place twice.
+_OVERLAP = "to a single memory location"
+#: How many bytes are filled to find out.
+FEW = 1 << 24
 
 
 class FakeMode(FakeTensorMode):
@@ -72,6 +77,9 @@ class FakeMode(FakeTensorMode):
                 return [self._standing_in(view, args[0].fake_device) for view in views]
             if _is_pure(func):
                 return self._looked_up(func, types, args, kwargs or {})
+        written = _written(func)
+        if written:
+            _refuse_overlaps(func, written, args, kwargs or {})
         if torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in _KNOWN:
             self.draws += 1
         self.writes += func._schema.is_mutable
@@ -213,6 +221,70 @@ def _is_pure(func: Any) -> bool:
         return False
     is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
     return not is_composite and func is not aten._unsafe_view.default
+
+
+@cache
+def _written(func: Any) -> tuple[tuple[int, str], ...]:
+    """The arguments that it writes into: place and name."""
+    if not isinstance(func, OpOverload) or not func._schema.is_mutable:
+        return ()
+    arguments = enumerate(func._schema.arguments)
+    return tuple((at, each.name) for at, each in arguments if each.alias_info is not None and each.alias_info.is_write)
+
+
+def _refuse_overlaps(func: Any, written: tuple[tuple[int, str], ...], args: Any, kwargs: Any) -> None:
+    """Raises what the operation raises where it writes to one place twice, or to what it reads elsewhere.
+
+    Stand-ins have no memory that could be compared, so that is asked of zeros which lie alike, if these are few."""
+    places = [args[at] if at < len(args) else kwargs.get(name) for at, name in written]
+    given = [value for value in _tensors_in((args, kwargs)) if value.layout is torch.strided]
+    targets = [value for value in places if isinstance(value, FakeTensor) and value.layout is torch.strided]
+    if not any(_may_overlap(target, given) for target in targets):
+        return
+    sizes = {value.untyped_storage()._cdata: _hint(value.untyped_storage().nbytes()) for value in given}
+    if sum(sizes.values()) > FEW:
+        return
+    memory = {key: torch.zeros(size, dtype=torch.uint8).untyped_storage() for key, size in sizes.items()}
+
+    def zeros(value: Any) -> Any:
+        if not isinstance(value, FakeTensor) or value.layout is not torch.strided:
+            return value
+        start, size, stride = _geometry(value)
+        return torch.empty(0, dtype=value.dtype).set_(memory[value.untyped_storage()._cdata], start, size, stride)
+
+    with _disable_current_modes(), torch.no_grad():
+        try:
+            func(*tree_map(zeros, args), **tree_map(zeros, kwargs))
+        except RuntimeError as error:
+            if _OVERLAP in str(error):
+                raise
+
+
+def _may_overlap(target: torch.Tensor, given: list[torch.Tensor]) -> bool:
+    _, size, stride = _geometry(target)
+    if any(step == 0 and length > 1 for length, step in zip(size, stride, strict=True)):
+        return True
+    looks, lies = (_geometry(target), target.dtype), target.untyped_storage()._cdata
+    beside = [each for each in given if each is not target and each.untyped_storage()._cdata == lies]
+    first, last = _bounds(target)
+    bounds = [_bounds(each) for each in beside if (_geometry(each), each.dtype) != looks]
+    return any(start < last and first < end for start, end in bounds)
+
+
+def _bounds(value: torch.Tensor) -> tuple[int, int]:
+    """The bytes that it lies between."""
+    start, size, stride = _geometry(value)
+    length = 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True)) if all(size) else 0
+    return start * value.element_size(), (start + length) * value.element_size()
+
+
+def _geometry(value: torch.Tensor) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    return _hint(value.storage_offset()), tuple(map(_hint, value.shape)), tuple(map(_hint, value.stride()))
+
+
+def _hint(size: Any) -> Any:
+    """What a size is at this call, or was made of: 0 where it depends on values."""
+    return (size.node.hint or 0) if isinstance(size, torch.SymInt) else size
 
 
 def _rest(value: torch.Tensor) -> Any:

@@ -18,6 +18,8 @@ CALLABLE_FIRST = PY313
 #: FOR_ITER leaves the exhausted iterator for END_FOR to pop (3.12), or END_FOR; POP_TOP (3.13).
 FOR_ITER_KEEPS_ITERATOR = PY312
 
+#: The `reverse` of a sort is converted to an int, not to a bool.
+REVERSE_IS_AN_INT = not PY312
 #: `generator.close()` gives what the generator returns.
 CLOSE_RETURNS = PY313
 

@@ -22,6 +22,7 @@ import contextlib
 import copy
 import enum
 import functools
+import gc
 import importlib
 import inspect
 import io
@@ -38,7 +39,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from codegen.aot.backend import compile_graph
-from tests.snapshot import Fields, Items, Snapshot, difference
+from tests.snapshot import Fields, Items, Snapshot, difference, is_leaf
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PLUMBING = {os.path.join(HERE, name) for name in ("differential.py", "snapshot.py", "conftest.py")}
@@ -353,6 +354,7 @@ class Observation:
     """What one call did, as plain data that later calls cannot change."""
 
     def __init__(self, call, world, number, then=None):
+        gc.collect(1)
         RemovableHandle.next_id = 1_000_000 * (number + 1)
         snap = Snapshot()
         self.before = snap.walk(world.roots())
@@ -394,14 +396,14 @@ class Observation:
         results = [t for t in snap.tensors if t.requires_grad and not t.is_inference()]
         if self.exception is not None or not results:
             return None
-        leaves = [t for t in snap.leaves if t.requires_grad and t.is_leaf]
+        leaves = [t for t in snap.leaves if t.requires_grad and is_leaf(t)]
         none_before = [t for t in leaves if t.grad is None]
         printed, failed = io.StringIO(), None
         with torch.enable_grad(), contextlib.redirect_stdout(printed):
             try:
                 total = sum(_weighted(t) for t in results)
                 total.backward(retain_graph=True)
-            except RuntimeError as exc:
+            except Exception as exc:  # of autograd, or of a hook
                 failed = (type(exc).__name__, str(exc))
         tree = {"failed": failed, "printed": _text(printed, world.around.nodes), "world": snap.walk(world.roots())}
         for leaf in none_before:
@@ -540,6 +542,19 @@ def check(fn, *args, graphs=None, breaks=None, make=None, changed=None, backend=
         assert report.graph_break_count == breaks, f"{report.graph_break_count} graph breaks, {breaks} expected: {report.break_reasons}"
 
 
+@contextlib.contextmanager
+def _no_collection():
+    """When cycles are collected depends on what else was allocated; here it is before each call (see `Observation`)."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@_no_collection()
 def _observe(wrap, fn, bound, around, plans, counter, then):
     seen = []
     for steps, form in plans:

@@ -211,7 +211,7 @@ class Snapshot:
         self.tensors.append(t)
         with torch.inference_mode(False), torch.no_grad():
             tree = {"dtype": str(t.dtype), "shape": tuple(t.shape), "device": str(t.device), "layout": str(t.layout),
-                    "requires_grad": t.requires_grad, "is_leaf": t.is_leaf, "has grad_fn": t.grad_fn is not None,
+                    "requires_grad": t.requires_grad, "is_leaf": is_leaf(t), "has grad_fn": _node(t),
                     "inference": t.is_inference(), "conj": t.is_conj(), "neg": t.is_neg(),
                     "retains_grad": t.retains_grad, "hooks": [self.see(t._backward_hooks), self.see(t._post_accumulate_grad_hooks)]}
             if t.layout is torch.strided:
@@ -220,7 +220,7 @@ class Snapshot:
             if t.device.type != "meta":
                 tree["values"] = Bits(t)
             tree["view of"] = None if t._base is None else self.see(t._base)
-            tree["grad"] = None if not (t.is_leaf or t.retains_grad) or t.grad is None else self.see(t.grad)
+            tree["grad"] = None if not (is_leaf(t) or t.retains_grad) or t.grad is None else self.see(t.grad)
         attributes = {k: v for k, v in t.__dict__.items()}
         return {**tree, "attributes": [(k, self.see(v)) for k, v in attributes.items()]} if attributes else tree
 
@@ -246,6 +246,20 @@ class Snapshot:
                 except AttributeError:
                     pass
         return {"attributes": found} if found else {}
+
+
+def is_leaf(t):
+    try:
+        return t.is_leaf
+    except RuntimeError:  # one of several views given at once, after a write through their base: has no node any more
+        return False
+
+
+def _node(t):
+    try:
+        return t.grad_fn is not None
+    except RuntimeError as error:
+        return str(error)
 
 
 def _function(snap, fn):
@@ -285,6 +299,38 @@ def _parts(chain):
     _, _, *state = _reduce(chain)
     source, *active = state[0] if state else ((),)
     return active + _left(source)
+
+
+def _cycle(snap, cycle):
+    """What comes until it begins again, and then: whoever made it again had its first items from elsewhere."""
+    _, (source,), (saved, again) = _reduce(cycle)
+    left = _left(source)
+    return {"again": bool(again), "left": [snap.see(item) for item in left], "round": [snap.see(item) for item in (saved if again else [*saved, *left])]}
+
+
+def _islice(snap, found):
+    """What it skips and gives from here on, however often it was asked."""
+    _, (source, *bounds), *taken = _reduce(found)
+    skips, stop, step = bounds if len(bounds) == 3 else (0, 0, 1)
+    skips, stop = max(skips - taken[0], 0), None if stop is None else max(stop - taken[0], 0)
+    return {"bounds": (skips, stop, step), "of": None if skips == stop == 0 else snap.see(source)}
+
+
+def _takewhile(snap, found):
+    _, parts, *over = _reduce(found)
+    return {"of": None if any(over) else [snap.see(part) for part in parts]}
+
+
+def _dropwhile(snap, found):
+    """One that has begun to give asks nobody any more."""
+    _, (function, source), *begun = _reduce(found)
+    return {"of": snap.see(_alone(source))} if any(begun) else {"of": snap.see(source), "function": snap.see(function)}
+
+
+def _alone(source):
+    """What a chain that nobody sees goes on with, if that is one iterator."""
+    parts = _parts(source) if type(source) is itertools.chain else []
+    return parts[-1] if parts and not any(map(_left, parts[:-1])) else source
 
 
 def _left(source):
@@ -328,6 +374,10 @@ INSIDE = [
     (numpy.ndarray, _ndarray),
     ((bytearray, array.array), lambda snap, buffer: {"contents": repr(buffer), **snap._attributes(buffer)}),
     (itertools.chain, _chain),
+    (itertools.cycle, _cycle),
+    (itertools.islice, _islice),
+    (itertools.takewhile, _takewhile),
+    (itertools.dropwhile, _dropwhile),
     (numpy.generic, lambda snap, value: {"dtype": str(value.dtype), "value": repr(value)}),
     (torch.Generator, lambda snap, g: {"state": g.get_state().tolist()}),
     (BaseException, lambda snap, exc: snap.exception(exc)),

@@ -35,6 +35,7 @@ class Source:
     count: int = 0
     counted: dict[Data, int] = field(default_factory=dict)  # how many writes a `.data` has counted
     returned: set[str] = field(default_factory=set)  # names of views that are results
+    taken: set[str] = field(default_factory=set)  # of the views that one call gave, those that have a name
 
     def add(self, line: str, depth: int = 1) -> None:
         self.lines.append("    " * depth + line)
@@ -70,12 +71,19 @@ class Source:
             step = steps[-1]
             called = f"{self.name('view', step.func)}({before}{self.arguments(before, step)})"
             if step.index is not None:
-                many = (base, steps[:-1], step.call, tracked)
-                if many not in self.views:
-                    self.views[many] = self._assigned(called, tracked)
-                called = f"{self.views[many]}[{step.index}]"
+                called = self._one_of(called, (base, steps[:-1], step.call, tracked), step.index)
             self.views[key] = self._assigned(called, tracked or step.index is not None)
         return self.views[key]
+
+    def _one_of(self, called: str, many: tuple[Any, ...], index: int) -> str:
+        """One of the several views that a call gives, which nobody has yet: of that of before, or of another call."""
+        if f"{self.views.get(many)}[{index}]" in self.taken:
+            del self.views[many]
+        if many not in self.views:
+            self.views[many] = self._assigned(called, many[-1])
+        one = f"{self.views[many]}[{index}]"
+        self.taken.add(one)
+        return one
 
     def base(self, base: Value | Input | Base | Changed | Data) -> str:
         """What views are taken from."""

@@ -103,7 +103,9 @@ class _Kernel:
         self.nodes = nodes
         self.group = group
         self.values: dict[tuple[str, int], Expr] = {}
-        self.stages = {name: self._stage(member) for name, member in group.members.items()}
+        self.stages: dict[str, int] = {}
+        for name in group.members:
+            self._stage(name)
         self.results = {name: f"r{number}" for number, name in enumerate(group.members)}
         self.buffers: dict[str, str] = {}
         self.loaded: set[str] = set()
@@ -123,14 +125,14 @@ class _Kernel:
         return kernel, tuple(self.buffers), tuple(sizes), tuple(scalars)
 
     # --- loops --------------------------------------------------------------------------------------------------------
-    def _stage(self, member: Member) -> int:
+    def _stage(self, name: str) -> int:
         """How many loops have to be over before its values are known: those of the reductions that it reads."""
-        stage = 0
-        for read in member.node.reads:
-            other = self.group.members.get(read.tensor)
-            if other is not None:
-                stage = max(stage, self._stage(other) + bool(other.node.definition.over))
-        return stage
+        if name not in self.stages:
+            members = self.group.members
+            read = [other.tensor for other in members[name].node.reads if other.tensor in members]
+            over = [self._stage(other) + bool(members[other].node.definition.over) for other in read]
+            self.stages[name] = max(over, default=0)
+        return self.stages[name]
 
     def _loops(self) -> Iterator[Loop]:
         """Inputs are written in the last one: until then they are what they were."""

@@ -36,7 +36,7 @@ from symbolic.variables.containers import DequeIterator
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.mappings import DictIterator
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.sets import SetIterator
+from symbolic.variables.sets import SetIterator, SetVariable
 from symbolic.variables.tensors import DrawnTensor, NodeVariable, TensorVariable
 
 #: END_FOR (3.12), END_FOR; POP_TOP (3.13) clean up after the interpreter's own FOR_ITER
@@ -301,8 +301,8 @@ class _Assembler:
                 self.writer.load(operand)
                 self.emit.pop()
         for variable in self.alive:
-            if isinstance(variable, _WATCHING) and not exists(variable):
-                self.writer.load(variable)
+            if _is_watching(variable) and not exists(variable):
+                self.writer.load(getattr(variable, "owner", None) or variable)
                 self.emit.pop()
         with self._guarded(frames, frame, inst):
             try:
@@ -495,8 +495,13 @@ class _Exhausted:
 
 
 _EXHAUSTED = _Exhausted()
-#: Iterators that see what has been done to their container since they were made.
-_WATCHING = (DictIterator, SetIterator, DequeIterator)
+def _is_watching(variable: Variable) -> bool:
+    """Whether it is made of an existing container as that is now: iterators that see what has been done to it since
+    they were made, and sets with elements of another."""
+    if isinstance(variable, SetVariable):
+        recipe = variable.recipe()
+        return recipe is not None and bool(recipe.existing())
+    return isinstance(variable, (DictIterator, SetIterator, DequeIterator))
 
 
 def _next(iterator: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
@@ -91,7 +92,8 @@ def chain_in(active: Any, rest: Any) -> Iterator[Any]:
 
 def cycle(source: Any, saved: list[Any], index: int) -> Iterator[Any]:
     made = itertools.cycle(itertools.chain(saved, source))
-    return advance(made, index if source == () else len(saved))
+    again = (index or len(saved)) if source == () else 0  # in the first round it has not come upon the end
+    return advance(made, len(saved) + again)
 
 
 def accumulate(source: Any, function: Any, total: Any) -> Iterator[Any]:
@@ -109,8 +111,14 @@ def accumulate_from(source: Any, function: Any, initial: Any) -> Iterator[Any]:
     return itertools.accumulate(source, function, initial=initial)
 
 
-def never(value: Any) -> bool:
-    return False
+def stopped() -> Iterator[Any]:
+    """A takewhile that has met what it stops at."""
+    return advance(itertools.takewhile(operator.not_, (True,)), 1)
+
+
+def dropped(source: Any) -> Iterator[Any]:
+    """A dropwhile that has dropped what there was to drop."""
+    return advance(itertools.dropwhile(operator.not_, itertools.chain((True,), source)), 1)
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -177,6 +185,20 @@ def _islice(w: Writer, v: Any) -> None:
         w.call(itertools.islice, v.source_iterator, max(v.wanted - v.position, 0), stop, v.step)
 
 
+def _takewhile(w: Writer, v: Any) -> None:
+    if v.stopped:
+        w.call(stopped)
+    else:
+        w.call(itertools.takewhile, v.function, v.source_iterator)
+
+
+def _dropwhile(w: Writer, v: Any) -> None:
+    if v.started:
+        w.call(dropped, v.source_iterator)
+    else:
+        w.call(itertools.dropwhile, v.function, v.source_iterator)
+
+
 def _dict(w: Writer, v: Any) -> None:
     if v.dict is None:
         w.call(dict_iterator, Emit(lambda: w.call(OrderedDict if v.ordered else dict)), v.kind, 1, v.backwards)
@@ -223,12 +245,8 @@ BUILD.update(
         ),
         iterators.IsliceIterator: _islice,
         iterators.AccumulateIterator: _accumulate,
-        iterators.TakewhileIterator: lambda w, v: w.call(
-            itertools.takewhile, v.function, () if v.stopped else v.source_iterator
-        ),
-        iterators.DropwhileIterator: lambda w, v: w.call(
-            itertools.dropwhile, never if v.started else v.function, v.source_iterator
-        ),
+        iterators.TakewhileIterator: _takewhile,
+        iterators.DropwhileIterator: _dropwhile,
         iterators.StarmapIterator: lambda w, v: w.call(itertools.starmap, v.function, v.source_iterator),
         iterators.GetitemIterator: _getitem,
         mappings.DictIterator: _dict,

@@ -77,19 +77,26 @@ def _dict(w: Writer, v: Any) -> None:
 
 def _set(w: Writer, v: Any) -> None:
     recipe = v.recipe()
-    if recipe is not None and any(name != "add" for name, _ in recipe.history):
-        _by_recipe(w, v, sets.Recipe.make, recipe)
+    if recipe is not None and any(name != "add" for name, _ in recipe.history) and _reads_what_is(v, recipe):
+        _by_recipe(w, sets.Recipe.make, recipe)
     elif v.python_type() is set:
         w.emit.build("set", w.load_all(v.items.values()))
     else:
         w.call(frozenset, Emit(lambda: w.load_list(v.items.values())))
 
 
-def _by_recipe(w: Writer, v: mappings.SetVariable, method: Any, recipe: sets.Recipe, *target: Variable) -> None:
+def _reads_what_is(v: mappings.SetVariable, recipe: sets.Recipe) -> bool:
+    """Whether the existing sets that a recipe reads are what they were. Raises Restart where they are not, and the
+    order of the elements comes from them."""
+    if any(each.state for each in recipe.existing()):
+        v.check_order()
+        return False
+    return True
+
+
+def _by_recipe(w: Writer, method: Any, recipe: sets.Recipe, *target: Variable) -> None:
     existing: list[mappings.SetVariable] = []
     placed = recipe.placed(existing)
-    if any(each.state for each in existing):
-        v.check_order()
     w.call(method, placed, *target, *existing)
 
 
@@ -286,6 +293,7 @@ BUILD.update(
         stdlib.GetterVariable: lambda w, v: w.call_with(v.kind, v.args, v.kwargs),
         identity.IdVariable: lambda w, v: w.call(id, v.value),
         hooks.HandleVariable: Writer.birth,
+        nodes.MultiHandle: Writer.birth,
         outside.Answer: Writer.birth,
         numbers.DrawnNumber: Writer.birth,
         tensors.DrawnTensor: Writer.birth,
@@ -328,8 +336,8 @@ def _dict_contents(w: Writer, target: Variable, v: mappings.DictVariable, before
 def _set_contents(w: Writer, target: Variable, v: mappings.SetVariable, before: Any) -> None:
     done = len(before.history) if before is not None else 0
     recipe = sets.Recipe(set, tuple(v.history[done:]))
-    if recipe.is_plain() and recipe.is_in_place():
-        _by_recipe(w, v, sets.Recipe.change, recipe, target)
+    if recipe.is_plain() and recipe.is_in_place() and _reads_what_is(v, recipe):
+        _by_recipe(w, sets.Recipe.change, recipe, target)
     else:  # objects with hashes by address, in no order that anybody knows
         w.call(runtime.set_set, target, Emit(lambda: w.emit.build("set", w.load_all(v.items.values()))))
 

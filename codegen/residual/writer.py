@@ -31,6 +31,7 @@ from symbolic.variables import (
 )
 from symbolic.variables.base import MISSING, FixedVariable, Variable
 
+_Done = tuple[dict[Variable, str], dict[Source, str], dict[Variable, Variable]]
 #: Variables of fixed parts of the program: the object itself is a constant of the residual code.
 FIXED = (FixedVariable, namespaces.NamespaceVariable)
 
@@ -110,12 +111,12 @@ class Writer:
         self._building: set[Variable] = set()
         self._cyclic: set[Variable] = set()
 
-    def snapshot(self) -> tuple[dict[Variable, str], dict[Source, str]]:
-        """What is built so far: code after a branch may use only that."""
-        return dict(self._built), dict(self._made_of)
+    def snapshot(self) -> _Done:
+        """What is built so far, and to which state: code after a branch may use only that."""
+        return dict(self._built), dict(self._made_of), dict(self._given)
 
-    def restore(self, snapshot: tuple[dict[Variable, str], dict[Source, str]]) -> None:
-        self._built, self._made_of = snapshot
+    def restore(self, snapshot: _Done) -> None:
+        self._built, self._made_of, self._given = snapshot
 
     # --- loads ------------------------------------------------------------------------------------------------------
     def find_cycles(self, roots: Iterable[Variable]) -> None:

@@ -6,6 +6,7 @@ import enum
 import math
 import operator
 import re
+from array import array
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
 from types import BuiltinMethodType, EllipsisType, NoneType, NotImplementedType
@@ -17,7 +18,7 @@ from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, MISSING, Variable
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.positions import answers, as_index, has, stand_in
+from symbolic.variables.positions import answers, as_index, has, native_part, stand_in
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -155,7 +156,9 @@ class ConstantVariable(Variable):
         if op not in (operator.add, operator.mul) or not isinstance(self.value, (str, bytes)):
             return None
         found = self.repeated(tx, other) if op is operator.mul else None
-        return found or tx.attempt(op, self.value, stand_in(other))
+        right = TEMPLATES["known"](tx, native_part(other))
+        fits = isinstance(right, _JOINED[type(self.value)])
+        return found or tx.from_constant(tx.attempt(op, self.value, right if fits else stand_in(other)))
 
     def repeated(self, tx: Translator, times: Variable) -> Variable | None:
         """Of text or bytes, so many times; None of other constants and for what is no number of times."""
@@ -184,6 +187,8 @@ _INDEXED: dict[str, Callable[[ConstantVariable, Any, Variable], Variable | None]
     "__mul__": ConstantVariable.repeated,
     "__rmul__": ConstantVariable.repeated,
 }
+#: What can be added to text and to bytes.
+_JOINED: dict[type, Any] = {str: str, bytes: (bytes, bytearray, array)}
 _SIZED = frozenset({operator.pow, operator.lshift, operator.ipow, operator.ilshift})
 #: What templates with values that are not wholly known become, and the value of what is known though it is no constant;
 #: `text` has the rows.

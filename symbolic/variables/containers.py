@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import torch
 
+from symbolic import versions
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, MISSING, Variable
@@ -347,7 +348,7 @@ class ListVariable(MutableSequence):
         return tx.new_list(list(self.items))
 
     def do_sort(self, tx: Translator, /, *, key: Variable | None = None, reverse: Variable | None = None) -> None:
-        backwards = tx.truth(reverse) if reverse is not None else False
+        backwards = _is_backwards(tx, reverse) if reverse is not None else False
         done = len(tx.ledger.written)
         tx.ledger.keep(self)
         items, self.items = self.items, []  # as in CPython, the list is empty while it is sorted
@@ -367,6 +368,14 @@ class ListVariable(MutableSequence):
             raise GraphBreak("effect while a list is sorted", self.describe())
         if modified:
             tx.raise_(ValueError, "list modified during sort")
+
+
+def _is_backwards(tx: Translator, reverse: Variable) -> bool:
+    if not versions.REVERSE_IS_AN_INT:
+        return tx.truth(reverse)
+    number = as_index(tx, reverse)
+    tx.attempt([].sort, reverse=number)
+    return bool(number)
 
 
 class _Ranked:

@@ -17,6 +17,7 @@ from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.hooks import NONE, HandleVariable, Hook, place_of, remove
 from symbolic.variables.methods import NativeMethod
+from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.tables import handles, library
 from symbolic.variables.tensors import NodeVariable, TensorVariable
 
@@ -66,6 +67,20 @@ NodeVariable.HANDS_ON.add(BackwardHookFunction._backward_cls)
 
 
 # --- hooks of several tensors -----------------------------------------------------------------------------------------
+class MultiHandle(HandleVariable):
+    """A handle born in the frame that stands for several, and has no number."""
+
+    def plain_getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "handles":
+            raise GraphBreak("attribute of a hook's handle", name)
+        return ObjectVariable.plain_getattr(self, tx, name)
+
+    def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if name == "handles":
+            raise GraphBreak("attribute of a hook's handle", name)
+        ObjectVariable.plain_setattr(self, tx, name, value)
+
+
 @handles(register_multi_grad_hook)
 def _register_multi_grad_hook(
     tx: Translator, tensors: Variable, fn: Variable, *, mode: Variable = ALL
@@ -78,7 +93,7 @@ def _register_multi_grad_hook(
         raise GraphBreak("arguments do not fit the function", "mode of register_multi_grad_hook")
     if not all(isinstance(each, TensorVariable) and each.fake.requires_grad for each in found):
         raise GraphBreak("hook of tensors without a gradient", tensors.describe())
-    handle = HandleVariable(None, _MultiHandle)
+    handle = MultiHandle(None, _MultiHandle)
     tx.ledger.bear(handle, library(tx, register_multi_grad_hook), tx.new_tuple(found), fn, mode=mode)
     for tensor in found:
         assert isinstance(tensor, TensorVariable)

@@ -59,6 +59,21 @@ def is_plain_attribute(value: Variable) -> bool:
 _HASHES_OF_VALUES = {kind.__hash__ for kind in (str, int, tuple, frozenset)}
 
 
+class EmptySlot:
+    """empty slot: the predicate of a guard"""
+
+    def __init__(self, slot: MemberDescriptorType) -> None:
+        self.slot = slot
+        self.__doc__ = f"empty slot {slot.__name__!r}"
+
+    def __call__(self, value: Any) -> bool:
+        try:
+            self.slot.__get__(value)
+        except AttributeError:
+            return True
+        return False
+
+
 class ObjectVariable(Variable):
     """An instance of a Python class.
 
@@ -126,8 +141,11 @@ class ObjectVariable(Variable):
         """The attribute as the existing object holds it in its `__dict__` or slot."""
         assert self.source is not None
         if isinstance(raw, MemberDescriptorType):
-            value = tx.attempt(raw.__get__, self.value, self.cls)
-            return tx.wrap(value, self.source.attr(name))
+            is_empty = EmptySlot(raw)
+            if is_empty(self.value):
+                tx.know(self.source, "predicate", is_empty)
+                return None
+            return tx.wrap(raw.__get__(self.value, self.cls), self.source.attr(name))
         stored = instance_dict(self.value)
         if stored is None:
             return None
@@ -181,6 +199,8 @@ class ObjectVariable(Variable):
                 return found
         elif hook is not MISSING:
             return tx.call(tx.class_attribute(self.cls, "__getattr__"), [self, ConstantVariable(name)], {})
+        if isinstance(tx.lookup(self.cls, name), MemberDescriptorType):
+            tx.attempt(getattr, _namesake(self.cls, name), name)
         return tx.raise_(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def _module_attribute(self, tx: Translator, name: str) -> Variable | None:
@@ -267,7 +287,9 @@ class ObjectVariable(Variable):
         if pending is None:
             held = self.value is not MISSING and self._existing(tx, name, raw)
         if not held:
-            tx.raise_(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+            slot = name if isinstance(raw, MemberDescriptorType) else "__weakref__"
+            slots = () if slot != name and self.cls.__dictoffset__ else (slot,)
+            tx.attempt(delattr, _namesake(self.cls, *slots), name)
         tx.ledger.store(self, name, DELETED)
 
     # --- special methods --------------------------------------------------------------------------------------------
@@ -418,9 +440,10 @@ def _bind_class(obj: ObjectVariable, tx: Translator, name: str, raw: Any) -> Var
     return BoundMethod(tx.wrap(raw.__func__, tx.attribute_source(obj.cls, name).attr("__func__")), tx.class_of(obj))
 
 
-def _namesake(cls: type) -> Any:
-    """An instance of a class of the same name, for Python's own code to complain about."""
-    return type(cls.__name__, (), {"__qualname__": cls.__qualname__, "__module__": cls.__module__})()
+def _namesake(cls: type, *slots: str) -> Any:
+    """An instance of a class of the same name, with such slots, for Python's own code to complain about."""
+    names = {"__qualname__": cls.__qualname__, "__module__": cls.__module__}
+    return type(cls.__name__, (), {**names, "__slots__": slots} if slots else names)()
 
 
 def _read_property(obj: ObjectVariable, tx: Translator, name: str, raw: Any) -> Variable:

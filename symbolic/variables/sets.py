@@ -94,6 +94,12 @@ class Recipe:
         """Whether all elements that it tells of are known."""
         return all(_is_plain(operand) for _, operands in self.history for operand in operands)
 
+    def existing(self) -> list[SetVariable]:
+        """The existing sets that it reads."""
+        found: list[SetVariable] = []
+        self.placed(found)
+        return found
+
     def placed(self, existing: list[SetVariable]) -> Recipe:
         """The same with places for existing sets, which are added to the list."""
 
@@ -170,7 +176,7 @@ def _told(others: Iterable[Variable], operands: Iterable[Any]) -> tuple[Any, ...
 
 
 def _now(operand: Any, variable: SetVariable | None) -> Any:
-    if variable is not None and variable.source is not None:
+    if variable is not None and variable.source is not None and not variable.is_ordered():
         return variable
     recipe = variable.recipe() if variable is not None else None
     if recipe is not None:
@@ -317,7 +323,7 @@ class SetVariable(NativeVariable):
         operands = [self.keys_in(tx, other) for other in others]
         table = getattr(self.table, name)(*(keys for keys, _ in operands))
         made = SetVariable({}, cls=self.native())
-        so_far = self.history if self.source is None else [("from", (self,))]
+        so_far = self.history if self.source is None else [("from", (_now(self.table, self),))]
         made.history = [*so_far, (name, _told(others, [keys for keys, _ in operands]))]
         if not all(operand.is_ordered() for operand in (self, *_sets_among(others))):
             made.unordered_at = tx.anchor()
@@ -331,9 +337,10 @@ class SetVariable(NativeVariable):
             self.unordered_at = tx.anchor()
         tx.ledger.keep(self)
         self.act("update" if name == "union" else f"{name}_update", others, *(keys for keys, _ in operands))
-        size = len(self.items)
-        self.take(self.table, [(None, before[0]), *operands])
-        if operands and (len(self.items) != size or name != "union"):
+        # Room is made for all that another set has, which is a new order, before it shows that all are there.
+        makes_room = any(keys and not isinstance(keys, list) for keys, _ in operands)
+        if operands and (len(self.items) != len(self.table) or name != "union" or makes_room):
+            self.take(self.table, [(None, before[0]), *operands])
             self.changed(tx)
 
     def take(self, table: set[Any], operands: list[tuple[Any, dict[int, Variable]]]) -> None:

@@ -23,6 +23,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 import jit
+from tests.snapshot import is_leaf
 
 LOGGER = logging.getLogger("tests.sideeffects.things")
 MODULE = types.ModuleType("tests.sideeffects.settings")
@@ -456,13 +457,13 @@ def afterwards(result, *args):
                 said.append(list(itertools.islice(thing, 3)))
         except Exception as error:
             said.append((type(error).__name__, str(error)))
-    tensors = [t for t in found if isinstance(t, torch.Tensor) and t.requires_grad and not t.is_leaf]
+    tensors = [t for t in found if isinstance(t, torch.Tensor) and t.requires_grad and not is_leaf(t)]
     try:
         for t in tensors:
             t.sum().backward(retain_graph=True)
-    except RuntimeError as error:
+    except Exception as error:  # of autograd, or of a hook
         said.append(str(error))
-    said.append([t.grad for t in found if isinstance(t, torch.Tensor) and (t.is_leaf or t.retains_grad)])
+    said.append([t.grad for t in found if isinstance(t, torch.Tensor) and (is_leaf(t) or t.retains_grad)])
     return said
 
 

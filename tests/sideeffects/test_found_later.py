@@ -1,0 +1,197 @@
+"""What random programs found, each fault as a small program of its own: sets, slots, views, iterators, breaks."""
+import array
+import itertools
+
+import pytest
+import torch
+
+import jit
+from tests.differential import check, same_as_eager
+from tests.sideeffects.things import Echo, Slotted, Stack
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+class Word(str):
+    pass
+
+
+class Raw(bytes):
+    pass
+
+
+class Buffer(bytearray):
+    pass
+
+
+@pytest.mark.parametrize("a, b", [("a", Word("b")), (b"a", Raw(b"b")), (b"a", bytearray(b"b")), (b"a", Buffer(b"b")), (b"a", [1]), ("a", Raw(b"c")),
+                                  (b"a", Word("b")), (b"a", bytearray()), (b"", array.array("b", [1])), ("a", bytearray(b"b")), (b"a", None)], ids=repr)
+def test_text_and_bytes_with_something_behind(a, b):
+    def program(x, b):
+        try:
+            return x + 1, a + b
+        except TypeError as error:
+            return x + 2, str(error)
+
+    check(program, torch.ones(3), b, graphs=1)
+
+
+@pytest.mark.parametrize("reverse", [True, 0, 2, 1.5, "a", b"", bytearray(b"a"), None, [], 1 << 70], ids=repr)
+@pytest.mark.parametrize("sort", [lambda items, reverse: items.sort(reverse=reverse) or items, lambda items, reverse: sorted(items, reverse=reverse)])
+def test_which_way_a_sort_goes(sort, reverse):
+    def program(x, items):
+        try:
+            return x + 1, sort(items, reverse)
+        except (TypeError, OverflowError) as error:
+            return x + 2, str(error)
+
+    check(program, torch.ones(3), [2, 1, 3], graphs=1)
+
+
+@same_as_eager(graphs=1)
+def test_slots_that_are_empty(x):
+    made = Slotted("made")
+    said = []
+    for ask in (getattr, delattr, delattr, getattr):
+        for name in ("value", "nothing"):
+            try:
+                said.append(ask(made, name))
+            except AttributeError as error:
+                said.append(str(error))
+    return x + 1, said
+
+
+class Answers(Slotted):
+    def __getattr__(self, name):
+        return f"no {name}"
+
+
+@pytest.mark.parametrize("cls", [Slotted, Answers])
+def test_slots_of_an_argument_that_are_empty_or_not(cls):
+    def make(is_empty):
+        held = cls("held")
+        if is_empty:
+            del held.value
+        return torch.ones(3), held
+
+    def program(x, held):
+        try:
+            return x + 1, held.value
+        except AttributeError as error:
+            return x + 2, str(error)
+
+    check(program, make=lambda: make(True), changed=[lambda: make(False)], graphs=1)
+
+
+# --- what is made again -----------------------------------------------------------------------------------------------
+def test_lists_of_a_users_class_are_filled_on_both_ways_out_of_an_instruction():
+    def program(x, held):
+        stack, echo = Stack([held]), Echo([x])
+        try:
+            raise ValueError(1)
+        except ValueError as error:
+            error.add_note("noted")
+        return stack, echo
+
+    check(program, torch.ones(3), [1])
+
+
+@jit.disable
+def changed(held):
+    held.add(9)
+    held.discard(0)
+
+
+SETS = [frozenset, set, lambda held: held | {7}, lambda held: held.copy(), lambda held: {0, 2} & held, lambda held: frozenset((0, 1, 2)) - held,
+        lambda held: [frozenset(held), {"a": held | {5}}], lambda held: {frozenset(held): 1}]
+
+
+@pytest.mark.parametrize("change", [changed, lambda held: held.add(9), lambda held: held.clear(), lambda held: held.pop()])
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("make", SETS)
+def test_sets_are_made_of_existing_ones_as_these_were(make, size, change):
+    def program(x, held):
+        made = make(held)
+        change(held)
+        return x + 1, made
+
+    check(program, make=lambda: (torch.ones(3), set(range(size))))
+
+
+@pytest.mark.parametrize("add", [lambda held: held.update({0, "d"}), lambda held: held.update([0, "d"]), lambda held: held.update({0: 1}), lambda held: held.update(())])
+def test_a_union_that_adds_nothing_may_be_a_new_order(add):
+    """It makes room first."""
+    def program(x, held):
+        add(held)
+        return x + 1, [*held]
+
+    for word in map(str, range(30)):
+        jit.reset()
+        compiled = jit.compile(program, backend="eager")
+        ours, theirs = set(), set()
+        for element in (0, "d", word, 1):  # copies are in another order
+            ours.add(element)
+            theirs.add(element)
+        assert compiled(torch.ones(3), ours)[1] == program(torch.ones(3), theirs)[1]
+        assert list(ours) == list(theirs)
+
+
+@same_as_eager(changed=None)
+def test_iterators_that_a_break_leaves_half_way(x):
+    items = [3, 2, 1, 4]
+    found = [itertools.dropwhile(lambda v: v > 2, items), itertools.dropwhile(lambda v: v > 9, items), itertools.takewhile(lambda v: v > 2, items),
+             itertools.cycle(items), itertools.islice(itertools.cycle(items), 1, 20, 2)]
+    done = itertools.takewhile(lambda v: v > 2, items), itertools.islice(items, 1)
+    given = [next(iterator) for iterator in found], [[*iterator] for iterator in done]
+    jit.graph_break()
+    return x + 1, found, done, given
+
+
+# --- tensors ----------------------------------------------------------------------------------------------------------
+MANY_VIEWS = [lambda x: x.unbind(), lambda x: x.split(1), lambda x: x.chunk(3), lambda x: [*x], lambda x: x.tensor_split(3)]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize("take", MANY_VIEWS)
+def test_views_that_come_together_are_new_each_time(take, backend):
+    def program(x):
+        y = x * 2
+        return *take(x), *take(x), *take(y), take(y)[1]
+
+    check(program, torch.arange(12.0).view(3, 4), backend=backend)
+
+
+@pytest.mark.parametrize("write", [lambda x: x.copy_(x.unbind()[1][:1]), lambda x: x[1:].copy_(x[:-1]), lambda x: x[1:].add_(x[:-1]), lambda x: x.add_(x.t()),
+                                   lambda x: x[:1].expand(3, 3).add_(1), lambda x: torch.add(x, 1, out=x.t()), lambda x: torch.mul(x, 2, out=x)])
+@pytest.mark.parametrize("backend", ["eager", "default"])
+def test_writes_over_what_is_read(write, backend):
+    """Where torch refuses, it does so after what the frame did before."""
+    def program(x, log):
+        log.append("before")
+        print("here")
+        write(x)
+        print("not")
+        return x + 1
+
+    check(program, make=lambda: (torch.arange(9.0).view(3, 3), []), backend=backend, traceback="full")
+
+
+def test_a_handle_of_several_hooks_has_no_number():
+    def program(w):
+        handle = torch.autograd.graph.register_multi_grad_hook((w, w), lambda gradients: None)
+        handle.extra = 1
+        return w * 2, hasattr(handle, "id"), hasattr(handle, "hooks_dict_ref"), handle.extra
+
+    check(program, torch.ones(3, requires_grad=True), graphs=1)
+
+
+@pytest.mark.timeout(60)
+def test_a_tensor_that_is_added_to_itself_often():
+    def program(x, v):
+        for _ in range(40):
+            v += x
+
+    def make():
+        x = torch.full((3,), 2.0**-30)
+        return x, x[:]
+
+    check(program, make=make, backend="default")
