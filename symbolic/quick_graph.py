@@ -6,10 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import fx
+from torch._ops import OpOverload
 
 #: A node that is assigned to looks itself up in its graph first.
 _set_args: Any = fx.Node.args.fset  # type: ignore[attr-defined]
 _set_kwargs: Any = fx.Node.kwargs.fset  # type: ignore[attr-defined]
+
+
+#: What nodes of ATen's operations are named after.
+_names: dict[OpOverload[..., Any], str] = {}
 
 
 class Graph(fx.Graph):
@@ -21,6 +26,8 @@ class Graph(fx.Graph):
         self, op: str, target: Any, args: tuple[Any, ...] | None = None, kwargs: dict[str, Any] | None = None,
         name: str | None = None, type_expr: Any = None,
     ) -> fx.Node:
+        if name is None and isinstance(target, OpOverload):
+            name = _names.get(target) or _names.setdefault(target, self._target_to_str(target))
         node = super().create_node(op, target, None, None, name, type_expr)
         if args:
             _set_args(node, args)

@@ -2,6 +2,7 @@
 import operator
 
 import pytest
+import torch
 from torch import fx
 
 from symbolic.quick_graph import Graph
@@ -12,6 +13,7 @@ def build(kind):
     a, b = graph.placeholder("a"), graph.placeholder("b")
     total = graph.call_function(operator.add, (a, 1))
     other = graph.call_function(max, ([a, total], (b, slice(None, total))), {"key": None, "default": a})
+    graph.call_function(torch.ops.aten.add.Tensor, (other, graph.call_function(torch.ops.aten.add.Tensor, (a, b))))
     with graph.inserting_before(other):
         graph.call_method("view", (b, -1, [2, total]), {})
     graph.get_attr("weight")
