@@ -25,6 +25,8 @@ _SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default, aten.unbi
 _KNOWN = frozenset({"aten", "prim", "prims"})
 #: Of a tensor that is nothing out of the ordinary.
 _PLAIN = torch._C._dispatch_keys(torch.empty(0, device="cpu"))
+#: Said of stand-ins whose elements are known, and of others.
+_KNOWN_ELEMENTS, _LOOKS_ONLY = "known elements", "looks only"
 _LISTS = frozenset({list, tuple, torch.Size})
 _CONSTANTS = frozenset({
     type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format,
@@ -116,6 +118,8 @@ class FakeMode(FakeTensorMode):
         looks: list[Any] = [func, *default]
         if not self._look(args, looks) or not self._look(tuple(kwargs.items()), looks):
             return self.dispatch(func, types, args, kwargs)
+        if _KNOWN_ELEMENTS in looks and _LOOKS_ONLY not in looks:  # those of the result are known, too
+            return self.dispatch(func, types, args, kwargs)
         key = tuple(looks)
         known = _known.get(key)
         if known is None:
@@ -168,9 +172,10 @@ class FakeMode(FakeTensorMode):
         for value in values:
             kind = type(value)
             if kind is FakeTensor:
-                if not self._is_plain(value) or value.is_neg() or value.is_conj():
+                if not self._is_own(value) or value.is_neg() or value.is_conj():
                     return False
-                looks += (value.dtype, value.shape, value.stride(), value.storage_offset(), value.fake_device)
+                known = _LOOKS_ONLY if value.constant is None else _KNOWN_ELEMENTS
+                looks += (known, value.dtype, value.shape, value.stride(), value.storage_offset(), value.fake_device)
             elif kind in _LISTS:
                 looks.append(kind)
                 if not self._look(value, looks):
@@ -200,8 +205,11 @@ class FakeMode(FakeTensorMode):
 
     def _is_plain(self, value: Any) -> bool:
         """Whether it is a stand-in of this mode, of which no elements are known."""
+        return self._is_own(value) and value.constant is None
+
+    def _is_own(self, value: Any) -> bool:
         is_own = type(value) is FakeTensor and value.fake_mode is self
-        return is_own and value.constant is None and value.real_tensor is None and value.layout is torch.strided
+        return is_own and value.real_tensor is None and value.layout is torch.strided
 
 
 def _is_simple(tensor: torch.Tensor) -> bool:

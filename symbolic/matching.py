@@ -33,7 +33,7 @@ class Differs(Exception):
     """The two calls are not the same."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Found:
     """`value` was taken in from `source` as `variable`, for the first time if `is_new`; what was `told` then."""
 
@@ -41,9 +41,18 @@ class Found:
     value: Any
     variable: Variable
     is_new: bool
-    told: tuple[Event, ...]
-    place: tuple[str, int]
+    told: list[Event]
     started: int
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The user's line that it was needed for, if anything was told."""
+        for event in self.told:
+            if isinstance(event, Guard):
+                return event.filename, event.line
+            if isinstance(event, Found) and event.place[1]:
+                return event.place
+        return "", 0
 
 
 #: None: something that goes by more than what guards and arguments say.
@@ -207,22 +216,24 @@ class Match:
 
     def event(self, old: Event, new: Event) -> None:
         """Raises `Differs` if the new one is not what the old one is at the other place."""
-        if isinstance(old, Found) and isinstance(new, Found):
-            if self.source(old.source) is not new.source or old.is_new is not new.is_new:
+        if type(old) is not type(new) or old is None or old.source is None:
+            raise Differs
+        if self.source(old.source) is not new.source:  # type: ignore[union-attr]
+            raise Differs
+        if isinstance(old, Guard):
+            assert isinstance(new, Guard)
+            if old.kind != new.kind:
                 raise Differs
-            self.each(self.event, old.told, new.told)
-            if type(old.variable) is not type(new.variable):
-                raise Differs
-            if not isinstance(old.variable, ConstantVariable):
-                self.variable(old.variable, new.variable)
-        elif isinstance(old, Guard) and isinstance(new, Guard):
-            if old.source is None or old.kind != new.kind or self.source(old.source) is not new.source:
-                raise Differs
-            of = self.source(old.payload) if old.kind == "same" else old.payload
-            if not same(of, new.payload):
+            known = self.source(old.payload) if old.kind == "same" else old.payload
+            if known is not new.payload and not same(known, new.payload):
                 raise Differs
         else:
-            raise Differs
+            assert isinstance(new, Found)
+            if old.is_new is not new.is_new or type(old.variable) is not type(new.variable):
+                raise Differs
+            self.each(self.event, old.told, new.told)
+            if not isinstance(old.variable, ConstantVariable):
+                self.variable(old.variable, new.variable)
 
     def node(self, node: fx.Node) -> fx.Node:
         found = self.nodes.get(node)

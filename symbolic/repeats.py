@@ -91,8 +91,10 @@ class Repeats:
 
     def found(self, begin: int, value: Any, source: Source, variable: Variable, is_new: bool) -> None:
         """What was told since `begin` was told by taking in this value."""
-        told = tuple(self.log[begin:])
-        self.log[begin:] = [Found(source, value, variable, is_new, told, self.tx.place(), self.tx.started)]
+        log = self.log
+        told = log[begin:]
+        del log[begin:]
+        log.append(Found(source, value, variable, is_new, told, self.tx.started))
 
     def close(self) -> None:
         """Lets go of everything: the capture is over."""

@@ -236,3 +236,17 @@ def test_what_stands_for_tensors(name, inference, settings):
         theirs, ours = ([mode.from_tensor(x, **settings) for x in (*tensors, *tensors)] for mode in modes)
         assert all_of(ours) == all_of(theirs)
         assert all(fake.fake_mode is modes[1] for fake in ours)
+
+
+@pytest.mark.parametrize("operation", [torch.cat, torch.stack, lambda pair: pair[0] + pair[1]])
+def test_elements_that_are_known_of_some(operation):
+    """A result's are known if those of all that it is made of are; its looks go by looks alone."""
+    mode = FakeMode()
+    fake = mode.from_tensor(torch.randn(1, 3), static_shapes=True)
+    with mode:
+        for _ in range(2):
+            given = torch.tensor([]) if operation is torch.cat else torch.zeros(1, 3)
+            mixed, known = operation([given, fake]), operation([torch.tensor([2.0]), torch.tensor([3.0])])
+            expected = operation([torch.zeros(given.shape), torch.zeros(1, 3)])
+            assert looks(mixed, fake)[:6] == looks(expected, fake)[:6] and mixed.constant is None
+            assert known.numel() > 1 or known.item() == 5
