@@ -101,7 +101,7 @@ def judge(model: Model, way: Way, backend: backends.Backend = backends.eager, se
             with context:
                 pictures.append(picture(run, module, way, copy.deepcopy(inputs), seed, snapshot))
         counts.append(graphs(made))
-        rtol, atol = (model.rounding * each for each in TOLERANCE)
+        rtol, atol = TOLERANCE
         tolerance = None if backend is backends.eager else (rtol, atol * max(1.0, largest(eager)))
         wrong = wrong or difference(pictures[0], pictures[1], tolerance=tolerance) or ""
     return Verdict(counts[0], breaks(made), counts[-1] - counts[0], wrong)
