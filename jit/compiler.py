@@ -35,6 +35,7 @@ from symbolic.sources import Source
 from symbolic.torch_state import is_watched
 from symbolic.translator import ESCAPES, Translator, capture
 from symbolic.variables.base import Variable
+from symbolic.variables.foreseen import Foreseen
 from symbolic.variables.functions import GENERATOR_FLAGS, ClosureFunction, FunctionVariable
 
 __all__ = ["GENERATOR_FLAGS", "Compiler", "Record", "stats"]
@@ -221,11 +222,15 @@ class Compiler:
         raise SkipFrame("too many restarts")
 
     def _notice_numbers(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:
-        """Where an entry misses for the value of an int or float, that is an input of the graphs to come."""
+        """Where an entry misses for the value of an int or float, that is an input of the graphs to come; where it
+        misses for a number foreseen of a tensor, that is not foreseen again, if the graph may break."""
         for entry in cache.entries:
             index, seen = entry.guards.explain(function, slots) or (-1, None)
             guard = entry.meta.guards[index] if index >= 0 else None
-            if guard is not None and guard.kind == "eq" and type(guard.payload) is type(seen) in (int, float):
+            if guard is None:
+                continue
+            is_number = guard.kind == "eq" and type(guard.payload) is type(seen) in (int, float)
+            if is_number or (isinstance(guard.payload, Foreseen) and guard.payload.may_vary and not self.fullgraph):
                 known = self._varying.get(function.__code__, frozenset())
                 self._varying[function.__code__] = known | {guard.source.pattern}
 

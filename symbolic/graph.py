@@ -150,14 +150,14 @@ class GraphBuilder:
 
     def add_made(self, of: TensorVariable, function: Callable[[torch.Tensor], torch.Tensor]) -> TensorVariable:
         """A placeholder for `function(of)`, a leaf that the compiled code makes before it calls the graph."""
-        if of.source is None or not self._is_untouched(of) or self._inference:
+        if of.source is None or not self.is_untouched(of) or self._inference:
             raise GraphBreak("copy of a leaf that the frame made or changed", of.describe())
         if any(isinstance(size, torch.SymInt) for size in of.fake.shape):
             raise GraphBreak("copy of a leaf whose sizes vary", of.describe())
         self._made += 1
         return self.add_input(function(of.value), of.source.step("made", (function, self._made)))
 
-    def _is_untouched(self, variable: TensorVariable) -> bool:
+    def is_untouched(self, variable: TensorVariable) -> bool:
         """Whether nothing was written so far into the memory of an input, and it still has that memory."""
         memory = variable.fake.untyped_storage()._cdata
         alike = [(fake, mark) for fake, mark in self._marks if fake.untyped_storage()._cdata == memory]

@@ -385,8 +385,6 @@ def _round(tx: Translator, number: Variable, ndigits: Variable | None = None) ->
 def _bool(tx: Translator, value: Variable | None = None, /) -> Variable:
     if value is None:
         return ConstantVariable(False)
-    if is_tensor(value):
-        raise GraphBreak("tensor value needed", "bool")
     return ConstantVariable(tx.truth(value))
 
 

@@ -18,9 +18,10 @@ from torch import fx
 from symbolic.errors import GraphBreak
 from symbolic.late import Number
 from symbolic.sources import Source
-from symbolic.variables.base import Variable
+from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable, SliceVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.foreseen import foresee, truth
 from symbolic.variables.tables import LATE, Args, Kwargs
 from symbolic.variables.tensors import METHODS, NumberOutput, TensorVariable
 
@@ -223,6 +224,8 @@ def _is_fixed(op: Any, left: Variable, right: Variable) -> bool:
 def _item(tx: Translator, tensor: Variable) -> Variable:
     assert isinstance(tensor, TensorVariable)
     dtype = tensor.fake.dtype
+    if dtype is torch.bool and (answer := foresee(tx, tensor, truth)) is not MISSING:
+        return ConstantVariable(answer)
     if tensor.fake.numel() != 1 or dtype.is_complex or dtype is torch.bool:
         raise GraphBreak("tensor value needed", "item")
     return tx.graph.item(tensor, float if dtype.is_floating_point else int)

@@ -17,6 +17,7 @@ from symbolic.gradients import differentiate_with
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
+from symbolic.variables.foreseen import count, foresee, truth
 from symbolic.variables.methods import NativeMethod
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class TensorVariable(Variable):
         return tx.graph.call_method(name, [self, *args], kwargs)
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
-        return tx.graph.call(operator.getitem, [self, _position(tx, index)])
+        return tx.graph.call(operator.getitem, [self, _counted(tx, _position(tx, index))])
 
     def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
         tx.graph.call(operator.setitem, [self, _position(tx, index), value])
@@ -208,6 +209,9 @@ class TensorVariable(Variable):
         return tx.graph.call(op, [self])
 
     def truth(self, tx: Translator) -> bool:
+        answer = foresee(tx, self, truth)
+        if answer is not MISSING:
+            return answer
         hint = "use torch.where, or keep the branch: both sides are compiled"
         raise GraphBreak("branch on a tensor", self.describe(), hint)
 
@@ -310,6 +314,23 @@ class NodeVariable(Variable):
         return f"{self.first.describe()}.grad_fn"
 
 
+
+
+def _counted(tx: Translator, index: Variable) -> Variable:
+    """An index whose masks are the places that they let through, where it is foreseen how many these are."""
+    parts = tx.unpack(index) if index.python_type() is tuple else [index]
+    masks = [isinstance(part, TensorVariable) and part.fake.dtype is torch.bool and part.fake.dim() for part in parts]
+    if not any(masks):
+        return index
+    found: list[Variable] = []
+    for part, dims in zip(parts, masks, strict=True):
+        size = foresee(tx, part, count) if dims else MISSING  # type: ignore[arg-type]
+        if size is MISSING:
+            found.append(part)
+            continue
+        places = tx.graph.call(torch.nonzero_static, [part], {"size": ConstantVariable(size)})
+        found += tx.unpack(tx.graph.call_method("unbind", [places, ConstantVariable(1)]))
+    return tx.new_tuple(found)
 
 
 def _position(tx: Translator, index: Variable) -> Variable:

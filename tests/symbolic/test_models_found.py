@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch._higher_order_ops.associative_scan import associative_scan
 
+import jit
 from tests.differential import check, same_as_eager, tensors
 
 
@@ -47,3 +48,62 @@ def test_check_of_a_tensor(backend):
 
     x, y = tensors(3, 4, count=2, requires_grad=True)
     check(checked, x.abs().detach(), y, graphs=1, changed=(x.detach(), y), backend=backend)
+
+
+# --- values of masks and edges that came in -----------------------------------------------------------------------------
+MASK = torch.tensor([True, False, True])
+EDGES = torch.tensor([[0, 1, 2, 2], [1, 1, 0, 2]])
+
+
+def test_a_branch_on_a_mask_is_guarded():
+    def branching(x, mask):
+        if (mask > 0).flatten().any().item() and not mask.all():
+            x = x * 2
+        return x + 1
+
+    (x,) = tensors(3, 4)
+    check(branching, x, MASK.long(), graphs=1, changed=[(x, torch.zeros(3).long()), (x, torch.ones(3).long())])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+def test_edges_chosen_by_a_mask(backend):
+    def chosen(x, edges):
+        kept = edges[:, edges[0] != edges[1]]
+        return x[kept[0]].cumsum(0) * kept.shape[1], kept
+
+    (x,) = tensors(3, 4, requires_grad=True)
+    other = EDGES.flip(0)
+    fewer = torch.tensor([[0, 1, 2, 0], [1, 1, 2, 0]])
+    check(chosen, x, EDGES, graphs=1, changed=[(x, other), (x, fewer)], backend=backend)
+
+
+@same_as_eager(graphs=1, make=lambda: (torch.randn(3, 2, 4, requires_grad=True), MASK, torch.eye(3, 2).bool()))
+def test_masks_among_other_indices(x, mask, two):
+    return x[mask, 1], x[mask], x[..., None][two], x[None, mask, ..., :2], x[mask, torch.tensor([0, 1])]
+
+
+def test_a_mask_that_the_frame_wrote_into_breaks():
+    def writing(x, mask):
+        mask[0] = False
+        other = ~mask
+        other[1] = False
+        return (x + 1 if mask.any() else x), (x + 2 if other.any() else x)
+
+    (x,) = tensors(3, 4)
+    check(writing, x, MASK, changed=[(x, torch.tensor([True, False, False]))])
+
+
+def test_how_many_are_chosen_is_foreseen_once():
+    compiled = jit.compile(lambda x, mask: x[mask] * 2, backend="eager")
+    (x,) = tensors(8, 4)
+    for number in range(40):
+        mask = torch.arange(8) < number % 7
+        assert torch.equal(compiled(x, mask), x[mask] * 2)
+
+
+def test_random_numbers_are_not_foreseen():
+    def drawing(x, weights):
+        return x * 2 if torch.bernoulli(torch.ones_like(weights) * 0.5).any() and (weights > 0).all() else x
+
+    (x,) = tensors(3, 4)
+    check(drawing, x, MASK.long())
