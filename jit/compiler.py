@@ -6,6 +6,7 @@ import builtins
 import functools
 import os
 import sys
+import sysconfig
 import threading
 import traceback
 import warnings
@@ -377,12 +378,22 @@ def describe(value: Any) -> str:
 
 
 def is_library(code: CodeType) -> bool:
-    """Whether the hook leaves this code alone: torch, the standard library, the compiler and what these generate."""
-    return code.co_filename.startswith(_LIBRARY)
+    """Whether the hook leaves this code alone: torch and what it is built on, the standard library, the compiler and
+    what these generate. Where the program's own code calls it, it is traced all the same."""
+    return code.co_filename.startswith(_LIBRARY) or code.co_qualname.startswith(_MADE_BY_DATACLASS)
 
 
 _GENERATED = ("<frozen", "<eval_with_key>", "<aot wrapper")  # the second is what fx calls the code of its graphs
-_LIBRARY = (*(os.path.dirname(os.path.abspath(m.__file__ or "")) + os.sep for m in (os, torch)), *_OURS, *_GENERATED)
+_MADE_BY_DATACLASS = "__create_fn__.<locals>."
+#: What torch requires, and these in turn: they know of no tensors.
+_REQUIRED = "filelock/ fsspec/ jinja2/ markupsafe/ mpmath/ networkx/ numpy/ setuptools/ sympy/ typing_extensions.py"
+_SITES = {os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__))), sysconfig.get_paths()["purelib"]}
+_LIBRARY = (
+    *(os.path.dirname(os.path.abspath(m.__file__ or "")) + os.sep for m in (os, torch)),
+    *(os.path.join(site, name) for site in _SITES for name in _REQUIRED.split()),
+    *_OURS,
+    *_GENERATED,
+)
 
 
 #: Code that is not compiled, though what it calls is, by its id.

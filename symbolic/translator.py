@@ -90,6 +90,7 @@ class Translator(Protocols):
         self.moving: LiveIterator | LiveGenerator | None = None  # the existing iterator that takes a step
         self.hooks: list[hooks.Hook] = []  # that the frame registered
         self.drawn_from: dict[Any, Variable] = {}  # generators of random numbers that early calls change
+        self.first_check: tuple[int, str] | None = None  # that the graph makes for the frame: its step, and of what
         self.late_texts: list[Variable] = []  # that markers stand for
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
         self.numbers_hashed: set[type | str] = set()  # kinds of ints that may be equal though it is not known

@@ -3,11 +3,13 @@
 PYTEST_DONT_REWRITE: the programs are what is tested.
 """
 import contextlib
+import dataclasses
 import importlib
 import sys
 import textwrap
 
 import pytest
+import sympy
 import torch
 
 import jit
@@ -470,3 +472,25 @@ def test_disabled_alone_what_it_calls_is_compiled():
     assert torch.equal(program(X), X * 6 + 1)
     names = {frame.name.rpartition(".")[2] for frame in program.debug_state().frames}
     assert names == {"program", "called"}
+
+
+def test_what_torch_is_built_on_is_not_compiled():
+    @dataclasses.dataclass
+    class Pair:
+        first: int
+        second: int = 2
+
+        def __post_init__(self):
+            self.both = self.first + self.second
+
+    @jit.disable(recursive=False)
+    def opaque():
+        return int(sympy.expand((sympy.Symbol("n") + 1) ** 2).subs("n", 2)) + Pair(1).both
+
+    @jit.compile(backend="eager")
+    def program(x):
+        return x * opaque()
+
+    assert torch.equal(program(X), X * 12)
+    names = {frame.name.rpartition(".")[2] for frame in program.debug_state().frames}
+    assert names == {"program", "__post_init__"}

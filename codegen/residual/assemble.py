@@ -17,14 +17,14 @@ from codegen.residual import breaks, iterators, rebuild, runtime
 from codegen.residual.breaks import RESULT, ROWS, Broken
 from codegen.residual.continuations import Closure, Continuations, continuation
 from codegen.residual.emitter import Emitter
-from codegen.residual.failures import Blame, RunAgain, random_state
+from codegen.residual.failures import Blame, RunAgain, changes_the_world, random_state
 from codegen.residual.resume import Entry
 from codegen.residual.writer import BUILD, Placeholder, Writer, children, exists, reachable
 from sideeffects.ledger import Ledger
 from symbolic import versions
 from symbolic.capture import Break, Capture, Return
 from symbolic.code import Inst, argument_slots, looks_at_nodes
-from symbolic.errors import ASKS_NODE, RECURSION, SkipFrame
+from symbolic.errors import ASKS_NODE, RECURSION, GraphBreak, Restart, SkipFrame
 from symbolic.frames import Frame
 from symbolic.guards import Program, program
 from symbolic.opcodes.exceptions import handling
@@ -37,6 +37,7 @@ from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.mappings import DictIterator
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.sets import SetIterator, SetVariable
+from symbolic.variables.tables import library
 from symbolic.variables.tensors import DrawnTensor, NodeVariable, TensorVariable
 
 #: END_FOR (3.12), END_FOR; POP_TOP (3.13) clean up after the interpreter's own FOR_ITER
@@ -176,6 +177,7 @@ class _Assembler:
             self.writer.early()
             return None
         module = graph.finish(outputs, has_nodes)
+        self._keep_checks(module)
         compiled = self.compile_graph(module, [_example(variable) for variable in graph.inputs])
         if graph.switches:
             compiled = restoring(compiled)
@@ -208,6 +210,17 @@ class _Assembler:
         self._unpack(outputs)
         return module
 
+    def _keep_checks(self, module: fx.GraphModule) -> None:
+        """A frame whose graph checks what it would branch on must be able to run again."""
+        tx = self.capture.tx
+        if tx.first_check is not None:
+            if tx.graph.draws:
+                tx.drawn_from.setdefault(torch, library(tx, torch.get_rng_state))
+            step, checked = tx.first_check
+            if changes_the_world(module, draws_again=True):
+                cause = GraphBreak("branch on a tensor", checked, "the graph writes what it can't take back")
+                raise Restart(step, cause)
+
     def _early_calls(self) -> None:
         """Makes them, after what is needed to take them back."""
         for owner in self.capture.tx.drawn_from.values():
@@ -220,7 +233,7 @@ class _Assembler:
         """The graph raised: the frame runs as it was written, and nothing of this code is in a traceback."""
         emit, tx = self.emit, self.capture.tx
         inputs = self.capture.graph.inputs
-        again = RunAgain(module, self.code, tx.globals, self.blame)
+        again = RunAgain(module, self.code, tx.globals, self.blame, torch in tx.drawn_from)
         raised = Placeholder(emit.fresh("failure"))
         passing = emit.label()
         emit.mark(failed)

@@ -42,19 +42,21 @@ def random_state(owner: Any) -> RandomState:
 
 @dataclass(frozen=True, eq=False)
 class RunAgain:
-    """`code` with `globals` is the frame that `module` was captured from."""
+    """`code` with `globals` is the frame that `module` was captured from. `draws_again`: whether the state of torch's
+    generator before the graph is among those that are put back."""
 
     module: fx.GraphModule
     code: CodeType
     globals: dict[str, Any]
     blame: Blame
+    draws_again: bool
 
     def __call__(
         self, error: BaseException, slots: tuple[Any, ...], cells: tuple[CellType, ...], inputs: tuple[Any, ...],
         states: tuple[RandomState, ...],
     ) -> Any:
         """What the frame returns for these argument slots; `inputs` are those of the graph, `states` of before it."""
-        if not isinstance(error, Exception) or changes_the_world(self.module):
+        if not isinstance(error, Exception) or changes_the_world(self.module, self.draws_again):
             raise error
         expected = self._raises(inputs)
         for put_back, state in states:
@@ -90,14 +92,14 @@ def call_with_slots(function: FunctionType, slots: tuple[Any, ...]) -> Any:
     return function(*slots[:count], *more, **keywords)
 
 
-def changes_the_world(module: fx.GraphModule) -> bool:
-    """Whether the graph writes into an input, accumulates gradients or draws random numbers."""
+def changes_the_world(module: fx.GraphModule, draws_again: bool = False) -> bool:
+    """Whether the graph writes into an input, accumulates gradients or draws random numbers (unless it may)."""
     nodes = module.graph.nodes
     if any(node.op == "call_method" and node.target == "backward" for node in nodes):
         return True
     inputs = [node.meta["example_value"] for node in nodes if node.op == "placeholder"]
     tensors: list[Any] = [value for value in inputs if isinstance(value, torch.Tensor)]
-    watch, state = _Watch(tensors), TorchState()
+    watch, state = _Watch(tensors, draws_again), TorchState()
     try:
         with tensors[0].fake_mode if tensors else torch.no_grad(), watch:
             _Rehearsal(module).run(*inputs)
@@ -123,14 +125,16 @@ _SILENT = frozenset({"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm
 class _Watch(TorchDispatchMode):
     """Looks for writes into the storages of `inputs`, and for random numbers."""
 
-    def __init__(self, inputs: list[Any]) -> None:
+    def __init__(self, inputs: list[Any], may_draw: bool) -> None:
         super().__init__()
+        self.may_draw = may_draw
         self.storages = {value.untyped_storage()._cdata for value in inputs}
         self.found = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded in func.tags or func._schema.name.split("::")[1] in _SILENT:
+        draws = torch.Tag.nondeterministic_seeded in func.tags and not self.may_draw
+        if draws or func._schema.name.split("::")[1] in _SILENT:
             self.found = True
         for index, argument in enumerate(func._schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from symbolic import versions
+from symbolic import checks, versions
 from symbolic.code import Inst
 from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
@@ -23,13 +23,13 @@ def jump(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 @opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_IF_TRUE")
 def pop_jump_if_true(tx: Translator, frame: Frame, inst: Inst) -> None:
-    if tx.truth(frame.pop()):
+    if checks.jumps(tx, frame, frame.pop(), inst.target, True):
         frame.index = inst.target
 
 
 @opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_IF_FALSE")
 def pop_jump_if_false(tx: Translator, frame: Frame, inst: Inst) -> None:
-    if not tx.truth(frame.pop()):
+    if checks.jumps(tx, frame, frame.pop(), inst.target, False):
         frame.index = inst.target
 
 

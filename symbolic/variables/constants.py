@@ -33,6 +33,7 @@ TORCH_CONSTANTS = (
     torch.qscheme,
     torch.finfo,
     torch.iinfo,
+    torch._C._SDPBackend,
 )
 CONSTANT_TYPES = frozenset((*LITERALS, *TORCH_CONSTANTS, range, slice, re.Pattern))
 #: Immutable types of the standard library whose values are constants where tracing makes them, or finds them in a fixed

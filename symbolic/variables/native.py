@@ -36,7 +36,7 @@ SWAPPED = {
     operator.ne: operator.ne,
 }
 #: Hash functions that tell nothing but identity.
-IDENTITY_HASHES: frozenset[Any] = frozenset({object.__hash__, torch.Tensor.__hash__})
+IDENTITY_HASHES: tuple[Any, ...] = (object.__hash__, torch.Tensor.__hash__)  # those of pybind11 have no hash themselves
 
 #: No object has an address below.
 _SMALLEST_ID = 1 << 16

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 #: Python modules whose functions are operations of the graph as they are.
-GRAPH_MODULES = frozenset({"torch.functional", "torch.nn.functional", "torch._jit_internal", "torch._VF"})
+GRAPH_MODULES = frozenset({"torch.functional", "torch.nn.functional", "torch._jit_internal"})
+
+#: Functions of these that branch on values of tensors: they are traced into.
+_TRACED = frozenset({torch.nn.functional.gaussian_nll_loss})
 
 #: Reads of torch's state: answered now. The state at entry is guarded as a whole ("state").
 QUERIES: set[Any] = {
@@ -167,7 +170,7 @@ class TorchFunction(FixedVariable):
 def is_operator(value: Any) -> bool:
     """Whether calls of a torch function only compute with tensors, so that they can be nodes of the graph."""
     if type(value) is FunctionType:
-        return value.__module__ in GRAPH_MODULES
+        return value.__module__ in GRAPH_MODULES and value not in _TRACED
     if isinstance(value, BuiltinFunctionType):
         home = getattr(value.__self__, "__name__", None)
         return home in OPERATOR_HOMES or value.__qualname__.startswith("_VariableFunctionsClass.")
@@ -196,7 +199,7 @@ def is_torch_function(value: Any) -> bool:
     if any(kind.__hash__ is plain for plain in _PLAIN_HASHES) and any(value in table for table in _TABLES):
         return True
     if kind is FunctionType:
-        return value.__module__ in GRAPH_MODULES
+        return is_operator(value)
     if kind in (torch._ops.OpOverload, torch._ops.OpOverloadPacket):
         return True
     native_names = ("builtin_function_or_method", "wrapper_descriptor")

@@ -1,0 +1,70 @@
+"""Branches on tensors one side of which raises, as `assert` has them: the graph checks the tensor, and the frame is
+read on along the other side.
+
+Where the check fails, the frame runs again as it was written and raises what it raises. That is right as long as the
+graph does nothing that lasts, which is looked up when it is done (`codegen/residual/failures.py`).
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+import torch
+
+from symbolic.code import Code
+from symbolic.frames import Frame
+from symbolic.variables.base import Variable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.tensors import TensorVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+_RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
+_LEAVES = frozenset({"RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "SEND", "RETURN_GENERATOR"})
+_ALWAYS_JUMPS = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
+#: A side with more instructions than this is not looked through.
+_LONGEST = 200
+
+
+def jumps(tx: Translator, frame: Frame, value: Variable, target: int, when: bool) -> bool:
+    """Whether a jump to an instruction that is done `when` a value is true, or is not, is done."""
+    if isinstance(value, TensorVariable) and not tx.graph.inner and _is_one_on_cpu(value.fake):
+        there, here = (_always_raises(frame.code, index) for index in (target, frame.index))
+        if there != here:
+            _check(tx, value, when is here)
+            return here
+    return tx.truth(value) is when
+
+
+def _check(tx: Translator, value: TensorVariable, wanted: bool) -> None:
+    if tx.first_check is None:
+        tx.first_check = tx.anchor(), value.describe()
+    same_truth = tx.graph.call(operator.ne, [value, ConstantVariable(0)])
+    holds = same_truth if wanted else tx.graph.call(torch.logical_not, [same_truth])
+    tx.graph.call(torch._assert_async, [holds, ConstantVariable("a check of the program's fails")])
+
+
+def _always_raises(code: Code, start: int) -> bool:
+    """Whether all that can follow from an instruction on ends by raising."""
+    seen: set[int] = set()
+    waiting = [start]
+    while waiting:
+        index = waiting.pop()
+        if index in seen:
+            continue
+        seen.add(index)
+        inst = code.insts[index]
+        if inst.op in _LEAVES or len(seen) > _LONGEST:
+            return False
+        if inst.target >= 0:
+            waiting.append(inst.target)
+        if inst.op not in _RAISES and inst.op not in _ALWAYS_JUMPS:
+            waiting.append(index + 1)
+    return True
+
+
+def _is_one_on_cpu(fake: torch.Tensor) -> bool:
+    """On other devices a failed check is found late, and nothing runs after it."""
+    return fake.device.type == "cpu" and all(isinstance(size, int) and size == 1 for size in fake.shape)

@@ -1,0 +1,46 @@
+"""Functions of torch that once broke the graph, or were wrong."""
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tests.differential import check, tensors
+
+X, = tensors(2, 3, 4)
+
+
+def test_recurrent_modules():
+    torch.manual_seed(0)
+    check(nn.LSTM(4, 5, 2, batch_first=True, bidirectional=True), X, graphs=1)
+    check(nn.GRU(4, 5, batch_first=True), X, graphs=1)
+    check(nn.RNN(4, 5, nonlinearity="relu"), X, graphs=1)
+
+
+def test_recurrent_cells():
+    torch.manual_seed(0)
+    gru, lstm, rnn = nn.GRUCell(4, 5), nn.LSTMCell(4, 5), nn.RNNCell(4, 5)
+
+    def program(x):
+        h, c, r = torch.zeros(2, 5), torch.zeros(2, 5), torch.zeros(2, 5)
+        for t in range(3):
+            h, (c, r) = gru(x[:, t], h), lstm(x[:, t], (c, r))
+            r = rnn(x[:, t], r)
+        return h, c, r
+
+    check(program, X, graphs=1)
+
+
+def test_a_loss_that_checks_its_variance():
+    def program(x, v):
+        return F.gaussian_nll_loss(x, x + 1, v)
+
+    check(program, X, X.abs() + 1, changed=[(X, -X.abs() - 1)], graphs=1)
+
+
+def test_backends_of_attention_as_keys():
+    from torch.nn.attention import SDPBackend
+
+    def program(x):
+        order = dict.fromkeys([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH])
+        return x * len(order), SDPBackend.MATH in order, list(order)[1] == SDPBackend.FLASH_ATTENTION
+
+    check(program, X, graphs=1)
