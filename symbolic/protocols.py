@@ -30,13 +30,11 @@ from symbolic.variables.iterators import ConstantIterator, GetitemIterator, Sequ
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.positions import type_name
+from symbolic.variables.positions import NO_INSTANCES, type_name
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.tensors import TensorVariable
 from symbolic.warned import heard
 
-#: Of `type.__flags__`: calling the class is an error.
-_NO_INSTANCES = 1 << 7
 _REFLECTED = {
     operator.lt: operator.gt,
     operator.gt: operator.lt,
@@ -115,7 +113,7 @@ class Protocols:
 
     def new_instance(self: Any, cls: type, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         """`cls.__new__(cls, *args, **kwargs)` where `__new__` is native."""
-        if cls.__flags__ & _NO_INSTANCES:
+        if cls.__flags__ & NO_INSTANCES:
             self.attempt(cls)
         if hasattr(cls, "__del__") or cls is weakref.finalize:
             raise GraphBreak(SEES_END, cls.__qualname__)
@@ -320,15 +318,28 @@ class Protocols:
         if special is not None:
             return special
         kind = value.python_type()
+        if isinstance(value, ObjectVariable) and lookup(kind, "__class__") is not object.__dict__["__class__"]:
+            return self._claims(value, cls)
         check = getattr(type(cls), "__instancecheck__", None)
         if check in (type.__instancecheck__, abc.ABCMeta.__instancecheck__):
             return self.attempt(issubclass, kind, cls)
+        if lookup(type(cls), "__bases__") is not MISSING and not isinstance(cls, type) and value.real() is MISSING:
+            raise GraphBreak("class not known", f"{type(cls).__qualname__} as a class")
         real = value.real()
         if real is MISSING and value.is_constant():
             real = value.constant()
         if real is MISSING:
             return self.attempt(issubclass, kind, cls)
         return self.attempt(isinstance, real, cls)
+
+    def _claims(self: Any, value: Variable, cls: Any) -> bool:
+        """`isinstance(value, cls)` of a value that says itself what its `__class__` is."""
+        if type(cls) is not type:
+            raise GraphBreak("class not known", f"what {value.describe()} says that it is")
+        if self.attempt(issubclass, value.python_type(), cls):
+            return True
+        claimed = self.getattr(value, "__class__").real()
+        return isinstance(claimed, type) and self.attempt(issubclass, claimed, cls)
 
     def ordered_dict(self: Any, pairs: list[tuple[Variable, Variable]]) -> Variable:
         return self.new_dict(pairs, OrderedDict)

@@ -213,6 +213,9 @@ class ClassVariable(FixedVariable):
 def _fill(tx: Translator, made: ObjectVariable, args: list[Variable], kwargs: dict[str, Variable]) -> None:
     """The native `__init__` of a container subclass."""
     assert made.payload is not None
+    made_in_python = isinstance(tx.lookup(made.cls, "__new__"), (FunctionType, staticmethod))
+    if made_in_python and tx.lookup(made.cls, "__init__") is object.__init__:
+        return  # which lets arguments pass
     if kwargs and not issubclass(made.cls, (dict, deque, bytearray)):
         raise GraphBreak("arguments do not fit the function", made.describe())
     if issubclass(made.cls, dict):
@@ -249,7 +252,7 @@ class SuperVariable(Variable):
 
     def _raw(self, name: str) -> tuple[type, Any]:
         owner = self.owner
-        of_class = isinstance(owner, ClassVariable) and issubclass(owner.value, self.start)
+        of_class = isinstance(owner, ClassVariable) and self.start in owner.value.__mro__
         mro = list((owner.value if of_class else owner.python_type()).__mro__)  # type: ignore[attr-defined]
         for base in mro[mro.index(self.start) + 1 :]:
             if name in base.__dict__:
@@ -395,8 +398,27 @@ class InstanceNamespace(Variable):
     def length(self, tx: Translator) -> int:
         return len(self.entries(tx))
 
+    def truth(self, tx: Translator) -> bool:
+        return self.length(tx) != 0
+
     def iterator(self, tx: Translator) -> Variable:
         return tx.new_tuple([key for key, _ in self.entries(tx)]).iterator(tx)
+
+    def snapshot(self, tx: Translator) -> Variable:
+        """A dict of the attributes as they are now."""
+        return tx.new_dict(self.entries(tx))
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return self.snapshot(tx).binary(tx, op, other.snapshot(tx) if isinstance(other, InstanceNamespace) else other)
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return self.snapshot(tx).rbinary(tx, op, other)
+
+    def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if op is not operator.ior:
+            return None
+        self.method(tx, "update", [other], {})
+        return self
 
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if name == "get" and not kwargs:
@@ -413,7 +435,7 @@ class InstanceNamespace(Variable):
                 self.setitem(tx, key, value)
             return ConstantVariable(None)
         if name in ("items", "keys", "values", "copy"):
-            snapshot = tx.new_dict(self.entries(tx))
+            snapshot = self.snapshot(tx)
             return snapshot if name == "copy" else snapshot.method(tx, name, [], {})
         raise GraphBreak("method of an instance __dict__", name)
 

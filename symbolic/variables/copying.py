@@ -29,7 +29,7 @@ from symbolic.variables.identity import IdVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.native import each
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.positions import is_python_class
+from symbolic.variables.positions import NO_INSTANCES, is_python_class
 from symbolic.variables.tables import handles, library
 from symbolic.variables.tensors import TensorVariable
 
@@ -68,7 +68,7 @@ def _copy(tx: Translator, x: Variable) -> Variable:
         return tx.call(tx.getattr(x, "__copy__"), [], {})
     if own is not MISSING:
         raise GraphBreak("copy of an object", x.describe())
-    parts = _reduced(tx, x)
+    parts = _reduced(tx, x, deep=False)
     return x if parts is None else _rebuilt(tx, x, parts, None)
 
 
@@ -125,7 +125,7 @@ def _deep(tx: Translator, x: Variable, memo: DictVariable) -> Variable:
     own = _optional(tx, x, "__deepcopy__")
     if own is not None:
         return tx.call(own, [memo], {})
-    parts = _reduced(tx, x)
+    parts = _reduced(tx, x, deep=True)
     return x if parts is None else _rebuilt(tx, x, parts, memo)
 
 
@@ -257,11 +257,19 @@ def _optional(tx: Translator, x: Variable, name: str) -> Variable | None:
         raise
 
 
-def _reduced(tx: Translator, x: Variable) -> Parts | None:
+def _reduced(tx: Translator, x: Variable, deep: bool) -> Parts | None:
     """What `x.__reduce_ex__(4)` answers; None for a name, which means `x` itself."""
     cls = x.python_type()
-    if cls in copyreg.dispatch_table:
-        return _answer(tx, tx.call(library(tx, copyreg.dispatch_table[cls]), [x], {}))
+    registry = tx.wrap(copyreg.dispatch_table, tx.sources.const(copyreg.dispatch_table, "copyreg.dispatch_table"))
+    if tx.contains(registry, tx.class_of(x)):
+        return _answer(tx, tx.call(registry.getitem(tx, tx.class_of(x)), [x], {}))
+    if isinstance(tx.lookup(cls, "__getattribute__"), FunctionType):  # what it says is asked as the library asks
+        for name, protocol in (("__reduce_ex__", (4,)), ("__reduce__", ())):
+            if (found := _optional(tx, x, name)) is not None:
+                return _answer(tx, tx.call(found, [ConstantVariable(number) for number in protocol], {}))
+        tx.raise_(copy.Error, f"un({'deep' if deep else 'shallow'})copyable object of type {cls}")
+    if cls.__flags__ & NO_INSTANCES:
+        tx.raise_(TypeError, f"cannot pickle {cls.__name__!r} object")
     own = tx.lookup(cls, "__reduce_ex__")
     if isinstance(own, FunctionType):
         return _answer(tx, tx.call(tx.getattr(x, "__reduce_ex__"), [ConstantVariable(4)], {}))

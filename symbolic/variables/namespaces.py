@@ -106,6 +106,11 @@ class NamespaceVariable(Names):
     def contains(self, tx: Translator, item: Variable) -> bool:
         return self.find(tx, item.constant()) is not None
 
+    def binary(self, tx: Translator, op: Any, other: Variable) -> NoReturn:
+        raise GraphBreak("method of a namespace", op.__name__)
+
+    rbinary = inplace = binary
+
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if name == "get" and not kwargs:
             found = self.find(tx, args[0].constant())

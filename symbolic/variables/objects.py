@@ -229,6 +229,8 @@ class ObjectVariable(Variable):
             tx.call(tx.class_attribute(self.cls, name).getattr(tx, "fset"), [self, value], {})
         elif raw is not MISSING and isinstance(lookup(type(raw), "__set__"), FunctionType):
             tx.call(tx.class_attribute(type(raw), "__set__"), [tx.class_attribute(self.cls, name), self, value], {})
+        elif name == "__dict__" and value is tx.instance_namespace(self):
+            pass  # the end of an assignment in place
         elif isinstance(raw, GetSetDescriptorType):
             raise GraphBreak("store to a native attribute", f"{self.cls.__qualname__}.{name}")
         elif not self._takes(raw):

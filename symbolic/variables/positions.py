@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _MODEST = (int, float, complex, str, bytes, bytearray, list, tuple, deque, array, torch.Size)
 _HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # of type.__flags__
+#: Of `type.__flags__`: calling the class is an error.
+NO_INSTANCES = 1 << 7
 
 
 def is_python_class(kind: type) -> bool:

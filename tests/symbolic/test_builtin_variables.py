@@ -470,7 +470,7 @@ isinstance(super, type)
 BREAKS = """
 dir(3) | names of an object
 id([]) == 5 | identity number needed
-eval("1", {}) | text that runs as code
+compile("1", "", "exec", 1024) | text that runs as code
 str(Plain())[0] | text of a value not known
 memoryview(bytearray(3)) | bytes buffer
 time.time() | clock or calendar

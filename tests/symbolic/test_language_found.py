@@ -2,6 +2,7 @@
 
 import abc
 import copy
+import copyreg
 import operator
 import re
 import traceback
@@ -623,3 +624,125 @@ def test_a_class_is_made_of_a_dict_and_of_no_proxy(x):
         return type("A", (), proxy)
     except TypeError as error:
         return x + 1, str(error)
+
+
+class Bag:
+    def __init__(self, **attributes):
+        self.__dict__ |= attributes
+
+
+def test_attributes_as_a_dict():
+    def program(bag, x):
+        same, other, empty = Bag(a=1, b=x), Bag(a=2), Bag()
+        first = [bag.__dict__ == {"a": 1}, bag.__dict__ != other.__dict__, {"a": 2} == other.__dict__, bool(empty.__dict__)]
+        same.b = 2
+        second = [same.__dict__ == {"a": 1, "b": 2}, same.__dict__ | {"c": 3}, {"c": 3} | bag.__dict__, len(empty.__dict__)]
+        return x + 1, first, second, 1 if bag.__dict__ else 0, bag.__dict__ == bag.__dict__, f"{other.__dict__}"
+
+    check(program, Bag(a=1), X, graphs=1, changed=[(Bag(a=1, b=3), X)])
+
+
+@same_as_eager(graphs=1)
+def test_copies_of_objects_that_tell_their_attributes(x):
+    class Pairs(list):
+        def __reduce__(self):
+            return (Pairs, (), self.__dict__, iter(self))
+
+        def __eq__(self, other):
+            return list(self) == list(other) and self.__dict__ == other.__dict__
+
+    pairs = Pairs([[1, 2], 3])
+    pairs.name = "pairs"
+    copied, deep = copy.copy(pairs), copy.deepcopy(pairs)
+    return x + 1, copied == pairs, deep == pairs, copied[0] is pairs[0], deep[0] is pairs[0]
+
+
+class Hidden:
+    def __getattribute__(self, name):
+        if name.startswith("__reduce"):
+            raise AttributeError(name)
+        return object.__getattribute__(self, name)
+
+
+class Named(int):
+    def __new__(cls, *, name):
+        made = int.__new__(cls)
+        made.name = name
+        return made
+
+    def __getnewargs_ex__(self):
+        return (), {"name": self.name}
+
+
+@same_as_eager(graphs=1)
+def test_what_can_not_be_copied(x):
+    seen = []
+    for value in (Hidden(), {}.keys(), {}.values(), {}.items()):
+        for copier in (copy.copy, copy.deepcopy):
+            try:
+                copier(value)
+            except (copy.Error, TypeError) as error:
+                seen.append((type(error), str(error)))
+    named = Named(name="a name")
+    return x + 1, seen, copy.copy(named).name, type(copy.deepcopy(named)) is Named
+
+
+@same_as_eager
+def test_the_registry_of_copies(x):
+    class Registered:
+        def __new__(cls, value):
+            made = object.__new__(cls)
+            made.value = value
+            return made
+
+    first = Registered(42)
+    try:
+        copy.copy(first)
+    except TypeError as error:
+        seen = str(error)
+    copyreg.pickle(Registered, lambda made: (Registered, (made.value,)))
+    try:
+        return x + 1, seen, copy.copy(first).value, copy.deepcopy(first).value
+    finally:
+        del copyreg.dispatch_table[Registered]
+
+
+class Posing:
+    def __init__(self, cls):
+        self.posed = cls
+
+    @property
+    def __class__(self):
+        return self.posed
+
+
+class ClassLike:
+    __bases__ = ()
+
+    def __call__(self):
+        return Posing(self)
+
+
+CLASS_LIKE = ClassLike()
+
+
+@same_as_eager
+def test_objects_that_pose_as_others(x):
+    posing = Posing(int)
+    seen = [isinstance(posing, kind) for kind in (int, Posing, str, (str, int), object, float)]
+    return x + 1, seen, isinstance(CLASS_LIKE(), CLASS_LIKE), isinstance(posing, CLASS_LIKE)
+
+
+@same_as_eager(graphs=1)
+def test_keywords_of_a_class_whose_metaclass_is_that_of_the_library(x):
+    seen = {}
+
+    class Base:
+        def __init_subclass__(cls, **kwargs):
+            super().__init_subclass__()
+            seen.update(kwargs)
+
+    class Derived(Base, metaclass=abc.ABCMeta, name="test"):
+        pass
+
+    return x + 1, seen
