@@ -736,5 +736,5 @@ class DictIterator(IteratorVariable):
         if (changed or self.ordered) and owner.length(tx) != len(self.keys):
             name = "OrderedDict" if self.ordered else "dictionary"
             tx.raise_(RuntimeError, f"{name} changed size during iteration")
-        if changed and self.index < len(self.keys):
+        if changed:  # at the end, too: there may be a new key behind
             raise GraphBreak("keys changed during iteration", owner.describe())

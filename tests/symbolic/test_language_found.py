@@ -746,3 +746,18 @@ def test_keywords_of_a_class_whose_metaclass_is_that_of_the_library(x):
         pass
 
     return x + 1, seen
+
+
+@same_as_eager
+def test_keys_that_are_replaced_while_a_dict_is_walked_through(x):
+    seen = []
+    for walk in (dict.keys, dict.values, dict.items):
+        table = {0: x}
+        try:
+            for _ in walk(table):
+                del table[0]
+                table[0] = x + 1
+            seen.append("went through")
+        except RuntimeError as error:
+            seen.append(str(error))
+    return seen
