@@ -122,6 +122,15 @@ def _set_shell(tx: Translator, variable: Variable) -> _Text:
     return _Text(f"{{{inner}}}" if kind is set else f"{kind.__name__}({{{inner}}})")
 
 
+def _views(value: dict[Any, Any]) -> tuple[Any, ...]:
+    return value.keys(), value.values(), value.items()
+
+
+def _view_shell(tx: Translator, variable: Variable) -> _Text:
+    """Of a view of a dict."""
+    return _Text(f"{variable.python_type().__name__}({_texts(tx, variable)!r})")
+
+
 def _deque_shell(tx: Translator, variable: Variable) -> Any:
     return deque(_texts(tx, variable), tx.getattr(variable, "maxlen").constant())
 
@@ -140,6 +149,7 @@ _SHELLS: dict[Any, Callable[[Translator, Variable], Any]] = {
     set.__repr__: _set_shell,
     frozenset.__repr__: _set_shell,
     deque.__repr__: _deque_shell,
+    **{type(view).__repr__: _view_shell for kind in (dict, OrderedDict) for view in _views(kind())},
     bytearray.__repr__: known,
     array.__repr__: known,
     torch.Size.__repr__: lambda tx, variable: _Text(f"torch.Size({_texts(tx, variable)!r})"),

@@ -1,6 +1,7 @@
 """What CPython's own tests found (`tools/coverage`), each as a small program."""
 
 import abc
+import collections
 import copy
 import copyreg
 import operator
@@ -761,3 +762,9 @@ def test_keys_that_are_replaced_while_a_dict_is_walked_through(x):
         except RuntimeError as error:
             seen.append(str(error))
     return seen
+
+
+@same_as_eager(graphs=1)
+def test_text_of_views(x):
+    tables = {1: 10, "a": [2]}, {}, collections.OrderedDict(a="b")
+    return x + 1, [(repr(each.keys()), str(each.values()), f"{each.items()}") for each in tables]
