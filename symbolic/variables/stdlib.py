@@ -487,9 +487,6 @@ def _query(fn: Any) -> Callable[..., Variable]:
 CONSTANT_QUERIES = (
     inspect.signature,
     inspect.getfullargspec,
-    inspect.isgeneratorfunction,
-    inspect.iscoroutinefunction,
-    inspect.isasyncgenfunction,
     inspect.isroutine,
     inspect.isabstract,
     inspect.unwrap,
@@ -507,6 +504,29 @@ CONSTANT_QUERIES = (
 )
 for _fn in CONSTANT_QUERIES:
     handles(_fn)(_query(_fn))
+
+
+def _of_code(fn: Any, flag: int) -> Callable[..., Variable]:
+    """A question that the code of a function answers: those born in the frame have one, too."""
+    of_existing = _query(fn)
+
+    def handler(tx: Translator, obj: Variable, /) -> Variable:
+        function = obj
+        while isinstance(function, (BoundMethod, PartialVariable)):
+            function = function.function
+        if isinstance(function, ClosureFunction):
+            return ConstantVariable(bool(function.code.co_flags & flag))
+        return of_existing(tx, obj)
+
+    return handler
+
+
+for _fn, _flag in (
+    (inspect.isgeneratorfunction, inspect.CO_GENERATOR),
+    (inspect.iscoroutinefunction, inspect.CO_COROUTINE),
+    (inspect.isasyncgenfunction, inspect.CO_ASYNC_GENERATOR),
+):
+    handles(_fn)(_of_code(_fn, _flag))
 
 
 class _SameVariable:

@@ -1,4 +1,5 @@
 """What whole models of other libraries were found to do, in small."""
+import functools
 import inspect
 
 import pytest
@@ -48,6 +49,38 @@ def test_check_of_a_tensor(backend):
 
     x, y = tensors(3, 4, count=2, requires_grad=True)
     check(checked, x.abs().detach(), y, graphs=1, changed=(x.detach(), y), backend=backend)
+
+
+@same_as_eager(graphs=1)
+def test_what_functions_born_in_the_frame_are(x):
+    def plain():
+        pass
+
+    def generating():
+        yield
+
+    async def waiting():
+        pass
+
+    async def both():
+        yield
+
+    class Has:
+        def method(self):
+            yield
+
+    functions = plain, generating, waiting, both, Has().method, functools.partial(generating), Has.method, len
+    asked = inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction
+    return x + 1, [[ask(each) for each in functions] for ask in asked]
+
+
+@same_as_eager(graphs=1)
+def test_functions_decorated_in_the_frame_run_without_gradients(x):
+    @torch.no_grad()
+    def double(y):
+        return y * 2
+
+    return double(x), torch.enable_grad()(lambda y: y * 3)(x)
 
 
 # --- values of masks and edges that came in -----------------------------------------------------------------------------
