@@ -242,9 +242,10 @@ class Repeats:
     def _expose(self, target: Variable) -> None:
         """What can be reached from there, every call can get at."""
         waiting: list[Any] = [target]
+        self.exposed.discard(target)  # it may hold more now
         while waiting:
             variable = waiting.pop()
-            if variable is DELETED or (variable in self.exposed and variable is not target):
+            if variable is DELETED or variable in self.exposed:
                 continue
             self.exposed.add(variable)
             waiting += [*variable.reachable(), *self.tx.ledger.stores(variable).values()]

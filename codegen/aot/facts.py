@@ -42,10 +42,12 @@ class Changed:
 
 @dataclass(frozen=True)
 class Data:
-    """The `.data` of a tensor: it shares the memory and nothing else. Several are told apart by their `number`."""
+    """The `.data` of a tensor: it shares the memory and nothing else; or, `detached`, the writes that are counted, too.
+    Several are told apart by their `number`."""
 
     of: Value | Input | Base | Changed | Data | View
     number: int
+    detached: bool = False
 
 
 @dataclass(frozen=True)

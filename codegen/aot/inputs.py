@@ -173,6 +173,8 @@ def shared(members: list[int], values: list[Any], flat: bool = False) -> Shared:
     at = next((i for i in members if values[i] is base), None)
     if any(isinstance(number, torch.SymInt) for t in tensors for number in (*t.shape, *t.stride())):
         raise Untraceable("inputs of sizes that vary, in memory of which more is looked at than they show")
+    if base is not None and not base.requires_grad and any(t.requires_grad and t is not base for t in tensors):
+        raise Untraceable(RELATED)  # a leaf, until its base is written
     if not flat and base is not None and all(_is_of(base, tensor) for tensor in tensors):
         return Shared(tuple(members), at)
     if any(map(claims, tensors)):

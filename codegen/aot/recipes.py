@@ -131,7 +131,8 @@ class _Recipes:
         self, base: Value | Input | Base, alias: Alias, steps: tuple[Step, ...], memory: Memory
     ) -> tuple[Value | Input | Base | Changed | Data, int]:
         """From where a view of these `steps` in a memory is taken, and how many of them lead there: an input (where it
-        was taken after the metadata of this changed, the changed one), another origin, or the last `.data` on the way.
+        was taken after the metadata of this changed, the changed one), another origin, or the last `.data` or
+        `detach()` on the way.
         """
         known = self.ends.known.get(id(alias.tensor))
         if known is not None:
@@ -142,13 +143,15 @@ class _Recipes:
                     raise Untraceable("a view of a tensor that changes its geometry later")
                 return base, len(alias.steps)
             return base, alias.made
-        if alias.steps[alias.made - 1].func not in TRANSPARENT or self._counts_with_a_base(alias):
+        is_detached = alias.steps[alias.made - 1].func in TRANSPARENT and not alias.tensor._is_view()
+        counts = self._counts_with_a_base(alias)
+        if alias.steps[alias.made - 1].func not in TRANSPARENT or counts and not is_detached:
             return self._start(base, self.ends.recorder.alias(alias.taken), steps, memory)
         if id(alias.tensor) not in self.data:
             taken = self.ends.recorder.alias(alias.taken)
             start, first = self._start(base, taken, alias.steps[: alias.made - 1], alias.memory)
             before = View(start, self.ends.plain(alias.steps[first : alias.made - 1]), False)
-            self.data[id(alias.tensor)] = Data(before if before.steps else start, len(self.data))
+            self.data[id(alias.tensor)] = Data(before if before.steps else start, len(self.data), counts)
         return self.data[id(alias.tensor)], alias.made
 
     @staticmethod
@@ -177,6 +180,8 @@ def bumps_of(results: list[Any], outputs: tuple[Recipe, ...]) -> Iterator[Bump]:
     seen: set[Any] = set()
     for result, output in zip(results, outputs, strict=True):
         counter = output.base if isinstance(output, View) else output
+        while isinstance(counter, Data) and counter.detached:
+            counter = counter.of.base if isinstance(counter.of, View) else counter.of
         if isinstance(counter, (Value, Data)) and isinstance(result, torch.Tensor) and counter not in seen:
             seen.add(counter)
             if version_of(result):

@@ -90,7 +90,8 @@ class Source:
         if not isinstance(base, Data):
             return name_of(base.target if isinstance(base, Changed) else base)
         if base not in self.views:
-            self.views[base] = name = self._assigned(f"{self.output(base.of)}.data", True)
+            taken = "detach()" if base.detached else "data"
+            self.views[base] = name = self._assigned(f"{self.output(base.of)}.{taken}", True)
             if base in self.counted:
                 self.count_each([(name, self.counted[base])])
         return self.views[base]

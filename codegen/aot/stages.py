@@ -106,7 +106,7 @@ def _table(rows: Sequence[tuple[str, str]]) -> list[str]:
 
 def _place(place: Value | Input | Base | Changed | Data) -> str:
     if isinstance(place, Data):
-        return f"data of {_recipe(place.of)}"
+        return f"{'detached' if place.detached else 'data of'} {_recipe(place.of)}"
     if isinstance(place, Changed):
         return f"changed {_place(place.target)}"
     return f"{type(place).__name__.lower().replace('value', 'result')} {place.index}"

@@ -11,7 +11,7 @@ from torch import fx
 from codegen.aot.ends import Before, Ends, version_of
 from codegen.aot.facts import Base, Input, Recipe, Resized, Update, Value, View
 from codegen.aot.inputs import RELATED, FragileInputs
-from codegen.aot.levels import node_of
+from codegen.aot.levels import edge_of, node_of
 from codegen.aot.memory import Alias, Memory, SharedInputs, Untraceable
 
 
@@ -86,6 +86,8 @@ class _Changes:
                 asks = torch.is_grad_enabled() or self.ends.carriers
                 if versions and before.grad_fn is not None and asks and not ends:
                     raise Untraceable("a tensor with a gradient that is written where it came to lie")
+                if self.ends.carriers and _accumulates_anew(before):
+                    raise Untraceable("a leaf whose gradient comes to be of another dtype or device")
                 data = self._lies_at(alias)
                 if memory.writes and not is_member:
                     left = self.ends.result(self._whole(memory))
@@ -155,6 +157,12 @@ class _Changes:
         group = self.ends.call.groups[target.index]
         aliases = [self.ends.recorder.alias(flat[i]) for i in group.members if i != group.base]
         return sum(len(alias.steps) - alias.made for alias in aliases)
+
+
+def _accumulates_anew(before: Before) -> bool:
+    """Whether the gradient of a leaf goes elsewhere than it did."""
+    now = edge_of(before.fake) if before.edge is not None and before.grad_fn is None else None
+    return now is not None and before.edge is not None and now.node is not before.edge.node
 
 
 def _tracked(before: Before) -> bool:

@@ -177,8 +177,10 @@ class Hook:
 
 
 def place_of(tensor: TensorVariable) -> Any:
+    """Where its gradient goes. That of a leaf goes elsewhere when its data comes to be of another dtype or device."""
+    fake = tensor.fake
     try:
-        return tensor.fake.grad_fn, tensor.fake.requires_grad
+        return fake.grad_fn, fake.requires_grad, fake.dtype, fake.device
     except RuntimeError:  # a view that autograd would have to take again, and can't
         return None
 

@@ -146,6 +146,16 @@ def test_iterators_that_a_break_leaves_half_way(x):
     return x + 1, found, done, given
 
 
+@pytest.mark.timeout(60)
+def test_an_object_that_comes_to_hold_itself_before_a_call():
+    def program(x, held, echo):
+        held.next = held
+        held.value = [held]
+        return x + len(echo), held.bump()
+
+    check(program, make=lambda: (torch.ones(3), Slotted("held"), Echo([1])), graphs=1)
+
+
 # --- tensors ----------------------------------------------------------------------------------------------------------
 MANY_VIEWS = [lambda x: x.unbind(), lambda x: x.split(1), lambda x: x.chunk(3), lambda x: [*x], lambda x: x.tensor_split(3)]
 
@@ -195,3 +205,66 @@ def test_a_tensor_that_is_added_to_itself_often():
         return x, x[:]
 
     check(program, make=make, backend="default")
+
+
+def of_a_result(x, w):
+    y = w * 2
+    d = y.detach()
+    return y, d, d[:], d[1:][:1]
+
+
+def of_an_input(x, w):
+    one, other = x.detach(), x.detach()
+    return one, one[:], other, other[:], x[:]
+
+
+def of_nobody(x, w):
+    d = (w * 2).detach()
+    return d[:], d[1:], (w * 2).detach()[:]
+
+
+def written(x, w):
+    d = x.detach()
+    part = d[:2]
+    part.add_(1)
+    y = w * 2
+    other = y.detach()
+    other[1:].add_(1)
+    return d, part, d[1:], y, other, other[:1]
+
+
+def of_data(x, w):
+    data = w.data
+    d = data.detach().detach()
+    return data, d, d[:], data[:]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize("program", [of_a_result, of_an_input, of_nobody, written, of_data], ids=lambda program: program.__name__)
+def test_views_of_what_was_detached_are_views_of_that(program, backend):
+    check(program, make=lambda: (torch.arange(3.0), torch.ones(3, requires_grad=True)), backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize("is_hooked", [False, True])
+def test_data_of_another_dtype_under_a_leaf(is_hooked, backend):
+    def program(x, w):
+        if is_hooked:
+            torch.autograd.graph.register_multi_grad_hook((w, w), lambda gradients: print("all"))
+        w.data = x.clone()
+        return x + 1 if is_hooked else w + w
+
+    check(program, make=lambda: (torch.arange(3.0, dtype=torch.float64), torch.ones(3, requires_grad=True)), backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+def test_a_write_under_a_view_that_requires_a_gradient_for_itself(backend):
+    def program(x, v):
+        x.mul_(v)
+        return x.requires_grad, v.is_leaf
+
+    def make():
+        x = torch.arange(3.0)
+        return x, x[:].requires_grad_()
+
+    check(program, make=make, backend=backend)
