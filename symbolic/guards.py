@@ -87,8 +87,8 @@ class Guards:
 
     def add(self, guard: Guard) -> None:
         payload = guard.payload
-        key = (guard.source, guard.kind, payload if type(payload) in (str, int) else id(payload))
-        self._facts.setdefault(key, guard)
+        which = None if guard.kind == "keys" else payload if type(payload) in (str, int) else id(payload)
+        self._facts.setdefault((guard.source, guard.kind, which), guard)
 
     def __iter__(self) -> Iterator[Guard]:
         return iter(self._facts.values())

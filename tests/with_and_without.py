@@ -38,6 +38,11 @@ def numbered(rows):
     return [renamed(row) for row in rows]
 
 
+def is_implied(guard, guards):
+    """Whether it says how many keys a dict has of which all keys are known."""
+    return guard.kind == "len" and any(each.kind == "keys" and each.source is guard.source for each in guards)
+
+
 def places(row):
     """Without memory."""
     return [places(item) for item in row] if isinstance(row, list) else row[:-1] if isinstance(row, tuple) else row
@@ -55,7 +60,7 @@ def told(captured):
         "looks of inputs": numbered([looks(n.meta["example_value"]) for n in nodes if n.op == "placeholder"]),
         "looks": [places(looks(n.meta.get("example_value"))) for n in nodes],
         "changed": graph.mutates_inputs(),
-        "guards": sorted({_ADDRESS.sub("", str(guard)) for guard in tx.guards}),
+        "guards": sorted(_ADDRESS.sub("", str(guard)) for guard in tx.guards if not is_implied(guard, tx.guards)),
         "effects": [str(each) for each in tx.ledger.effects() if isinstance(each, Call) or each.target.source],
         "steps": tx.step,
         "calls": graph.calls,
