@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _DICTS = (dict, OrderedDict)
 _SIZED = (*_DICTS, list, tuple)
 #: Objects whose attributes are read without running anybody's code.
-SIMPLE = (FunctionType, MethodType, torch.Tensor, torch.nn.Parameter)
+_SIMPLE = (FunctionType, MethodType, torch.Tensor, torch.nn.Parameter)
 
 
 class Differs(Exception):
@@ -136,7 +136,7 @@ _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "dict": _dict_of,
     "item": _only(_DICTS, lambda value, key: value[key]),
     "index": _only((list, tuple), lambda value, at: value[at]),
-    "attr": _only(SIMPLE, getattr),
+    "attr": _only(_SIMPLE, getattr),
     "cell": lambda value, arg: value.cell_contents,
 }
 #: kind of a fact that is told by itself -> (object, payload) -> whether it holds
@@ -147,7 +147,7 @@ HOLDS: dict[str, Callable[[Any, Any], bool]] = {
     "len": _only(_SIZED, lambda value, size: len(value) == size),
     "keys": _only(_DICTS, lambda value, keys: same(tuple(value), keys)),
     "absent": _only(_DICTS, lambda value, key: key not in value),
-    "no_attr": _only(SIMPLE, lambda value, name: not hasattr(value, name)),
+    "no_attr": _only(_SIMPLE, lambda value, name: not hasattr(value, name)),
     "predicate": lambda value, holds: holds(value),
 }
 

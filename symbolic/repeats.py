@@ -29,7 +29,7 @@ from sideeffects.effects import DELETED
 from symbolic.answers import Answers, Question
 from symbolic.fakes import Recipe
 from symbolic.guards import Guard
-from symbolic.matching import HOLDS, SIMPLE, Differs, Event, Found, Match, Place, Reading, flat, look
+from symbolic.matching import HOLDS, Differs, Event, Found, Match, Place, Reading, flat, look
 from symbolic.sources import Source
 from symbolic.torch_state import TorchState
 from symbolic.variables.base import Variable
@@ -262,8 +262,10 @@ class Repeats:
 def _key(call: Reading) -> Any:
     """What calls that may be the same have in common: cheap to find, and no more than a guess."""
     parts = instance_dict(call.module.value) or {}
-    own = tuple(each.shape for each in parts.get("_parameters", {}).values() if type(each) in SIMPLE)
-    within = tuple(map(type, parts.get("_modules", {}).values()))
+    tables = (parts.get(name) for name in ("_parameters", "_modules"))
+    tensors, modules = (list(table.values()) if isinstance(table, dict) else [] for table in tables)
+    own = tuple(each.shape for each in tensors if type(each) in (torch.Tensor, torch.nn.Parameter))
+    within = tuple(map(type, modules))
     return call.module.cls, len(call.args), call.names, own, within, *call.looks.values()
 
 
