@@ -190,6 +190,22 @@ def test_a_large_value_is_not_kept_for_long(monkeypatch):
     assert (count(far), count(near)) == (2, 1)
 
 
+def test_a_large_value_is_kept_where_it_is_needed_again_and_again(monkeypatch):
+    """What is made of it goes, too, as it is the same each time: that does not end its use."""
+
+    def program(x):
+        y = x
+        for _ in range(6):
+            for _ in range(40):
+                y = y.sin()
+            y = y @ ((x + 1) * 2)
+        return [y]
+
+    monkeypatch.setattr(cost, "SMALL", 0)
+    _, (graph,) = graphs_of(program, (torch.randn(8, 8),), Checked())
+    assert targets(graph).count("add") == targets(graph).count("mul") == 1
+
+
 def test_a_large_constant_is_computed_when_it_is_needed(monkeypatch):
     program = lambda x: [x * ((torch.arange(3) + 2) * 3 + 1).sin().cos()]
     count = lambda: targets(graphs_of(program, (torch.randn(3),), Checked())[1][0])
