@@ -39,7 +39,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from codegen.aot.backend import compile_graph
-from tests.snapshot import Fields, Items, Snapshot, difference, is_leaf
+from tests.snapshot import ADDRESS, Fields, Items, Snapshot, difference, is_leaf
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PLUMBING = {os.path.join(HERE, name) for name in ("differential.py", "snapshot.py", "conftest.py")}
@@ -345,7 +345,6 @@ def user_lines(exc):
 
 
 # Warnings of C++ are given once per process; the compiler may say that it gives up compiling again.
-ADDRESS = re.compile(r"at 0x[0-9a-f]+")
 NODE = re.compile(r"grad_fn=<\w+>")
 COMPILERS_OWN = re.compile(r"\(Triggered internally|was compiled \d+ times")
 

@@ -24,6 +24,7 @@ ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type
 VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, torch.qscheme)
 REDUCED = {type(iter([])), type(iter({0})), type(iter(())), type(iter(range(0))), type(iter("")), type(iter("\u1234")), type(iter(b"")), type(iter(bytearray())), type(iter(array.array("b"))), type(iter({})), type(iter({}.items())),
            type(iter({}.values())), enumerate, zip, map, filter, reversed, type(reversed([]))}
+ADDRESS = re.compile(r"at 0x[0-9a-f]+")
 OPAQUE = (types.CodeType, types.FrameType, types.TracebackType, types.GeneratorType, types.CoroutineType, torch.autograd.graph.Node)
 
 
@@ -162,7 +163,7 @@ class Snapshot:
         if kind is Items:
             return [self.see(value) for value in obj]
         if kind in ATOMS:
-            return (kind.__name__, repr(obj))
+            return (kind.__name__, ADDRESS.sub("at 0x", repr(obj)) if kind is str else repr(obj))
         if kind in VALUES:
             return (kind.__name__, repr(obj))
         if kind is tuple and all(type(item) in ATOMS for item in obj):
