@@ -183,7 +183,11 @@ class Compiler:
                     why = functools.partial(self.explain_miss, cache, function, slots)
                     logs.tell(self.channels, "recompiles", lambda: f"recompiling {function.__qualname__}: {why()}")
                 with collector.paused():
-                    return self._compile(cache, function, slots)
+                    try:
+                        return self._compile(cache, function, slots)
+                    except SkipFrame as skip:  # which holds all that the compilation made, till it is handled
+                        reason = skip.reason
+                return self._skip(cache, function, reason)
         except RecursionError:
             cache.frozen = True
             return None
@@ -193,8 +197,6 @@ class Compiler:
             return self._failed(cache, function, error)
         except JitError:
             raise
-        except SkipFrame as skip:
-            return self._skip(cache, function, skip.reason)
         except Exception as error:
             return self._failed(cache, function, error)
 

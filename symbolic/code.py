@@ -155,9 +155,11 @@ def decode(code: CodeType) -> Code:
     return result
 
 
-#: Names of functions that see the stack of frames, on which compiled code and its continuations stand.
+#: Names of functions that see the stack of frames, on which compiled code and its continuations stand, or say how high
+#: it may be, so that there may be none for the compiler.
 _FRAMES = frozenset(
-    "_getframe _current_frames currentframe print_stack format_stack extract_stack getouterframes".split()
+    """_getframe _current_frames currentframe print_stack format_stack extract_stack getouterframes setrecursionlimit
+    set_coroutine_origin_tracking_depth""".split()
 )
 #: Names by which autograd's nodes are found.
 _NODES = frozenset({"grad_fn", "get_gradient_edge"})

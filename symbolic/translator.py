@@ -14,7 +14,7 @@ import torch
 
 from sideeffects.effects import Advance, DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
-from symbolic import opcodes, polyfills, wrap
+from symbolic import dropped, opcodes, polyfills, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
 from symbolic.code import looks_at_frames
 from symbolic.errors import READS_FRAME, RECURSION, RUNS_ITSELF, SEES_CALLER, GraphBreak, Observed, Restart, SkipFrame
@@ -81,11 +81,12 @@ class Translator(Protocols):
         self.result: Variable = ConstantVariable(None)
         self._spaces: dict[int, NamespaceVariable] = {}
         self._instance_spaces: dict[Variable, InstanceNamespace] = {}
-        self._split_next = False
+        self.split_next: GraphBreak | None = None
         self._raised_at: dict[Variable, int] = {}
         self.unnamed: set[Variable] = set()
         self._looked_up: dict[tuple[int, str], Any] = {}
         self.generators: list[GeneratorVariable] = []  # that the frame started
+        self.given_generators = False  # whether the frame was handed one whose end may be seen
         self.moved_generators: list[LiveGenerator] = []  # existing ones
         self.moving: LiveIterator | LiveGenerator | None = None  # the existing iterator that takes a step
         self.hooks: list[hooks.Hook] = []  # that the frame registered
@@ -413,22 +414,24 @@ class Translator(Protocols):
                 self.started = self.step
             if self.step in self.break_at:
                 raise _Stop(inst, self.break_at[self.step])
-            if self._split_next and not self.anchors:
-                self._split_next = False
-                raise _Stop(None, GraphBreak("break everywhere"))
+            if self.split_next is not None and not self.anchors:
+                raise _Stop(None, self.split_next)
             frame.index += 1
+            left = [] if self.anchors else dropped.unfinished(self, frame, inst)
             try:
                 handler = handlers.get(inst.op)
                 if handler is None:
                     raise GraphBreak("instruction not supported", opcodes.REFUSED.get(inst.op, inst.op))
                 handler(self, frame, inst)
+                if left:
+                    dropped.close(self, left)
             except Observed as raised:
                 self._raised_at.setdefault(raised.variable, self.anchor())
                 self._unwind(raised.variable, depth)
             except GraphBreak as cause:
                 raise Restart(self._break_step(cause), self.located(cause)) from cause
             if self.options.break_everywhere and inst.op in _CALLS and not self.anchors and frame is frames[-1]:
-                self._split_next = True
+                self.split_next = GraphBreak("break everywhere")
             if self.step > self.options.step_limit:
                 raise SkipFrame("the function runs too long to be captured")
 
@@ -468,6 +471,7 @@ class Translator(Protocols):
                 frame.push(error)
                 frame.index = frame.code.index(row.target)
                 return
+            dropped.check_unwound(self, frame)
             self.frames.pop()
             if frame.boundary:
                 self._passed(error, passed)
@@ -500,6 +504,7 @@ class Translator(Protocols):
         self.globals = function.__globals__
         root = _RootFunction(function, self.sources.const(function, function.__qualname__))
         names = function.__code__.co_varnames[: len(slots)]
+        self.given_generators = any(map(dropped.is_given, slots))
         namespace = self.namespace(function.__globals__)
         frame = Frame(opcodes.decode(function.__code__), function.__qualname__, namespace, root)
         code = function.__code__

@@ -19,15 +19,17 @@ from codegen.residual.continuations import Closure, Continuations, continuation
 from codegen.residual.emitter import Emitter
 from codegen.residual.failures import Blame, RunAgain, changes_the_world, random_state
 from codegen.residual.resume import Entry
-from codegen.residual.writer import BUILD, Placeholder, Writer, children, exists, reachable
+from codegen.residual.writer import BUILD, Placeholder, Writer
 from sideeffects.ledger import Ledger
 from symbolic import versions
 from symbolic.capture import Break, Capture, Return
 from symbolic.code import Inst, argument_slots, looks_at_nodes
+from symbolic.dropped import LEFT
 from symbolic.errors import ASKS_NODE, RECURSION, GraphBreak, Restart, SkipFrame
 from symbolic.frames import Frame
 from symbolic.guards import Program, program
 from symbolic.opcodes.exceptions import handling
+from symbolic.reach import children, exists, reachable
 from symbolic.torch_state import restoring
 from symbolic.translator import ESCAPES
 from symbolic.variables.base import NULL, Variable
@@ -114,9 +116,9 @@ class _Assembler:
         alive = self.alive = reachable(roots, self.ledger)
         for generator in self.capture.tx.generators:
             if generator not in alive and not self.capture.tx.closes_quietly(generator):
-                raise SkipFrame("a generator is dropped with something left to do")
+                raise SkipFrame(LEFT)
         if isinstance(self.capture.exit, Break):
-            self._check_generators(alive, self.capture.exit.cause.reason)
+            self._check_generators(alive, self.capture.exit)
             self._check_classes(alive)
         self.writer.find_cycles(alive)
         exit_ = self.capture.exit
@@ -139,14 +141,15 @@ class _Assembler:
         values = sorted(self.writer.values, key=self.writer.values.__getitem__)
         return Assembled(function, program(self.capture.guards(), values), module, self.writer.packed, self.doors)
 
-    def _check_generators(self, alive: list[Variable], reason: str) -> None:
-        """After a break nobody can say when the frame drops what it holds: this code holds it, too, until it returns.
-        A generator that runs on when it is dropped would do so too late, but for those that `with` sees to."""
+    def _check_generators(self, alive: list[Variable], exit_: Break) -> None:
+        """After a break nobody can say when what the frames hold lets go of a generator that runs on then, but for
+        those that `with` sees to: what a compilation leaves behind holds it, too, until it is collected."""
         managers = [v for v in alive if isinstance(v, ObjectVariable) and v.cls is _MANAGER]
         seen_to = {each for manager in managers for each in children(manager, self.ledger)}
         for each in alive:
             if isinstance(each, GeneratorVariable) and each not in seen_to and each.runs_on():
-                raise SkipFrame(ESCAPES if reason == ESCAPES else "a generator with `try` or `with` outlives a break")
+                escapes = exit_.cause.reason == ESCAPES
+                raise SkipFrame(ESCAPES if escapes else "a generator with `try` or `with` outlives a break")
 
     def _check_classes(self, alive: list[Variable]) -> None:
         """A continuation that is handed another class at each call would be compiled at each."""

@@ -21,6 +21,7 @@ from symbolic.frames import Frame
 from symbolic.opcodes.exceptions import HandledVariable
 from symbolic.variables.base import MISSING, NULL, Variable
 from symbolic.variables.functions import CellVariable
+from symbolic.variables.generators import GeneratorVariable
 
 #: makes the callable door of a continuation: (code, globals, name) -> door(closure, *args); what
 #: `door.hand_over(closure, *args)` answers is for compiled code to return
@@ -98,6 +99,8 @@ def _is_to_be_kept(variable: Variable, watched: Container[Variable]) -> bool:
     value = getattr(variable, "value", MISSING)
     existed = variable.source is not None and value is not MISSING
     if variable in watched or (existed and not issubclass(type(value), _PLAIN)):
+        return True
+    if isinstance(variable, GeneratorVariable) and variable.runs_on():
         return True
     waiting, seen = [variable], {variable}
     while waiting:

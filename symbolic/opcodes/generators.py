@@ -63,7 +63,7 @@ def _send(tx: Translator, receiver: Variable, value: Variable) -> tuple[Variable
     if starts and own is None:
         return tx.next(receiver), nothing
     try:
-        return tx.call(own, [], {}) if starts else receiver.method(tx, "send", [value], {}), nothing
+        return tx.call(own, [], {}) if starts and own is not None else receiver.method(tx, "send", [value], {}), nothing
     except Observed as raised:
         if issubclass(raised.variable.python_type(), StopIteration):
             return None, raised.variable.getattr(tx, "value")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from symbolic import versions
 from symbolic.code import Inst
-from symbolic.errors import GraphBreak, Observed
+from symbolic.errors import READS_FRAME, GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.variables.base import MISSING, NULL, Variable, lookup
 from symbolic.variables.constants import ConstantVariable
@@ -259,7 +259,7 @@ class CoroutineVariable(GeneratorVariable):
         super().born(tx)
         tx.know(tx.sources.const(sys, "sys").step("call", origin_depth), "eq", 0)
         if origin_depth(None):
-            raise GraphBreak("coroutine that tells where it was made", self.function.describe())
+            raise GraphBreak(READS_FRAME, "a coroutine that tells where it was made")
         tx.generators.append(self)
 
     def iterator(self, tx: Translator) -> Variable:

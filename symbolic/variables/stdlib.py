@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
 from symbolic import polyfills
-from symbolic.errors import READS_FRAME, GraphBreak, Observed
+from symbolic.errors import READS_FRAME, SEES_END, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
@@ -384,13 +384,13 @@ REFUSED.update(
         )
     }
 )
+REFUSED[sys.getrefcount] = SEES_END  # compiled code has references to constants and to what it works on
 REFUSED.update(
     {
         fn: "state of the interpreter"
         for fn in (
             sys.getrecursionlimit,
             sys.setrecursionlimit,
-            sys.getrefcount,
             sys.getsizeof,
         )
     }

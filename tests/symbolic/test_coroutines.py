@@ -6,8 +6,8 @@ import inspect
 import types
 
 import pytest
-import torch
 
+import jit
 from tests.differential import COUNTING, check, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
@@ -262,7 +262,7 @@ def test_break_inside(x):
 
     async def outer(y):
         z = await inner(y)
-        torch._C._get_tracing_state()
+        jit.graph_break()
         return z * 2
     return run(outer(x))
 

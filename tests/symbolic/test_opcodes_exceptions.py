@@ -494,7 +494,8 @@ def test_traceback_handed_out():
 def test_traceback_after_a_break(x):
     seen = []
     try:
-        int("none", base=torch._C._get_tracing_state() or 10)
+        jit.graph_break()
+        raise ValueError("after a break")
     except ValueError as e:
         seen += entries(e)
         e.__traceback__ = None

@@ -4,7 +4,8 @@ import itertools
 import pytest
 import torch
 
-from tests.differential import check, execute, same_as_eager, tensors
+import jit
+from tests.differential import COUNTING, check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 
@@ -329,3 +330,187 @@ def test_what_an_iterator_says_at_its_end(x):
         said = yield from Ends(count)
         yield said
     return x + 1, list(delegates(0)), list(delegates(2))
+
+
+def closing_late(log, name, count=5):
+    try:
+        for step in range(count):
+            yield step
+    finally:
+        log.append(name)
+
+
+@same_as_eager(graphs=1)
+def test_dropped_by_break(x):
+    log = []
+    for step in closing_late(log, "loop"):
+        x = x + step
+        if step == 2:
+            break
+    log.append("after the loop")
+    return x, log
+
+
+@pytest.mark.skipif(not COUNTING, reason="existing ones live until what a compilation leaves behind is collected")
+@same_as_eager(graphs=1)
+def test_dropped_by_name(x):
+    log = []
+    first, second, third = (closing_late(log, name) for name in "abc")
+    x = x + next(first) + next(second) + next(third)
+    log.append("made")
+    del first
+    log.append("deleted")
+    second = None
+    log.append(f"overwritten {second}")
+    third = next(third)
+    log.append("gone on")
+    return x, log
+
+
+@same_as_eager(graphs=1)
+def test_dropped_by_the_end_of_a_callee(x):
+    log = []
+
+    def callee(y):
+        steps = closing_late(log, "callee")
+        kept = closing_late(log, "kept")
+        y = y + next(steps) + next(kept)
+        log.append("in the callee")
+        return y, [kept]
+    x, kept = callee(x)
+    log.append("after the callee")
+    return x, log
+
+
+@same_as_eager(graphs=1)
+def test_dropped_at_the_end(x):
+    log = []
+    steps = closing_late(log, "end")
+    return x + next(steps), log
+
+
+@same_as_eager(graphs=1)
+def test_dropped_generators_that_compute(x):
+    seen = []
+
+    def steps(t):
+        try:
+            while True:
+                yield t
+                t = t + 1
+        finally:
+            seen.append(t * 10)
+            with torch.no_grad():
+                seen.append(t.requires_grad)
+    for y in steps(x):
+        x = x * 2
+        if len(seen) == 0:
+            break
+    seen.append(x + y)
+    return seen
+
+
+@same_as_eager
+def test_dropped_generators_that_raise(x):
+    def steps():
+        try:
+            yield 1
+        finally:
+            log.append("raises")
+            raise ValueError("unraisable")
+    import sys
+    log, hook = [], sys.unraisablehook
+    sys.unraisablehook = lambda what: log.append(str(what.exc_value))
+    try:
+        for step in steps():
+            x = x + step
+            break
+        log.append("after")
+    finally:
+        sys.unraisablehook = hook
+    return x, log
+
+
+@same_as_eager
+def test_held_by_a_traceback(x):
+    log = []
+
+    def fails(y):
+        steps = closing_late(log, "late")
+        next(steps)
+        raise ValueError("v")
+    try:
+        fails(x)
+    except ValueError as e:
+        log.append("handled")
+        error = e
+    log.append("after")
+    del error
+    log.append("deleted")
+    return x + 1, log
+
+
+@same_as_eager
+def test_breaks_around_generators_that_run_on(x):
+    log = []
+    for step in closing_late(log, "first"):
+        x = x + step
+        jit.graph_break()
+        if step == 1:
+            break
+    log.append("after the first loop")
+    for step in closing_late(log, "second", 2):
+        jit.graph_break()
+        x = x * 2
+    log.append("after the second loop")
+    return x, log
+
+
+@pytest.mark.skipif(not COUNTING, reason="existing ones live until what a compilation leaves behind is collected")
+@same_as_eager
+def test_generators_dropped_after_a_break(x):
+    log = []
+    kept, deleted, renamed = (closing_late(log, name) for name in "kdr")
+    x = x + next(kept) + next(deleted) + next(renamed)
+    jit.graph_break()
+    log.append("broken")
+    del deleted
+    log.append("deleted")
+    renamed = next(renamed)
+    log.append(f"renamed {renamed}")
+    x = x + next(kept)
+    return x, log
+
+
+@same_as_eager
+def test_generators_of_a_callee_that_breaks(x):
+    log = []
+
+    def callee(y):
+        steps = closing_late(log, "callee")
+        y = y + next(steps)
+        jit.graph_break()
+        log.append("broken")
+        return y * 2
+    x = callee(x)
+    log.append("after the callee")
+    return x, log
+
+
+@same_as_eager
+def test_breaks_inside_of_generators_that_run_on(x):
+    log = []
+
+    def steps(y):
+        try:
+            with torch.no_grad():
+                yield y + 1
+                jit.graph_break()
+                yield y + 2
+        finally:
+            log.append(torch.is_grad_enabled())
+    out = []
+    for y in steps(x):
+        out.append(y)
+        log.append("round")
+    return out, log

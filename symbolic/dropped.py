@@ -1,0 +1,112 @@
+"""Generators that a frame drops while they stand inside of a `try` or `with`: they are closed where eager code does it.
+
+Eager code counts references. Here the generator is looked for among all that the frames and the ledger hold, after each
+instruction that drops a value which holds one. After that of an existing one the frame goes on in a continuation, which
+does not get it.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import traceback
+from collections.abc import Callable, Iterable
+from types import CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from symbolic.code import Inst, decode
+from symbolic.errors import GraphBreak, Observed, SkipFrame
+from symbolic.frames import Frame
+from symbolic.reach import children, reachable
+from symbolic.variables.base import NULL, Variable
+from symbolic.variables.exceptions import FrameVariable
+from symbolic.variables.generators import GeneratorVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+#: The reason of a frame that runs as it is.
+LEFT = "a generator is dropped with something left to do"
+
+
+def held_by(frame: Frame) -> list[Variable]:
+    """What a frame holds."""
+    held = [*frame.stack, *frame.locals.values(), *frame.cells.values()]
+    return [each for each in (*held, frame.on_return) if each is not None and each is not NULL]
+
+
+#: instruction -> what it drops
+_DROPS: dict[str, Callable[[Frame, Inst], list[Variable | None]]] = {
+    "POP_TOP": lambda frame, inst: [frame.stack[-1]],
+    **dict.fromkeys(("STORE_FAST", "DELETE_FAST"), lambda frame, inst: [frame.locals.get(inst.argval)]),
+    **dict.fromkeys(("RETURN_VALUE", "RETURN_CONST"), lambda frame, inst: [*held_by(frame)]),
+}
+
+
+def unfinished(tx: Translator, frame: Frame, inst: Inst) -> list[Variable]:
+    """The generators with something left to do that the instruction may be about to drop."""
+    if inst.op not in _DROPS or not (tx.generators or tx.given_generators):
+        return []
+    dropped = [each for each in _DROPS[inst.op](frame, inst) if each is not None and each is not NULL]
+    given = [each for each in dropped if len(tx.frames) > 1 or inst.op not in _RETURNS if _existing(each) is not None]
+    waiting = [each for each in tx.generators if each.state == "suspended" and each.has_something_left()]
+    within = _within(tx, dropped) if waiting else set()
+    return [*given, *(each for each in waiting if each in within)]
+
+
+_RETURNS = ("RETURN_VALUE", "RETURN_CONST")
+
+
+def is_given(value: Any) -> bool:
+    """Whether the end of an existing generator may be seen, or of an exception that has one in its traceback."""
+    if isinstance(value, BaseException):
+        held = (gc.get_referents(frame) for frame, _ in traceback.walk_tb(value.__traceback__))
+        return any(is_given(each) for each in itertools.chain(*held) if type(each) in (CoroutineType, GeneratorType))
+    if type(value) is CoroutineType:
+        return value.cr_frame is not None
+    if type(value) is not GeneratorType or value.gi_frame is None:
+        return False
+    return any(inst.op == "PUSH_EXC_INFO" for inst in decode(value.gi_code).insts)
+
+
+def _existing(variable: Variable) -> Any:
+    """The existing generator or exception that it is, None if it is none."""
+    value = getattr(variable, "value", None)
+    return value if is_given(value) else None
+
+
+def close(tx: Translator, generators: list[Variable]) -> None:
+    """Closes those that nobody has any more."""
+    roots = [each for frame in tx.frames for each in held_by(frame)]
+    alive = set(reachable([*roots, tx.result, *([tx.handled] if tx.handled is not None else [])], tx.ledger))
+    shown = [each.frame for each in alive if isinstance(each, FrameVariable)]
+    alive |= _within(tx, [each for frame in shown for each in held_by(frame)])  # by tracebacks
+    for each in generators:
+        if not isinstance(each, GeneratorVariable):
+            if not any(getattr(other, "value", None) is _existing(each) for other in alive):
+                tx.split_next = GraphBreak("a generator ends", each.describe())
+            continue
+        if each in alive or each in _within(tx, each.reachable()):  # what holds itself ends when the collector runs
+            continue
+        try:
+            each.method(tx, "close", [], {})
+        except Observed as raised:
+            raise SkipFrame(f"{LEFT}, and raises") from raised
+
+
+def check_unwound(tx: Translator, frame: Frame) -> None:
+    """Raises SkipFrame for a frame that an exception leaves, whose traceback would keep an existing generator alive."""
+    if tx.given_generators and any(_existing(each) is not None for each in held_by(frame)):
+        raise SkipFrame(f"{LEFT} by a traceback")
+
+
+def _within(tx: Translator, values: Iterable[Variable]) -> set[Variable]:
+    seen: set[Variable] = set()
+    work = list(values)
+    while work:
+        variable = work.pop()
+        if variable not in seen:
+            seen.add(variable)
+            if variable.source is None or tx.ledger.touched(variable):
+                work.extend(children(variable, tx.ledger))
+    return seen
