@@ -37,7 +37,6 @@ class Answer:
     state: tuple[Any, ...]
     result: Variable
     steps: int
-    started: int
 
 
 class Answers:
@@ -74,8 +73,7 @@ class Answers:
             return None
         if any(asked.step < step <= asked.step + answer.steps for step in tx.break_at):
             return None
-        tx.step += answer.steps
-        tx.started = asked.step + answer.started
+        tx.step += answer.steps  # what breaks later on in this instruction does so before it
         return answer.result
 
     def end(self, asked: Question, result: Variable) -> None:
@@ -87,7 +85,7 @@ class Answers:
             return
         if any(generator.has_something_left() for generator in tx.generators[asked.generators :]):
             return
-        self._known[asked.key] = Answer(asked.state, result, tx.step - asked.step, tx.started - asked.step)
+        self._known[asked.key] = Answer(asked.state, result, tx.step - asked.step)
 
     def close(self) -> None:
         self._known.clear()
