@@ -19,6 +19,7 @@ from symbolic.errors import GraphBreak, Observed, SkipFrame
 from symbolic.frames import Frame
 from symbolic.reach import children, reachable
 from symbolic.variables.base import NULL, Variable
+from symbolic.variables.constants import is_a
 from symbolic.variables.exceptions import FrameVariable
 from symbolic.variables.generators import GeneratorVariable
 
@@ -59,7 +60,7 @@ _RETURNS = ("RETURN_VALUE", "RETURN_CONST")
 
 def is_given(value: Any) -> bool:
     """Whether the end of an existing generator may be seen, or of an exception that has one in its traceback."""
-    if isinstance(value, BaseException):
+    if is_a(value, BaseException):
         held = (gc.get_referents(frame) for frame, _ in traceback.walk_tb(value.__traceback__))
         return any(is_given(each) for each in itertools.chain(*held) if type(each) in (CoroutineType, GeneratorType))
     if type(value) is CoroutineType:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from symbolic.answers import Answers
-from tests.differential import check
+from tests.differential import COUNTING, check
 from tests.with_and_without import compared
 
 X = torch.arange(4.0)
@@ -200,4 +200,4 @@ PROGRAMS = [
 def test_programs(program, fewest, answered):
     random.seed(0)
     check(program, X)
-    assert len(answered) >= fewest
+    assert not COUNTING or len(answered) >= fewest

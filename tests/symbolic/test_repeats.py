@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import jit
+from tests.differential import COUNTING
 from tests.symbolic.test_equal_layers import CHANGES, KINDS, Layer, Looking, assert_same, called, changed, pair
 from tests.with_and_without import compared
 
@@ -221,7 +222,7 @@ def repeated(counts, kind):
 def test_kinds(kind, backend, counts):
     model = Chain(kind)
     assert_equal(model, copy.deepcopy(model), torch.randn(3, WIDTH), backend=backend)
-    assert repeated(counts, kind) == PROGRAMS[kind]
+    assert not COUNTING or repeated(counts, kind) == PROGRAMS[kind]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -243,7 +244,7 @@ def test_layers_that_do_more(kind, counts):
     compiled, x = jit.compile(model, backend="aot_eager"), torch.randn(3, WIDTH)
     for _ in range(2):
         assert_same(called(model, compiled, x), called(plain, plain, x))
-    assert (repeated(counts, kind) > 0) is (kind in (Layer, Looking))
+    assert not COUNTING or ((repeated(counts, kind) > 0) is (kind in (Layer, Looking)))
 
 
 class Held(nn.Module):
@@ -322,7 +323,7 @@ HELD = [
 def test_held(hold, call, count, counts):
     model = Held(hold, call)
     assert_equal(model, copy.deepcopy(model), torch.randn(3, WIDTH))
-    assert repeated(counts, Block) == count
+    assert not COUNTING or repeated(counts, Block) == count
 
 
 class Numbered(Block):
@@ -340,7 +341,7 @@ def test_numbers_that_are_read(counts):
     for at, layer in enumerate(model.layers):
         layer.at = at
     assert_equal(model, copy.deepcopy(model), torch.randn(3, WIDTH))
-    assert not repeated(counts, Numbered) and repeated(counts, nn.Linear)
+    assert not COUNTING or (not repeated(counts, Numbered) and repeated(counts, nn.Linear))
 
 
 class Told(Block):
@@ -376,7 +377,7 @@ class Telling(Chain):
 def test_what_is_written_between(what, counts):
     model = Telling(what)
     assert_equal(model, copy.deepcopy(model), torch.randn(3, WIDTH))
-    assert repeated(counts, Told) == (3 if what == "nothing" else 1)
+    assert not COUNTING or repeated(counts, Told) == (3 if what == "nothing" else 1)
 
 
 class Asking(Block):
@@ -471,7 +472,7 @@ def test_modes_between(counts):
 
     model = Switched(Block)
     assert_equal(model, copy.deepcopy(model), torch.randn(3, WIDTH))
-    assert repeated(counts, Block) == 1
+    assert not COUNTING or repeated(counts, Block) == 1
 
 
 def test_different_arguments(counts):
@@ -487,7 +488,7 @@ def test_different_arguments(counts):
 
     model = Caller(Scaled)
     assert_equal(model, copy.deepcopy(model), torch.randn(3, WIDTH))
-    assert repeated(counts, Scaled) == 1
+    assert not COUNTING or repeated(counts, Scaled) == 1
 
 
 def test_sizes_that_vary(counts):
@@ -496,7 +497,7 @@ def test_sizes_that_vary(counts):
     for rows in (3, 5, 7):
         x = torch.randn(rows, WIDTH)
         torch.testing.assert_close(compiled(x), plain(x))
-    assert not repeated(counts, Block)
+    assert not COUNTING or (not repeated(counts, Block))
 
 
 @pytest.mark.parametrize("kind", [Block, Tuples, Named, Views, Splits, Same, InPlace, InPlaceInside, Batch, Drop, Written])
@@ -510,4 +511,4 @@ def test_without_gradients(kind, counts):
             found = [*leaves(compiled(x.clone())), *model.buffers(), torch.rand(2)]
             torch.manual_seed(1)
             torch.testing.assert_close(found, [*leaves(plain(x.clone())), *plain.buffers(), torch.rand(2)])
-    assert repeated(counts, kind) >= DEPTH - 3
+    assert not COUNTING or repeated(counts, kind) >= DEPTH - 3

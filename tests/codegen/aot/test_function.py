@@ -198,10 +198,6 @@ def of_another_default_dtype(x):
         torch.set_default_dtype(before)
 
 
-def with_a_keyword_for_a_name(x):
-    return [x.expand(3, 2).clone().t().random_(0, 5)]
-
-
 def list_and_one_of_its_numbers(x):
     a, b = x + 1, x + 2
     torch._foreach_mul_([a, b], a[0])
@@ -223,7 +219,7 @@ def middle_that_was_turned(x):
 
 
 @pytest.mark.parametrize("program", [
-    detached_and_turned, view_of_what_was_turned, middle_that_was_turned, in_inference_mode, of_another_default_dtype, with_a_keyword_for_a_name, list_and_one_of_its_numbers,
+    detached_and_turned, view_of_what_was_turned, middle_that_was_turned, in_inference_mode, of_another_default_dtype, list_and_one_of_its_numbers,
 ])
 def test_what_no_graph_can_say(program):
     with pytest.raises(Untraceable):

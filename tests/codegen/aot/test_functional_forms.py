@@ -106,6 +106,11 @@ def one_after_the_other(x):
     return y.geometric_(0.3)
 
 
+def between_bounds(x):
+    """`random_.from`: a keyword."""
+    return x.clone().t().random_(3, 50)
+
+
 def of_an_input(x):
     x.t().normal_()
     return x * 2
@@ -113,7 +118,7 @@ def of_an_input(x):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", [
-    transposed, every_second_column, every_second_row_of_nothing, what_was_drawn_and_more, one_after_the_other, of_an_input,
+    transposed, every_second_column, every_second_row_of_nothing, what_was_drawn_and_more, one_after_the_other, between_bounds, of_an_input,
 ])
 def test_random_numbers_in_views(program, backend):
     check(program, torch.arange(400.0).view(20, 20)[:4, :4], backend=backend, graphs=1)
