@@ -260,6 +260,13 @@ def test_random_numbers_drawn_into_new_memory():
     compare(found, [X], seed=3)
 
 
+def test_what_is_called_for_its_error():
+    x = torch.eye(3) * 2
+    found = lowered(lambda x: torch.linalg.cholesky(x) + 1, [x])
+    assert "aten._linalg_check_errors.default" in found.called
+    compare(found, [x])
+
+
 @pytest.mark.parametrize("kind, numbers", [(float, (0.5, -3.25)), (int, (2, -3))])
 def test_numbers_that_vary(kind, numbers):
     def function(x, n):
