@@ -11,7 +11,6 @@ import re
 import types
 import typing
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -26,7 +25,7 @@ from symbolic.variables.classes import ClassVariable, payload_for
 from symbolic.variables.constants import ConstantVariable, is_constant_value, is_library_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
 from symbolic.variables.exceptions import AnyException, ExceptionVariable, as_raised, is_none, new_exception, raised
-from symbolic.variables.iterators import ConstantIterator, GetitemIterator, SequenceIterator
+from symbolic.variables.iterators import ConstantIterator, GetitemIterator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.objects import ObjectVariable
@@ -275,9 +274,6 @@ class Protocols:
     def contains(self: Any, container: Variable, item: Variable) -> bool:
         return container.contains(self, item)
 
-    def sequence_iterator(self: Any, items: Any) -> Variable:
-        return SequenceIterator(items, 0)
-
     # --- attributes and types ---------------------------------------------------------------------------------------
     def getattr(self: Any, value: Variable, name: str) -> Variable:
         try:
@@ -340,6 +336,3 @@ class Protocols:
             return True
         claimed = self.getattr(value, "__class__").real()
         return isinstance(claimed, type) and self.attempt(issubclass, claimed, cls)
-
-    def ordered_dict(self: Any, pairs: list[tuple[Variable, Variable]]) -> Variable:
-        return self.new_dict(pairs, OrderedDict)

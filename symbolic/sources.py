@@ -30,7 +30,6 @@ STEPS = {
     "call": "{arg.__name__}({base})",
     "made": "{arg[0].__name__}({base})",
 }
-ROOTS = frozenset({"arg", "closure", "const", "born"})
 
 
 class Source:

@@ -34,7 +34,6 @@ METHODS: dict[str, Callable[..., Variable]] = {}
 #: Attributes that tell where a tensor comes from: no property that a tensor guard compares.
 HISTORY = frozenset({"is_leaf", "output_nr", "retains_grad"})
 GRAPH_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
-SELF_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
 class TensorVariable(Variable):

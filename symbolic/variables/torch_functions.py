@@ -293,8 +293,6 @@ HANDLERS: dict[Any, Callable[..., Variable]] = {
     torch._C._log_api_usage_once: lambda tx, *args: ConstantVariable(None),
 }
 
-_TENSOR_FACTORIES = {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}
-
 
 def _make_parameter(tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
     """A leaf of the graph; the residual code makes it a parameter."""
