@@ -160,9 +160,9 @@ class Original:
         if not inst.is_final():
             yield index + 1
 
-    def reachable(self, roots: Sequence[int]) -> list[int]:
-        """Indices of the instructions that may run from `roots`, in their order."""
-        seen: set[int] = set()
+    def reachable(self, roots: Sequence[int], ends: Set[int] = frozenset()) -> list[int]:
+        """Indices of the instructions that may run from `roots`, in their order; none of `ends`, nor what these lead to."""
+        seen: set[int] = set(ends)
         work = list(roots)
         while work:
             index = work.pop()
@@ -173,7 +173,7 @@ class Original:
             row = self.rows[index]
             if row is not None:
                 work.append(self.place(row.target))
-        return sorted(seen)
+        return sorted(seen - ends)
 
 
 def needed_closure(code: CodeType) -> tuple[str, ...]:
@@ -227,9 +227,7 @@ def _decode(code: CodeType) -> Original:
     moved = {_slot(item) for item in items if isinstance(item, Instr) and item.name in _CHANGES_SLOT}
     if implicit_local(code):
         moved.add("0")  # super() accepts a cell in the first slot, but there it must be
-    shared = moved.intersection(slots.cells)
-    free = {*slots.cells, *slots.free} - shared
-    result = Original(code, slots, frozenset(shared))
+    result = Original(code, slots, frozenset())
     offsets = _offsets(concrete)
     row: TryBegin | None = None
     for item in items:
@@ -241,12 +239,31 @@ def _decode(code: CodeType) -> Original:
             assert isinstance(item, Instr), f"unexpected {item!r}"
             offset = next(offsets)
             for inst in _split(item):
-                _rename(inst, free)
                 result.insts.append(inst)
                 result.rows.append(row)
                 result.offsets.append(offset)
+    result.shared = frozenset(slot for slot in slots.cells if slot in moved or _may_be_empty(result, slot))
+    for inst in result.insts:
+        _rename(inst, {*slots.cells, *slots.free} - result.shared)
     result.states = _states(result)
     return result
+
+
+def _may_be_empty(source: Original, slot: str) -> bool:
+    """Whether the frame may look for a value in a cell of its own where there is none: what it is told then is not what
+    is said of free variables."""
+
+    def does(index: int, *names: str) -> bool:
+        inst = source.insts[index]
+        return inst.name in names and _slot(inst) == slot
+
+    indices = range(len(source.insts))
+    starts = [index + 1 for index in indices if does(index, "DELETE_DEREF")]
+    code, stars = source.code, (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
+    if int(slot) >= code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & star) for star in stars):
+        starts.append(0)
+    ends = {index for index in indices if does(index, "STORE_DEREF")}
+    return any(does(index, "LOAD_DEREF", "DELETE_DEREF") for index in source.reachable(starts, ends))
 
 
 def _offsets(concrete: ConcreteBytecode) -> Iterator[int]:

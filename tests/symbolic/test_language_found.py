@@ -768,3 +768,33 @@ def test_keys_that_are_replaced_while_a_dict_is_walked_through(x):
 def test_text_of_views(x):
     tables = {1: 10, "a": [2]}, {}, collections.OrderedDict(a="b")
     return x + 1, [(repr(each.keys()), str(each.values()), f"{each.items()}") for each in tables]
+
+
+def test_cells_without_a_value_after_a_break():
+    def program(x, early):
+        def inner():
+            return value
+
+        jit.graph_break()
+        seen = []
+        if early:
+            value = x + 1
+        for _ in range(2):
+            try:
+                seen.append(value)
+                del value
+            except NameError as error:
+                seen.append((type(error).__name__, str(error)))
+            jit.graph_break()
+        try:
+            del value
+        except NameError as error:
+            seen.append((type(error).__name__, str(error)))
+        try:
+            inner()
+        except NameError as error:
+            seen.append((type(error).__name__, str(error)))
+        value = x
+        return seen, inner() is value
+
+    check(program, X, True, changed=(X, False))
