@@ -161,7 +161,7 @@ class Original:
             yield index + 1
 
     def reachable(self, roots: Sequence[int], ends: Set[int] = frozenset()) -> list[int]:
-        """Indices of the instructions that may run from `roots`, in their order; none of `ends`, nor what these lead to."""
+        """Indices of the instructions that may run from `roots`, in order; none of `ends`, nor what these lead to."""
         seen: set[int] = set(ends)
         work = list(roots)
         while work:
