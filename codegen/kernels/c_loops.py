@@ -10,6 +10,7 @@ from codegen.kernels.axes import shifted
 from codegen.kernels.c_chunks import KINDS, TOGETHER, fold, in_chunks, is_light, lanes, rests, together
 from codegen.kernels.c_kept import kept_values, values_of_lanes
 from codegen.kernels.c_ops import CReduction, ctype, keyed, reduction
+from codegen.kernels.c_ranges import Range, ranges
 from codegen.kernels.c_scope import Writer
 from codegen.kernels.c_shape import lies_apart
 from codegen.kernels.index import Symbol
@@ -268,13 +269,41 @@ class Loops:
         return passes[:1] if rest == size else passes
 
     def _each_round(self, body: Sequence[Statement], made: list[_Accumulator], position: str) -> None:
-        self._open_lanes()
-        self._body(body, made, position, None)
-        self.w.close()
+        assert self.lane is not None
+        if self.is_tiled:
+            self._open_lanes()
+            self._body(body, made, position, None)
+            self.w.close()
+        else:
+            self._in_ranges(ranges(body, self.lane), self.lane)
         if position:
             self.w.line(f"++{position};")
 
-    def _open_lanes(self) -> None:
+    def _in_ranges(self, parts: Sequence[Range], lane: Symbol) -> None:
+        """What may be read in some rounds only is not read before them: each range is behind a guard."""
+        w, (first, last) = self.w, self.bounds
+        for part in parts:
+            stop = last
+            if part.stop is not None:
+                stop = w.names.new(f"{lane.name}_change")
+                w.line(f"const int64_t {stop} = lower({last}, upper({first}, {w.index(part.stop)}));")
+            if len(parts) > 1:
+                w.open(f"if ({first} < {stop})", guard=True)
+            heads = ("",) if part.row is None else (f"if ({w.value(part.row)})", "else")
+            for head, body in zip(heads, (part.body, part.other), strict=False):
+                if head:
+                    w.open(head, guard=True)
+                self._open_lanes(first, stop)
+                self._body(body, [], "", None)
+                w.close()
+                if head:
+                    w.close()
+            if len(parts) > 1:
+                w.close()
+            first = stop
+
+    def _open_lanes(self, first: str = "", last: str = "") -> None:
+        """The loop over the lanes: those of the tile, or from `first` to `last`."""
         assert self.lane is not None
         scope = self.w.open("", simd=True)
         name = self.w.bind(self.lane)
@@ -286,7 +315,6 @@ class Loops:
                 self.w.line(f"const {ct.held} {value} = {ct.load.format(text)};")
                 self.w.scopes[-1].known[load] = value
         else:
-            first, last = self.bounds
             scope.head = f"for (int64_t {name} = {first}; {name} < {last}; ++{name})"
 
     def _each_lane(self, texts: list[str]) -> None:
