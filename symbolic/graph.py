@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import (
@@ -29,7 +30,7 @@ from symbolic.inner import InnerGraph
 from symbolic.late import Standing, Unknown
 from symbolic.operators import with_symbols
 from symbolic.quick_graph import Graph
-from symbolic.shapes import Shapes
+from symbolic.shapes import SMALLEST, Shapes, depends_on_values, must_be_equal, must_be_usual, number_at_hand, settling
 from symbolic.sources import Source
 from symbolic.torch_state import enter_inference, leave_inference
 from symbolic.variables.base import Variable
@@ -128,7 +129,7 @@ class GraphBuilder:
         """A placeholder for an existing tensor, its properties guarded."""
         with torch.inference_mode(value.is_inference()) if torch.is_inference_mode_enabled() else nullcontext():
             try:
-                if self.shapes is not None and _may_vary(value, source):
+                if self.shapes is not None and self.tx.options.dynamic and _may_vary(value, source):
                     fake = self.shapes.fake(self.fake_mode, value)
                 else:
                     fake = self.fake_mode.from_tensor(value, static_shapes=True)
@@ -449,6 +450,7 @@ class GraphBuilder:
         if by_value and target in SIZED_BY_VALUES:
             raise GraphBreak("output shape depends on values", target.__name__)
         result = self.fake_run(target, run, [fake for _, fake in pairs], {k: fake for k, (_, fake) in named.items()})
+        born = self._born() if self.shapes is not None else []
         has_tensor = result is None or _holds(result, torch.Tensor)
         if not has_tensor and by_value:
             raise GraphBreak("tensor value needed", str(target))
@@ -461,7 +463,10 @@ class GraphBuilder:
             self._numbers.add(node)
         if known is not None:
             return known
-        return self._result(node, result)
+        made = self._result(node, result)
+        if born:
+            self._check_sizes(born, made)
+        return made
 
     def _node(
         self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, trace: str | None = None
@@ -537,7 +542,7 @@ class GraphBuilder:
     def ask(self, op: Callable[..., Any], left: Any, right: Any) -> bool:
         """`op(left, right)` of numbers with symbols, guarded."""
         assert self.shapes is not None
-        with self.shapes.asking():
+        with self.shapes.asking(), settling(left):
             return bool(op(left, right))
 
     def sizes(self, tensor: TensorVariable) -> list[Variable]:
@@ -550,9 +555,42 @@ class GraphBuilder:
             known = self._known_number(size)
             if known is None:
                 node = self._node("call_method", "size", (self.here(tensor.node), dim), {}, size)
-                known = self._symbol(node, size, size.node.hint)
+                known = self._symbol(node, size, number_at_hand(size))
             found.append(known)
         return found
+
+    def _born(self) -> list[Any]:
+        """The sizes that depend on values and came up with the operation that was run last. What it took to be true of
+        those before is checked first."""
+        assert self.shapes is not None
+        for expr in self.shapes.env.assumed():
+            sides = [self._known_expression(side) for side in expr.args] if isinstance(expr, sympy.Eq) else []
+            if not sides or None in sides or self.inner:  # what was taken to be true is known from here on
+                cause = GraphBreak("tensor value needed while tracing", str(expr))
+                raise Restart(self.tx.anchor(), self.tx.located(cause))
+            self._check(must_be_equal, sides)
+        return self.shapes.env.born()
+
+    def _known_expression(self, expr: Any) -> Any:
+        """Its node, or the plain number that it is; None if it has none."""
+        found = self._symbols.get((torch.SymInt, expr))
+        return int(expr) if expr.is_Integer else self.here(found.node) if found is not None else None
+
+    def _check(self, check: Callable[..., int], args: list[Any]) -> None:
+        """Records a check of sizes that depend on values: where it fails, the frame runs again as it was written."""
+        if self.tx.first_check is None:
+            self.tx.first_check = self.tx.anchor(), "a size"
+        self._node("call_function", check, tuple(args), {}, SMALLEST)
+
+    def _check_sizes(self, born: list[Any], made: Variable) -> None:
+        """Records checks that these sizes of a result are such as the capture takes them for."""
+        results = made.items if isinstance(made, (TupleVariable, ListVariable)) else [made]
+        tensors = [each for each in results if isinstance(each, TensorVariable)]
+        for symbol in born:
+            found = [size for tensor in tensors for size in self.sizes(tensor) if _is_symbol(size, symbol)]
+            if not found or self.inner:
+                raise GraphBreak("output shape depends on values", made.describe())
+            self._check(must_be_usual, [self._argument(found[0])[0]])
 
     def _known_number(self, value: Any) -> Variable | None:
         expr = value.node.expr
@@ -567,8 +605,15 @@ class GraphBuilder:
         return self._symbols.setdefault((type(value), value.node.expr), made)
 
     # --- running ----------------------------------------------------------------------------------------------------
+    def _open_sizes(self) -> None:
+        """From here on operations may have results whose sizes depend on values."""
+        self.shapes = Shapes(self.tx.place, by_values=True)
+        self.fake_mode.shape_env = self.shapes.env
+        self.tx.repeats.enabled = False
+
     def fake_run(self, target: Any, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        writes = self.fake_mode.writes
         asking = self.shapes.asking() if self.shapes is not None else nullcontext()
         symbols = with_symbols(name) if self.shapes is not None else nullcontext()
         standing = Standing() if self._late else nullcontext()
@@ -576,8 +621,13 @@ class GraphBuilder:
             with torch._C._PreserveDispatchKeyGuard(), asking, self.fake_mode, symbols, standing, letting_go():
                 return run(*args, **kwargs)
         except (DataDependentOutputException, GuardOnDataDependentSymNode, Unknown) as error:
-            raise GraphBreak("tensor value needed while tracing", f"{name}: {error}") from error
+            said = str(error).split("\n", 1)[0]
+            raise GraphBreak("tensor value needed while tracing", f"{name}: {said}") from error
         except (DynamicOutputShapeException, UnsupportedOperatorException) as error:
+            if isinstance(error, DynamicOutputShapeException) and self.shapes is None and not self.inner:
+                if writes == self.fake_mode.writes:
+                    self._open_sizes()
+                    return self.fake_run(target, run, args, kwargs)
             raise GraphBreak("output shape depends on values", f"{name}: {error}") from error
         except Exception as error:  # eager code meets the same error at this line and raises it as the user knows it
             raise GraphBreak(OPERATION_RAISES, f"{name}: {type(error).__name__}: {error}") from error
@@ -595,7 +645,7 @@ class GraphBuilder:
             self.by_fake[id(result)] = variable
             return variable
         if isinstance(result, SYMBOLIC):
-            return self._known_number(result) or self._symbol(node, result, result.node.hint)
+            return self._known_number(result) or self._symbol(node, result, number_at_hand(result))
         is_plain = isinstance(result, torch.Size) and not _holds(result, SYMBOLIC)
         if result is None or is_plain or is_constant_value(result):
             return self.tx.from_constant(result)
@@ -676,6 +726,8 @@ class GraphBuilder:
     def _together(self, outputs: list[TensorVariable]) -> Iterator[Together]:
         for node in self._autograd_nodes.values():
             if node.hands_on and all(tensor in outputs for tensor in node.reachable()):
+                if any(depends_on_values(size) for tensor in node.tensors for size in tensor.fake.shape):
+                    raise Restart(node.born_at, GraphBreak("tensor value needed", node.describe()))
                 assert node.operation is not None
                 node.operation.meta["together"] = True
                 yield tuple(outputs.index(t) if t.fake.requires_grad else _blank(t.fake) for t in node.tensors)
@@ -686,6 +738,10 @@ class GraphBuilder:
             is_unpacked = node.op == "call_function" and node.target is _getitem
             if (is_unpacked or node in self._numbers) and not node.users:
                 graph.erase_node(node)
+
+
+def _is_symbol(size: Variable, symbol: Any) -> bool:
+    return isinstance(size, SymbolVariable) and size.value.node.expr is symbol
 
 
 def _method_call(name: str) -> Callable[..., Any]:

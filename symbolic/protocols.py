@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from symbolic.errors import SEES_END, GraphBreak, Observed
 from symbolic.variables import born, torch_functions
@@ -141,7 +142,7 @@ class Protocols:
         with heard() as warned:
             try:
                 answer = function(*args, **kwargs)
-            except (GraphBreak, Observed):
+            except (GraphBreak, Observed, GuardOnDataDependentSymNode):
                 raise
             except Exception as error:
                 failure = error

@@ -2,10 +2,14 @@
 
 Each size of an input that may vary is a symbol. Whatever capture asks of it, the environment answers for the inputs at
 hand and keeps as a condition. In the end all conditions are said of the inputs themselves, as `terms`.
+
+A size that depends on values, as that of what `nonzero` gives, is a symbol of another kind: there is no number at hand.
+What is true of all numbers from `SMALLEST` on is known of it, which the graph checks (`must_be_usual`).
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,10 +18,16 @@ from typing import Any
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    GuardOnDataDependentSymNode,
+    ShapeEnv,
+    StatelessSymbolicContext,
+    free_unbacked_symbols,
+)
 from torch.utils._sympy import functions
 
-from symbolic.errors import SkipFrame
+from symbolic.errors import GraphBreak, SkipFrame
 from symbolic.sources import Source
 from symbolic.terms import Extent, Op, Term
 
@@ -49,16 +59,61 @@ class _Input:
     place: Place
 
 
-class Shapes:
-    """The symbols of one capture. `place` says which line is being executed."""
+class UnusualSize(Exception):
+    """A size that depends on values is one that the graph was not made for."""
 
-    def __init__(self, place: Callable[[], Place]) -> None:
-        self.env = ShapeEnv(
+
+def must_be_usual(size: int) -> int:
+    """A step of graphs. Raises UnusualSize."""
+    if size < SMALLEST:
+        raise UnusualSize(f"a size that depends on values is {size}")
+    return size
+
+
+def must_be_equal(size: int, other: int) -> int:
+    """The same for two that the capture takes for one; where they are symbols, they are one from here on."""
+    if isinstance(size, torch.SymInt) or isinstance(other, torch.SymInt):
+        torch._check(size == other)
+    elif size != other:
+        raise UnusualSize(f"sizes that depend on values are {size} and {other}")
+    return size
+
+
+class Environment(ShapeEnv):
+    """Torch's. `by_values`: operations may have results whose sizes depend on values."""
+
+    def __init__(self, by_values: bool) -> None:
+        super().__init__(
             allow_scalar_outputs=False,
-            allow_dynamic_output_shape_ops=False,
+            allow_dynamic_output_shape_ops=by_values,
             assume_static_by_default=False,
             duck_shape=False,
         )
+        self._assumed: set[Any] = set()
+
+    def create_unbacked_symint(self, *args: Any, **kwargs: Any) -> torch.SymInt:
+        made = super().create_unbacked_symint(*args, **kwargs)
+        self.constrain_symbol_range(made.node.expr, SMALLEST, sys.maxsize - 1)
+        return made
+
+    def born(self) -> list[sympy.Symbol]:
+        """The sizes that depend on values and are new since this was asked last."""
+        found, self.pending_fresh_unbacked_symbols = self.pending_fresh_unbacked_symbols, []
+        return found
+
+    def assumed(self) -> list[Any]:
+        """What was taken to be true of such sizes since this was asked last, though it is not always so."""
+        every = [each.expr for found in self.deferred_runtime_asserts.values() for each in found]
+        new = [expr for expr in every if expr not in self._assumed]
+        self._assumed.update(new)
+        return new
+
+
+class Shapes:
+    """The symbols of one capture. `place` says which line is being executed."""
+
+    def __init__(self, place: Callable[[], Place], by_values: bool = False) -> None:
+        self.env = Environment(by_values)
         self.place = place
         self._inputs: list[_Input] = []
         self._where: dict[sympy.Symbol, Extent] = {}
@@ -98,7 +153,7 @@ class Shapes:
     def fix(self, value: torch.SymInt | torch.SymFloat) -> None:
         """From here on `value` is what it is for the inputs at hand (of a float, all the sizes that it comes of)."""
         expr = value.node.expr
-        with self.asking():
+        with self.asking(), settling(value):
             for part in [expr] if isinstance(value, torch.SymInt) else expr.free_symbols:
                 self.env.evaluate_expr(part)
 
@@ -171,6 +226,25 @@ class Shapes:
         if make is None:
             raise _Unsaid
         return make(self._term, *expr.args)
+
+
+@contextmanager
+def settling(value: Any) -> Iterator[None]:
+    """What is asked inside may depend on values: then the graph breaks."""
+    try:
+        yield
+    except GuardOnDataDependentSymNode as error:
+        raise GraphBreak("tensor value needed", f"size {value}") from error
+
+
+def number_at_hand(value: Any) -> Any:
+    """What a symbol is for the inputs at hand; one that depends on values is an example of its type."""
+    hint = value.node.hint
+    return hint if hint is not None else value.node.pytype(SMALLEST)
+
+
+def depends_on_values(value: Any) -> bool:
+    return isinstance(value, torch.SymInt) and bool(free_unbacked_symbols(value))
 
 
 class _Unsaid(Exception):

@@ -11,6 +11,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from sideeffects.effects import Advance, DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
@@ -63,7 +64,7 @@ class Translator(Protocols):
         self.sources = Sources()
         self.guards = Guards()
         self.ledger = Ledger()
-        shapes = Shapes(self.place) if options.dynamic else None
+        shapes = Shapes(self.place, by_values=True) if options.dynamic else None
         fake_mode = FakeMode(allow_non_fake_inputs=False, shape_env=shapes.env if shapes is not None else None)
         self.graph = GraphBuilder(self, fake_mode, shapes)
         self.frames: list[Frame] = []
@@ -430,6 +431,9 @@ class Translator(Protocols):
                 self._unwind(raised.variable, depth)
             except GraphBreak as cause:
                 raise Restart(self._break_step(cause), self.located(cause)) from cause
+            except GuardOnDataDependentSymNode as error:
+                asked = GraphBreak("tensor value needed", str(error).split("\n", 1)[0])
+                raise Restart(self.anchor(), self.located(asked)) from error
             if self.options.break_everywhere and inst.op in _CALLS and not self.anchors and frame is frames[-1]:
                 self.split_next = GraphBreak("break everywhere")
             if self.step > self.options.step_limit:

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from codegen.direct import as_captured
+from symbolic.shapes import UnusualSize
 from symbolic.torch_state import TorchState
 
 #: (code, error): the graph failed where eager code did not
@@ -58,7 +59,7 @@ class RunAgain:
         """What the frame returns for these argument slots; `inputs` are those of the graph, `states` of before it."""
         if not isinstance(error, Exception) or changes_the_world(self.module, self.draws_again):
             raise error
-        expected = self._raises(inputs)
+        expected = isinstance(error, UnusualSize) or self._raises(inputs)
         for put_back, state in states:
             put_back(state)
         function = FunctionType(self.code, self.globals, self.code.co_name, None, cells or None)

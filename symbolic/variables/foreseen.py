@@ -60,7 +60,7 @@ def answer_of(operations: fx.GraphModule, ask: Ask, tensor: torch.Tensor) -> Any
 def foresee(tx: Translator, variable: TensorVariable, ask: Ask) -> Any:
     """`ask` of the tensor, guarded; MISSING where only the graph can tell."""
     graph = tx.graph
-    if graph.inner or graph.shapes is not None:
+    if graph.inner or tx.options.dynamic:
         return MISSING
     nodes = _operations(variable.node)
     given = next((each for each in graph.inputs if nodes and each.node is nodes[0]), None)

@@ -1,0 +1,251 @@
+"""Sizes that depend on values: what `nonzero`, masks, `unique` and `repeat_interleave` give, carried through the graph.
+
+A graph is made for all sizes from 2 on. With others, with one or none, the program runs as it was written."""
+
+import pytest
+import torch
+
+from tests.differential import check
+
+COUNTS = (4, 3, 1, 0, 8, 2)
+BACKENDS = {"eager": None, "aot_eager": None, "default": (1e-5, 1e-6)}
+
+
+def _world(count, requires_grad):
+    values = (torch.arange(24.0).reshape(8, 3) / 7 - 1).requires_grad_(requires_grad)
+    return values, (torch.arange(8) < count).float()
+
+
+def _kept(x, m):
+    kept = x[m > 0.5]
+    return kept * 2 + 1
+
+
+def _places(x, m):
+    (at,) = torch.nonzero(m > 0.5, as_tuple=True)
+    rows = x[at].sin()
+    return rows.sum(0), at, rows.shape[0] * 3, len(at), rows.size()
+
+
+def _added(x, m):
+    at = torch.where(m > 0.5)[0]
+    out = torch.zeros_like(x)
+    out.index_add_(0, at, x[at] * 2)
+    return out
+
+
+def _unique(x, m):
+    values, places, counts = torch.unique(m * x.detach()[:, 0], return_inverse=True, return_counts=True)
+    return values + 1, places, counts, values.numel()
+
+
+def _repeated(x, m):
+    rows = x.repeat_interleave((m > 0.5).long() + 1, dim=0)
+    return rows.relu(), rows.size(0)
+
+
+def _selected(x, m):
+    chosen = torch.masked_select(x, (m > 0.5)[:, None])
+    return chosen.sum(), chosen * chosen
+
+
+def _made(x, m):
+    at = (m > 0.5).nonzero()
+    return torch.zeros(len(at), 4) + 1, torch.arange(at.shape[0]), x.new_ones(at.shape[0])
+
+
+def _copied(x, m):
+    turned = x.detach()[m > 0.5].t()
+    copy = turned.contiguous()  # of one column it is the tensor itself
+    copy.add_(1)
+    return turned, copy
+
+
+def _written(x, m):
+    out, mask = x.clone(), m > 0.5
+    out[mask] = x[mask] * 3
+    return out
+
+
+def _paired(x, m):
+    return x[m > 0.5] + x[m > 0.25]
+
+
+def _spread(x, m):
+    return x[m > 0.5] + x[1 - m < 0.5][:, :1]
+
+
+def _layers(x, m):
+    rows = x[m > 0.5]
+    weight = torch.linspace(-1, 2, 15).view(3, 5)
+    hidden = torch.nn.functional.layer_norm(rows @ weight, (5,)).softmax(-1)
+    return torch.cat([rows, hidden], 1).view(-1), hidden.mean(), hidden[:, 1:3].sum(1)
+
+
+PROGRAMS = [
+    _kept, _places, _added, _unique, _repeated, _selected, _made, _copied, _written, _paired, _spread, _layers,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_is_one_graph(program, requires_grad, backend):
+    worlds = [_world(count, requires_grad) for count in COUNTS]
+    chosen = {} if backend == "eager" else {"backend": backend, "tolerance": BACKENDS[backend]}
+    check(program, *worlds[0], changed=worlds[1:], graphs=1, **chosen)
+
+
+def _chosen(x, m):
+    rows = x[m > 0.5]
+    if len(rows) > 3:
+        return rows * 2
+    return rows - 1
+
+
+def _each(x, m):
+    total = x.sum(0)
+    for row in x[m > 0.5]:
+        total = total + row
+    return total
+
+
+def _known_size(x, m):
+    rows = x[m > 0.5]
+    return torch.zeros(5).expand(rows.shape[0], 5)[:, : rows.shape[0]], bool(rows.shape[0] == 4), f"{rows.shape[0]}"
+
+
+@pytest.mark.parametrize("program", [_chosen, _each, _known_size])
+def test_what_is_decided_by_a_size_breaks(program):
+    worlds = [_world(count, True) for count in COUNTS]
+    check(program, *worlds[0], changed=worlds[1:], nodes=False)
+
+
+def test_sizes_that_do_not_fit_raise():
+    def program(x, m):
+        return x[m > 0.5] + x[m > 1.5 - m]
+
+    worlds = [(torch.arange(8.0), torch.tensor([0.4, 0.6, 0.8, 0.7] * 2) + shift) for shift in (0.0, 0.06, 0.3, -0.15)]
+    check(program, *worlds[0], changed=worlds[1:], fullgraph=False)
+
+
+def test_what_is_written_before_is_written_once():
+    def program(x, m):
+        x.add_(1)
+        return x[m > 0.5] * 2
+
+    worlds = [_world(count, False) for count in COUNTS]
+    check(program, *worlds[0], changed=worlds[1:], nodes=False)
+
+
+def test_numbers_are_drawn_once():
+    def program(x, m):
+        noise = torch.rand(3)
+        rows = x[m > 0.5] * noise
+        return rows + torch.rand_like(rows), torch.rand(2)
+
+    worlds = [_world(count, True) for count in COUNTS]
+    check(program, *worlds[0], changed=worlds[1:], graphs=1)
+
+
+def test_with_sizes_of_arguments_open():
+    def program(x, m):
+        rows = x[m > 0.5] * x.shape[0]
+        return rows + 1, rows.shape[0] + x.shape[0], torch.nonzero(x)
+
+    worlds = [_world(count, True) for count in COUNTS] + [(torch.randn(5, 4), torch.tensor([0.0, 1, 1, 0, 1]))]
+    check(program, *worlds[0], changed=worlds[1:], dynamic=True, graphs=1)
+
+
+def test_what_the_frame_did_before_is_done_once():
+    def program(x, m, log):
+        log.append(len(log))
+        rows = x[m > 0.5]
+        log.append(rows.shape[0])
+        return rows.cos()
+
+    worlds = [(*_world(count, False), []) for count in COUNTS]
+    check(program, *worlds[0], changed=worlds[1:], graphs=1)
+
+
+class _Hooked(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(3, 2)
+        self.inner.register_full_backward_hook(lambda module, given, got: (2 * given[0],))
+
+    def forward(self, x, m):
+        rows = x[m > 0.5]
+        return self.inner(rows), rows
+
+
+def test_hooks_of_modules_on_such_tensors():
+    worlds = [_world(count, True) for count in COUNTS]
+    check(_Hooked(), *worlds[0], changed=worlds[1:], nodes=False)
+
+
+class _Halves(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x / 2, x * x
+
+    @staticmethod
+    def backward(ctx, half, square):
+        (x,) = ctx.saved_tensors
+        return half / 2 + 2 * x * square
+
+
+def test_autograd_functions_on_such_tensors():
+    def program(x, m):
+        half, square = _Halves.apply(x[m > 0.5])
+        return half, square.sum()
+
+    worlds = [_world(count, True) for count in COUNTS]
+    check(program, *worlds[0], changed=worlds[1:], nodes=False)
+
+
+def test_gradients_taken_inside():
+    def program(x, m):
+        rows = x[m > 0.5].sin()
+        (gradient,) = torch.autograd.grad(rows.sum(), x)
+        return gradient, rows.detach()
+
+    worlds = [_world(count, True) for count in COUNTS]
+    check(program, *worlds[0], changed=worlds[1:], nodes=False)
+
+
+def test_a_checkpoint_around_such_tensors():
+    def inner(x, m):
+        return (x[m > 0.5] * 2).exp()
+
+    def program(x, m):
+        return torch.utils.checkpoint.checkpoint(inner, x, m, use_reentrant=False)
+
+    worlds = [_world(count, True) for count in COUNTS]
+    check(program, *worlds[0], changed=worlds[1:], nodes=False)
+
+
+def test_an_equal_layer_again():
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(3))
+
+        def forward(self, x, m):
+            out = x.clone()
+            out[m] = x[m] * self.scale
+            return out.sin()
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(Layer() for _ in range(5))
+
+        def forward(self, x, m):
+            for layer in self.layers:
+                x = layer(x, m > 0.5) + x
+            return x
+
+    worlds = [_world(count, True) for count in COUNTS]
+    check(Model(), *worlds[0], changed=worlds[1:], graphs=1)
