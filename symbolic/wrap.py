@@ -27,7 +27,7 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.hooks import RemovableHandle
 
-from symbolic.errors import GraphBreak
+from symbolic.errors import GraphBreak, SkipFrame
 from symbolic.sources import Source
 from symbolic.variables import (  # noqa: F401  (twelve fill the tables)
     autograd_functions,
@@ -307,6 +307,8 @@ def _method(tx: Translator, value: MethodType, source: Source) -> Variable:
 
 
 def _class(tx: Translator, value: type, source: Source) -> Variable:
+    if value.__mro__ is None:  # what it inherits is what is being computed
+        raise SkipFrame("a class that is not made yet")
     _fixed(tx, value, source)
     if tables.lookup(value):
         return BuiltinVariable(value, source)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from builtins import __build_class__
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
@@ -33,7 +32,6 @@ from symbolic.reach import children, exists, reachable
 from symbolic.torch_state import restoring
 from symbolic.translator import ESCAPES
 from symbolic.variables.base import NULL, Variable
-from symbolic.variables.born import BornClass
 from symbolic.variables.containers import DequeIterator
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.mappings import DictIterator
@@ -119,19 +117,19 @@ class _Assembler:
                 raise SkipFrame(LEFT)
         if isinstance(self.capture.exit, Break):
             self._check_generators(alive, self.capture.exit)
-            self._check_classes(alive)
         self.writer.find_cycles(alive)
         exit_ = self.capture.exit
         has_nodes = any(isinstance(v, NodeVariable) for v in alive) or _goes_on_to_nodes(exit_)
         made = [v for v in alive if isinstance(v, TensorVariable) and not isinstance(v, DrawnTensor) and not exists(v)]
         module = self._call_graph(made, has_nodes)
+        if isinstance(exit_, Break):
+            self.emit.line = exit_.frames[0].line
+        self.writer.effects(set(alive))
+        self._make_classes()
         if isinstance(exit_, Return):
-            self.writer.effects(set(alive))
             self.writer.load(exit_.value)
             self.emit.return_value()
         else:
-            self.emit.line = exit_.frames[0].line
-            self.writer.effects(set(alive))
             self._break(exit_)
         if self.failed is not None:
             assert module is not None
@@ -140,6 +138,14 @@ class _Assembler:
         function = FunctionType(self.emit.code(), self._globals(), self.code.co_name)
         values = sorted(self.writer.values, key=self.writer.values.__getitem__)
         return Assembled(function, program(self.capture.guards(), values), module, self.writer.packed, self.doors)
+
+    def _make_classes(self) -> None:
+        """Makes those that are alive in the order in which the program does: their bases tell of it."""
+        alive = set(self.alive)
+        for made in self.ledger.classes.values():
+            if made in alive:
+                self.writer.load(made)
+                self.emit.pop()
 
     def _check_generators(self, alive: list[Variable], exit_: Break) -> None:
         """After a break nobody can say when what the frames hold lets go of a generator that runs on then, but for
@@ -151,12 +157,6 @@ class _Assembler:
                 escapes = exit_.cause.reason == ESCAPES
                 raise SkipFrame(ESCAPES if escapes else "a generator with `try` or `with` outlives a break")
 
-    def _check_classes(self, alive: list[Variable]) -> None:
-        """A continuation that is handed another class at each call would be compiled at each."""
-        if any(isinstance(v, BornClass) for v in alive) and not self.capture.tx.options.break_everywhere:
-            assert isinstance(self.capture.exit, Break)
-            raise SkipFrame(f"a class made in the frame outlives a break ({self.capture.exit.cause.reason})")
-
     def _globals(self) -> dict[str, Any]:
         frames = self.capture.exit.frames if isinstance(self.capture.exit, Break) else []
         return frames[0].namespace.real() if frames else {"__builtins__": __builtins__}
@@ -166,7 +166,7 @@ class _Assembler:
         exit_ = self.capture.exit
         if isinstance(exit_, Return):
             return [exit_.value]
-        roots: list[Variable] = []
+        roots: list[Variable] = list(self.ledger.classes.values())  # of which their bases tell
         for frame in exit_.frames:
             roots += [*frame.stack, *frame.locals.values(), *frame.cells.values()]
             if frame.on_return is not None:
@@ -305,8 +305,6 @@ class _Assembler:
         below = frame.stack[: len(frame.stack) - count]
         operands = frame.stack[len(frame.stack) - count :]
         assert isinstance(self.capture.exit, Break)
-        if any(operand.real() is __build_class__ for operand in operands):
-            raise SkipFrame("a class made while running")
         region = None if self.capture.exit.cause.reason == RECURSION else self.region
         broken = Broken(self.writer, frame, inst, operands, region, frame.kw_names, self.capture.tx.handled)
         result = Placeholder(self.emit.fresh("result"))

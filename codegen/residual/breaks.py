@@ -443,6 +443,21 @@ def map_add(b: Broken) -> None:
     b.emit.store_subscr()
 
 
+@row("MATCH_CLASS", 3, [RESULT])
+def match_class(b: Broken) -> None:
+    b.load(0, 1, 2)
+    b.emit.op(b.inst.op, b.inst.arg)
+
+
+@row("MATCH_KEYS", 2, [0, 1, RESULT])
+def match_keys(b: Broken) -> None:
+    b.load(0, 1)
+    b.emit.op(b.inst.op)
+    b.emit.build("tuple", 3)
+    b.emit.const(-1)
+    b.emit.subscr()
+
+
 @row("LIST_TO_TUPLE", 1, [RESULT])
 def list_to_tuple(b: Broken) -> None:
     b.writer.call(tuple, b.operands[0])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import collections.abc
 from typing import TYPE_CHECKING
 
 from symbolic.code import Inst
-from symbolic.errors import GraphBreak
+from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode
 from symbolic.variables.base import Variable
+from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.native import is_iterable
 from symbolic.variables.positions import has
@@ -138,52 +138,78 @@ def get_len(tx: Translator, frame: Frame, inst: Inst) -> None:
     frame.push(ConstantVariable(tx.len(frame.stack[-1])))
 
 
+#: Of `type.__flags__`: what patterns go by.
+_SEQUENCE, _MAPPING, _MATCHES_ITSELF = 1 << 5, 1 << 6, 1 << 22
+
+
 @opcode("MATCH_MAPPING")
 def match_mapping(tx: Translator, frame: Frame, inst: Inst) -> None:
-    frame.push(ConstantVariable(issubclass(frame.stack[-1].python_type(), collections.abc.Mapping)))
+    frame.push(ConstantVariable(bool(frame.stack[-1].python_type().__flags__ & _MAPPING)))
 
 
 @opcode("MATCH_SEQUENCE")
 def match_sequence(tx: Translator, frame: Frame, inst: Inst) -> None:
-    kind = frame.stack[-1].python_type()
-    no_text = not issubclass(kind, (str, bytes, bytearray))
-    frame.push(ConstantVariable(no_text and issubclass(kind, collections.abc.Sequence)))
+    frame.push(ConstantVariable(bool(frame.stack[-1].python_type().__flags__ & _SEQUENCE)))
 
 
 @opcode("MATCH_KEYS")
 def match_keys(tx: Translator, frame: Frame, inst: Inst) -> None:
     keys, subject = frame.stack[-1], frame.stack[-2]
-    found = tx.unpack(keys)
-    if all(tx.contains(subject, key) for key in found):
-        frame.push(tx.new_tuple([subject.getitem(tx, key) for key in found]))
-    else:
-        frame.push(ConstantVariable(None))
-
-
-_SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+    get, nothing = tx.getattr(subject, "get"), tx.new_instance(object, [], {})
+    seen: list[Variable] = []
+    values: list[Variable] = []
+    for key in tx.unpack(keys):
+        if any(tx.equal(key, other) for other in seen):
+            raise GraphBreak("mapping pattern with a key twice", key.describe())
+        seen.append(key)
+        values.append(tx.call(get, [key, nothing], {}))
+        if values[-1] is nothing:
+            frame.push(ConstantVariable(None))
+            return
+    frame.push(tx.new_tuple(values))
 
 
 @opcode("MATCH_CLASS")
 def match_class(tx: Translator, frame: Frame, inst: Inst) -> None:
-    names, cls, subject = frame.pop(), frame.pop(), frame.pop()
+    keywords, cls, subject = frame.pop(), frame.pop(), frame.pop()
     if not tx.isinstance(subject, cls):
         frame.push(ConstantVariable(None))
         return
     attributes: list[Variable] = []
-    real = cls.real()
-    if inst.arg:
-        if tx.hasattr(cls, "__match_args__"):
-            arguments = [arg.constant() for arg in tx.unpack(tx.getattr(cls, "__match_args__"))]
-            if len(arguments) < inst.arg:
-                raise GraphBreak("class pattern with too many positions", cls.describe())
-            attributes = [tx.getattr(subject, name) for name in arguments[: inst.arg]]
-        elif issubclass(real, _SELF_MATCHING) and inst.arg == 1:
-            attributes = [subject]
-        else:
-            raise GraphBreak("class pattern with too many positions", cls.describe())
-    for name in tx.unpack(names):
-        if not tx.hasattr(subject, name.constant()):
+    names = [name.constant() for name in tx.unpack(keywords)]
+    given = _attribute(tx, cls, "__match_args__") if inst.arg else None
+    if given is not None:
+        if given.python_type() is not tuple:
+            raise GraphBreak("class pattern over __match_args__ that are none", cls.describe())
+        arguments = [arg.constant() for arg in tx.unpack(given)]
+        if len(arguments) < inst.arg or not all(isinstance(name, str) for name in arguments[: inst.arg]):
+            raise GraphBreak("class pattern over __match_args__ that are none", cls.describe())
+        names = [*arguments[: inst.arg], *names]
+    elif inst.arg == 1 and _value(cls).__flags__ & _MATCHES_ITSELF:
+        attributes = [subject]
+    elif inst.arg:
+        raise GraphBreak("class pattern with too many positions", cls.describe())
+    if len(set(names)) < len(names):
+        raise GraphBreak("class pattern with an attribute twice", cls.describe())
+    for name in names:
+        found = _attribute(tx, subject, name)
+        if found is None:
             frame.push(ConstantVariable(None))
             return
-        attributes.append(tx.getattr(subject, name.constant()))
+        attributes.append(found)
     frame.push(tx.new_tuple(attributes))
+
+
+def _attribute(tx: Translator, value: Variable, name: str) -> Variable | None:
+    """None where reading it raises AttributeError."""
+    try:
+        return tx.getattr(value, name)
+    except Observed as raised:
+        if issubclass(raised.variable.python_type(), AttributeError):
+            return None
+        raise
+
+
+def _value(cls: Variable) -> type:
+    """The class, or what stands for one born in the frame."""
+    return cls.value if isinstance(cls, ClassVariable) else cls.real()

@@ -195,6 +195,9 @@ def make_super(cls: Variable, owner: Variable) -> SuperVariable:
     start = cls.value if isinstance(cls, ClassVariable) else cls.real()
     if not isinstance(start, type):
         raise GraphBreak("super() of a class not known", cls.describe())
+    kinds = [owner.value, owner.python_type()] if isinstance(owner, ClassVariable) else [owner.python_type()]
+    if not any(start in kind.__mro__ for kind in kinds):
+        raise GraphBreak("super() of an object of another class", owner.describe())
     return SuperVariable(start, owner)
 
 

@@ -102,11 +102,6 @@ class BornClass(ClassVariable):
             return make(tx, op, [self, other], {})
         return super().binary(tx, op, other)
 
-    def getitem(self, tx: Translator, index: Variable) -> Variable:
-        if self.python_type() is type:
-            return make(tx, operator.getitem, [self, index], {})
-        return super().getitem(tx, index)
-
     def reachable(self) -> list[Variable]:
         return self.recipe.parts()
 

@@ -25,7 +25,7 @@ from symbolic.code import decode, looks_at_frames
 from symbolic.errors import READS_FRAME, GraphBreak, Observed
 from symbolic.variables.base import Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable, do, make, model
-from symbolic.variables.classes import NATIVE_CONSTRUCTORS, SuperVariable
+from symbolic.variables.classes import NATIVE_CONSTRUCTORS, ClassVariable, SuperVariable, of_the_program
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, ClosureFunction, PartialVariable
 from symbolic.variables.mappings import DictVariable
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 NONE = ConstantVariable(None)
 _ABC_INIT: Any = abc._abc_init  # type: ignore[attr-defined]
-#: Modules whose `__init_subclass__` and `__set_name__` look at the class and change it, and do nothing else.
-_LIBRARY = frozenset({"typing", "functools", "enum", "abc", "collections", "dataclasses"})
 #: Metaclasses of libraries whose `__new__` and `__init__` do nothing else, either.
 _METACLASSES = (
     enum.EnumMeta,
@@ -52,6 +50,10 @@ _RUN_BY_ENUMS = frozenset("__new__ __init__ _generate_next_value_ __init_subclas
 
 
 # --- made by the residual code as well --------------------------------------------------------------------------------
+#: Of `type.__flags__`: a sequence, a mapping, or what a pattern of one position is matched with itself.
+_MARKS = 1 << 5 | 1 << 6 | 1 << 22
+
+
 class Quiet:
     """Base of a class until it gets its own bases: so that their `__init_subclass__` is not run."""
 
@@ -60,8 +62,11 @@ def bare_class(
     meta: Any, name: str, bases: tuple[type, ...], namespace: dict[str, Any], quiet: bool, described: tuple[str, ...]
 ) -> type:
     """`type.__new__(meta, name, bases, namespace)` without `__init_subclass__` (if `quiet`) and without `__set_name__`
-    of the attributes `described`. TypeError if a quiet class is no plain Python class."""
+    of the attributes `described`. TypeError if a quiet class is no plain Python class, or one of those that patterns go
+    by: it would not inherit that."""
     first = {key: None if key in described else value for key, value in namespace.items()}
+    if quiet and any(base.__flags__ & _MARKS for base in bases):
+        raise TypeError
     made: type = type.__new__(meta, name, (Quiet,) if quiet else bases, first)
     for key in described:
         type.__setattr__(made, key, namespace[key])
@@ -98,8 +103,9 @@ def new_class(tx: Translator, meta: type, args: list[Variable], kwargs: dict[str
     if "__classdictcell__" in namespace:
         raise GraphBreak("class body that is looked at by annotations", name.describe())
     namespace.setdefault("__module__", tx.load_name(tx.frames[-1].namespace, "__name__"))
-    described = tuple(key for key, value in namespace.items() if _own(lookup(value.python_type(), "__set_name__")))
-    quiet = any(_own(lookup(parent, "__init_subclass__")) for parent in parents)
+    hooks = {key: lookup(value.python_type(), "__set_name__") for key, value in namespace.items()}
+    described = tuple(key for key, hook in hooks.items() if of_the_program(hook))
+    quiet = any(of_the_program(lookup(parent, "__init_subclass__")) for parent in parents)
     settled = tx.new_dict([(ConstantVariable(key), value) for key, value in namespace.items()])
     parts = [tx.class_variable(meta), name, bases, settled, ConstantVariable(quiet), tx.from_constant(described)]
     if kwargs and not quiet:
@@ -113,6 +119,8 @@ def new_class(tx: Translator, meta: type, args: list[Variable], kwargs: dict[str
     assert isinstance(made, BornClass)
     if isinstance(cell, CellVariable):
         cell.store(tx, made)
+    elif cell is not None:
+        raise GraphBreak("cell of a class that is none", cell.describe())
     try:
         for key in described:
             kind = namespace[key].python_type()
@@ -128,12 +136,6 @@ def _namespace(tx: Translator, space: DictVariable) -> dict[str, Variable]:
     return {key.constant(): value.realize(tx) for key, value in space.pairs(tx)}
 
 
-def _own(raw: Any) -> bool:
-    """Whether a hook is written in Python, and not by the library."""
-    function = getattr(raw, "__func__", raw)
-    return isinstance(function, FunctionType) and function.__module__.partition(".")[0] not in _LIBRARY
-
-
 # --- class statements -------------------------------------------------------------------------------------------------
 @handles(__build_class__)
 def _build_class(
@@ -142,6 +144,8 @@ def _build_class(
 ) -> Variable:  # fmt: skip
     if not isinstance(body, ClosureFunction) or looks_at_frames(body.code):
         raise GraphBreak(READS_FRAME, body.describe())
+    if not set(body.code.co_cellvars).isdisjoint(body.code.co_freevars):
+        raise GraphBreak("class body with two variables of one name", body.describe())
     given = tx.new_tuple(list(bases))
     parents = _resolved(tx, bases)
     first = type(parents[0]) if parents else type
@@ -166,25 +170,29 @@ def _resolved(tx: Translator, bases: tuple[Variable, ...]) -> tuple[Any, ...]:
     found = tuple(model(tx, base) for base in bases)
     for base in found:
         entries = getattr(type(base), "__mro_entries__", None) or getattr(base, "__mro_entries__", None)
-        if not isinstance(base, type) and entries is not None and _own(entries):
+        if not isinstance(base, type) and entries is not None and of_the_program(entries):
             raise GraphBreak("base with its own __mro_entries__", repr(base))
     return tx.attempt(types.resolve_bases, found)
 
 
-def _run(tx: Translator, body: ClosureFunction, space: Variable) -> None:
+def _run(tx: Translator, body: ClosureFunction, space: Variable) -> Variable:
+    """Runs a class body, which answers with the cell for the class, if a method needs it."""
     frame = body.frame(tx, [], {})
     frame.space = space
-    tx.run(frame)
+    return tx.run(frame)
 
 
 def _finished(
     tx: Translator, body: ClosureFunction, meta: Variable, name: Variable, given: Variable, resolved: Variable,
     space: Variable, keywords: dict[str, Variable],
 ) -> Variable:  # fmt: skip
-    _run(tx, body, space)
+    cell = _run(tx, body, space)
     if resolved is not given:
         space.setitem(tx, ConstantVariable("__orig_bases__"), given)
-    return tx.call(meta, [name, resolved, space], keywords)
+    made = tx.call(meta, [name, resolved, space], keywords)
+    if isinstance(cell, CellVariable) and isinstance(made, ClassVariable) and cell.contents(tx) is not made:
+        raise GraphBreak("cell of a class that holds another", made.describe())
+    return made
 
 
 def _of_library(
@@ -198,11 +206,11 @@ def _of_library(
         space.setitem(tx, ConstantVariable("__orig_bases__"), given)
     namespace = _namespace(tx, space)
     cell = namespace.pop("__classcell__", None)
-    hooks = [key for base in model(tx, resolved) for key in ("__init_subclass__",) if _own(lookup(base, key))]
-    hooks += [key for key, value in namespace.items() if _own(lookup(value.python_type(), "__set_name__"))]
+    hooks = [key for base in model(tx, resolved) for key in ("__init_subclass__",) if of_the_program(lookup(base, key))]
+    hooks += [key for key, value in namespace.items() if of_the_program(lookup(value.python_type(), "__set_name__"))]
     if issubclass(meta, enum.EnumMeta):
         hooks += [key for key in _RUN_BY_ENUMS if key in namespace]
-        hooks += [key for base in model(tx, resolved) for key in _RUN_BY_ENUMS if _own(lookup(base, key))]
+        hooks += [key for base in model(tx, resolved) for key in _RUN_BY_ENUMS if of_the_program(lookup(base, key))]
         if _stored_twice_or_read(body.code):
             hooks.append(body.code.co_name)
         named = {key: value for key, value in namespace.items() if not key.startswith("__")}
@@ -237,6 +245,8 @@ def _type(tx: Translator, value: Variable, /, *bases_and_namespace: Variable, **
     if len(bases_and_namespace) != 2:
         misused(tx, type, [value, *bases_and_namespace], keywords)
     parents = model(tx, bases_and_namespace[0])
+    if not all(isinstance(parent, type) for parent in parents):
+        raise GraphBreak("class made of arguments that are none", value.describe())
     winner = tx.attempt(types._calculate_meta, type, parents)  # type: ignore[attr-defined]
     if winner is not type:
         raise GraphBreak("metaclass of a base in place of the one called", winner.__qualname__)
@@ -280,7 +290,17 @@ def _decorator(function: Callable[..., Any]) -> None:
 
 for _function in (dataclasses.dataclass, functools.total_ordering, enum.unique, typing.final, typing.runtime_checkable):
     _decorator(_function)
-_decorator(_ABC_INIT)
+
+
+@handles(_ABC_INIT)
+def _abc_init(tx: Translator, cls: Variable, /) -> Variable:
+    if not isinstance(cls, BornClass):
+        raise GraphBreak("class changed while running", cls.describe())
+    for name, value in vars(cls.value).items():
+        answers = [lookup(type(value), hook) for hook in ("__isabstractmethod__", "__getattr__", "__getattribute__")]
+        if any(of_the_program(getattr(hook, "fget", hook)) for hook in answers):
+            raise GraphBreak("attribute of a class that says whether it is abstract", f"{cls.describe()}.{name}")
+    return do(tx, cls, _ABC_INIT, {})
 
 
 def _initialised(tx: Translator, owner: Variable, *args: Variable, **kwargs: Variable) -> Variable:

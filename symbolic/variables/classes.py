@@ -38,6 +38,16 @@ if TYPE_CHECKING:
 _OF_EACH_CLASS = ("__name__", "__qualname__", "__module__", "__mro__", "__doc__")
 
 
+#: Modules whose `__init_subclass__`, `__set_name__` and the like look at the class and change it, and do nothing else.
+_LIBRARY = frozenset({"typing", "functools", "enum", "abc", "collections", "dataclasses"})
+
+
+def of_the_program(raw: Any) -> bool:
+    """Whether a hook is written in Python, and not by the library."""
+    function = getattr(raw, "__func__", raw)
+    return isinstance(function, FunctionType) and function.__module__.partition(".")[0] not in _LIBRARY
+
+
 class ClassVariable(FixedVariable):
     """An existing class."""
 
@@ -193,6 +203,10 @@ class ClassVariable(FixedVariable):
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         if isinstance(self.value, _EnumMeta):
             return tx.from_constant(tx.attempt(lambda: self.value[index.constant()]))  # type: ignore[index]
+        of_meta = tx.lookup(type(self.value), "__getitem__")
+        name = "__class_getitem__" if of_meta is MISSING else "__getitem__"
+        if of_the_program(tx.lookup(self.value, name) if of_meta is MISSING else of_meta):
+            return tx.call(tx.getattr(self, name), [index], {})
         return tx.of_classes(operator.getitem, self, index)
 
     def iterator(self, tx: Translator) -> Variable:
@@ -309,6 +323,9 @@ class NativeNew(Variable):
         cls = args[0]
         if not isinstance(cls, ClassVariable):
             raise GraphBreak("__new__ of a class not known", cls.describe())
+        own = [lookup(cls.value, name) is not getattr(object, name) for name in ("__new__", "__init__")]
+        if self.base is object and (args[1:] or kwargs) and own != [False, True]:  # others object.__new__ refuses
+            raise GraphBreak("arguments do not fit the function", f"object.__new__ of {cls.describe()}")
         return cls.new_bare(tx, args[1:], kwargs)
 
 

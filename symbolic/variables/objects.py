@@ -290,6 +290,8 @@ class ObjectVariable(Variable):
             held = self.value is not MISSING and self._existing(tx, name, raw)
         if not held:
             slot = name if isinstance(raw, MemberDescriptorType) else "__weakref__"
+            if raw is not MISSING and slot != name and not self.cls.__dictoffset__:
+                raise GraphBreak("attribute that the object can't take", f"{self.cls.__qualname__}.{name}")
             slots = () if slot != name and self.cls.__dictoffset__ else (slot,)
             tx.attempt(delattr, _namesake(self.cls, *slots), name)
         tx.ledger.store(self, name, DELETED)

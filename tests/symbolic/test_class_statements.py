@@ -6,7 +6,6 @@ import dataclasses
 import enum
 import functools
 import gc
-import time
 import typing
 
 import pytest
@@ -618,40 +617,6 @@ def typed_dict(x):
 def test_class_statement(fn):
     (x,) = tensors(2, 3)
     check(fn, x, graphs=1, then=look, changed=tensors(2, 3, seed=5))
-
-
-def clock_after_a_class(x):
-    class A:
-        t = 3
-    a = A()
-    a.z = x + 1
-    time.time()
-    return a.z * A.t, a
-
-
-def clock_in_a_body(x):
-    class A:
-        t = time.time() > 0
-    return x + A.t
-
-
-def slots_made_by_a_dataclass(x):
-    @dataclasses.dataclass(slots=True)
-    class I:
-        b: object = None
-    return I(x).b + 1
-
-
-def subclasses(x):
-    class A: pass
-    class B(A): pass
-    return x + 1, [c.__name__ for c in A.__subclasses__()], B
-
-
-@pytest.mark.parametrize("fn", [clock_after_a_class, clock_in_a_body, slots_made_by_a_dataclass, subclasses])
-def test_runs_as_it_is(fn):
-    (x,) = tensors(2, 3)
-    check(fn, x, then=look)
 
 
 @pytest.mark.skipif(not COUNTING, reason="continuations hold what they were made for")

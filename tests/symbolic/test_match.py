@@ -1,4 +1,6 @@
 """match statements."""
+import collections
+import collections.abc
 import dataclasses
 import enum
 
@@ -151,3 +153,106 @@ def test_match_that_fails(x):
         case int(1, 2):
             pass
     return y
+
+
+class Twice:
+    __match_args__ = ("a", "a")
+    a = 1
+
+
+class Listed:
+    __match_args__ = ["a"]
+    a = 1
+
+
+class Without:
+    __match_args__ = ("a", "b")
+    a = 1
+
+
+class Counted:
+    __match_args__ = ("a",)
+
+    def __init__(self):
+        self.reads = 0
+
+    @property
+    def a(self):
+        self.reads += 1
+        return self.reads
+
+
+class Keys:
+    KEY = "a"
+
+
+def refused(x, v):
+    try:
+        match v:
+            case Twice(p, q):
+                return x
+            case Listed(p):
+                return x
+            case Without(p, q):
+                return x
+            case Counted(p):
+                return x + p, v.reads
+            case {Keys.KEY: p, "a": q}:
+                return x
+    except (TypeError, ValueError) as error:
+        return x + 1, type(error), str(error)
+    return x + 2
+
+
+@pytest.mark.parametrize("v", [Twice(), Listed(), Without(), Counted(), {"a": 1}, {"b": 1}, Keys()],
+                         ids=["twice", "listed", "without", "counted", "key", "no key", "none"])
+def test_what_patterns_refuse(v):
+    check(refused, X, v)
+
+
+class Both(collections.UserDict, collections.abc.Sequence):
+    pass
+
+
+class Also(list, collections.abc.Mapping):
+    __getitem__ = list.__getitem__
+    __iter__ = list.__iter__
+    __len__ = list.__len__
+
+
+@pytest.mark.parametrize("v", [Both(), Also(), collections.UserDict(k=3), collections.UserList([1, 2])],
+                         ids=["mapping", "sequence", "dict", "list"])
+def test_classes_that_are_both(v):
+    def program(x, v):
+        match v:
+            case {"k": k}:
+                return x + k
+            case [a, b]:
+                return x + a - b
+            case {}:
+                return x + 1
+            case [*_]:
+                return x + 2
+    check(program, X, v)
+
+
+@same_as_eager
+def test_classes_made_in_the_frame(x):
+    class A:
+        __match_args__ = ("p", "q")
+        def __init__(self, p, q): self.p, self.q = p, q
+    class B(A): pass
+    class D(dict): pass
+    class I(int): pass
+    found = []
+    for v in (A(1, 2), B(3, 4), D(k=5), I(6)):
+        match v:
+            case B(p, q=r):
+                found.append(("B", p, r))
+            case A(p, q):
+                found.append(("A", p, q))
+            case D({"k": k}) | {"k": k}:
+                found.append(("D", k))
+            case I(n):
+                found.append(("I", n))
+    return x + 1, found
