@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from symbolic import polyfills, versions
 from symbolic.errors import READS_FRAME, GraphBreak, Observed
 from symbolic.frames import Frame
+from symbolic.signatures import takes
 from symbolic.variables import caches, copying, iteration, stdlib, text
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.buffers import BufferVariable, array_of
@@ -428,12 +429,16 @@ FOLDING_CLASS_METHODS.update({(int, "from_bytes"), (float, "fromhex"), (bytes, "
 
 
 @class_method(dict, "fromkeys")
-@class_method(OrderedDict, "fromkeys")
 def _from_keys(tx: Translator, fn: Any, iterable: Variable, value: Variable | None = None, /) -> Variable:
     made = tx.new_dict([], fn.__self__)
     for key in tx.unpack(iterable):
         made.setitem(tx, key, value if value is not None else ConstantVariable(None))
     return made
+
+
+@class_method(OrderedDict, "fromkeys")
+def _ordered_from_keys(tx: Translator, fn: Any, iterable: Variable, value: Variable | None = None) -> Variable:
+    return _from_keys(tx, fn, iterable, value)
 
 
 def _unbound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
@@ -459,7 +464,8 @@ def _bound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     if isinstance(owner, type):
         handler = CLASS_METHODS.get((owner, fn.__name__))
         if handler is not None:
-            return handler(tx, fn, *args, **kwargs)
+            fits = takes(handler, tx, fn, *args, **kwargs)
+            return handler(tx, fn, *args, **kwargs) if fits else misused(tx, fn, args, kwargs)
         folded = fold(tx, fn, args, kwargs) if (owner, fn.__name__) in FOLDING_CLASS_METHODS else None
         if folded is None:
             raise GraphBreak(reason_of(fn), name_of(fn))

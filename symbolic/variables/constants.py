@@ -35,6 +35,8 @@ TORCH_CONSTANTS = (
     torch.iinfo,
     torch._C._SDPBackend,
 )
+#: Types whose values have no attributes that can be set.
+_FIXED = frozenset((*LITERALS, range, slice))
 CONSTANT_TYPES = frozenset((*LITERALS, *TORCH_CONSTANTS, range, slice, re.Pattern))
 #: Immutable types of the standard library whose values are constants where tracing makes them, or finds them in a fixed
 #: part of the program: they are not compared by a guard.
@@ -88,6 +90,19 @@ class ConstantVariable(Variable):
             source = self.source.attr(name) if self.source else tx.sources.const(value, f"{self.value!r}.{name}")
             return tx.wrap(value, source)
         return NativeMethod(self, name)
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        self._refuse(tx, name, setattr, self.value, name, None)
+        super().setattr(tx, name, value)
+
+    def delattr(self, tx: Translator, name: str) -> None:
+        self._refuse(tx, name, delattr, self.value, name)
+        super().delattr(tx, name)
+
+    def _refuse(self, tx: Translator, name: str, change: Any, *args: Any) -> None:
+        """What can't be changed says so."""
+        if type(self.value) in _FIXED and name != "__class__":
+            tx.attempt(change, *args)
 
     def _check_pure(self, name: str) -> None:
         """A constant's methods run while tracing; those of a device that switch the default device must not."""

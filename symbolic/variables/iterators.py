@@ -41,8 +41,9 @@ class ConstantIterator(IteratorVariable):
         return type(iter(self.value))
 
     def next(self, tx: Translator) -> Variable | None:
-        self.index = min(self.index, len(self.value)) + 1
-        return tx.from_constant(self.value[self.index - 1]) if self.index <= len(self.value) else None
+        there_is_one = bool(self.value[self.index : self.index + 1])  # a range may be longer than `len` can say
+        self.index = self.index + 1 if there_is_one else len(self.value) + 1
+        return tx.from_constant(self.value[self.index - 1]) if there_is_one else None
 
 
 class ReversedText(IteratorVariable):

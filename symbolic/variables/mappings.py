@@ -175,6 +175,12 @@ class DictVariable(NativeVariable):
             names.setdefault(hashed, self.entries[hashed][0])
         return names
 
+    def outermost(self, tx: Translator, from_end: bool) -> Variable | None:
+        """The last key or the first one, None if there is none."""
+        keys: dict[Any, Any] = self.entries if self.complete else self.names(tx)
+        found = keys.get(next(reversed(keys) if from_end else iter(keys), MISSING))
+        return found[0] if self.complete and found is not None else found
+
     def load_all(self, tx: Translator) -> dict[Any, Pair]:
         """All entries, in order."""
         if not self.complete:
@@ -436,11 +442,10 @@ class DictVariable(NativeVariable):
     def do_popitem(self, tx: Translator, last: Variable | None = None) -> Variable:
         if last is not None and not issubclass(self.cls, OrderedDict):
             self.misuse(tx, self.blank().popitem, None)
-        names = self.names(tx)
-        if not names:
-            self.misuse(tx, self.blank().popitem)
         from_end = last is None or tx.truth(last)
-        key = names[next(reversed(names) if from_end else iter(names))]
+        key = self.outermost(tx, from_end)
+        if key is None:
+            self.misuse(tx, self.blank().popitem)
         value = self.remove(tx, key)
         assert value is not None
         return tx.new_tuple([key, value])

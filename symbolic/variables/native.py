@@ -141,7 +141,10 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
             raise GraphBreak("key with its own hash", variable.describe())
         return tuple([hash_key(tx, item) for item in variable.unpack(tx)])
     if has_own_hash(variable):
+        seen = len(tx.ledger.written)
         answer = tx.call(variable.special(tx, "__hash__"), [], {}).constant()  # type: ignore[attr-defined]
+        if len(tx.ledger.written) > seen:  # what makes the container again asks again
+            raise GraphBreak("key whose hash does something", variable.describe())
         return OwnKey(tx, variable, tx.attempt(_checked_hash, answer))
     key = variable.key()
     if kind is int:

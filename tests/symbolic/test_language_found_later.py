@@ -1,0 +1,93 @@
+"""More of what CPython's own tests found (`tools/coverage`), each as a small program."""
+
+import sys
+from collections import OrderedDict
+
+import jit
+from tests.differential import check, same_as_eager, tensors
+
+(X,) = tensors(3, 4)
+
+
+@same_as_eager(graphs=1)
+def test_ranges_longer_than_any_list(x):
+    long, seen = range(-(2**70), 2**70, 2**66), []
+    for numbers in (long, range(2**64), range(sys.maxsize + 1), reversed(range(2**65))):
+        for position, number in enumerate(numbers):
+            seen.append(number)
+            if position == 3:
+                break
+    return x + 1, seen
+
+
+@same_as_eager(graphs=1)
+def test_keys_without_what_they_are_made_of(x):
+    seen = [OrderedDict.fromkeys(iterable="ab", value=3), OrderedDict.fromkeys("ab", value=4)]
+    for call in (
+        lambda: dict.fromkeys(),
+        lambda: dict.fromkeys("ab", value=3),
+        lambda: dict.fromkeys(1),
+        lambda: OrderedDict.fromkeys(),
+    ):
+        try:
+            seen.append(call())
+        except TypeError as error:
+            seen.append(str(error))
+    return x + 1, seen
+
+
+class Counting:
+    def __init__(self, number):
+        self.number = number
+        self.asked = 0
+
+    def __eq__(self, other):
+        return isinstance(other, Counting) and self.number == other.number
+
+    def __hash__(self):
+        self.asked += 1
+        return hash(self.number)
+
+
+def test_a_hash_is_asked_as_often_as_eager_code_asks():
+    def program(x):
+        keys = [Counting(number) for number in range(3)]
+        table = dict.fromkeys(keys)
+        jit.graph_break()
+        elements = set(table)
+        return [key.asked for key in keys], len(elements), x + 1, table
+
+    check(program, X)
+
+
+@same_as_eager(graphs=1)
+def test_attributes_of_constants_are_fixed(x):
+    seen = []
+    for value in (range(3), 1, "text", slice(1), None, b"bytes", 1.5, 1j):
+        for name in ("start", "real", "other", "upper"):
+            for change in (lambda: setattr(value, name, 3), lambda: delattr(value, name)):  # noqa: B023
+                try:
+                    change()
+                except (AttributeError, TypeError) as error:
+                    seen.append((type(error), str(error)))
+        try:
+            value.start = 3
+        except AttributeError as error:
+            seen.append(str(error))
+        try:
+            del value.start
+        except AttributeError as error:
+            seen.append(str(error))
+    return x + 1, seen
+
+
+@same_as_eager(graphs=1)
+def test_many_items_are_popped(x):
+    table = {}
+    for number in range(12_000):
+        table[str(number)] = number
+    last, first = table.popitem(), next(iter(table))
+    while len(table) > 2:
+        table.popitem()
+    ordered = OrderedDict(table)
+    return x + 1, last, first, table, ordered.popitem(False), ordered.popitem(), ordered
