@@ -125,6 +125,11 @@ class Protocols:
             raise GraphBreak("construction not supported", cls.__qualname__)
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return TupleVariable(self.unpack(args[0]) if args else [], None, cls)
+        if hasattr(cls, "n_sequence_fields"):
+            items = self.unpack(args[0]) if len(args) == 1 else []
+            if not len(items) == cls.n_fields == cls.n_sequence_fields:  # some have fields beside their elements
+                raise GraphBreak("construction by a native __new__", cls.__qualname__)
+            return TupleVariable(items, None, cls)
         payload = payload_for(self, cls, args)
         if payload is None and _native_new(cls) is not object.__new__:
             raise GraphBreak("construction by a native __new__", cls.__qualname__)

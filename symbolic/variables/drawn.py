@@ -72,16 +72,23 @@ def _check_modes(tx: Translator, name: str) -> None:
         raise GraphBreak("random tensor under a switch of torch's state", name)
 
 
-def example_of(tx: Translator, variable: Variable) -> Any:
-    """A value for the call on an example: the value if it is known, or one like it."""
+def example_of(tx: Translator, variable: Variable, more: int = 0) -> Any:
+    """A value for the call on an example: the value if it is known, or one like it (by so much more)."""
     if isinstance(variable, DrawnNumber):
-        return variable.value
+        return variable.value + more
     if isinstance(variable, DrawnArray):
-        return variable.example
+        return variable.example + more if more else variable.example
     if variable.python_type() in (list, tuple):
-        items = [example_of(tx, item) for item in tx.unpack(variable)]
+        items = [example_of(tx, item, more) for item in tx.unpack(variable)]
         return MISSING if any(item is MISSING for item in items) else variable.python_type()(items)
     return known(tx, variable)
+
+
+def form_of(example: Any) -> Any:
+    """What is taken for certain of what a call gives."""
+    if isinstance(example, (list, tuple)):
+        return type(example), [form_of(item) for item in example]
+    return type(example), getattr(example, "dtype", None), getattr(example, "shape", None)
 
 
 class DrawnArray(Variable):

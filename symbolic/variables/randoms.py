@@ -8,6 +8,7 @@ nothing any more.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from symbolic.errors import GraphBreak
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.drawn import early, example_of, numpy
+from symbolic.variables.drawn import early, example_of, form_of, numpy
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import DESCRIPTORS, NATIVE_DESCRIPTORS, NATIVE_METHODS, ObjectVariable
 from symbolic.variables.outside import Answer
@@ -129,7 +130,7 @@ def _on(tx: Translator, owner: Variable, name: str, args: Args, kwargs: Kwargs) 
     values, fixed = _fixed(tx, args)
     named = dict(zip(kwargs, _fixed(tx, list(kwargs.values()))[0], strict=True))
     _check_alike(name, *values[:1], *(named[key] for key in ("seq", "population", "a", "x") if key in named))
-    example = _tried(getattr(kind.example(), name), *values, **named)
+    example = _example(tx, getattr(kind.example(), name), args, kwargs)
     return early(tx, example, name, function, [owner, *fixed], kwargs)
 
 
@@ -155,6 +156,17 @@ def _tried(function: Callable[..., Any], *values: Any, **named: Any) -> Any:
         return function(*values, **named)
     except Exception as error:
         raise GraphBreak("random numbers of Python", f"{function} raises {error!r}") from error
+
+
+def _example(tx: Translator, function: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
+    """What a call gives, whatever the numbers are that were drawn before: breaks where these decide how much it is."""
+    found = []
+    for more in (0, 1):
+        values = [example_of(tx, arg, more) for arg in args]
+        found.append(_tried(function, *values, **{name: example_of(tx, arg, more) for name, arg in kwargs.items()}))
+    if form_of(found[0]) != form_of(found[1]):
+        raise GraphBreak("length of what is drawn was drawn", f"{function}")
+    return found[0]
 
 
 # --- methods ----------------------------------------------------------------------------------------------------------
@@ -241,10 +253,9 @@ def _of_factory(function: Any) -> Callable[..., Variable]:
         if owner.python_type() is not torch.Generator:
             return tx.graph.call(function, list(args), kwargs)
         _kind(tx, owner)
-        values, fixed = _fixed(tx, list(args))
+        _, fixed = _fixed(tx, list(args))
         given = {name: value for name, value in kwargs.items() if name != "generator"}
-        named = dict(zip(given, _fixed(tx, list(given.values()))[0], strict=True))
-        example = _tried(function, *values, **named, generator=torch.Generator())
+        example = _example(tx, functools.partial(function, generator=torch.Generator()), list(args), given)
         return early(tx, example, function.__name__, function, fixed, kwargs)
 
     return handler

@@ -349,3 +349,24 @@ def a_check_alone(x, generator, log):
 )
 def test_what_nobody_uses_still_happens(program, backend):
     check(program, make=make, backend=backend, tolerance=CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_how_many_are_drawn_is_drawn(seed):
+    def program(x):
+        random.seed(seed)
+        count = random.randrange(1, 6)
+        letters = random.choices("abcde", k=count)
+        some = random.sample(range(20), random.randrange(1, 6))
+        return x + count, letters, some, random.choices("abc", weights=[count, 1, 1], k=3)
+
+    check(program, torch.ones(3))
+
+
+def test_arrays_whose_size_is_drawn():
+    def program(x):
+        generator = numpy.random.RandomState(0)
+        count = generator.randint(1, 6)
+        return x + torch.from_numpy(generator.rand(count)).sum(), generator.uniform(0, count, size=3).tolist()
+
+    check(program, torch.ones(3))

@@ -1,7 +1,12 @@
 """More of what CPython's own tests found (`tools/coverage`), each as a small program."""
 
+import copy
+import os
 import sys
+import time
 from collections import OrderedDict
+
+import torch
 
 import jit
 from tests.differential import check, same_as_eager, tensors
@@ -91,3 +96,26 @@ def test_many_items_are_popped(x):
         table.popitem()
     ordered = OrderedDict(table)
     return x + 1, last, first, table, ordered.popitem(False), ordered.popitem(), ordered
+
+
+def test_struct_sequences_are_made():
+    def program(x):
+        seen = []
+        for kind, *args in (
+            (time.struct_time,),
+            (time.struct_time, None),
+            (time.struct_time, "123"),
+            (time.struct_time, "123456789"),
+            (os.stat_result, [[i] for i in range(os.stat_result.n_sequence_fields)], {"st_atime": [1.0]}),
+            (torch.return_types.max, (x, x + 1)),
+            (torch.return_types.max, (x,)),
+        ):
+            try:
+                made = kind(*args)
+                again = copy.deepcopy(made)
+                seen.append((made, again, again == made, getattr(again, "st_atime", None)))
+            except TypeError as error:
+                seen.append(str(error))
+        return seen
+
+    check(program, X)
