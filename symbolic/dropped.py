@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import itertools
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from symbolic.errors import GraphBreak, Observed, SkipFrame
 from symbolic.frames import Frame
 from symbolic.reach import children, reachable
 from symbolic.variables.base import NULL, Variable
-from symbolic.variables.constants import is_a
+from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.exceptions import FrameVariable
 from symbolic.variables.generators import GeneratorVariable
 
@@ -46,12 +47,13 @@ _DROPS: dict[str, Callable[[Frame, Inst], list[Variable | None]]] = {
 
 def unfinished(tx: Translator, frame: Frame, inst: Inst) -> list[Variable]:
     """The generators with something left to do that the instruction may be about to drop."""
-    if inst.op not in _DROPS or not (tx.generators or tx.given_generators):
+    if inst.op not in _DROPS or not (tx.waiting or tx.given_generators):
         return []
     dropped = [each for each in _DROPS[inst.op](frame, inst) if each is not None and each is not NULL]
     given = [each for each in dropped if len(tx.frames) > 1 or inst.op not in _RETURNS if _existing(each) is not None]
-    waiting = [each for each in tx.generators if each.state == "suspended" and each.has_something_left()]
-    within = _within(tx, dropped) if waiting else set()
+    tx.waiting = [each for each in tx.waiting if each.state != "closed"]
+    waiting = [each for each in tx.waiting if each.state == "suspended" and each.has_something_left()]
+    within = _within(tx, dropped, set(waiting)) if waiting else set()
     return [*given, *(each for each in waiting if each in within)]
 
 
@@ -78,6 +80,11 @@ def _existing(variable: Variable) -> Any:
 
 def close(tx: Translator, generators: list[Variable]) -> None:
     """Closes those that nobody has any more."""
+    if all(isinstance(each, GeneratorVariable) for each in generators):
+        held = _within(tx, (each for frame in reversed(tx.frames) for each in held_by(frame)), set(generators))
+        generators = [each for each in generators if each not in held]
+    if not generators:
+        return
     roots = [each for frame in tx.frames for each in held_by(frame)]
     alive = set(reachable([*roots, tx.result, *([tx.handled] if tx.handled is not None else [])], tx.ledger))
     shown = [each.frame for each in alive if isinstance(each, FrameVariable)]
@@ -101,13 +108,17 @@ def check_unwound(tx: Translator, frame: Frame) -> None:
         raise SkipFrame(f"{LEFT} by a traceback")
 
 
-def _within(tx: Translator, values: Iterable[Variable]) -> set[Variable]:
+def _within(tx: Translator, values: Iterable[Variable], wanted: set[Variable] | None = None) -> set[Variable]:
+    """What the values hold, the nearest first; no further than to where all that is `wanted` is found."""
     seen: set[Variable] = set()
-    work = list(values)
-    while work:
-        variable = work.pop()
-        if variable not in seen:
+    work = deque(values)
+    left = None if wanted is None else set(wanted)
+    while work and left != set():
+        variable = work.popleft()
+        if variable not in seen and type(variable) is not ConstantVariable:  # these hold nothing, and may be many
             seen.add(variable)
+            if left is not None:
+                left.discard(variable)
             if variable.source is None or tx.ledger.touched(variable):
                 work.extend(children(variable, tx.ledger))
     return seen

@@ -20,7 +20,7 @@ class Options:
 
     unroll_limit: int = 100_000
     inline_limit: int = 400
-    step_limit: int = 4_000_000
+    step_limit: int = 1_000_000
     break_everywhere: bool = False
     dynamic: bool = False
     varying: frozenset[str] = frozenset()

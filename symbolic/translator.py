@@ -87,6 +87,7 @@ class Translator(Protocols):
         self.unnamed: set[Variable] = set()
         self._looked_up: dict[tuple[int, str], Any] = {}
         self.generators: list[GeneratorVariable] = []  # that the frame started
+        self.waiting: list[GeneratorVariable] = []  # of these the ones that have not ended (see `dropped`)
         self.given_generators = False  # whether the frame was handed one whose end may be seen
         self.moved_generators: list[LiveGenerator] = []  # existing ones
         self.moving: LiveIterator | LiveGenerator | None = None  # the existing iterator that takes a step

@@ -80,7 +80,7 @@ def wrap(tx: Translator, value: Any, source: Source) -> Variable:
 
 def _wrapped(tx: Translator, value: Any, source: Source) -> Variable:
     kind = type(value)
-    if kind in CONSTANT_TYPES or is_a(value, enum.Enum):
+    if (kind in CONSTANT_TYPES and (kind is not int or is_constant_value(value))) or is_a(value, enum.Enum):
         return _constant(tx, value, source)
     if is_library_value(value) and _is_part_of_program(source):
         _fixed(tx, value, source)
@@ -414,6 +414,10 @@ def _cell(tx: Translator, value: CellType, source: Source) -> Variable:
     return CellVariable(value, source)
 
 
+def _large_integer(tx: Translator, value: int, source: Source) -> Variable:
+    raise GraphBreak("very large integer", source.text)
+
+
 def _handle(tx: Translator, value: RemovableHandle, source: Source) -> Variable:
     tx.know(source, "type", RemovableHandle)
     return hooks.KnownHandle(RemovableHandle, value, source)
@@ -447,4 +451,5 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     RemovableHandle: _handle,
     **dict.fromkeys((*ROWS, GeneratorType), _iterator),
     weakref.ref: weak.existing,
+    int: _large_integer,
 }

@@ -112,8 +112,9 @@ class _Assembler:
     def run(self) -> Assembled:
         roots = self._roots()
         alive = self.alive = reachable(roots, self.ledger)
-        for generator in self.capture.tx.generators:
-            if generator not in alive and not self.capture.tx.closes_quietly(generator):
+        kept = set(alive)
+        for generator in self.capture.tx.waiting:
+            if generator not in kept and not self.capture.tx.closes_quietly(generator):
                 raise SkipFrame(LEFT)
         if isinstance(self.capture.exit, Break):
             self._check_generators(alive, self.capture.exit)

@@ -403,12 +403,12 @@ def _convert(kind: type) -> Callable[..., Variable]:
                 raise GraphBreak("tensor value needed", kind.__name__)
             return tx.call(BuiltinVariable(kind), [value.method(tx, "item", [], {})], {})
         if isinstance(value, ObjectVariable):
+            names = [name for name in _CONVERSIONS[kind] if tx.lookup(value.cls, name) is not MISSING]
+            if names and (answer := special(tx, value, names[0])) is not None:
+                return from_python(tx, tx.attempt(kind, answer.constant()))
             if value.payload is not None and (folded := fold(tx, kind, [value.payload], {})) is not None:
                 return folded
-            answer = special(tx, value, *_CONVERSIONS[kind])
-            if answer is not None:
-                return from_python(tx, tx.attempt(kind, answer.constant()))
-            if all(tx.lookup(value.cls, name) is MISSING for name in _CONVERSIONS[kind]):
+            if not names:
                 tx.attempt(kind, stand_in(value))
         elif value.python_type() is kind:
             return value

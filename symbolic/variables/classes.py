@@ -490,7 +490,7 @@ def payload_for(tx: Translator, cls: type, args: list[Variable]) -> Variable | N
         return made
     if issubclass(cls, (int, str, float, bytes)):
         base = next(b for b in (int, str, float, bytes) if issubclass(cls, b))
-        return tx.from_constant(tx.attempt(base, *(a.constant() for a in args)))
+        return tx.from_constant(tx.call(tx.class_variable(base), args, {}).constant())
     return None
 
 

@@ -35,6 +35,8 @@ TORCH_CONSTANTS = (
     torch.iinfo,
     torch._C._SDPBackend,
 )
+#: Bits of the largest integer that can be written down (Python refuses more than 4300 digits).
+_LONGEST = 14_000
 #: Types whose values have no attributes that can be set.
 _FIXED = frozenset((*LITERALS, range, slice))
 CONSTANT_TYPES = frozenset((*LITERALS, *TORCH_CONSTANTS, range, slice, re.Pattern))
@@ -117,6 +119,8 @@ class ConstantVariable(Variable):
             return TEMPLATES["join"](tx, self.value, args[0])
         if isinstance(self.value, enum.Enum) and not isinstance(getattr(self.value, name, None), BuiltinMethodType):
             return super().method(tx, name, args, kwargs)
+        if name in _ON_VALUES and not (isinstance(self.value, (str, bytes)) and name in _FORMATS):
+            args = [native_part(arg) for arg in args]
         values = [TEMPLATES["known"](tx, arg) for arg in args]
         named = {key: TEMPLATES["known"](tx, arg) for key, arg in kwargs.items()}
         if any(value is MISSING for value in (*values, *named.values())):
@@ -203,6 +207,9 @@ _INDEXED: dict[str, Callable[[ConstantVariable, Any, Variable], Variable | None]
     "__mul__": ConstantVariable.repeated,
     "__rmul__": ConstantVariable.repeated,
 }
+#: Methods to which an instance of a derived class is no more than its value; of text, some ask for its own text.
+_ON_VALUES = frozenset(name for names in BINARY.values() for name in names)
+_FORMATS = frozenset(BINARY[operator.mod])
 #: What can be added to text and to bytes.
 _JOINED: dict[type, Any] = {str: str, bytes: (bytes, bytearray, array)}
 _SIZED = frozenset({operator.pow, operator.lshift, operator.ipow, operator.ilshift})
@@ -221,6 +228,8 @@ def is_a(value: Any, kinds: Any) -> bool:
 def is_constant_value(value: Any) -> bool:
     """Whether `value` is an atom that a ConstantVariable may hold."""
     kind = type(value)
+    if kind is int:
+        return value.bit_length() <= _LONGEST
     if kind in (range, slice):
         parts = (value.start, value.stop, value.step)
         return all(part is None or type(part) is int for part in parts)

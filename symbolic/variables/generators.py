@@ -62,6 +62,7 @@ class GeneratorVariable(Variable):
         self.frame = frame
         self.born_at = born_at
         self.state = "new"  # new, suspended, running, closed
+        self.is_counted = False
         frame.generator = self
 
     def born(self, tx: Translator) -> None:
@@ -102,8 +103,7 @@ class GeneratorVariable(Variable):
         if self.state == "new" and error is not None:
             self.state = "closed"
             raise Observed(error)
-        if self.state == "new" and self not in tx.generators:
-            tx.generators.append(self)
+        self.count(tx)
         inner = self.delegate() if error is not None else None
         self.state = "running"
         try:
@@ -155,6 +155,13 @@ class GeneratorVariable(Variable):
     def is_missed(self) -> bool:
         """Whether the interpreter warns if nobody has it any more."""
         return False
+
+    def count(self, tx: Translator) -> None:
+        """The frame started it."""
+        if not self.is_counted:
+            self.is_counted = True
+            tx.generators.append(self)
+            tx.waiting.append(self)
 
     def has_something_left(self) -> bool:
         """Whether it stands inside of a `try` or `with`, which run on when nobody has the generator any more."""
@@ -260,7 +267,7 @@ class CoroutineVariable(GeneratorVariable):
         tx.know(tx.sources.const(sys, "sys").step("call", origin_depth), "eq", 0)
         if origin_depth(None):
             raise GraphBreak(READS_FRAME, "a coroutine that tells where it was made")
-        tx.generators.append(self)
+        self.count(tx)
 
     def iterator(self, tx: Translator) -> Variable:
         return tx.raise_(TypeError, "'coroutine' object is not iterable")

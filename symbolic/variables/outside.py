@@ -63,7 +63,7 @@ def _risk(tx: Translator) -> Risk:
         seen_by = _handler(tx, frame)
         if seen_by is not None:
             raise GraphBreak(f"effect inside of a {seen_by} block", f"{frame.name}, line {frame.line}")
-    if any(generator.has_something_left() for generator in tx.generators):
+    if any(generator.has_something_left() for generator in tx.waiting):
         raise GraphBreak("effect whose error would end a generator")
     return _at(tx)
 

@@ -1,5 +1,6 @@
 """More of what CPython's own tests found (`tools/coverage`), each as a small program."""
 
+import contextlib
 import copy
 import os
 import sys
@@ -119,3 +120,69 @@ def test_struct_sequences_are_made():
         return seen
 
     check(program, X)
+
+
+def test_integers_that_can_not_be_written_down():
+    def program(x, digits):
+        given = int(digits)
+        large = 1 << 4000
+        large = large * large * large * large
+        held = {0: large}
+        try:
+            text = str(large)
+        except ValueError as error:
+            text = str(error)
+        jit.graph_break()
+        return x + 1, large % 10007, given % 10007, (given + 1) % 10007, text, held[0] is large, large.bit_length()
+
+    check(program, X, "7" * 4290, changed=(X, "8" * 4290))
+
+
+@same_as_eager(graphs=1)
+def test_many_contexts_one_after_the_other(x):
+    @contextlib.contextmanager
+    def counting():
+        seen.append(len(seen))
+        try:
+            yield len(seen)
+        finally:
+            seen.append("left")
+
+    seen = []
+    for _ in range(1000):
+        with counting():
+            pass
+    return x + 1, len(seen), seen[-3:]
+
+
+class Doubled(int):
+    def __mul__(self, other):
+        return Doubled(2 * super().__mul__(other))
+
+    def __radd__(self, other):
+        return Doubled(super().__radd__(other))
+
+
+@same_as_eager(graphs=1)
+def test_operators_of_int_with_a_derived_one(x):
+    two, three = Doubled(2), Doubled(3)
+    return x + 1, [type(each * two)(each * two) for each in (two, three)], [1 + two, int.__add__(1, three), two < three]
+
+
+class Whole(int):
+    def __int__(self):
+        return 5
+
+    def __float__(self):
+        return 6.5
+
+
+class Index(int):
+    def __index__(self):
+        return 7
+
+
+@same_as_eager(graphs=1)
+def test_conversions_of_derived_numbers(x):
+    seen = [int(Whole(3)), float(Whole(3)), complex(Whole(3)), int(Index(3)), float(Index(3)), Index(Whole(3)) + 0]
+    return x + 1, seen, [range(9)[Index(3)], complex(Index(3)), Whole(Index(2)) + 0]
