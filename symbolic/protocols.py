@@ -127,7 +127,8 @@ class Protocols:
             return TupleVariable(self.unpack(args[0]) if args else [], None, cls)
         if hasattr(cls, "n_sequence_fields"):
             items = self.unpack(args[0]) if len(args) == 1 else []
-            if not len(items) == cls.n_fields == cls.n_sequence_fields:  # some have fields beside their elements
+            fields: Any = cls
+            if not len(items) == fields.n_fields == fields.n_sequence_fields:  # some have fields beside their elements
                 raise GraphBreak("construction by a native __new__", cls.__qualname__)
             return TupleVariable(items, None, cls)
         payload = payload_for(self, cls, args)

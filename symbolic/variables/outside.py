@@ -164,6 +164,14 @@ class Answer(Variable):
     def python_type(self) -> type:
         return self.kind
 
+    def _refuse(self, *args: Any) -> Any:
+        raise GraphBreak("value not known before the program runs", f"{self.kind.__qualname__} of a call")
+
+    binary = rbinary = inplace = unary = truth = key = _refuse
+
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        return other is self or (other.python_type() is self.kind and self._refuse())
+
 
 def _on_file(raw: Any) -> Callable[..., Variable]:
     def handler(tx: Translator, file: Variable, *args: Variable) -> Variable:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symbolic.errors import GraphBreak
-from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.drawn import early, example_of, form_of, numpy
@@ -98,10 +98,25 @@ def _kind(tx: Translator, owner: Variable) -> Kind:
             tx.know(owner.source, "predicate", is_apart)
             if not is_apart(owner.value):
                 raise GraphBreak("random state set", "default generator")
+        if cls is random.Random:
+            tx.know(owner.source, "predicate", has_no_own)
+            if not has_no_own(owner.value) or tx.ledger.stores(owner):
+                raise GraphBreak("random numbers of Python", "a generator with attributes")
         tx.drawn_from.setdefault(owner.value, owner)
     elif not isinstance(owner, BornGenerator):
         raise GraphBreak("random numbers of Python", owner.describe())
+    if any(tx.lookup(cls, name) is not function for name, function in _DRAWS.items() if cls is random.Random):
+        raise GraphBreak("random numbers of Python", "a generator that draws otherwise")
     return KINDS[cls]
+
+
+#: What all methods of Python's generators draw by.
+_DRAWS = {name: lookup(random.Random, name) for name in ("random", "getrandbits", "_randbelow")}
+
+
+def has_no_own(generator: random.Random) -> bool:
+    """draws as its class does"""
+    return vars(generator).keys() <= {"gauss_next"}
 
 
 def is_apart(generator: torch.Generator) -> bool:

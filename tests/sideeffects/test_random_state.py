@@ -370,3 +370,37 @@ def test_arrays_whose_size_is_drawn():
         return x + torch.from_numpy(generator.rand(count)).sum(), generator.uniform(0, count, size=3).tolist()
 
     check(program, torch.ones(3))
+
+
+def test_letters_drawn_are_compared():
+    def program(x):
+        random.seed(1)
+        letters = random.choices("abcd", [1, 0, 0, 0])
+        seen = [letters == ["a"], letters[0] == "a", "a" == letters[0], letters[0] in {"a": 1}]
+        return x + 1, seen, random.randbytes(0) == b"", 1 if random.randbytes(0) else 2, letters[0] is None
+
+    check(program, torch.ones(3))
+
+
+def test_a_generator_that_draws_otherwise(monkeypatch):
+    def program(x):
+        numbers, generator = [0.25, 0.5, 0.75], random.Random(0)
+        generator.random = numbers.pop
+        first = generator.uniform(0, 1)
+        jit.graph_break()
+        return x + generator.uniform(0, 1), first, generator.triangular(), numbers
+
+    check(program, torch.ones(3))
+
+    def other(x):
+        return x + random.gauss(0, 1), random.uniform(0, 1), len(drawn)
+
+    drawn = []
+    original = random.Random.random
+    monkeypatch.setattr(random.Random, "random", lambda self: drawn.append(1) or original(self))
+    found = []
+    for function in (other, jit.compile(other, backend="eager")):
+        drawn.clear()
+        random.seed(0)
+        found.append([(x.tolist(), *more) for x, *more in (function(torch.ones(1)), function(torch.ones(1)))])
+    assert found[0] == found[1]
