@@ -28,7 +28,7 @@ from symbolic.variables.functions import BoundMethod, PartialVariable
 from symbolic.variables.identity import IdVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.native import each
-from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.objects import NATIVE_METHODS, ObjectVariable
 from symbolic.variables.positions import NO_INSTANCES, is_python_class
 from symbolic.variables.tables import handles, library
 from symbolic.variables.tensors import TensorVariable
@@ -298,15 +298,31 @@ def _newobj(tx: Translator, x: Variable) -> Parts:
     cls = x.python_type()
     if not isinstance(x, (ObjectVariable, TupleVariable)) or not _is_made_bare(x):
         raise GraphBreak("copy of an object", x.describe())
-    class_ = tx.class_variable(cls)
+    if isinstance(tx.lookup(cls, "__getnewargs_ex__"), FunctionType):
+        args = tx.unpack(_special(tx, x, "__getnewargs_ex__"))
+        function = library(tx, _copyreg.__newobj_ex__)
+    else:
+        args, function = _new_arguments(tx, x), library(tx, _copyreg.__newobj__)
     state = _state(tx, x)
     items = tx.iter(x) if issubclass(cls, list) else None
     pairs = tx.iter(tx.call(tx.getattr(x, "items"), [], {})) if issubclass(cls, dict) else None
-    if isinstance(tx.lookup(cls, "__getnewargs_ex__"), FunctionType):
-        given = tx.unpack(tx.call(tx.getattr(x, "__getnewargs_ex__"), [], {}))
-        return Parts(library(tx, _copyreg.__newobj_ex__), [class_, *given], state, items, pairs)
-    args = _new_arguments(tx, x)
-    return Parts(library(tx, _copyreg.__newobj__), [class_, *args], state, items, pairs)
+    return Parts(function, [tx.class_variable(cls), *args], state, items, pairs)
+
+
+def _reduce_ex(tx: Translator, x: Variable, protocol: Variable) -> Variable:
+    """`object.__reduce_ex__` as an object answers that was asked for it."""
+    if not protocol.is_constant() or protocol.constant() < 2:
+        raise GraphBreak("copy of an object", x.describe())
+    own = _optional(tx, x, "__reduce__")
+    if own is not None and tx.lookup(x.python_type(), "__reduce__") is not object.__reduce__:
+        return tx.call(own, [], {})
+    parts = _newobj(tx, x)
+    rest = (part or NONE for part in (parts.state, parts.items, parts.pairs))
+    return tx.new_tuple([parts.function, tx.new_tuple(parts.args), *rest])
+
+
+NATIVE_METHODS[object.__reduce_ex__] = _reduce_ex
+NATIVE_METHODS[object.__getstate__] = lambda tx, x: _own_state(tx, x) or NONE  # type: ignore[attr-defined]
 
 
 def _is_made_bare(x: Variable) -> bool:
@@ -320,10 +336,15 @@ def _is_made_bare(x: Variable) -> bool:
     )
 
 
+def _special(tx: Translator, x: Variable, name: str) -> Variable:
+    """What a method of the class answers; the object is not asked for it."""
+    return tx.call(BoundMethod(tx.class_attribute(x.python_type(), name), x), [], {})
+
+
 def _new_arguments(tx: Translator, x: Variable) -> list[Variable]:
     own = tx.lookup(x.python_type(), "__getnewargs__")
     if isinstance(own, FunctionType):
-        return tx.unpack(tx.call(tx.getattr(x, "__getnewargs__"), [], {}))
+        return tx.unpack(_special(tx, x, "__getnewargs__"))
     if own is MISSING:
         return []
     payload = getattr(x, "payload", x)
@@ -333,9 +354,15 @@ def _new_arguments(tx: Translator, x: Variable) -> list[Variable]:
 def _state(tx: Translator, x: Variable) -> Variable | None:
     """`x.__getstate__()`, None for none."""
     cls = x.python_type()
-    if isinstance(tx.lookup(cls, "__getstate__"), FunctionType):
+    if any(isinstance(tx.lookup(cls, name), FunctionType) for name in ("__getstate__", "__getattribute__")):
         answer = tx.call(tx.getattr(x, "__getstate__"), [], {})
         return None if answer.python_type() is type(None) else answer
+    return _own_state(tx, x)
+
+
+def _own_state(tx: Translator, x: Variable) -> Variable | None:
+    """`object.__getstate__(x)`, None for none."""
+    cls = x.python_type()
     if not isinstance(x, ObjectVariable):
         return None
     namespace = tx.instance_namespace(x) if cls.__dictoffset__ else None

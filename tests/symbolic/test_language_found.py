@@ -688,6 +688,81 @@ def test_what_can_not_be_copied(x):
     return x + 1, seen, copy.copy(named).name, type(copy.deepcopy(named)) is Named
 
 
+ASKED = []
+
+
+class Asked:
+    """Objects that are asked for every attribute in Python, as those of configurations are."""
+
+    def __init__(self, *parts):
+        self.parts = list(parts)
+
+    def __getattribute__(self, name):
+        ASKED.append(name)
+        return super().__getattribute__(name)
+
+
+class AskedForState(Asked):
+    def __getstate__(self):
+        return {"parts": [*self.parts, "state"]}
+
+    def __getnewargs__(self):
+        ASKED.append("new")
+        return ()
+
+
+class AskedForParts(Asked):
+    def __reduce__(self):
+        return type(self), tuple(self.parts)
+
+
+@same_as_eager(graphs=1)
+def test_copies_of_what_is_asked_for_every_attribute(x):
+    ASKED.clear()
+    seen = []
+    for cls in (Asked, AskedForState, AskedForParts):
+        first = cls([1, x], "b")
+        for copier in (copy.copy, copy.deepcopy):
+            made = copier(first)
+            seen.append((type(made), made.parts, made.parts is first.parts, made.parts[0] is first.parts[0]))
+    return x + 1, seen, list(ASKED)
+
+
+class Configuration:
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __getattribute__(self, name):
+        return super().__getattribute__({"pieces": "parts"}.get(name, name))
+
+
+CONFIGURATION = Configuration({"size": 3}, 4)
+
+
+@same_as_eager(graphs=1)
+def test_a_copy_of_what_was_there_and_is_asked_for_every_attribute(x):
+    made = copy.deepcopy(CONFIGURATION)
+    made.parts[0]["size"] += 1
+    return x * made.pieces[0]["size"], made.parts, CONFIGURATION.pieces, CONFIGURATION.__reduce_ex__(2)[2:]
+
+
+@same_as_eager(graphs=1)
+def test_the_state_comes_after_the_arguments(x):
+    order = []
+
+    class Ordered:
+        def __getnewargs__(self):
+            order.append("arguments")
+            return ()
+
+        def __getstate__(self):
+            order.append("state")
+
+    copy.copy(Ordered())
+    return x + 1, order
+
+
+
 @same_as_eager
 def test_the_registry_of_copies(x):
     class Registered:
