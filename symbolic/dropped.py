@@ -11,7 +11,7 @@ import gc
 import itertools
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from symbolic.variables.base import NULL, Variable
 from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.exceptions import FrameVariable
 from symbolic.variables.generators import GeneratorVariable
+from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -53,11 +54,25 @@ def unfinished(tx: Translator, frame: Frame, inst: Inst) -> list[Variable]:
     given = [each for each in dropped if len(tx.frames) > 1 or inst.op not in _RETURNS if _existing(each) is not None]
     tx.waiting = [each for each in tx.waiting if each.state != "closed"]
     waiting = [each for each in tx.waiting if each.state == "suspended" and each.has_something_left()]
-    within = _within(tx, dropped, set(waiting)) if waiting else set()
+    holding = [each for each in dropped if _may_hold(tx, each)]
+    if not waiting or not holding:
+        return given
+    within = _within(tx, holding, set(waiting), _kept(tx, frame, dropped))
     return [*given, *(each for each in waiting if each in within)]
 
 
+def _kept(tx: Translator, frame: Frame, dropped: Iterable[Variable]) -> set[Variable]:
+    """What frames hold besides what is dropped: that stays, with all that it holds."""
+    kept = {each for other in tx.frames if other is not frame for each in held_by(other)}
+    mine = held_by(frame)
+    for each in dropped:
+        mine.remove(each)
+    return kept.union(mine)
+
+
 _RETURNS = ("RETURN_VALUE", "RETURN_CONST")
+#: Most of what frames drop. They have a class, which may be born in the frame.
+_HOLD_NOTHING = (ConstantVariable, TensorVariable)
 
 
 def is_given(value: Any) -> bool:
@@ -108,17 +123,27 @@ def check_unwound(tx: Translator, frame: Frame) -> None:
         raise SkipFrame(f"{LEFT} by a traceback")
 
 
-def _within(tx: Translator, values: Iterable[Variable], wanted: set[Variable] | None = None) -> set[Variable]:
-    """What the values hold, the nearest first; no further than to where all that is `wanted` is found."""
+def _within(
+    tx: Translator, values: Iterable[Variable], wanted: set[Variable] | None = None, kept: Container[Variable] = ()
+) -> set[Variable]:
+    """What the values hold, the nearest first; no further than to where all that is `wanted` is found. Not what is
+    `kept`, nor what that holds."""
     seen: set[Variable] = set()
     work = deque(values)
     left = None if wanted is None else set(wanted)
     while work and left != set():
         variable = work.popleft()
-        if variable not in seen and type(variable) is not ConstantVariable:  # these hold nothing, and may be many
+        if variable not in seen and variable not in kept:
             seen.add(variable)
             if left is not None:
                 left.discard(variable)
-            if variable.source is None or tx.ledger.touched(variable):
+            if _may_hold(tx, variable):
                 work.extend(children(variable, tx.ledger))
     return seen
+
+
+def _may_hold(tx: Translator, variable: Variable) -> bool:
+    """Whether it may hold what the frame made, besides itself."""
+    if variable.source is not None or (type(variable) in _HOLD_NOTHING and not tx.ledger.classes):
+        return tx.ledger.touched(variable)
+    return True

@@ -322,7 +322,7 @@ def _reduce_ex(tx: Translator, x: Variable, protocol: Variable) -> Variable:
 
 
 NATIVE_METHODS[object.__reduce_ex__] = _reduce_ex
-NATIVE_METHODS[object.__getstate__] = lambda tx, x: _own_state(tx, x) or NONE  # type: ignore[attr-defined]
+NATIVE_METHODS[object.__getstate__] = lambda tx, x: _own_state(tx, x) or NONE
 
 
 def _is_made_bare(x: Variable) -> bool:
