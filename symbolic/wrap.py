@@ -361,9 +361,8 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
     elif is_a(value, tuple):
         return _tuple(tx, value, source) if _named(cls) else _tuple_object(tx, value, source)
     elif is_a(value, (str, int, float, bytes)):
-        base = next(b for b in (str, int, float, bytes) if is_a(value, b))
-        tx.know(source, "eq", value)
-        payload = ConstantVariable(base(value))
+        payload = ConstantVariable(plain_value(value))
+        tx.know(source.step("call", plain_value), "eq", payload.value)
     elif is_a(value, deque) and cls.__getitem__ is deque.__getitem__ and cls.__len__ is deque.__len__:
         payload = _deque_part(tx, value, source)
     elif is_a(value, bytearray):
@@ -383,6 +382,12 @@ def _tuple_object(tx: Translator, value: tuple[Any, ...], source: Source) -> Var
     tx.know(source, "len", tuple.__len__(value))
     items = [tx.wrap(item, source.step("index", i)) for i, item in enumerate(tuple.__iter__(value))]
     return ObjectVariable(type(value), value, source, TupleVariable(items))
+
+
+def plain_value(value: Any) -> Any:
+    """The value of an instance of a derived class, of Python's own type, asked of no method of the derived class."""
+    base = next(base for base in (str, int, float, bytes) if is_a(value, base))
+    return base.__getnewargs__(value)[0]  # type: ignore[attr-defined]
 
 
 def _named(cls: type) -> bool:

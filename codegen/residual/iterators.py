@@ -43,7 +43,8 @@ def sequence(items: Any, index: int) -> Iterator[Any]:
 
 def constant(value: Any, index: int) -> Iterator[Any]:
     """The same of a value that is no container, which past its end is exhausted"""
-    return advance(sequence(value, min(index, len(value))), index > len(value))
+    there_is_one = bool(value[index : index + 1])  # a range may be longer than `len` can say
+    return sequence(value, index) if there_is_one else advance(sequence(value, len(value)), index > len(value))
 
 
 def backwards(items: Any, index: int) -> Iterator[Any]:

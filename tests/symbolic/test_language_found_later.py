@@ -186,3 +186,27 @@ class Index(int):
 def test_conversions_of_derived_numbers(x):
     seen = [int(Whole(3)), float(Whole(3)), complex(Whole(3)), int(Index(3)), float(Index(3)), Index(Whole(3)) + 0]
     return x + 1, seen, [range(9)[Index(3)], complex(Index(3)), Whole(Index(2)) + 0]
+
+
+class Odd(int):
+    def __eq__(self, other):
+        return True
+
+    __hash__ = int.__hash__
+
+
+class Spoken(str):
+    def __str__(self):
+        return "something else"
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = str.__hash__
+
+
+def test_values_of_derived_classes_are_their_own():
+    def program(x, number, text):
+        return x * int.__add__(number, 1), text.upper(), f"{number + 1}{text:s}"
+
+    check(program, make=lambda: (X, Odd(3), Spoken("three")), changed=lambda: (X, Odd(4), Spoken("four")))
