@@ -387,7 +387,7 @@ def _tuple_object(tx: Translator, value: tuple[Any, ...], source: Source) -> Var
 def plain_value(value: Any) -> Any:
     """The value of an instance of a derived class, of Python's own type, asked of no method of the derived class."""
     base = next(base for base in (str, int, float, bytes) if is_a(value, base))
-    return base.__getnewargs__(value)[0]  # type: ignore[attr-defined]
+    return base.__getnewargs__(value)[0]
 
 
 def _named(cls: type) -> bool:

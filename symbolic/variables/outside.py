@@ -164,7 +164,7 @@ class Answer(Variable):
     def python_type(self) -> type:
         return self.kind
 
-    def _refuse(self, *args: Any) -> Any:
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise GraphBreak("value not known before the program runs", f"{self.kind.__qualname__} of a call")
 
     binary = rbinary = inplace = unary = truth = key = _refuse
