@@ -15,6 +15,7 @@ from codegen.aot.function import GraphCompiler
 from codegen.aot.partition import min_cut_partition
 from codegen.direct import as_captured
 from codegen.kernels.compile import Kernels
+from codegen.kernels.pieces import pieced
 from codegen.notices import notify
 from codegen.passes import Passes
 from codegen.plan.replay import replayed
@@ -64,6 +65,7 @@ def kernels(gm: fx.GraphModule, example_inputs: list[Any], mode: Mode = MODES["d
     backward: GraphCompiler = compiler.of_list
     if mode.graphs:
         forward, backward = replayed(forward), replayed(backward, takes_list=True)
+    forward, backward = pieced(forward, forward, ATEN.forward), pieced(backward, forward, ATEN.backward)
     passes = Passes(frozenset(name.strip() for name in config.passes_off.split(",") if name.strip()))
     settings = replace(FUSED, forward=forward, backward=backward, inference=forward, passes=passes)
     return compile_graph(gm, example_inputs, settings)

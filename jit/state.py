@@ -104,3 +104,5 @@ def _graphs(stages: Stages | None) -> Iterator[GraphState]:
         for name, graph in named.items():
             if graph is not None:
                 yield GraphState(name, graph, graph.meta.get("plan"))
+                for number, piece in enumerate(graph.meta.get("pieces", ())):
+                    yield GraphState(f"piece {number} of it", piece, piece.meta.get("plan"))

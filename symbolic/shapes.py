@@ -72,11 +72,17 @@ def must_be_usual(size: int) -> int:
 
 def must_be_equal(size: int, other: int) -> int:
     """The same for two that the capture takes for one; where they are symbols, they are one from here on."""
-    if isinstance(size, torch.SymInt) or isinstance(other, torch.SymInt):
+    known: list[Any] = [each for each in (size, other) if isinstance(each, torch.SymInt)]
+    if known:
         torch._check(size == other)
+        known[0].node.shape_env.assumed()  # it is checked
     elif size != other:
         raise UnusualSize(f"sizes that depend on values are {size} and {other}")
     return size
+
+
+#: Steps of graphs that let the frame run again.
+CHECKS = frozenset({must_be_usual, must_be_equal})
 
 
 class Environment(ShapeEnv):

@@ -20,6 +20,7 @@ from codegen.aot.recorder import Untraceable
 from codegen.direct import as_captured
 from symbolic.late import compute
 from symbolic.quick_graph import Graph
+from symbolic.shapes import Environment, must_be_equal, must_be_usual
 from symbolic.torch_state import TorchState, enter_inference, leave_inference
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,8 @@ class CapturedProgram(fx.Interpreter):
         self.whole: CapturedProgram = self if around is None else around.whole
         self.current: fx.Node | None = None
         self.left_out: tuple[fx.Node, ...] = ()  # nodes that somebody else sees to
+        checks = any(node.target is must_be_usual for node in graph.graph.nodes)
+        self.sizes = Environment(by_values=True) if checks else None  # that depend on values
 
     def run_node(self, n: fx.Node) -> Any:
         """As fx does it, which for each node tells the others who might record one what it is."""
@@ -65,6 +68,8 @@ class CapturedProgram(fx.Interpreter):
         node = self.whole.current
         kind = _NUMBERS.get(type(node.meta.get("example_value"))) if node is not None else None
         if kind is not None and not kwargs:
+            if target is must_be_equal:
+                target(*args)  # to symbols it is told
             return compute(target, args, kind)
         if node is not None and node.meta.get("together"):
             # Around the compiled program these get the node that they share, which gives zeros for missing gradients.

@@ -26,6 +26,7 @@ from codegen.aot.inputs import (
 from codegen.aot.numbers import Varying
 from codegen.aot.recorder import NUMBERS
 from symbolic.fakes import FakeMode
+from symbolic.shapes import Environment
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,13 @@ class Call:
         return tuple(i for i, a in enumerate(self.args) if isinstance(a, varying) and i not in members)
 
 
-def describe(args: Sequence[Any], groups: tuple[Shared, ...] = (), as_made: bool = False) -> Call:
-    """Stand-ins for real arguments (or for fakes, all of one mode). Raises Untraceable for unusual tensors."""
+def describe(
+    args: Sequence[Any], groups: tuple[Shared, ...] = (), as_made: bool = False, sizes: Environment | None = None
+) -> Call:
+    """Stand-ins for real arguments (or for fakes, all of one mode): in a mode that knows such `sizes`. Raises
+    Untraceable for unusual tensors."""
     mode = next((a.fake_mode for a in args if isinstance(a, FakeTensor)), None)
-    mode = mode or FakeMode(allow_non_fake_inputs=True)
+    mode = mode or FakeMode(allow_non_fake_inputs=True, shape_env=sizes)
     fakes = [stand_in(mode, a, fragile=as_made) if isinstance(a, torch.Tensor) else a for a in args]
     counted = counters(groups, list(args))
     for i, at in counted.items():

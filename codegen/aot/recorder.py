@@ -349,6 +349,8 @@ class Recorder(Memories, TorchDispatchMode):
             memory = self.memory(result, node)
             if memory.root is not node:
                 raise Untraceable(f"{func} gives a view that its schema does not tell of")
+            if self.fake_mode.shape_env is not None:
+                self.symbols.add_sizes(result, node)
             self.aliases[id(result)] = Alias(result, result, memory, (), node, memory.writes)
             return
         step = step or step_of(func, args, kwargs or {}, index)

@@ -38,7 +38,7 @@ class Symbols:
         self._nodes.setdefault(value.node.expr, node)
 
     def add_sizes(self, tensor: torch.Tensor, node: fx.Node) -> None:
-        """`node`, an input, gives that tensor."""
+        """`node` gives that tensor: an input, or a result with sizes that depend on values."""
         for dim, size in enumerate(tensor.shape):
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                 self._sizes.setdefault(size.node.expr, (node, dim))

@@ -24,6 +24,7 @@ from codegen.aot.recorder import Recorder, refusal
 from codegen.aot.updates import changes_of
 from codegen.aot.versions import count_to, version
 from codegen.aot.views import place
+from symbolic.shapes import Environment
 
 Program = Callable[..., Sequence[Any]]
 Decompositions = Mapping[Any, Callable[..., Any]]
@@ -45,7 +46,7 @@ def trace(
         if as_made and any(isinstance(arg, FakeTensor) for arg in args):
             raise Untraceable(FRAGILE)  # they don't tell
         try:
-            call = describe(args, groups, as_made)
+            call = describe(args, groups, as_made, getattr(program, "sizes", None))
         except RuntimeError as error:
             raise Untraceable(f"an input of which autograd answers no question: {error}") from error
         tracer = _Tracer(program, call, decompositions, inside)
@@ -191,6 +192,9 @@ class _Tracer:
             written = self.recorder.graph.call_function(torch.ops.aten.copy_.default, (placeholder, node))
             written.meta.update(placeholder.meta)
         self.recorder.graph.output((*forward, *gradients))
+        env = call.fake_mode.shape_env
+        if isinstance(env, Environment) and (assumed := env.assumed()):
+            raise Untraceable(f"something depends on values: {assumed[0]}")
         joint = _LazyGraphModule(self.recorder.attributes, self.recorder.graph, "Joint")
         return Traced(
             joint, call.parameters, call.groups, len(forward), len(sizes), len(randoms), outputs,

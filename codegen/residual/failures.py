@@ -57,7 +57,7 @@ class RunAgain:
         states: tuple[RandomState, ...],
     ) -> Any:
         """What the frame returns for these argument slots; `inputs` are those of the graph, `states` of before it."""
-        if not isinstance(error, Exception) or changes_the_world(self.module, self.draws_again):
+        if not isinstance(error, Exception) or self._lasts:
             raise error
         expected = isinstance(error, UnusualSize) or self._raises(inputs)
         for put_back, state in states:
@@ -67,6 +67,11 @@ class RunAgain:
         if not expected:
             self.blame(self.code, error)
         return result
+
+    @functools.cached_property
+    def _lasts(self) -> bool:
+        """Whether what the graph did can't be taken back; where sizes decide, a frame runs again and again."""
+        return changes_the_world(self.module, self.draws_again)
 
     def _raises(self, inputs: tuple[Any, ...]) -> bool:
         """Whether the operators themselves refuse these inputs: then the program has caught the error that it met."""

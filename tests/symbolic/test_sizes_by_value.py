@@ -5,7 +5,8 @@ A graph is made for all sizes from 2 on. With others, with one or none, the prog
 import pytest
 import torch
 
-from tests.differential import check
+import jit
+from tests.differential import COUNTING, check
 
 COUNTS = (4, 3, 1, 0, 8, 2)
 BACKENDS = {"eager": None, "aot_eager": None, "default": (1e-5, 1e-6)}
@@ -249,3 +250,10 @@ def test_an_equal_layer_again():
 
     worlds = [_world(count, True) for count in COUNTS]
     check(Model(), *worlds[0], changed=worlds[1:], graphs=1)
+
+
+def test_kernels_do_what_lies_between():
+    compiled = jit.compile(_layers)
+    compiled(*_world(4, True))
+    with_kernels = ["kernel" in str(plan) for plan in compiled.debug_state().plans]
+    assert not COUNTING or with_kernels == [True] * 3  # two pieces of the forward; the backward

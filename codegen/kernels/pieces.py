@@ -1,0 +1,126 @@
+"""Graphs with operations whose results have sizes that depend on values: compiled in pieces, which end where such a
+size comes up. What comes up there, its check included, runs operation by operation; to the next piece the size is that
+of an input."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils._pytree import tree_leaves
+
+from codegen.aot import cost
+from codegen.aot.function import GraphCompiler
+from symbolic.quick_graph import Graph
+from symbolic.shapes import CHECKS
+
+#: No kernel is launched for these.
+_IDLE = frozenset({cost.VIEW, cost.ITEM, cost.CONSTANT, cost.SIZE})
+
+
+def pieced(whole: GraphCompiler, piece: GraphCompiler, around: GraphCompiler) -> GraphCompiler:
+    """`whole` for graphs without such operations; of others, `piece` compiles the pieces and `around` what calls these.
+    """
+
+    def compiled(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        between = _between(graph.graph)
+        if not between:
+            return whole(graph, example_inputs)
+        return around(_in_pieces(graph, between, piece), example_inputs)
+
+    return compiled
+
+
+def _between(graph: fx.Graph) -> set[fx.Node]:
+    """What runs between pieces: operations that sizes come up in, and what reads and checks these."""
+    found: set[fx.Node] = set()
+    known: set[Any] = set()
+    for node in graph.nodes:
+        new = _sizes(node.meta.get("val")) - known
+        known |= new
+        if node.op != "call_function":
+            continue
+        reads = cost.kind(node) in (cost.ITEM, cost.SIZE) and not found.isdisjoint(node.all_input_nodes)
+        if new or reads or node.target in CHECKS:
+            found.add(node)
+    return found
+
+
+def _sizes(value: Any) -> set[Any]:
+    """The sizes that depend on values, each as it came up: two may have been found to be equal since."""
+    leaves = tree_leaves(value)
+    numbers: list[Any] = [size for leaf in leaves if isinstance(leaf, torch.Tensor) for size in leaf.shape]
+    numbers += [leaf for leaf in leaves if isinstance(leaf, torch.SymInt)]
+    exprs = [number.node._expr for number in numbers if isinstance(number, torch.SymInt) and _is_size(number)]
+    return set().union(*map(free_unbacked_symbols, exprs))
+
+
+def _is_size(number: torch.SymInt) -> bool:
+    """Other numbers that are known when the graph runs have no expression."""
+    return hasattr(number.node, "_expr")
+
+
+def _in_pieces(graph: fx.GraphModule, between: set[fx.Node], compiler: GraphCompiler) -> fx.GraphModule:
+    """The graph with calls of what is compiled in the place of what is not `between`."""
+    made = Graph()
+    module = fx.GraphModule(graph, fx.Graph())
+    known: dict[fx.Node, fx.Node] = {}
+    sizes: dict[Any, fx.Node] = {}  # the nodes that give them
+    pieces: list[fx.GraphModule] = []
+    *nodes, output = graph.graph.nodes
+    is_plain = {node: node in between or node.op == "placeholder" for node in nodes}
+    for plain, run in groupby(nodes, is_plain.__getitem__):
+        members = list(run)
+        if plain or all(cost.kind(node) in _IDLE for node in members):
+            for node in members:
+                known[node] = made.node_copy(node, known.__getitem__)
+                value = node.meta.get("val")
+                if isinstance(value, torch.SymInt) and _is_size(value):
+                    sizes.setdefault(value.node.expr, node)
+            continue
+        inside = set(members)
+        results = [node for node in members if any(user not in inside for user in node.users)]
+        given = list(dict.fromkeys(each for node in members for each in node.all_input_nodes if each not in inside))
+        needed = set().union(*(_sizes(node.meta.get("val")) for node in members))
+        given += [sizes[size] for size in needed if size in sizes and sizes[size] not in given]
+        name = f"piece_{len(known)}"
+        piece = _piece(graph, given, members, results)
+        examples = [node.meta["val"] for node in given]
+        setattr(module, name, compiler(piece, examples))
+        pieces.append(piece)
+        call = made.call_function(operator.call, (made.get_attr(name), *(known[node] for node in given)))
+        for at, node in enumerate(results):
+            known[node] = made.call_function(operator.getitem, (call, at))
+            known[node].meta.update(node.meta)
+    made.output(fx.map_arg(output.args[0], known.__getitem__))
+    module.graph = made
+    graph.meta.update(pieces=pieces, texts=lambda: _texts(pieces))
+    return module
+
+
+def _texts(pieces: Sequence[fx.GraphModule]) -> dict[str, str]:
+    """What the compiler says of each."""
+    return {
+        f"piece_{number}_{file}": text
+        for number, piece in enumerate(pieces) if "texts" in piece.meta
+        for file, text in piece.meta["texts"]().items()
+    }
+
+
+def _piece(
+    graph: fx.GraphModule, given: Sequence[fx.Node], members: Sequence[fx.Node], results: Sequence[fx.Node]
+) -> fx.GraphModule:
+    made = Graph()
+    known: dict[fx.Node, fx.Node] = {}
+    for node in given:
+        known[node] = made.placeholder(node.name)
+        known[node].meta.update(node.meta)
+    for node in members:
+        known[node] = made.node_copy(node, known.__getitem__)
+    made.output(tuple(known[node] for node in results))
+    return fx.GraphModule(graph, made)
