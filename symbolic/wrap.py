@@ -192,7 +192,13 @@ def _tensor(tx: Translator, value: torch.Tensor, source: Source) -> Variable:
         raise GraphBreak("tensor layout not supported", str(value.layout))
     if source.kind == "const" or source.root.kind == "born":
         raise GraphBreak("tensor constant", source.text)
+    if not value.is_inference() and value._base is not None and not _lie_together(value, value._base):
+        raise GraphBreak("view that lies elsewhere than its base", source.text)  # a stand-in would lie with its own
     return tx.graph.add_input(value, source)
+
+
+def _lie_together(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage()._cdata == other.untyped_storage()._cdata
 
 
 def _exotic(value: torch.Tensor) -> bool:

@@ -175,7 +175,7 @@ def shared(members: list[int], values: list[Any], flat: bool = False) -> Shared:
         raise Untraceable("inputs of sizes that vary, in memory of which more is looked at than they show")
     if base is not None and not base.requires_grad and any(t.requires_grad and t is not base for t in tensors):
         raise Untraceable(RELATED)  # a leaf, until its base is written
-    if not flat and base is not None and all(_is_of(base, tensor) for tensor in tensors):
+    if not flat and base is not None and lies_with(base, tensors[0]) and all(_is_of(base, t) for t in tensors):
         return Shared(tuple(members), at)
     if any(map(claims, tensors)):
         raise Untraceable(FRAGILE)
@@ -189,6 +189,11 @@ def shared(members: list[int], values: list[Any], flat: bool = False) -> Shared:
 def _is_of(base: torch.Tensor, tensor: torch.Tensor) -> bool:
     """Whether a tensor is that base, or a view of it that can be taken from it at once (`member`)."""
     return tensor is base or (tensor._base is base and _real(tensor.dtype) is _real(base.dtype))
+
+
+def lies_with(base: torch.Tensor, view: torch.Tensor) -> bool:
+    """Whether they share memory: `.data = ` takes a view away from its base, and autograd does not look."""
+    return base.untyped_storage()._cdata == view.untyped_storage()._cdata
 
 
 def _real(dtype: torch.dtype) -> torch.dtype:
@@ -237,8 +242,9 @@ def places(groups: tuple[Shared, ...], values: Sequence[Any]) -> list[Any]:
     found: list[Any] = []
     for group in groups:
         tensors = [values[i] for i in group.members]
-        above = (t if t.is_inference() or t._base is None else t._base for t in tensors)
-        found.append((tensors[0].untyped_storage().nbytes(),) if group.flat else _looks(next(above)))
+        above = next(t if t.is_inference() or t._base is None else t._base for t in tensors)
+        size = tensors[0].untyped_storage().nbytes()
+        found.append((size,) if group.flat else (*_looks(above), lies_with(above, tensors[0])))
         found += [(tensor.storage_offset(),) for tensor in tensors]
     return [None if any(isinstance(number, torch.SymInt) for number in facts) else facts for facts in found]
 

@@ -209,7 +209,7 @@ class Memories:
             if other.memory is memory and other.tensor is not tensor and _alike(other.looks, looks(tensor)):
                 return tuple(step for step in other.steps if step.func not in TRANSPARENT)
         root = memory.root.meta["val"]
-        steps = place(tensor, root)
+        steps = place(tensor, root, memory.start)  # what was written is a new tensor
         if shows_whole(root, memory.size) or (len(steps) == 1 and views.stays_within(steps[0], root)):
             return steps
         if memory.inputs:

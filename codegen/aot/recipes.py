@@ -128,39 +128,40 @@ class _Recipes:
         return known if is_early else Changed(known)
 
     def _start(
-        self, base: Value | Input | Base, alias: Alias, steps: tuple[Step, ...], memory: Memory
+        self, base: Value | Input | Base, alias: Alias, then: tuple[Step, ...], memory: Memory
     ) -> tuple[Value | Input | Base | Changed | Data, int]:
-        """From where a view of these `steps` in a memory is taken, and how many of them lead there: an input (where it
-        was taken after the metadata of this changed, the changed one), another origin, or the last `.data` or
-        `detach()` on the way.
+        """From where a view in a memory is taken that was taken of `alias` when this had the steps `then`, and how many
+        of its steps lead there: an input (where it was taken after the metadata of this changed, the changed one),
+        another origin, or the last `.data` or `detach()` on the way.
         """
         known = self.ends.known.get(id(alias.tensor))
         if known is not None:
-            return self._which(known, alias, steps, memory)
+            return self._which(known, alias, then, memory)
+        before = alias.steps[: alias.made - 1]
         if alias.taken is None:
             if isinstance(base, Value):  # has its last geometry
-                if steps[alias.made : len(alias.steps)] != alias.steps[alias.made :]:
+                if then[alias.made :] != alias.steps[alias.made :]:
                     raise Untraceable("a view of a tensor that changes its geometry later")
                 return base, len(alias.steps)
             return base, alias.made
         is_detached = alias.steps[alias.made - 1].func in TRANSPARENT and not alias.tensor._is_view()
         counts = self._counts_with_a_base(alias)
         if alias.steps[alias.made - 1].func not in TRANSPARENT or counts and not is_detached:
-            return self._start(base, self.ends.recorder.alias(alias.taken), steps, memory)
+            return self._start(base, self.ends.recorder.alias(alias.taken), before, memory)
         if id(alias.tensor) not in self.data:
             taken = self.ends.recorder.alias(alias.taken)
-            start, first = self._start(base, taken, alias.steps[: alias.made - 1], alias.memory)
-            before = View(start, self.ends.plain(alias.steps[first : alias.made - 1]), False)
-            self.data[id(alias.tensor)] = Data(before if before.steps else start, len(self.data), counts)
+            start, first = self._start(base, taken, before, alias.memory)
+            of = View(start, self.ends.plain(before[first:]), False)
+            self.data[id(alias.tensor)] = Data(of if of.steps else start, len(self.data), counts)
         return self.data[id(alias.tensor)], alias.made
 
     @staticmethod
     def _which(
-        known: Input | Base, alias: Alias, steps: tuple[Step, ...], memory: Memory
+        known: Input | Base, alias: Alias, then: tuple[Step, ...], memory: Memory
     ) -> tuple[Input | Base | Changed, int]:
         """Whether a view was taken from an input as it came or as it is in the end."""
         is_other = alias.former is not None or len(alias.steps) > alias.made
-        if is_other and alias.memory is memory and steps[: len(alias.steps)] == alias.steps:
+        if is_other and alias.memory is memory and then == alias.steps:
             return Changed(known), len(alias.steps)
         if alias.first.memory is not memory:
             raise Untraceable("a view of a tensor in a place where it was for a while")

@@ -152,7 +152,7 @@ class _Tracer:
             for group, base in zip(call.groups, call.bases, strict=True):
                 for i in group.members:
                     if group.flat:  # they already share memory
-                        self.recorder.share(base, flat[i], place(flat[i], base))
+                        self.recorder.share(base, flat[i], place(flat[i], base, base.storage_offset()))
                         self.ends.members.append(Before.of(flat[i]))
                     self.ends.known.setdefault(id(flat[i]), Input(i))
             known = [value for value in (*flat, *call.bases) if isinstance(value, torch.Tensor)]

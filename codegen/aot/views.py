@@ -162,11 +162,12 @@ def within(size: Sequence[Any], stride: Sequence[Any], start: Any, base: torch.T
     return dense and start >= 0 and last < base.numel()
 
 
-def place(tensor: torch.Tensor, base: torch.Tensor) -> tuple[Step, ...]:
-    """Views that lead to a tensor from one in the same memory; one of another dtype shows all of that."""
+def place(tensor: torch.Tensor, base: torch.Tensor, first: Any) -> tuple[Step, ...]:
+    """Views that lead to a tensor from one that begins at element `first` of the same memory; one of another dtype
+    shows all of that."""
     start = tensor.storage_offset()
     if tensor.dtype == base.dtype:
-        start -= base.storage_offset()
+        start -= first
     step = Step(aten.as_strided.default, (tuple(tensor.shape), tensor.stride(), start))
     return (step,) if tensor.dtype == base.dtype else (Step(aten.view.dtype, (tensor.dtype,)), step)
 

@@ -268,3 +268,64 @@ def test_a_write_under_a_view_that_requires_a_gradient_for_itself(backend):
         return x, x[:].requires_grad_()
 
     check(program, make=make, backend=backend)
+
+
+def came_to_lie_in_its_part(x):
+    part = x[1:]
+    later = part[:1]
+    x.set_(part)
+    return part, later, x[:1], x.detach(), part.detach()
+
+
+def turned(x):
+    y = x.view(2, 2) * 2
+    before = y.t()
+    y.t_()
+    return y, before, y.t()
+
+
+def made_shorter(x):
+    part = x[:2]
+    x.resize_(2)
+    return part, part[:1], x[:1]
+
+
+def given_the_data_of_its_part(x):
+    part = x[1:]
+    x.data = part
+    return part, part[:1], x[:1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize("program", [came_to_lie_in_its_part, turned, made_shorter, given_the_data_of_its_part], ids=lambda program: program.__name__)
+def test_views_that_look_like_what_their_base_becomes(program, backend):
+    """They are not their base."""
+    check(program, torch.arange(4.0), backend=backend, graphs=1)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+def test_a_part_that_is_written_and_gets_another_size(backend):
+    def program(part):
+        part.add_(1)
+        part.resize_(2)
+        return part * 2
+
+    check(program, make=lambda: (torch.arange(4.0)[1:],), backend=backend)
+
+
+def moved(is_moved):
+    x = torch.arange(6.0)[:3]
+    if is_moved:
+        x.data = torch.full((3,), 3.0)
+    return x, x.view(-1)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize("first", [False, True])
+def test_views_that_lie_elsewhere_than_their_base(first, backend):
+    def program(x, v):
+        v.add_(-1)
+        x.mul_(v)
+        return x + 1
+
+    check(program, make=lambda: moved(first), changed=[lambda: moved(not first)], backend=backend)
