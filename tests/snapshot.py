@@ -265,19 +265,25 @@ def _node(t):
 
 def _function(snap, fn):
     code = fn.__code__
-    cells = [_cell(snap, cell) for cell in fn.__closure__ or ()]
+    # What torch keeps for a hook of several tensors is by the number of the backward, one more for each in the process.
+    see = _without_keys if fn.__module__ == "torch.autograd.graph" else Snapshot.see
+    cells = [_cell(snap, cell, see) for cell in fn.__closure__ or ()]
     return {"name": (fn.__module__, fn.__qualname__, fn.__doc__), "code": (code.co_name, code.co_firstlineno),
             "defaults": snap.see(fn.__defaults__), "kwdefaults": snap.see(fn.__kwdefaults__),
             "annotations": snap.see(Fields(fn.__annotations__)), "cells": cells, "dict": snap.see(fn.__dict__)}
 
 
-def _cell(snap, cell):
+def _without_keys(snap, obj):
+    return snap.see(Items(obj.values()) if isinstance(obj, dict) else obj)
+
+
+def _cell(snap, cell, see=Snapshot.see):
     number = snap.number(cell)
     if ("cell", number) in snap.visited:
         return {"seen cell": number}
     snap.visited.add(("cell", number))
     try:
-        return {"cell": number, "content": snap.see(cell.cell_contents)}
+        return {"cell": number, "content": see(snap, cell.cell_contents)}
     except ValueError:
         return {"cell": number, "content": "empty"}
 

@@ -7,6 +7,7 @@ that call answers; so handles get their numbers in eager's order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from symbolic.variables.identity import IdVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.tables import handles
+from symbolic.variables.tables import handles, is_tensor
 from symbolic.variables.tensors import METHODS, TensorVariable
 from symbolic.variables.torch_functions import HANDLERS
 
@@ -227,11 +228,22 @@ def _refuse(tx: Translator, tensor: TensorVariable, kind: str) -> None:
     tx.attempt(getattr(torch.Tensor, kind), tensor.fake, *(() if kind == "retain_grad" else (None,)))
 
 
+def _unbound(name: str) -> Callable[..., Variable]:
+    """The method as the class has it."""
+
+    def call(tx: Translator, tensor: Variable, *args: Variable, **kwargs: Variable) -> Variable:
+        if not is_tensor(tensor):
+            raise GraphBreak("arguments do not fit the function", f"torch.Tensor.{name}")
+        return tensor.method(tx, name, list(args), kwargs)
+
+    return call
+
+
 METHODS.update(
     register_hook=_register_hook,
     register_post_accumulate_grad_hook=_register_post_accumulate_grad_hook,
     retain_grad=_retain_grad,
 )
-handles(torch.Tensor.register_hook)(_register_hook)
-handles(torch.Tensor.register_post_accumulate_grad_hook)(_register_post_accumulate_grad_hook)
-HANDLERS[torch.Tensor.retain_grad] = _retain_grad
+handles(torch.Tensor.register_hook)(_unbound("register_hook"))
+handles(torch.Tensor.register_post_accumulate_grad_hook)(_unbound("register_post_accumulate_grad_hook"))
+HANDLERS[torch.Tensor.retain_grad] = _unbound("retain_grad")

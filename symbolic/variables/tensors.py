@@ -14,6 +14,7 @@ from torch import fx
 from sideeffects.effects import DELETED
 from symbolic.errors import ASKS_NODE, GraphBreak
 from symbolic.gradients import differentiate_with
+from symbolic.signatures import takes
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
@@ -163,8 +164,10 @@ class TensorVariable(Variable):
 
     # --- operations -------------------------------------------------------------------------------------------------
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        if name in METHODS:
-            return METHODS[name](tx, self, *args, **kwargs)
+        if (body := METHODS.get(name)) is not None:
+            if not takes(body, tx, self, *args, **kwargs):
+                raise GraphBreak("arguments do not fit the function", f"torch.Tensor.{name}")
+            return body(tx, self, *args, **kwargs)
         if name in DATA_METHODS:
             raise GraphBreak("tensor value needed" if name == "tolist" else "tensor method not captured", name)
         if not hasattr(torch.Tensor, name):

@@ -329,3 +329,35 @@ def test_views_that_lie_elsewhere_than_their_base(first, backend):
         return x + 1
 
     check(program, make=lambda: moved(first), changed=[lambda: moved(not first)], backend=backend)
+
+
+def test_hooks_by_the_functions_of_the_class():
+    def program(x, w, other):
+        torch.Tensor.register_hook(w, hook=print)
+        y = w * x
+        torch.Tensor.retain_grad(y)
+        torch.Tensor.register_hook(y, lambda g: g * 2)
+        w.data = other  # of another dtype, so that nothing more is known of it
+        torch.Tensor.register_hook(w, lambda g: None)
+        said = []
+        for call in (lambda: torch.Tensor.register_hook(3, print), lambda: torch.Tensor.retain_grad(None), lambda: w.register_hook()):
+            try:
+                call()
+            except (AttributeError, TypeError) as error:
+                said.append(str(error))
+        return y, said
+
+    check(program, make=lambda: (torch.ones(3), torch.ones(3, requires_grad=True), torch.ones(3, dtype=torch.float64)))
+
+
+def test_a_hook_of_several_tensors_that_a_gradient_refuses():
+    """What it has counted then is by the number of the backward."""
+    def program(x, w):
+        y = x * w
+        torch.autograd.graph.register_multi_grad_hook((y, w), lambda gradients: print("all"))
+        try:
+            torch.autograd.grad(y.sum(), w)
+        except RuntimeError as error:
+            return str(error)
+
+    check(program, make=lambda: (torch.ones(3), torch.ones(3, requires_grad=True)))
