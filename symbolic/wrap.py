@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import gc
 import threading
 import typing
 import weakref
@@ -260,9 +261,18 @@ def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
         tx.know(source, "same", space.source)
         return space
     tx.know(source, "type", type(value))
+    if type(value) is MappingProxyType:
+        if not shows_dict(value):
+            raise GraphBreak("view of a mapping of a user's class", source.text)
+        tx.know(source, "predicate", shows_dict)
     of_hooks = source.kind == "referent" or (source.kind == "item" and source.arg in hook_dicts.NAMES)
     kind = hook_dicts.HooksVariable if of_hooks else DictVariable
     return kind({}, source, type(value), _factory(tx, value, source), value=value)
+
+
+def shows_dict(view: MappingProxyType[Any, Any]) -> bool:
+    """shows a dict of Python's own"""
+    return type(gc.get_referents(view)[0]) in (dict, OrderedDict, defaultdict, Counter)
 
 
 def _factory(tx: Translator, value: Any, source: Source) -> Variable | None:

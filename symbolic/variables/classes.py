@@ -30,6 +30,7 @@ from symbolic.variables.objects import (
     is_data_descriptor,
     is_plain_attribute,
 )
+from symbolic.variables.positions import IMMUTABLE
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -114,6 +115,8 @@ class ClassVariable(FixedVariable):
         return self._value(tx, name)
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if self.value.__flags__ & IMMUTABLE:
+            tx.attempt(setattr, self.value, name, None)
         if type(self.value).__setattr__ is not type.__setattr__ or name.startswith("__"):
             raise GraphBreak("store to a class attribute", f"{self.value.__qualname__}.{name}")
         if not is_plain_attribute(value):

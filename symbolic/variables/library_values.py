@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import locale
 import re
+from array import array
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from datetime import time as time_of_day
@@ -15,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from symbolic.errors import GraphBreak
 from symbolic.variables.constants import ASKED
-from symbolic.variables.tables import FOLDING_CLASS_METHODS, pure
+from symbolic.variables.tables import FOLDING_CLASS_METHODS, LATE, Args, Kwargs, known, pure
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
+    from symbolic.variables.base import Variable
 
 #: Directives of `strftime` that ask the machine for its time zone.
 _OF_THE_ZONE = frozenset("Zzs+")
 
-pure((re.compile, re.match, re.search, re.fullmatch))
+_ON_TEXT = (re.compile, re.match, re.search, re.fullmatch)
+pure(_ON_TEXT)
 pure((date, datetime, time_of_day, timedelta, timezone))
 FOLDING_CLASS_METHODS.update(
     (cls, name)
@@ -63,9 +66,25 @@ def _unless_fixed(tx: Translator, value: Any, name: str, args: list[Any]) -> Non
 
 
 def _refuse_iterator(tx: Translator, value: Any, name: str, args: list[Any]) -> None:
-    raise GraphBreak("text processing", f"Pattern.{name}")
+    raise GraphBreak("text processing", f"{type(value).__name__}.{name}")
 
 
+def _unless_it_changes(tx: Translator, value: Any, name: str, args: list[Any]) -> None:
+    """A match looks at its text whenever it is asked."""
+    if any(isinstance(arg, (bytearray, array)) for arg in args):
+        _refuse_iterator(tx, value, name, args)
+
+
+def _check_text(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
+    """Of the functions that compile a pattern, which may print it."""
+    values = [known(tx, arg) for arg in (*args, *kwargs.values())]
+    if any(isinstance(value, int) and value & re.DEBUG for value in values):
+        raise GraphBreak("text processing", "re.DEBUG")
+    _unless_it_changes(tx, re, "match", values)
+    return None
+
+
+LATE.update(dict.fromkeys(_ON_TEXT, _check_text))
 _ROWS: dict[str, tuple[tuple[type, ...], Callable[[Any, Any, str, list[Any]], None]]] = {
     "strftime": ((date, datetime, time_of_day), _know_locale),
     "__format__": ((date, datetime, time_of_day), _know_locale),
@@ -73,5 +92,8 @@ _ROWS: dict[str, tuple[tuple[type, ...], Callable[[Any, Any, str, list[Any]], No
     "astimezone": ((datetime,), _unless_fixed),
     "scanner": ((re.Pattern,), _refuse_iterator),
     "finditer": ((re.Pattern,), _refuse_iterator),
+    "match": ((re.Pattern,), _unless_it_changes),
+    "search": ((re.Pattern,), _unless_it_changes),
+    "fullmatch": ((re.Pattern,), _unless_it_changes),
 }
 ASKED.update({(kind, name): check for name, (kinds, check) in _ROWS.items() for kind in kinds})

@@ -3,8 +3,10 @@
 import contextlib
 import copy
 import os
+import re
 import sys
 import time
+import types
 from collections import OrderedDict
 
 import torch
@@ -210,3 +212,61 @@ def test_values_of_derived_classes_are_their_own():
         return x * int.__add__(number, 1), text.upper(), f"{number + 1}{text:s}"
 
     check(program, make=lambda: (X, Odd(3), Spoken("three")), changed=lambda: (X, Odd(4), Spoken("four")))
+
+
+@same_as_eager
+def test_patterns_of_what_changes_and_what_they_print(x):
+    text, seen = bytearray(b"abcdefgh"), []
+    found = [re.match(b"[a-h]*", text), re.compile(b"[c-d]+").search(text)]
+    text[:] = b"xyz....."
+    seen += [each.group() for each in found]
+    re.compile("ab?", re.DEBUG)
+    seen.append(re.compile("(?i)(a)(b)").groupindex == {})
+    seen += [dict(re.compile("(?P<first>a)").groupindex), re.compile("(?P<first>a)").groupindex["first"]]
+    return x + 1, seen
+
+
+def test_classes_that_can_not_be_changed():
+    def program(x):
+        seen = []
+        for kind in (int, re.Match, re.Pattern, type(iter([])), type(test_classes_that_can_not_be_changed)):
+            try:
+                kind.other = x
+            except TypeError as error:
+                seen.append(str(error))
+            try:
+                setattr(kind, "__name__", "other")  # noqa: B010
+            except TypeError as error:
+                seen.append(str(error))
+            try:
+                del kind.__name__
+            except TypeError as error:
+                seen.append(str(error))
+        return x + 1, seen
+
+    check(program, X)
+
+
+class OddMapping:
+    def __init__(self, **items):
+        self.items = items
+
+    def __getitem__(self, name):
+        return self.items.get(name, name)
+
+    def keys(self):
+        return self.items.keys()
+
+    def __len__(self):
+        return len(self.items)
+
+    def __iter__(self):
+        return iter(self.items)
+
+
+def test_views_of_other_mappings():
+    def program(x, view):
+        return x + view["a"], len(view), view["b"]
+
+    check(program, make=lambda: (X, types.MappingProxyType({"a": 1, "b": 2})),
+          changed=lambda: (X, types.MappingProxyType(OddMapping(a=1, c=2))))  # fmt: skip
