@@ -261,18 +261,31 @@ def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
         tx.know(source, "same", space.source)
         return space
     tx.know(source, "type", type(value))
-    if type(value) is MappingProxyType:
-        if not shows_dict(value):
-            raise GraphBreak("view of a mapping of a user's class", source.text)
-        tx.know(source, "predicate", shows_dict)
+    shown = _shown(tx, value, source) if type(value) is MappingProxyType else None
     of_hooks = source.kind == "referent" or (source.kind == "item" and source.arg in hook_dicts.NAMES)
     kind = hook_dicts.HooksVariable if of_hooks else DictVariable
-    return kind({}, source, type(value), _factory(tx, value, source), value=value)
+    made = kind({}, source, type(value), _factory(tx, value, source), value=value)
+    made.shown = shown
+    return made
+
+
+def _shown(tx: Translator, view: MappingProxyType[Any, Any], source: Source) -> DictVariable:
+    """The dict that a mapping proxy shows."""
+    if shows_dict(view):
+        tx.know(source, "predicate", shows_dict)
+        shown = tx.wrap(shown_by(view), source.step("call", shown_by))
+        if isinstance(shown, DictVariable):
+            return shown
+    raise GraphBreak("view of a mapping that is no plain dict", source.text)
+
+
+def shown_by(view: MappingProxyType[Any, Any]) -> Any:
+    return gc.get_referents(view)[0]
 
 
 def shows_dict(view: MappingProxyType[Any, Any]) -> bool:
     """shows a dict of Python's own"""
-    return type(gc.get_referents(view)[0]) in (dict, OrderedDict, defaultdict, Counter)
+    return type(shown_by(view)) in (dict, OrderedDict, defaultdict, Counter)
 
 
 def _factory(tx: Translator, value: Any, source: Source) -> Variable | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import gc
 import operator
 from collections import OrderedDict, defaultdict, deque
 from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MethodType, ModuleType
@@ -121,6 +122,8 @@ class ClassVariable(FixedVariable):
             raise GraphBreak("store to a class attribute", f"{self.value.__qualname__}.{name}")
         if not is_plain_attribute(value):
             raise GraphBreak("descriptor stored to an existing class", f"{self.value.__qualname__}.{name}")
+        if id(gc.get_referents(self.value.__dict__)[0]) in tx.known:
+            raise GraphBreak("store to a class whose attributes are shown", f"{self.value.__qualname__}.{name}")
         tx.stored_on_classes.add(name)
         tx.ledger.store(self, name, value)
 

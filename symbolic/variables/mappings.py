@@ -66,6 +66,7 @@ class DictVariable(NativeVariable):
         self.value = value
         self.complete = value is MISSING
         self.owner: Any = None  # the ObjectVariable whose native part this is
+        self.shown: DictVariable | None = None  # of an existing mapping proxy, the dict under it
         self.rewritten = False
         self.arranged = False
         self.stored: dict[Any, None] = {}
@@ -103,12 +104,18 @@ class DictVariable(NativeVariable):
         return self._lookup(tx, self.hashed(tx, key), key)
 
     def _lookup(self, tx: Translator, hashed: Any, key: Variable) -> Variable | None:
+        self._check_shown(tx)
         pair = self.entries.get(hashed)
         if pair is not None:
             return pair[1]
         if self.complete or hashed in self._absent or hashed in self.deleted:
             return None
         return self._load(tx, hashed, key)
+
+    def _check_shown(self, tx: Translator) -> None:
+        """A mapping proxy is read as it came."""
+        if self.shown is not None and tx.ledger.touched(self.shown):
+            raise GraphBreak("view of a dict that the frame changed", self.describe())
 
     def _load(self, tx: Translator, hashed: Any, key: Variable) -> Variable | None:
         """Looks into the existing dict for a key that the frame has not touched."""
@@ -165,6 +172,7 @@ class DictVariable(NativeVariable):
 
     def names(self, tx: Translator) -> dict[Any, Variable]:
         """The keys, in order."""
+        self._check_shown(tx)
         if self.complete:
             return {hashed: key for hashed, (key, _) in self.entries.items()}
         if self._names is None:
@@ -183,6 +191,7 @@ class DictVariable(NativeVariable):
 
     def load_all(self, tx: Translator) -> dict[Any, Pair]:
         """All entries, in order."""
+        self._check_shown(tx)
         if not self.complete:
             entries = {}
             for hashed, key in self.names(tx).items():

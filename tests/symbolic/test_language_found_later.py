@@ -270,3 +270,32 @@ def test_views_of_other_mappings():
 
     check(program, make=lambda: (X, types.MappingProxyType({"a": 1, "b": 2})),
           changed=lambda: (X, types.MappingProxyType(OddMapping(a=1, c=2))))  # fmt: skip
+
+
+class Shown:
+    one = 1
+
+
+def test_views_show_what_changes():
+    def program(x, table, view):
+        made = types.MappingProxyType(table)
+        keys = made.keys()
+        table["key"] = x + 1
+        return list(keys), list(view), made["key"], view.get("key"), view == {}
+
+    def make():
+        table = {}
+        return X, table, types.MappingProxyType(table)
+
+    check(program, make=make, changed=lambda: (X, {}, types.MappingProxyType({})))
+
+    def of_class(x):
+        try:
+            Shown.two = 2
+            view = Shown.__dict__
+            Shown.three = 3
+            return view["two"], "three" in view, x + 1
+        finally:
+            del Shown.two, Shown.three
+
+    check(of_class, X)
