@@ -300,7 +300,9 @@ class ObjectVariable(Variable):
     def special(self, tx: Translator, name: str) -> Variable | None:
         """The bound special method as the class defines it in Python, None if it has none or a native one."""
         raw = tx.lookup(self.cls, name)
-        if raw is MISSING or raw is None or isinstance(raw, NATIVE_DESCRIPTORS):
+        if raw is None:  # so the class refuses
+            raise GraphBreak("operation not supported by the object", f"{name} of {self.describe()}")
+        if raw is MISSING or isinstance(raw, NATIVE_DESCRIPTORS):
             return None
         return self._describe(tx, name, raw)
 

@@ -305,6 +305,26 @@ def meta_mro(x):
     return test_class is A, x + 1
 
 
+@program
+def special_methods_that_are_none(x):
+    class A:
+        def __contains__(self, other): return False
+        def __iter__(self): return iter([1])
+        def __radd__(self, other): return 3
+        def __len__(self): return 2
+    class B(A):
+        __contains__ = None
+        __radd__ = None
+        __len__ = None
+    said = []
+    for ask in (lambda: 1 in B(), lambda: 2 + B(), lambda: len(B()), lambda: bool(B())):
+        try:
+            said.append(ask())
+        except TypeError as error:
+            said.append(str(error))
+    return x + 1, said, list(B())
+
+
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
 def test_class_and_a_break(fn):
     if not COUNTING and "__subclasses__" in fn.__code__.co_names:
