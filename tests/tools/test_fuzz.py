@@ -1,0 +1,68 @@
+"""`tools/fuzz`: what it writes, judges and makes small."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from symbolic.opcodes import HANDLERS
+from symbolic.variables.constants import ConstantVariable
+from tests.differential import COUNTING
+from tools.fuzz import examine, number_of
+from tools.fuzz_author import write
+from tools.fuzz_judge import judge, tried
+from tools.fuzz_shrink import shrink
+
+PROGRAM = """
+def program(x, n):
+    seen = []
+    for i in range(3):
+        longer = [i, n, *seen]
+        if n > 1:
+            print(len(longer))
+        seen.append(i)
+    y = x * 2
+    return {'a': y, **{'n': n}}
+
+def arguments(way):
+    import torch
+    return (torch.ones(2), 3 + way)
+"""
+
+
+def test_the_same_text_for_the_same_seed() -> None:
+    assert write(3) == write(3) != write(4)
+
+
+def test_programs_are_valid_and_most_return() -> None:
+    raised = Counter("no program" if (each := tried(write(seed))) is None else each[0] for seed in range(100))
+    assert raised["no program"] < 5 and 60 < raised[""] < 99
+
+
+def test_a_planted_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert examine("right", PROGRAM).verdict.kind == ""
+    right = HANDLERS["LIST_EXTEND"]
+
+    def wrong(tx: Any, frame: Any, inst: Any) -> None:
+        right(tx, frame, inst)
+        frame.stack[-inst.arg].method(tx, "append", [ConstantVariable(7)], {})
+
+    monkeypatch.setitem(HANDLERS, "LIST_EXTEND", wrong)
+    found = examine("wrong", PROGRAM, 60)
+    assert found.verdict.kind == "NotTheSame"
+    assert len(found.text.splitlines()) <= 7 and "[" in found.text
+    assert "seen" not in found.text and "x * 2" not in found.text and "**" not in found.text
+
+
+def test_small_programs_still_have_what_is_wrong() -> None:
+    def is_wrong(text: str) -> bool:
+        return "def program" in text and "seen.append" in text
+
+    assert shrink(PROGRAM, is_wrong, 20) == "def program(x, n):\n    seen.append"
+
+
+def test_programs_run_compiled_as_they_do_eagerly() -> None:
+    few = 30 if COUNTING else 8  # where the graph breaks everywhere, there is much to compile
+    assert [number for number in range(few) if judge(write(number_of(f"0.{number}"))).kind] == []

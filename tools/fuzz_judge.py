@@ -1,0 +1,129 @@
+"""Whether a program does compiled what it does eagerly: called with three worlds of arguments, each of them again as
+the first call left it, and everything compared that a caller can see (`tests.differential`)."""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import io
+import itertools
+import os
+import sys
+import types
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import jit
+from symbolic.translator import ESCAPES
+from tests import differential
+
+WAYS = 3
+#: Lines that a program runs eagerly, at most: some never end.
+LONGEST = 20_000
+#: The module that programs are, which lies where the differential tests look for what a program can reach.
+MODULE = "tests.fuzzed"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`kind`: of the trouble, "" if there is none. `reasons`: of graph breaks, and of frames that ran as they are.
+    `judged`: False if it is no program, or does not end."""
+
+    kind: str = ""
+    trouble: str = ""
+    reasons: frozenset[str] = field(default_factory=frozenset)
+    judged: bool = True
+
+
+class _Endless(BaseException):
+    """A program ran longer than it may."""
+
+
+def load(text: str) -> Any:
+    """The module that the program is."""
+    module = types.ModuleType(MODULE)
+    module.__file__ = os.path.join(differential.HERE, "fuzzed.py")
+    sys.modules[MODULE] = module
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the parser, about what makes no sense
+        differential.execute(text, module.__dict__)
+    return module
+
+
+def tried(text: str) -> list[str] | None:
+    """What the program raises eagerly, "" where it returns; None if it is no program, or one that does not end."""
+    left, raised = LONGEST, []
+
+    def count(frame: types.FrameType, event: str, arg: object) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename != differential.WRITTEN[-1]:
+            return None
+        left -= 1
+        if left < 0:
+            raise _Endless
+        return count
+
+    before = sys.gettrace()
+    try:
+        module = load(text)
+        calls = [(module.program, module.arguments(way)) for way in range(WAYS)]
+        sys.settrace(count)
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for program, arguments in calls:
+                try:
+                    afterwards(program(*arguments), *arguments)
+                    raised.append("")
+                except Exception as error:
+                    raised.append(type(error).__name__)
+    except (_Endless, Exception):
+        return None
+    finally:
+        sys.settrace(before)
+        differential.WRITTEN.pop()
+    return raised
+
+
+def judge(text: str) -> Verdict:
+    if tried(text) is None:
+        return Verdict(judged=False)
+    jit.reset()
+    module = load(text)
+    doors: list[Any] = []
+
+    def compiler(function: Any, **options: Any) -> Any:
+        doors.append(differential.compile_with_jit(function, **options))
+        return doors[-1]
+
+    first, *changed = [lambda way=way: module.arguments(way) for way in range(WAYS)]
+    try:
+        differential.check(module.program, make=first, changed=changed, then=afterwards, compiler=compiler, nodes=False)
+    except Exception as error:
+        return Verdict(_kind(error), f"{type(error).__name__}: {error}")
+    finally:
+        differential.WRITTEN.pop()
+    records = [record for door in doors for record in door.compiler.records]
+    reasons = {each.reason for record in records for each in record.breaks} | {record.skipped for record in records}
+    return Verdict(reasons=frozenset(reasons - {ESCAPES, ""}))
+
+
+def _kind(error: BaseException) -> str:
+    """What stays the same while a program is made smaller: which exception, and which side raised."""
+    inner = error.__cause__ if isinstance(error, differential.NotTheSame) else None
+    return f"{type(error).__name__} {type(inner).__name__ if inner is not None else ''}".strip()
+
+
+def afterwards(result: Any, *arguments: Any) -> list[Any]:
+    """What a caller does with what it got: steps through iterators, calls functions."""
+    parts = result.values() if isinstance(result, dict) else result if isinstance(result, (tuple, list)) else [result]
+    return [_used(part) for part in parts]
+
+
+def _used(value: Any) -> Any:
+    try:
+        if isinstance(value, collections.abc.Iterator):
+            return list(itertools.islice(value, 5))
+        return value(2) if isinstance(value, types.FunctionType) else None
+    except Exception as error:
+        return repr(error)
