@@ -206,13 +206,7 @@ class Compiler:
         for _ in range(_MAX_RESTARTS):
             try:
                 stats.captures += 1
-                captured = capture(function, slots, options, breaks)
-                if isinstance(captured.exit, Break) and self._must_be_whole(captured.exit.cause.reason):
-                    raise Unsupported(reason_of(captured))
-                assembled = assemble(
-                    captured, function.__code__, self._graph, self.continuations, self.region, self._graph_failed
-                )
-                return self._install(cache, function, slots, captured, assembled)
+                return self._entry(cache, function, slots, capture(function, slots, options, breaks))
             except Restart as restart:
                 stats.restarts += 1
                 if options.dynamic and restart.cause.reason in _RAISES:
@@ -221,8 +215,19 @@ class Compiler:
                     continue
                 if restart.step in breaks or restart.step == 0:
                     raise SkipFrame(f"no progress: {restart.cause}") from restart
-                breaks[restart.step] = restart.cause
+                breaks[restart.step] = restart.cause.with_traceback(None)  # which holds this very frame
         raise SkipFrame("too many restarts")
+
+    def _entry(self, cache: Any, function: FunctionType, slots: tuple[Any, ...], captured: Capture) -> Any:
+        try:
+            if isinstance(captured.exit, Break) and self._must_be_whole(captured.exit.cause.reason):
+                raise Unsupported(reason_of(captured))
+            assembled = assemble(
+                captured, function.__code__, self._graph, self.continuations, self.region, self._graph_failed
+            )
+            return self._install(cache, function, slots, captured, assembled)
+        finally:
+            captured.close()
 
     def _notice_numbers(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:
         """Where an entry misses for the value of an int or float, that is an input of the graphs to come; where it

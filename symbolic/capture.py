@@ -51,6 +51,10 @@ class Capture:
         self.graph.guard_shapes()
         return list(self.tx.guards)
 
+    def close(self) -> None:
+        """Lets go of all that was only needed to come here."""
+        self.tx.close()
+
 
 @dataclass(frozen=True)
 class BreakReason:

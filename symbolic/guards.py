@@ -109,16 +109,8 @@ class Program:
 
 def program(guards: Iterable[Guard], values: Sequence[Source]) -> Program:
     """Lays out guards and the paths whose values the compiled code wants as (nodes, checks, value nodes)."""
-    nodes: list[tuple[int, str, Any]] = []
-    index: dict[Source, int] = {}
-
-    def node(source: Source) -> int:
-        found = index.get(source)
-        if found is None:
-            parent = node(source.base) if source.base is not None else -1
-            nodes.append((parent, source.kind, source.arg))
-            found = index[source] = len(nodes) - 1
-        return found
+    places = _Places()
+    node = places.__getitem__
 
     def payload(guard: Guard) -> Any:
         if guard.kind == "same":
@@ -134,4 +126,17 @@ def program(guards: Iterable[Guard], values: Sequence[Source]) -> Program:
     kept = list(guards)
     checks = [(node(g.source) if g.source is not None else 0, g.kind, payload(g)) for g in kept]
     wanted = [node(source) for source in values]
-    return Program(nodes, checks, wanted, kept)
+    return Program(places.nodes, checks, wanted, kept)
+
+
+class _Places(dict[Source, int]):
+    """Where paths lie among the `nodes`, which get those that are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: list[tuple[int, str, Any]] = []
+
+    def __missing__(self, source: Source) -> int:
+        parent = self[source.base] if source.base is not None else -1
+        self.nodes.append((parent, source.kind, source.arg))
+        return self.setdefault(source, len(self.nodes) - 1)

@@ -57,6 +57,32 @@ def collects_rarely():
     gc.set_threshold(*before)
 
 
+@pytest.mark.parametrize("breaks", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+def test_nobody_has_to_search_for_what_a_capture_was_told(backend, breaks):
+    """Reference counts free it: a search takes several times as long for as much."""
+
+    def scaled(boxes, x):
+        y = x * boxes[0].scale + boxes[1].scale
+        return y.sum() * (2 if not breaks or y.sum() > 0 else 3)
+
+    class Box:
+        def __init__(self):
+            self.scale = torch.ones(3)
+
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        boxes, deaths = [Box(), Box()], []
+        weakref.finalize(boxes[0], deaths.append, "gone")
+        f = jit.compile(scaled, backend=backend)
+        f(boxes, torch.ones(3, requires_grad=True))
+        boxes.clear()
+        assert deaths == ["gone"]
+    finally:
+        (gc.enable if was_on else gc.disable)()
+
+
 def test_what_the_program_lets_go_of_dies_in_the_first_call_too(collects_rarely):
     def clear(held, counts):
         counts.append(len(held))

@@ -40,11 +40,15 @@ class CapturedProgram(fx.Interpreter):
 
     def __init__(self, graph: fx.GraphModule, around: CapturedProgram | None = None) -> None:
         super().__init__(graph)
-        self.whole: CapturedProgram = self if around is None else around.whole
+        self.around = around
         self.current: fx.Node | None = None
         self.left_out: tuple[fx.Node, ...] = ()  # nodes that somebody else sees to
         checks = any(node.target is must_be_usual for node in graph.graph.nodes)
         self.sizes = Environment(by_values=True) if checks else None  # that depend on values
+
+    @property
+    def whole(self) -> CapturedProgram:
+        return self if self.around is None else self.around.whole
 
     def run_node(self, n: fx.Node) -> Any:
         """As fx does it, which for each node tells the others who might record one what it is."""

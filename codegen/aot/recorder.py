@@ -117,6 +117,11 @@ class Recorder(Memories, TorchDispatchMode):
         self._constants: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._last_input: fx.Node | None = None
 
+    def close(self) -> None:
+        """Lets go of everything but the graph, which others have: it is all tied together, so that nothing of it would
+        be freed before a search for garbage."""
+        vars(self).clear()
+
     # --- inputs -------------------------------------------------------------------------------------------------------
     def add_placeholder(self, name: str, value: Any) -> fx.Node:
         """A placeholder that stands for nothing yet."""

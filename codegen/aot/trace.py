@@ -134,6 +134,13 @@ class _Tracer:
         return {i for place in places for i in self.ends.inputs_of(place)}
 
     def run(self, again: Again | None = None) -> Traced:
+        """To be called once."""
+        try:
+            return self._run(again)
+        finally:
+            self.recorder.close()
+
+    def _run(self, again: Again | None) -> Traced:
         call = self.call
         with ExitStack() as stack:
             stack.enter_context(_restored([*call.args, *call.bases]))
