@@ -233,6 +233,15 @@ def record_function(name: str, args: str | None = None) -> Unrecorded:
     return Unrecorded(name, args)
 
 
+def made_by_alias(alias: Any, /, *args: Any, **kwargs: Any) -> Any:
+    made = alias.__origin__(*args, **kwargs)
+    try:
+        made.__orig_class__ = alias
+    except (AttributeError, TypeError):
+        pass
+    return made
+
+
 # --- exceptions -------------------------------------------------------------------------------------------------------
 def add_note(error: Any, note: Any, /) -> None:
     if not isinstance(note, str):

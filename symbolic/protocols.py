@@ -323,9 +323,12 @@ class Protocols:
         kind = value.python_type()
         if isinstance(value, ObjectVariable) and lookup(kind, "__class__") is not object.__dict__["__class__"]:
             return self._claims(value, cls)
-        check = getattr(type(cls), "__instancecheck__", None)
+        check = lookup(type(cls), "__instancecheck__")
         if check in (type.__instancecheck__, abc.ABCMeta.__instancecheck__):
             return self.attempt(issubclass, kind, cls)
+        if isinstance(check, types.FunctionType):
+            asked = self.class_attribute(type(cls), "__instancecheck__")
+            return kind is cls or self.truth(self.call(asked, [self.from_constant(cls), value], {}))
         if lookup(type(cls), "__bases__") is not MISSING and not isinstance(cls, type) and value.real() is MISSING:
             raise GraphBreak("class not known", f"{type(cls).__qualname__} as a class")
         real = value.real()

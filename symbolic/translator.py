@@ -18,7 +18,18 @@ from sideeffects.ledger import Ledger
 from symbolic import dropped, opcodes, polyfills, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
 from symbolic.code import looks_at_frames
-from symbolic.errors import READS_FRAME, RECURSION, RUNS_ITSELF, SEES_CALLER, GraphBreak, Observed, Restart, SkipFrame
+from symbolic.errors import (
+    LOOKS_UP,
+    READS_FRAME,
+    RECURSION,
+    RUNS_ITSELF,
+    SEES_CALLER,
+    SEES_STACK,
+    GraphBreak,
+    Observed,
+    Restart,
+    SkipFrame,
+)
 from symbolic.fakes import FakeMode
 from symbolic.frames import Frame
 from symbolic.graph import GraphBuilder
@@ -376,7 +387,7 @@ class Translator(Protocols):
         module = namespace.module()
         reason = None if _transparent(module, function.name()) else skipped_module(module)
         reason = reason or self.options.refuse(function.code, module)
-        reason = reason or ("function that looks at frames" if looks_at_frames(function.code) else None)
+        reason = reason or (LOOKS_UP if looks_at_frames(function.code) else None)
         if reason is not None:
             raise GraphBreak(reason, function.name())
 
@@ -450,6 +461,8 @@ class Translator(Protocols):
         """Where the break takes place: before the instruction, or before the call of an inlined frame looked at.
 
         The root frame can only be itself if it runs eagerly."""
+        if cause.reason in SEES_STACK and len(self.frames) > 1:
+            return self.frames[1].entered
         if cause.reason in SEES_CALLER and len(self.frames) > 1:
             return self.frames[-1].entered
         if cause.reason in RUNS_ITSELF:

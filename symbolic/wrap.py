@@ -17,6 +17,7 @@ from types import (
     CodeType,
     FunctionType,
     GeneratorType,
+    GenericAlias,
     MappingProxyType,
     MethodType,
     MethodWrapperType,
@@ -31,6 +32,7 @@ from torch.utils.hooks import RemovableHandle
 from symbolic.errors import GraphBreak, SkipFrame
 from symbolic.sources import Source
 from symbolic.variables import (  # noqa: F401  (twelve fill the tables)
+    aliases,
     autograd_functions,
     builtins,
     checkpoints,
@@ -485,5 +487,6 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     RemovableHandle: _handle,
     **dict.fromkeys((*ROWS, GeneratorType), _iterator),
     weakref.ref: weak.existing,
+    GenericAlias: aliases.existing,
     int: _large_integer,
 }

@@ -72,6 +72,8 @@ class BornClass(ClassVariable):
         return self is other
 
     def getattr(self, tx: Translator, name: str) -> Variable:
+        if name == "__annotations__" and name not in self.value.__dict__ and type(self.value) is type:
+            self.plain_setattr(tx, name, tx.new_dict([]))  # what asks for them makes them
         return self.found(tx, name)  # stores have changed the model
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
@@ -124,6 +126,27 @@ class MadeVariable(ExistingVariable):
             raise GraphBreak("attribute of an object made in the frame", f"{self.describe()}.{name}")
         return tx.wrap(value, tx.source_of(self).attr(name))
 
+    def key(self) -> Any:
+        if lookup(type(self.value), "__hash__") is not object.__hash__:
+            raise GraphBreak("key with its own hash", self.describe())
+        return super().key()
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return self._operator(tx, op, self, other)
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return self._operator(tx, op, other, self)
+
+    def _operator(self, tx: Translator, op: Any, one: Variable, other: Variable) -> Variable | None:
+        """By the models, where nothing in them stands for something that may be equal to something else."""
+        if op in (operator.eq, operator.ne) and lookup(type(self.value), "__eq__") is object.__eq__:
+            return None
+        if op not in (operator.eq, operator.ne, operator.or_) or not (_equals_its_own(one) and _equals_its_own(other)):
+            raise GraphBreak("operator of an object made in the frame", self.describe())
+        if op is operator.or_:
+            return make(tx, op, [one, other], {})
+        return tx.from_constant(tx.attempt(op, model(tx, one), model(tx, other)))
+
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if name in _MAKERS.get(type(self.value), ()):
             return make(tx, getattr(type(self.value), name), [self, *args], kwargs)
@@ -142,11 +165,24 @@ class MadeVariable(ExistingVariable):
 _MAKERS: dict[type, tuple[str, ...]] = {property: ("getter", "setter", "deleter")}
 
 
+def _equals_its_own(variable: Variable) -> bool:
+    """Whether the model is equal to the models of what the variable is equal to, and to no others."""
+    if isinstance(variable, MadeVariable):
+        return all(_equals_its_own(part) for part in variable.recipe.parts())
+    if isinstance(variable, TupleVariable):
+        return all(_equals_its_own(part) for part in variable.items)
+    if isinstance(variable, ClassVariable):
+        return lookup(type(variable.value), "__eq__") is object.__eq__
+    return variable.is_constant() or type(variable.real()).__module__ in ("types", "typing")
+
+
 def make(tx: Translator, function: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
     """`function(*args, **kwargs)`, which runs none of the user's code and makes one new thing of its arguments."""
     recipe = Recipe(function, args, kwargs)
     values = [model(tx, arg) for arg in args]
-    return _born(tx, tx.attempt(function, *values, **{name: model(tx, arg) for name, arg in kwargs.items()}), recipe)
+    value = tx.attempt(function, *values, **{name: model(tx, arg) for name, arg in kwargs.items()})
+    known = tx.known.get(id(value))  # aliases of typing are made once
+    return known if isinstance(known, MadeVariable) else _born(tx, value, recipe)
 
 
 def _born(tx: Translator, value: Any, recipe: Recipe) -> Variable:

@@ -25,7 +25,7 @@ from symbolic.variables.identity import IdVariable
 from symbolic.variables.native import NativeVariable, taken
 from symbolic.variables.numbers import NumberVariable, holds_number
 from symbolic.variables.objects import ObjectMethod, ObjectVariable
-from symbolic.variables.positions import as_index, stand_in
+from symbolic.variables.positions import as_index, stand_in, type_name
 from symbolic.variables.tables import (
     CHOOSING,
     CLASS_METHODS,
@@ -71,7 +71,7 @@ CHOOSING.update({fn: True for fn in (max, min, sum)})
 @handles(len)
 def _len(tx: Translator, value: Variable, /) -> Variable:
     if isinstance(value, ObjectVariable) and tx.lookup(value.cls, "__len__") is MISSING:
-        tx.raise_(TypeError, f"object of type {value.cls.__name__!r} has no len()")
+        tx.raise_(TypeError, f"object of type {type_name(value.cls)!r} has no len()")
     return ConstantVariable(tx.len(value))
 
 

@@ -292,6 +292,14 @@ for _function in (dataclasses.dataclass, functools.total_ordering, enum.unique, 
     _decorator(_function)
 
 
+@handles(abc._abc_instancecheck)  # type: ignore[attr-defined]
+def _abc_instancecheck(tx: Translator, cls: Variable, value: Variable, /) -> Variable:
+    kind = value.python_type()
+    if lookup(kind, "__class__") is not object.__dict__["__class__"]:
+        raise GraphBreak("class not known", f"what {value.describe()} says that it is")
+    return ConstantVariable(tx.attempt(issubclass, kind, cls.constant()))
+
+
 @handles(_ABC_INIT)
 def _abc_init(tx: Translator, cls: Variable, /) -> Variable:
     if not isinstance(cls, BornClass):

@@ -6,7 +6,7 @@ import enum
 import gc
 import operator
 from collections import OrderedDict, defaultdict, deque
-from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,10 +35,6 @@ from symbolic.variables.positions import IMMUTABLE
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
-
-#: Attributes of a class that its type answers.
-_OF_EACH_CLASS = ("__name__", "__qualname__", "__module__", "__mro__", "__doc__")
-
 
 #: Modules whose `__init_subclass__`, `__set_name__` and the like look at the class and change it, and do nothing else.
 _LIBRARY = frozenset({"typing", "functools", "enum", "abc", "collections", "dataclasses"})
@@ -74,12 +70,12 @@ class ClassVariable(FixedVariable):
         raw = tx.lookup(self.value, name)
         if isinstance(meta, property) and type(self.value) is not type:
             return tx.call(tx.class_attribute(type(self.value), name).getattr(tx, "fget"), [self], {})
-        if raw is MISSING:
-            return self._from_metaclass(tx, name, meta)
         if name == "__dict__":
             raise GraphBreak("attribute of a class", name)
-        if isinstance(raw, GetSetDescriptorType) or name in _OF_EACH_CLASS:
+        if isinstance(raw, GetSetDescriptorType) or isinstance(meta, (GetSetDescriptorType, MemberDescriptorType)):
             return self._value(tx, name)
+        if raw is MISSING:
+            return self._from_metaclass(tx, name, meta)
         if isinstance(raw, staticmethod):
             return tx.wrap(raw.__func__, tx.attribute_source(self.value, name).attr("__func__"))
         if isinstance(raw, classmethod):
@@ -326,6 +322,8 @@ class NativeNew(Variable):
         return BuiltinFunctionType
 
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if not args:
+            tx.attempt(self.base.__new__)
         cls = args[0]
         if not isinstance(cls, ClassVariable):
             raise GraphBreak("__new__ of a class not known", cls.describe())

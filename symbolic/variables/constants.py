@@ -88,7 +88,8 @@ class ConstantVariable(Variable):
         value = tx.attempt(getattr, self.value, name)
         if is_constant_value(value) or is_library_value(value):
             return ConstantVariable(value)
-        if not callable(value) or (isinstance(self.value, (enum.Enum, slice)) and type(value) is not BuiltinMethodType):
+        is_own = getattr(value, "__self__", None) is self.value  # what list[int] has are methods of lists
+        if not is_own or (isinstance(self.value, (enum.Enum, slice)) and type(value) is not BuiltinMethodType):
             source = self.source.attr(name) if self.source else tx.sources.const(value, f"{self.value!r}.{name}")
             return tx.wrap(value, source)
         return NativeMethod(self, name)

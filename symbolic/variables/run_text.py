@@ -139,6 +139,7 @@ def _among_names_of_caller(tx: Translator, code: CodeType, locals: Variable) -> 
         return tx.run(frame)
     except (GraphBreak, Restart) as left:
         cause = left.cause if isinstance(left, Restart) else left
+        del tx.frames[tx.frames.index(caller) + 1 :]
         raise GraphBreak(READS_FRAME, f"{REASON}: {cause.reason}") from left
     except Observed as raised:
         tx.stays_in_frame(raised.variable)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
 from symbolic import polyfills
-from symbolic.errors import READS_FRAME, SEES_END, GraphBreak, Observed
+from symbolic.errors import READS_STACK, SEES_END, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
@@ -372,7 +372,7 @@ REFUSED[typing.get_type_hints] = "type hints evaluated while running"
 REFUSED[dataclasses.make_dataclass] = "class made while running"
 REFUSED.update(
     {
-        fn: READS_FRAME
+        fn: READS_STACK
         for fn in (
             sys._getframe,
             sys._current_frames,

@@ -221,3 +221,20 @@ def test_text_that_runs_in_the_frame_of_a_callee(x):
         n = 5
         return eval("n * 2"), x + 1, sorted(locals()), vars()["n"]
     return callee(x), exec("q = 1")
+
+
+def calls(function):
+    return function()
+
+
+def who_asks():
+    return sys._getframe(1).f_code.co_name, sys._getframe(2).f_code.co_name
+
+
+def who_asks_by_another_name(look=sys._getframe):
+    return look(1).f_code.co_name, [entry.name for entry in traceback.extract_stack()[-2:]]
+
+
+@same_as_eager
+def test_frames_around_that_of_a_callee(x):
+    return calls(who_asks), calls(who_asks_by_another_name), calls(lambda: calls(who_asks)), x + 1

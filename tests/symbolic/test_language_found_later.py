@@ -7,6 +7,7 @@ import re
 import sys
 import time
 import types
+import typing
 from collections import OrderedDict
 
 import torch
@@ -299,3 +300,106 @@ def test_views_show_what_changes():
             del Shown.two, Shown.three
 
     check(of_class, X)
+
+
+class Annotated:
+    first: int
+
+
+class Derived(Annotated):
+    pass
+
+
+@same_as_eager
+def test_annotations_are_not_inherited(x):
+    class Inner:
+        second: str
+
+    class Other(Inner):
+        pass
+
+    seen = [Annotated.__annotations__, Derived.__annotations__, Other.__annotations__, Inner.__annotations__]
+    Other.__annotations__["third"] = int
+    return x + 1, seen, Other.__annotations__ is seen[2]
+
+
+def test_new_without_a_class():
+    def program(x):
+        seen = []
+        for make in (object.__new__, dict.__new__, Annotated.__new__):
+            try:
+                seen.append(make())
+            except TypeError as error:
+                seen.append(str(error))
+        return x + 1, seen
+
+    check(program, X)
+
+
+class Subscripted:
+    __class_getitem__ = classmethod(types.GenericAlias)
+    shared = 3
+
+    def __init__(self, number):
+        self.number = number
+
+    @classmethod
+    def made(cls, number):
+        return cls(number)
+
+
+ALIAS = list[int]
+
+
+@same_as_eager(graphs=1)
+def test_aliases_answer_as_the_class_behind_them(x):
+    alias = list[int]
+    items = alias("ab")
+    alias.append(items, x)
+    made = Subscripted[int](3)
+    seen = [alias.__getitem__(items, 0), alias.__len__(items), alias.__name__, alias.__origin__, alias.__args__]
+    seen += [ALIAS((1, 2)), ALIAS.__class__, made.number, made.__orig_class__, Subscripted[int].made(4).number]
+    return items, seen, Subscripted[str].shared, x + 1
+
+
+T = typing.TypeVar("T")
+
+
+@same_as_eager
+def test_aliases_of_classes_born_in_the_frame(x):
+    class Born(typing.Generic[T]):
+        pass
+
+    class Plain:
+        pass
+
+    same = [Born[T] == Born[T], Born[T] != Born[T], Born[int] == Born[str], Born[int] is Born[int], Born[T] in [Born[T]]]
+    same += [list[Plain] == list[Plain], (Plain | None) == (Plain | None), typing.Optional[Plain] == Plain | None]
+    return x + 1, same, {list[Plain]: 1}.get(list[Plain])
+
+
+class Has(type):
+    def __instancecheck__(cls, instance):
+        return hasattr(instance, "named")
+
+
+class HasNamed(metaclass=Has):
+    pass
+
+
+@typing.runtime_checkable
+class Called(typing.Protocol):
+    def named(self): ...
+
+
+def test_metaclasses_are_asked_about_instances():
+    def program(x):
+        class Instance:
+            pass
+
+        instance = Instance()
+        seen = [isinstance(instance, HasNamed), isinstance(HasNamed, HasNamed), isinstance(instance, Called)]
+        Instance.named = lambda self: 4
+        return x + 1, [*seen, isinstance(instance, HasNamed), isinstance(instance, (int, Called))]
+
+    check(program, X)

@@ -151,3 +151,16 @@ def test_errors_that_the_symbol_table_finds_have_a_place(x):
         except SyntaxError as error:
             seen.append((error, str(error), error.lineno, error.offset, error.text, error.end_lineno, error.args))
     return x + 1, seen, [vars(error) for error, *_ in seen], [error.msg for error, *_ in seen]
+
+
+def breaks_and_adds(number):
+    jit.graph_break()
+    return number + 1
+
+
+@same_as_eager
+def test_text_that_breaks_sees_locals_that_nothing_else_reads(x):
+    number, seen = 3, []
+    for text in ("breaks_and_adds(number)", "breaks_and_adds(number) + 1", "number"):
+        seen.append(eval(text))
+    return x + 1, seen
