@@ -37,6 +37,10 @@ _METHODS = frozenset(
 )
 
 
+#: How often text is repeated after the graph has run; there may be no memory for more, which is known at once.
+_OFTEN = 1000
+
+
 class TextVariable(Variable):
     """`function(*args)`, a str."""
 
@@ -90,11 +94,21 @@ class TextVariable(Variable):
         return self._joined(tx, op, other, self)
 
     def _joined(self, tx: Translator, op: Any, left: Variable, right: Variable) -> Variable | None:
+        if op is operator.mul:
+            return self._repeated(right if left is self else left)
         if op is operator.mod and left is self:
             self.constant()
         if not all(issubclass(side.python_type(), str) for side in (left, right)):
             return None
         return joined(tx, [left, right]) if op is operator.add else self.constant()
+
+    def _repeated(self, times: Variable) -> Variable:
+        if times.python_type() is not int or not times.is_constant() or times.constant() > _OFTEN:
+            self.constant()
+        return TextVariable(operator.mul, [self, times])
+
+    def as_sequence(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return ConstantVariable(self.constant()) if op is operator.add else None  # raises, with words of its own
 
     def is_same(self, tx: Translator, other: Variable) -> bool:
         if self is not other and other.python_type() is str:

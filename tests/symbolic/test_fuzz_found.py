@@ -1,0 +1,38 @@
+"""What `tools/fuzz` found: programs that did something else compiled."""
+
+import pytest
+import torch
+
+from tests.differential import check
+
+PROGRAMS = []
+
+
+def program(*calls):
+    """Called with a tensor and each of `calls`, one after the other."""
+
+    def note(fn):
+        PROGRAMS.append(pytest.param(fn, calls, id=fn.__name__))
+        return fn
+
+    return note
+
+
+@program((3,), (-2,), (8,))
+def text_that_is_repeated(x, n):
+    text, said = f"{n}-", []
+    for ask in (
+        lambda: text * 2, lambda: 2 * text, lambda: text * -1, lambda: text * True, lambda: text * n, lambda: text * 1.5,
+        lambda: 1.5 * text, lambda: text + 3, lambda: 3 + text, lambda: text - 1, lambda: text < 3, lambda: text == 3,
+    ):  # fmt: skip
+        try:
+            said.append(ask())
+        except TypeError as error:
+            said.append(str(error))
+    return said, x + 1
+
+
+@pytest.mark.parametrize("fn, calls", PROGRAMS)
+def test_program(fn, calls):
+    first, *changed = [lambda rest=rest: (torch.ones(2, 3), *rest) for rest in calls]
+    check(fn, make=first, changed=changed)
