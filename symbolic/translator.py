@@ -6,6 +6,7 @@ import functools
 import itertools
 import linecache
 import sys
+from collections import Counter
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
@@ -60,6 +61,8 @@ from symbolic.variables.tensors import TensorVariable
 ESCAPES = "exception leaves the frame"
 #: How often one code object may stand in the stack of inlined calls before the recursion is left to the program.
 RECURSION_LIMIT = 32
+#: The same where the graph breaks inside: a break costs a continuation for each frame, each with what those below need.
+BROKEN_RECURSION_LIMIT = 10
 #: Opcodes that leave no entry in the traceback.
 _RAISES_AGAIN = frozenset({"RERAISE", "END_ASYNC_FOR", "CLEANUP_THROW"})
 #: Opcodes after which JIT_BREAK_EVERYWHERE splits the frame.
@@ -454,6 +457,8 @@ class Translator(Protocols):
                 raise Restart(self.anchor(), self.located(asked)) from error
             if self.options.break_everywhere and inst.op in _CALLS and not self.anchors and frame is frames[-1]:
                 self.split_next = GraphBreak("break everywhere")
+                if (deep := self._recursion()) is not None:
+                    raise Restart(deep.entered, self.located(self.split_next))
             if self.step > self.options.step_limit:
                 raise SkipFrame("the function runs too long to be captured")
 
@@ -467,7 +472,17 @@ class Translator(Protocols):
             return self.frames[-1].entered
         if cause.reason in RUNS_ITSELF:
             raise SkipFrame(f"{cause.reason} ({cause.detail})")
-        return self.anchor()
+        deep = self._recursion()
+        return self.anchor() if deep is None else deep.entered
+
+    def _recursion(self) -> Frame | None:
+        """The frame whose call is left to the program, in which it is captured by itself, if the graph breaks here."""
+        found: Counter[tuple[str, int]] = Counter()
+        for frame in self.frames if len(self.frames) > BROKEN_RECURSION_LIMIT else ():
+            found[place := _place(frame.code.raw)] += 1
+            if found[place] > BROKEN_RECURSION_LIMIT and frame.generator is None:
+                return frame
+        return None
 
     def located(self, cause: GraphBreak) -> GraphBreak:
         """Remembers the user's stack in the break (the innermost place, also when the break moves outwards)."""

@@ -5,6 +5,7 @@ import inspect
 import pytest
 import torch
 
+import jit
 from tests.differential import check, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
@@ -97,6 +98,29 @@ def test_mutual_recursion(x):
     def odd(n):
         return False if n == 0 else even(n - 1)
     return x + 1, even(10), odd(7)
+
+
+def test_a_recursion_with_breaks_is_captured_for_a_few_levels():
+    """The others are calls of the same code."""
+    def chain(length):
+        below = None
+        for _ in range(length):
+            below = [below]
+        return below
+
+    def count(link, x):
+        if link is None:
+            return x
+        jit.graph_break()
+        x = x + 1
+        jit.graph_break()
+        below = count(link[0], x * 2)
+        jit.graph_break()
+        return below + x
+
+    before = jit.stats()["captures"]
+    check(count, make=lambda: (chain(30), torch.ones(2, dtype=torch.float64)), backend="eager")
+    assert jit.stats()["captures"] - before < 90
 
 
 @same_as_eager(graphs=1)
