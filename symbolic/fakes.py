@@ -7,7 +7,13 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConfig, FakeTensorMode, in_kernel_invocation_manager
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    FakeTensor,
+    FakeTensorConfig,
+    FakeTensorMode,
+    in_kernel_invocation_manager,
+)
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -85,7 +91,11 @@ class FakeMode(FakeTensorMode):
         if torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in _KNOWN:
             self.draws += 1
         self.writes += func._schema.is_mutable
-        return self.dispatch(func, types, args, kwargs or {})
+        try:
+            return self.dispatch(func, types, args, kwargs or {})
+        except DataDependentOutputException as error:
+            error.asked = args[0]  # type: ignore[attr-defined]
+            raise
 
     def from_tensor(self, tensor: torch.Tensor, **settings: Any) -> FakeTensor:
         is_static = self.shape_env is None or settings.get("static_shapes")
@@ -151,6 +161,10 @@ class FakeMode(FakeTensorMode):
         with in_kernel_invocation_manager(self):
             made = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
         return self._standing_in(made, device)
+
+    def new(self, like: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> FakeTensor:
+        """A new stand-in."""
+        return self._new((sizes, strides, like.dtype, like.device))
 
     def _standing_in(self, meta: torch.Tensor, device: torch.device) -> FakeTensor:
         """`meta` as a stand-in on that device: as torch makes one, whose attributes it takes over."""

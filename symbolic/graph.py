@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.node import map_arg
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from symbolic.errors import GraphBreak, Restart, letting_go
 from symbolic.fakes import FakeMode
@@ -32,12 +33,13 @@ from symbolic.operators import with_symbols
 from symbolic.quick_graph import Graph
 from symbolic.shapes import SMALLEST, Shapes, depends_on_values, must_be_equal, must_be_usual, number_at_hand, settling
 from symbolic.sources import Source
-from symbolic.torch_state import enter_inference, leave_inference
-from symbolic.variables.base import Variable
+from symbolic.torch_state import enter_inference, leave_inference, state_of_operations
+from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.buffers import owns_memory
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.foreseen import foresee, geometry, item, number
 from symbolic.variables.functions import FunctionVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.numbers import (
@@ -49,7 +51,8 @@ from symbolic.variables.numbers import (
     NumberVariable,
     given,
     holds_number,
-    settled,
+    numbers_in,
+    replaced,
     value_of,
 )
 from symbolic.variables.objects import ObjectVariable
@@ -120,6 +123,10 @@ class GraphBuilder:
         self._late = False  # whether there are ints that are known only when the graph runs
         self._moves = False  # whether operations let tensors lie elsewhere
         self.switches = False  # whether operations change torch's state
+        self._state = state_of_operations()
+        self.writers: dict[fx.Node, None] = {}  # what may have written into its arguments
+        self.once: set[fx.Node] = set()  # what would give something else in another place
+        self.foreseen: dict[Source, Any] = {}  # inputs whose elements are guarded
         # The guard sees the dispatch keys of the thread at the call's entry, whatever tracing switches later.
         self._included = torch._C._dispatch_tls_local_include_set()
         self._excluded = torch._C._dispatch_tls_local_exclude_set()
@@ -158,6 +165,10 @@ class GraphBuilder:
         self._made += 1
         return self.add_input(function(of.value), of.source.step("made", (function, self._made)))
 
+    def is_elsewhere(self) -> bool:
+        """Whether operations may give something else now than at the beginning of the frame, gradients aside."""
+        return self.switches and state_of_operations() != self._state
+
     def is_untouched(self, variable: TensorVariable) -> bool:
         """Whether nothing was written so far into the memory of an input, and it still has that memory."""
         memory = variable.fake.untyped_storage()._cdata
@@ -180,7 +191,7 @@ class GraphBuilder:
         """A placeholder for a number that an early call gives."""
         node = self._placeholder(self.tx.sources.const(object(), name), EXAMPLES[kind])
         node.target = node.name  # no two are called the same
-        variable = DrawnNumber(node, kind)
+        variable = DrawnNumber(node, kind, self.tx)
         self.inputs.append(variable)
         self._late = self._late or kind is int
         return variable
@@ -432,14 +443,28 @@ class GraphBuilder:
     def _record(
         self, op: str, target: Any, run: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable]
     ) -> Variable:
-        try:
-            return self._recorded(op, target, run, args, kwargs)
-        except GraphBreak:
-            if not holds_number((*args, *kwargs.values()), GivenNumber):
-                raise
-        # What the operation needs to know of its numbers is a fact of this compilation.
-        plain = [settled(arg, GivenNumber) for arg in args]
-        return self._recorded(op, target, run, plain, {k: settled(arg, GivenNumber) for k, arg in kwargs.items()})
+        while True:
+            try:
+                return self._recorded(op, target, run, args, kwargs)
+            except GraphBreak as cause:
+                # What the operation needs to know of its numbers is a fact of this compilation.
+                known = self._known_numbers(cause, [*args, *kwargs.values()])
+                if not known:
+                    raise
+            args = [replaced(arg, known) for arg in args]
+            kwargs = {name: replaced(arg, known) for name, arg in kwargs.items()}
+
+    def _known_numbers(self, cause: GraphBreak, given: list[Variable]) -> dict[Variable, Variable]:
+        """Numbers that an operation may have asked for when it broke, and tensors of one element: what is known of
+        them."""
+        numbers = list(numbers_in(given))
+        known: dict[Variable, Variable] = {each: each.plain() for each in numbers if isinstance(each, GivenNumber)}
+        if known:
+            return known
+        asked = self.by_fake.get(id(getattr(cause.__cause__, "asked", None)))
+        wanted = [(each, number) for each in numbers] + ([(asked, item)] if asked is not None else [])
+        answers = {each: foresee(self.tx, each.node, ask) for each, ask in wanted}
+        return {each: ConstantVariable(answer) for each, answer in answers.items() if answer is not MISSING}
 
     def _recorded(
         self, op: str, target: Any, run: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable]
@@ -449,7 +474,10 @@ class GraphBuilder:
         by_value = holds_number((*args, *kwargs.values()))
         if by_value and target in SIZED_BY_VALUES:
             raise GraphBreak("output shape depends on values", target.__name__)
-        result = self.fake_run(target, run, [fake for _, fake in pairs], {k: fake for k, (_, fake) in named.items()})
+        given, by_name = [fake for _, fake in pairs], {k: fake for k, (_, fake) in named.items()}
+        before = self.fake_mode.draws, self.fake_mode.writes
+        result = self.fake_run(target, run, given, by_name)
+        draws, writes = self.fake_mode.draws != before[0], self.fake_mode.writes != before[1]
         born = self._born() if self.shapes is not None else []
         has_tensor = result is None or _holds(result, torch.Tensor)
         if not has_tensor and by_value:
@@ -459,14 +487,23 @@ class GraphBuilder:
         self._moves = self._moves or target in _MOVES
         known = self.by_fake.get(id(result))
         node = self._node(op, target, tuple(n for n, _ in pairs), {k: n for k, (n, _) in named.items()}, result)
+        self._note(node, writes, draws or self.is_elsewhere())
         if not has_tensor:
             self._numbers.add(node)
         if known is not None:
             return known
+        if born and not writes:
+            result, born = self._foreseen(node, result, born)
         made = self._result(node, result)
         if born:
             self._check_sizes(born, made)
         return made
+
+    def _note(self, node: fx.Node, writes: bool, only_here: bool) -> None:
+        if writes:
+            self.writers[node] = None
+        if only_here:
+            self.once.add(node)
 
     def _node(
         self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, trace: str | None = None
@@ -490,12 +527,14 @@ class GraphBuilder:
             before = node.meta["example_value"]
             result = known.get(id(before), before)
             made = self._node(node.op, target, args, kwargs, result, stack_trace)
+            self._note(made, node in self.writers, node in self.once)
             if result is not before:
                 self._result(made, result)
             return made
         run = _method_call(target) if node.op == "call_method" else target
         result = self.fake_run(target, run, list(map_arg(args, _example)), dict(map_arg(kwargs, _example)))
         made = self._node(node.op, target, args, kwargs, result, stack_trace)
+        self._note(made, node in self.writers, node in self.once)
         if isinstance(result, torch.Tensor):
             self._result(made, result)
         return made
@@ -523,7 +562,7 @@ class GraphBuilder:
         node = self._node("call_method", "item", (self.here(tensor.node),), {}, EXAMPLES[kind])
         self._numbers.add(node)
         self._late = self._late or kind is int
-        return NumberVariable(node, kind)
+        return NumberVariable(node, kind, self.tx)
 
     def compute(self, function: Callable[..., Any], operands: list[Variable], kind: type) -> NumberVariable | None:
         """Records `function(*operands)` of numbers, which gives an int or float, as `kind` says. It may raise, so it
@@ -537,7 +576,7 @@ class GraphBuilder:
         arguments = tuple(self._argument(item)[0] for item in operands)
         node = self._node("call_function", function, arguments, {}, EXAMPLES[kind])
         self._late = self._late or kind is int
-        return GivenNumber(node, value, inputs, self.tx) if inputs else NumberVariable(node, kind)
+        return GivenNumber(node, value, inputs, self.tx) if inputs else NumberVariable(node, kind, self.tx)
 
     def ask(self, op: Callable[..., Any], left: Any, right: Any) -> bool:
         """`op(left, right)` of numbers with symbols, guarded."""
@@ -571,6 +610,26 @@ class GraphBuilder:
             self._check(must_be_equal, sides)
         return self.shapes.env.born()
 
+    def _foreseen(self, node: fx.Node, result: Any, born: list[Any]) -> tuple[Any, list[Any]]:
+        """A result with the sizes that it has in all calls which these guards hold for, and those that nobody knows."""
+        leaves = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        free = {symbol for leaf in leaves for size in leaf.shape for symbol in born if _is(size, symbol)}
+        looks = foresee(self.tx, node, geometry) if len(free) == len(born) else MISSING
+        if looks is MISSING:
+            return result, born
+        assert self.shapes is not None
+        node.meta["sizes"] = tuple(number for shape, _ in looks for number in shape)
+        known = [size for leaf in leaves for size in leaf.shape]
+        if not all(map(self.shapes.env.settle, known, node.meta["sizes"])):
+            memory = {leaf.untyped_storage()._cdata for leaf in leaves}
+            if len(memory) != len(leaves) or any(leaf._is_view() for leaf in leaves):
+                del node.meta["sizes"]
+                return result, born
+            new = iter([self.fake_mode.new(leaf, *each) for leaf, each in zip(leaves, looks, strict=True)])
+            result = node.meta["example_value"] = tree_map_only(torch.Tensor, lambda leaf: next(new), result)
+            self.fake_mode.epoch += 1  # what the old ones have noted of their sizes is not so
+        return result, []
+
     def _known_expression(self, expr: Any) -> Any:
         """Its node, or the plain number that it is; None if it has none."""
         found = self._symbols.get((torch.SymInt, expr))
@@ -587,7 +646,8 @@ class GraphBuilder:
         results = made.items if isinstance(made, (TupleVariable, ListVariable)) else [made]
         tensors = [each for each in results if isinstance(each, TensorVariable)]
         for symbol in born:
-            found = [size for tensor in tensors for size in self.sizes(tensor) if _is_symbol(size, symbol)]
+            numbers = [size for tensor in tensors for size in self.sizes(tensor)]
+            found = [each for each in numbers if isinstance(each, SymbolVariable) and _is(each.value, symbol)]
             if not found or self.inner:
                 raise GraphBreak("output shape depends on values", made.describe())
             self._check(must_be_usual, [self._argument(found[0])[0]])
@@ -740,8 +800,8 @@ class GraphBuilder:
                 graph.erase_node(node)
 
 
-def _is_symbol(size: Variable, symbol: Any) -> bool:
-    return isinstance(size, SymbolVariable) and size.value.node.expr is symbol
+def _is(size: Any, symbol: Any) -> bool:
+    return isinstance(size, torch.SymInt) and size.node.expr is symbol
 
 
 def _method_call(name: str) -> Callable[..., Any]:

@@ -107,6 +107,15 @@ class Environment(ShapeEnv):
         found, self.pending_fresh_unbacked_symbols = self.pending_fresh_unbacked_symbols, []
         return found
 
+    def settle(self, size: Any, number: int) -> bool:
+        """From here on a size is that number; False if it is one that no graph was made for."""
+        if isinstance(size, torch.SymInt):
+            if number < SMALLEST:
+                return False
+            torch._check(size == number)
+            self.assumed()
+        return True
+
     def assumed(self) -> list[Any]:
         """What was taken to be true of such sizes since this was asked last, though it is not always so."""
         every = [each.expr for found in self.deferred_runtime_asserts.values() for each in found]

@@ -31,6 +31,11 @@ def is_watched() -> bool:
     )
 
 
+def state_of_operations() -> tuple[Any, ...]:
+    """What the values that operations give depend on."""
+    return torch.is_autocast_enabled("cpu"), torch.get_default_dtype(), torch._C._get_default_device()
+
+
 class TorchState:
     """What it is when this is made."""
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.utils._pytree import tree_leaves
 
 from codegen.aot.function import Settings, compile_program, unchanged
 from codegen.aot.numbers import Varying
@@ -20,7 +21,7 @@ from codegen.aot.recorder import Untraceable
 from codegen.direct import as_captured
 from symbolic.late import compute
 from symbolic.quick_graph import Graph
-from symbolic.shapes import Environment, must_be_equal, must_be_usual
+from symbolic.shapes import CHECKS, Environment, must_be_equal
 from symbolic.torch_state import TorchState, enter_inference, leave_inference
 
 log = logging.getLogger(__name__)
@@ -43,8 +44,8 @@ class CapturedProgram(fx.Interpreter):
         self.around = around
         self.current: fx.Node | None = None
         self.left_out: tuple[fx.Node, ...] = ()  # nodes that somebody else sees to
-        checks = any(node.target is must_be_usual for node in graph.graph.nodes)
-        self.sizes = Environment(by_values=True) if checks else None  # that depend on values
+        by_values = any(node.target in CHECKS or "sizes" in node.meta for node in graph.graph.nodes)
+        self.sizes = Environment(by_values) if by_values else None
 
     @property
     def whole(self) -> CapturedProgram:
@@ -54,7 +55,10 @@ class CapturedProgram(fx.Interpreter):
         """As fx does it, which for each node tells the others who might record one what it is."""
         self.whole.current = n
         args, kwargs = self.fetch_args_kwargs_from_env(n)
-        return getattr(self, n.op)(n.target, args, kwargs)
+        result = getattr(self, n.op)(n.target, args, kwargs)
+        if "sizes" in n.meta:
+            _settle(result, n.meta["sizes"])
+        return result
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         found = super().get_attr(target, args, kwargs)
@@ -114,6 +118,14 @@ def compile_graph(
         compiled.stages = replace(compiled.stages, captured=rewritten if program is not original else None)
         return compiled if mode is None else _under(mode, compiled)
     return as_captured(graph)
+
+
+def _settle(result: Any, foreseen: Sequence[int]) -> None:
+    """Sizes that came up as others than plain numbers are those that were foreseen."""
+    tensors = (leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
+    for size, number in zip((size for tensor in tensors for size in tensor.shape), foreseen, strict=True):
+        if isinstance(size, torch.SymInt) and not size.node.shape_env.settle(size, number):
+            raise Untraceable(f"a size that depends on values is {number}")
 
 
 def _rewritten(graph: fx.GraphModule, settings: Settings) -> fx.GraphModule | None:

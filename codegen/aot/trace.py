@@ -73,9 +73,9 @@ def trace(
 
 
 def _count_known(call: Call) -> int:
-    """How many symbols are known to be something else."""
+    """How many symbols are known to be something else, of those that inputs came with."""
     env = call.fake_mode.shape_env
-    return 0 if env is None else len(env.replacements)
+    return 0 if env is None else sum(not env.is_unbacked_symint(symbol) for symbol in env.replacements)
 
 
 def trace_again(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import fx
@@ -21,12 +21,14 @@ from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable, SliceVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
-from symbolic.variables.foreseen import foresee, truth
+from symbolic.variables.foreseen import foresee, number, truth
 from symbolic.variables.tables import LATE, Args, Kwargs
 from symbolic.variables.tensors import METHODS, NumberOutput, TensorVariable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
+
+Part = TypeVar("Part", bound=Variable)
 
 #: What stands for such a number as an example of its type.
 EXAMPLES: dict[type, int | float] = {int: 1, float: 0.5}
@@ -38,9 +40,10 @@ class NumberVariable(Variable):
     """An int or float that a node of the graph gives. `fake` is what operations get for it in the fake run: nothing
     that they answer there depends on a float; an int says so itself where something does."""
 
-    def __init__(self, node: fx.Node, kind: type) -> None:
+    def __init__(self, node: fx.Node, kind: type, tx: Translator) -> None:
         self.node = node
         self.kind = kind
+        self.tx = tx
         self.fake = Number(node, int).symbol() if kind is int else EXAMPLES[kind]
         self.output = NumberOutput(node, EXAMPLES[kind])  # type: ignore[arg-type]
 
@@ -48,7 +51,10 @@ class NumberVariable(Variable):
         return self.kind
 
     def constant(self) -> Any:
-        raise GraphBreak("tensor value needed", self.describe())
+        answer = foresee(self.tx, self.node, number)
+        if answer is MISSING:
+            raise GraphBreak("tensor value needed", self.describe())
+        return answer
 
     def plain(self) -> ConstantVariable:
         return ConstantVariable(self.constant())
@@ -91,8 +97,8 @@ class NumberVariable(Variable):
 class DrawnNumber(NumberVariable):
     """A number that the residual code has before it calls the graph, where it is an input."""
 
-    def __init__(self, node: fx.Node, kind: type) -> None:
-        super().__init__(node, kind)
+    def __init__(self, node: fx.Node, kind: type, tx: Translator) -> None:
+        super().__init__(node, kind, tx)
         self.value = EXAMPLES[kind]
 
     def constant(self) -> Any:
@@ -106,10 +112,9 @@ class GivenNumber(NumberVariable):
     """A number computed of such as come in: `value` for the inputs at hand. Where it is needed, these are guarded."""
 
     def __init__(self, node: fx.Node, value: int | float, inputs: tuple[NumberInput, ...], tx: Translator) -> None:
-        super().__init__(node, type(value))
+        super().__init__(node, type(value), tx)
         self.value = value
         self.inputs = inputs
-        self.tx = tx
 
     def is_constant(self) -> bool:
         return True
@@ -157,10 +162,15 @@ def value_of(variable: Variable) -> Any:
 
 def settled(variable: Variable, kind: type[Variable]) -> Variable:
     """The variable with plain numbers in the place of those of that kind, in containers too."""
-    if isinstance(variable, kind):
-        return ConstantVariable(variable.constant())
+    return replaced(variable, {each: ConstantVariable(each.constant()) for each in _parts_of([variable], kind)})
+
+
+def replaced(variable: Variable, known: Mapping[Variable, Variable]) -> Variable:
+    """The variable with these in the place of others, in containers too."""
+    if variable in known:
+        return known[variable]
     old = _parts(variable)
-    new = [settled(item, kind) for item in old]
+    new = [replaced(item, known) for item in old]
     if all(map(operator.is_, new, old)):
         return variable
     if isinstance(variable, SliceVariable):
@@ -168,9 +178,21 @@ def settled(variable: Variable, kind: type[Variable]) -> Variable:
     return type(variable)(new, None, variable.python_type())  # type: ignore[call-arg]
 
 
-def holds_number(variables: Iterable[Variable], kind: type[NumberVariable] = NumberVariable) -> bool:
-    """Whether one of these, or an element of one, is a number of the graph of that kind."""
-    return any(isinstance(v, kind) or holds_number(_parts(v), kind) for v in variables)
+def numbers_in(variables: Iterable[Variable]) -> Iterator[NumberVariable]:
+    """Those of them that the graph gives, in containers too."""
+    return _parts_of(variables, NumberVariable)
+
+
+def _parts_of(variables: Iterable[Variable], kind: type[Part]) -> Iterator[Part]:
+    for variable in variables:
+        if isinstance(variable, kind):
+            yield variable
+        yield from _parts_of(_parts(variable), kind)
+
+
+def holds_number(variables: Iterable[Variable]) -> bool:
+    """Whether one of these, or an element of one, is a number of the graph."""
+    return any(True for _ in numbers_in(variables))
 
 
 def _parts(variable: Variable) -> Sequence[Variable]:
@@ -224,7 +246,7 @@ def _is_fixed(op: Any, left: Variable, right: Variable) -> bool:
 def _item(tx: Translator, tensor: Variable) -> Variable:
     assert isinstance(tensor, TensorVariable)
     dtype = tensor.fake.dtype
-    if dtype is torch.bool and (answer := foresee(tx, tensor, truth)) is not MISSING:
+    if dtype is torch.bool and (answer := foresee(tx, tensor.node, truth)) is not MISSING:
         return ConstantVariable(answer)
     if tensor.fake.numel() != 1 or dtype.is_complex or dtype is torch.bool:
         raise GraphBreak("tensor value needed", "item")

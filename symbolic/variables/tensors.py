@@ -18,7 +18,7 @@ from symbolic.signatures import takes
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
-from symbolic.variables.foreseen import count, foresee, truth
+from symbolic.variables.foreseen import count, foresee, item, truth
 from symbolic.variables.methods import NativeMethod
 
 if TYPE_CHECKING:
@@ -168,6 +168,8 @@ class TensorVariable(Variable):
             if not takes(body, tx, self, *args, **kwargs):
                 raise GraphBreak("arguments do not fit the function", f"torch.Tensor.{name}")
             return body(tx, self, *args, **kwargs)
+        if name == "__index__" and (answer := foresee(tx, self.node, item)) is not MISSING:
+            return ConstantVariable(answer)
         if name in DATA_METHODS:
             raise GraphBreak("tensor value needed" if name == "tolist" else "tensor method not captured", name)
         if not hasattr(torch.Tensor, name):
@@ -211,7 +213,7 @@ class TensorVariable(Variable):
         return tx.graph.call(op, [self])
 
     def truth(self, tx: Translator) -> bool:
-        answer = foresee(tx, self, truth)
+        answer = foresee(tx, self.node, truth)
         if answer is not MISSING:
             return answer
         hint = "use torch.where, or keep the branch: both sides are compiled"
@@ -326,7 +328,7 @@ def _counted(tx: Translator, index: Variable) -> Variable:
         return index
     found: list[Variable] = []
     for part, dims in zip(parts, masks, strict=True):
-        size = foresee(tx, part, count) if dims else MISSING  # type: ignore[arg-type]
+        size = foresee(tx, part.node, count) if dims else MISSING  # type: ignore[attr-defined]
         if size is MISSING:
             found.append(part)
             continue

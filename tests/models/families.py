@@ -371,9 +371,6 @@ FAMILIES: dict[str, Model] = {
 #: Of those that are not one graph (in the way named after them, or in all): what keeps them from it.
 BREAKS: dict[str, str] = {
     "switch": "each expert that a router chose runs in a Python loop, over what `nonzero` finds",
-    "longformer": "`if` on whether any token of the batch has global attention, by a mask that the frame writes into",
-    "vilt": "images are resized and patches drawn by how many pixels of each are masked: `nonzero`, `unique`, `multinomial`",
-    "encodec": "lengths to pad are tensors, compared in `if`s",
     "wav2vec2": "CTC: labels taken by a mask, lengths are tensors",
     "m2m_100 training": "LayerDrop: `if` on a random number whether a layer runs",
 }

@@ -257,3 +257,113 @@ def test_kernels_do_what_lies_between():
     compiled(*_world(4, True))
     with_kernels = ["kernel" in str(plan) for plan in compiled.debug_state().plans]
     assert not COUNTING or with_kernels == [True] * 3  # two pieces of the forward; the backward
+
+
+# --- what is foreseen -------------------------------------------------------------------------------------------------
+def _masks(*counts):
+    return [(torch.linspace(-1, 1, 8).requires_grad_(), torch.arange(8) < count) for count in counts]
+
+
+def _each_place(x, mask):
+    total = x.sum()
+    for place in mask.nonzero()[:, 0]:
+        total = total + x[place] * 2
+    return total
+
+
+def _each_value(x, mask):
+    return torch.stack([x.sum() * value for value in (mask.long() * 3).unique()])
+
+
+def _rows(x, mask):
+    places = mask.nonzero()
+    return len(places), places[:, 0] + 1, x[torch.where(mask)[0]], x[mask.nonzero(as_tuple=True)], f"{places.shape}", places.stride()
+
+
+def _of_the_frames_own(x, mask):
+    other = torch.zeros(8, dtype=torch.bool)
+    other[2:5] = True
+    other[3].logical_not_()
+    kept = torch.ones(2, 3)
+    kept.masked_fill_(torch.tensor([[True, False, True]]), -1)
+    if other.any() and (kept < 0).flatten().any().item():
+        x = x * other.sum().item()
+    return x[: int(kept.sum().long()) + 3], torch.zeros(int(other.sum()))
+
+
+def _written_into(x, mask):
+    spread = torch.where(mask[:, None], torch.zeros(()), -1.0)
+    column = spread[:, 0]
+    column[mask.cumsum(0) == 4] = 3e38
+    return x * 2 if (column > 0).flatten().any().item() else x
+
+
+def _padded(x, mask):
+    (count,) = (mask.long().sum(),)
+    return torch.nn.functional.pad(x, (0, 8 - count)), torch.zeros(count + 1), x.narrow(0, 0, mask.sum()), range(count)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [_each_place, _each_value, _rows, _of_the_frames_own, _written_into, _padded])
+def test_what_masks_say_is_foreseen(program, backend):
+    worlds = _masks(4, 1, 0, 8)
+    chosen = {} if backend == "eager" else {"backend": backend, "tolerance": BACKENDS[backend]}
+    check(program, *worlds[0], changed=worlds[1:], graphs=1, **chosen)
+
+
+class _Strided(torch.nn.Module):
+    """Its sizes are tensors, of which a size of the result comes."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kernel", torch.tensor(7))
+        self.register_buffer("stride", torch.tensor(2))
+
+    def forward(self, x):
+        frames = torch.ceil((x.shape[-1] - self.kernel) / self.stride + 1).long() - 1
+        extra = frames * self.stride + self.kernel - x.shape[-1]
+        if extra <= max(self.kernel, self.stride):
+            x = torch.nn.functional.pad(x, (self.kernel - self.stride, extra + 4))
+        return x * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sizes_of_small_buffers(backend):
+    chosen = {} if backend == "eager" else {"backend": backend, "tolerance": BACKENDS[backend]}
+    module = _Strided()
+    check(module, torch.randn(2, 30, requires_grad=True), changed=[(torch.randn(2, 31),)], graphs=1, **chosen)
+
+
+def test_small_buffers_that_change():
+    module = _Strided()
+    compiled = jit.compile(module, backend="eager")
+    x = torch.randn(2, 30)
+    for kernel in (7, 8, 3, 3, 9):
+        module.kernel.fill_(kernel)
+        assert torch.equal(compiled(x), module(x))
+
+
+def test_what_is_written_or_drawn_is_not_foreseen():
+    def program(x, mask):
+        drawn = (torch.rand(8) < 0.5) & mask
+        if drawn.sum() > 2:
+            x = x * 2
+        other = mask.clone()
+        mask.logical_not_()
+        if mask.any():
+            x = x + 1
+        return x[: int(other.sum())]
+
+    worlds = _masks(4, 1, 0, 8)
+    check(program, *worlds[0], changed=worlds[1:])
+
+
+def test_a_mask_made_where_the_default_type_is_another_one():
+    def program(x, mask):
+        torch.set_default_dtype(torch.float64)
+        total = torch.zeros(()) + mask.float() + 2**-30
+        torch.set_default_dtype(torch.float32)
+        return x * 2 if (total > 1).any() else x
+
+    worlds = _masks(4, 1, 0, 8)
+    check(program, *worlds[0], changed=worlds[1:])
