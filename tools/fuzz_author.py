@@ -23,6 +23,8 @@ _PARAMETERS = (
     ("items", "list"),
     ("table", "dict"),
     ("box", "box"),
+    ("dial", "dial"),
+    ("net", "net"),
 )
 HOLE = re.compile(r"\{(?:@(?P<again>\w+)|(?P<hat>\^?)(?P<what>[a-z]+)(?::(?P<kind>[a-z]+))?(?:=(?P<name>\w+))?)\}")
 _PLAIN = {"digit": "01234", "bit": "01", "word": ("'a'", "'b'", "'k'", "'zebra'", "'count'", "''")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import time
 from collections.abc import Callable, Iterator
 
@@ -46,26 +47,42 @@ def _nth(tree: ast.Module, at: int) -> ast.Module | None:
 
 
 def _changes(tree: ast.Module) -> Iterator[Callable[[], None]]:
-    """Ways to make the program smaller, the large ones first."""
-    blocks = [(node, name) for node in ast.walk(tree) for name in _BLOCKS if _is_block(node, name)]
+    """Ways to make the program smaller, the large ones first; of what it uses, whole statements go."""
+    own = [node for root in tree.body if getattr(root, "name", "") == "program" for node in ast.walk(root)]
+    yield from _cuts(own)
+    yield from _hoists(own)
+    yield from _replacements(own)
+    yield from _cuts(list(ast.walk(tree)))
+
+
+def _cuts(nodes: list[ast.AST]) -> Iterator[Callable[[], None]]:
     for size in (8, 4, 2, 1):
-        for node, name in blocks:
+        for node, name in _blocks(nodes):
             count = len(getattr(node, name))
             if size == 1 or count > size:
                 for start in range(count - size, -1, -size):
-                    yield lambda node=node, name=name, start=start, size=size: _cut(node, name, start, size)  # type: ignore[misc]
-    for node, name in blocks:
+                    yield functools.partial(_cut, node, name, start, size)
+
+
+def _hoists(nodes: list[ast.AST]) -> Iterator[Callable[[], None]]:
+    for node, name in _blocks(nodes):
         for index, statement in enumerate(getattr(node, name)):
             for inner in _BLOCKS[:3]:
                 if _is_block(statement, inner) and not isinstance(statement, ast.ClassDef):
-                    yield lambda node=node, name=name, index=index, inner=inner: _hoist(node, name, index, inner)  # type: ignore[misc]
-    for node in ast.walk(tree):
+                    yield functools.partial(_hoist, node, name, index, inner)
+
+
+def _replacements(nodes: list[ast.AST]) -> Iterator[Callable[[], None]]:
+    for node in nodes:
         for name, value in ast.iter_fields(node):
-            values = value if isinstance(value, list) else [value]
-            for index, each in enumerate(values):
+            for index, each in enumerate(value if isinstance(value, list) else [value]):
                 if isinstance(each, ast.expr) and isinstance(getattr(each, "ctx", ast.Load()), ast.Load):
                     for other in _simpler(each):
-                        yield lambda node=node, name=name, index=index, other=other: _put(node, name, index, other)  # type: ignore[misc]
+                        yield functools.partial(_put, node, name, index, other)
+
+
+def _blocks(nodes: list[ast.AST]) -> list[tuple[ast.AST, str]]:
+    return [(node, name) for node in nodes for name in _BLOCKS if _is_block(node, name)]
 
 
 def _is_block(node: ast.AST, name: str) -> bool:

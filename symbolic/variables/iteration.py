@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from symbolic import polyfills
+from symbolic.errors import GraphBreak
 from symbolic.variables import iterators
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
@@ -81,6 +82,8 @@ def _reversed(tx: Translator, sequence: Variable, /) -> Variable:
     kind = sequence.python_type()
     if is_tensor(sequence):
         return tx.getattr(sequence, "__reversed__").call(tx, [], {})
+    if tx.lookup(kind, "__reversed__") is not MISSING:
+        raise GraphBreak("operation not supported by the object", f"reversed of {sequence.describe()}")
     if tx.lookup(kind, "__len__") is MISSING or tx.lookup(kind, "__getitem__") is MISSING:
         tx.raise_(TypeError, f"{kind.__name__!r} object is not reversible")
     return tx.inline(polyfills.reversed, [sequence], {})

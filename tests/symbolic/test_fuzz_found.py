@@ -1,5 +1,7 @@
 """What `tools/fuzz` found: programs that did something else compiled."""
 
+import time
+
 import pytest
 import torch
 
@@ -30,6 +32,19 @@ def text_that_is_repeated(x, n):
         except TypeError as error:
             said.append(str(error))
     return said, x + 1
+
+
+@program((3,), (-2,))
+def reversed_view_in_a_try_block(x, n):
+    table = {}
+    try:
+        table |= dict(reversed({"a": n + 1, "k": time.time() > n}.items()))
+        view = {"a": n, "b": 2}.items()
+        time.time()
+        table |= dict(reversed(view))
+    finally:
+        x = x + 1
+    return table, x
 
 
 @pytest.mark.parametrize("fn, calls", PROGRAMS)
