@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import bisect
 import dis
+import functools
 import inspect
 import itertools
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 from symbolic import versions
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -58,6 +61,11 @@ class Code:
     offsets: list[int] = field(repr=False)
     slots: int = 0  # number of argument slots, *args and **kwargs included
 
+    @functools.cached_property
+    def live(self) -> list[frozenset[str]]:
+        """Before each instruction: the fast locals that may be read before they are written."""
+        return _liveness(self)
+
     def index(self, offset: int) -> int:
         return bisect.bisect_left(self.offsets, offset)
 
@@ -77,7 +85,22 @@ SPLIT = {
 }
 #: instructions that say nothing to the interpreter of variables
 DROPPED = frozenset({"CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "RESUME", "COPY_FREE_VARS"})
-_cache: dict[int, Code] = {}
+
+
+def once_per_code(make: Callable[[CodeType], T], kept: int) -> Callable[[CodeType], T]:
+    """`make`, which answers again what it has answered, for the `kept` code objects that came last. (Those that are
+    equal are not the same: their files and lines may differ.)"""
+    known: dict[int, tuple[CodeType, T]] = {}  # the code is kept, too: the number stays its own
+
+    def answer(code: CodeType) -> T:
+        found = known.get(id(code))
+        if found is None:
+            found = known[id(code)] = (code, make(code))
+            if len(known) > kept:
+                del known[next(iter(known))]
+        return found[1]
+
+    return answer
 
 
 def _exception_table(code: CodeType) -> Iterator[Handler]:
@@ -118,11 +141,7 @@ def slot_names(code: CodeType) -> tuple[str, ...]:
     return (*code.co_varnames, *(name for name in code.co_cellvars if name not in local), *code.co_freevars)
 
 
-def decode(code: CodeType) -> Code:
-    """Decodes `code`; the result is shared and must not be changed."""
-    found = _cache.get(id(code))
-    if found is not None and found.raw is code:
-        return found
+def _decode(code: CodeType) -> Code:
     insts: list[Inst] = []
     line = code.co_firstlineno
     for raw in dis.get_instructions(code):
@@ -150,9 +169,11 @@ def decode(code: CodeType) -> Code:
             inst.next_offset = end
         if versions.is_jump(inst.op):
             inst.target = bisect.bisect_left(offsets, inst.argval)
-    result = Code(code, insts, list(_exception_table(code)), offsets, argument_slots(code))
-    _cache[id(code)] = result
-    return result
+    return Code(code, insts, list(_exception_table(code)), offsets, argument_slots(code))
+
+
+#: Decodes a code object; the result is shared and must not be changed.
+decode = once_per_code(_decode, 4096)
 
 
 #: Names of functions that see the stack of frames, on which compiled code and its continuations stand, or say how high
@@ -214,16 +235,12 @@ def successors(code: Code, index: int) -> Iterator[int]:
 
 #: Builtins that read the locals of the frame that calls them.
 _FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec"})
-_live: dict[int, tuple[CodeType, list[frozenset[str]]]] = {}
 
 
 def live_locals(code: Code, offset: int) -> frozenset[str]:
     """Names of fast locals that may be read at or after `offset` before they are written (exception edges included)."""
-    known = _live.get(id(code.raw))
-    if known is None or known[0] is not code.raw:
-        known = _live[id(code.raw)] = (code.raw, _liveness(code))
     index = code.index(offset)
-    return known[1][index] if index < len(known[1]) else frozenset()
+    return code.live[index] if index < len(code.live) else frozenset()
 
 
 def _liveness(code: Code) -> list[frozenset[str]]:

@@ -26,6 +26,7 @@ from bytecode import CellVar, CompilerFlags, ConcreteBytecode, ConcreteInstr, Fr
 from bytecode.instr import DUAL_ARG_OPCODES_SINGLE_OPS
 
 from codegen.residual.emitter import Constant, Emitter
+from symbolic.code import once_per_code
 
 
 class Entry(enum.Enum):
@@ -190,17 +191,6 @@ def implicit_local(code: CodeType) -> str | None:
     return None
 
 
-_originals: dict[int, Original] = {}
-
-
-def original(code: CodeType) -> Original:
-    """`code` decoded; the result is shared between the continuations of `code`."""
-    found = _originals.get(id(code))
-    if found is None or found.code is not code:
-        found = _originals[id(code)] = _decode(code)
-    return found
-
-
 _NOT_FUNCTIONS = {
     inspect.CO_COROUTINE: "a coroutine",
     inspect.CO_ASYNC_GENERATOR: "an asynchronous generator",
@@ -298,6 +288,10 @@ def _rename(inst: Instr, free: Set[str]) -> None:
     if takes_cell or inst.opcode in dis.haslocal:
         slot = _slot(inst)
         inst.arg = FreeVar(slot) if slot in free else CellVar(slot) if takes_cell else slot
+
+
+#: A code object decoded; the result is shared between its continuations. (It is large.)
+original = once_per_code(_decode, 256)
 
 
 # --- the stack and the cells at every instruction ---

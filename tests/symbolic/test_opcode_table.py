@@ -1,6 +1,7 @@
 """Every opcode of the Python that runs the tests has exactly one fate: handled, refused, dropped or split by the decoder."""
 import dis
 import itertools
+import weakref
 
 import pytest
 
@@ -35,3 +36,19 @@ def test_splits_lead_to_handled_opcodes():
 
 def test_every_refusal_has_a_reason():
     assert all(REFUSED.values())
+
+
+def test_what_is_kept_of_code_objects_is_bounded():
+    """Those of functions that are made again and again are let go."""
+    def made():
+        return (lambda: None).__code__.replace(co_name="made")
+
+    answer = code.once_per_code(code.decode, 2)
+    first, equal = made(), made()
+    assert answer(first) is answer(first) and answer(first).raw is first
+    assert answer(equal).raw is equal
+    other = code.once_per_code(lambda each: each.co_name, 2)
+    ended = weakref.ref(last := made())
+    assert [other(last), other(first), other(equal)] == ["made"] * 3
+    del last
+    assert ended() is None
