@@ -63,6 +63,7 @@ class GeneratorVariable(Variable):
         self.born_at = born_at
         self.state = "new"  # new, suspended, running, closed
         self.is_counted = False
+        self.stands_in = False  # for an iterator of Python's own, which this is not where somebody can tell
         frame.generator = self
 
     def born(self, tx: Translator) -> None:

@@ -15,7 +15,7 @@ from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.native import NativeVariable
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import as_index
-from symbolic.variables.tables import POLYFILLS, class_method, handles, is_tensor, special
+from symbolic.variables.tables import class_method, handles, is_tensor, special
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -86,7 +86,7 @@ def _reversed(tx: Translator, sequence: Variable, /) -> Variable:
         raise GraphBreak("operation not supported by the object", f"reversed of {sequence.describe()}")
     if tx.lookup(kind, "__len__") is MISSING or tx.lookup(kind, "__getitem__") is MISSING:
         tx.raise_(TypeError, f"{kind.__name__!r} object is not reversible")
-    return tx.inline(polyfills.reversed, [sequence], {})
+    return _standing_in(tx, polyfills.reversed, [sequence], {})
 
 
 # --- itertools --------------------------------------------------------------------------------------------------------
@@ -188,6 +188,17 @@ def _choosing(fn: Any) -> Callable[..., Variable]:
 for _fn in (itertools.combinations, itertools.combinations_with_replacement):
     handles(_fn)(_choosing(_fn))
 
-POLYFILLS[itertools.tee] = polyfills.tee
+
+def _standing_in(tx: Translator, function: Any, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    """Generators by which the frame goes through what Python has iterators of its own for."""
+    born_at = tx.anchor()
+    made: Variable = tx.inline(function, args, kwargs)
+    generators: list[Any] = tx.unpack(made) if made.python_type() is tuple else [made]
+    for each in generators:
+        each.stands_in, each.born_at = True, born_at
+    return made
+
+
+handles(itertools.tee)(lambda tx, *args, **kwargs: _standing_in(tx, polyfills.tee, list(args), kwargs))
 if hasattr(itertools, "batched"):
-    POLYFILLS[itertools.batched] = polyfills.batched
+    handles(itertools.batched)(lambda tx, *args, **kwargs: _standing_in(tx, polyfills.batched, list(args), kwargs))

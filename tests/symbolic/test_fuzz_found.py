@@ -1,5 +1,7 @@
 """What `tools/fuzz` found: programs that did something else compiled."""
 
+import copy
+import itertools
 import time
 
 import pytest
@@ -45,6 +47,33 @@ def reversed_view_in_a_try_block(x, n):
     finally:
         x = x + 1
     return table, x
+
+
+class Row:
+    def __init__(self, *items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+@program((3,), (-2,))
+def iterators_that_leave(x, n):
+    first, second = itertools.tee([n, 2, n])
+    step = next(first)
+    return first, second, x + step, reversed(Row(1, n))
+
+
+@program((3,), (-2,))
+def iterators_that_stay(x, n):
+    first, second = itertools.tee([n, 2, n])
+    next(second)
+    for one, other in zip(first, second):
+        x = x * one + other
+    return x, [*reversed(Row(1, n))], copy.copy(first)
 
 
 @pytest.mark.parametrize("fn, calls", PROGRAMS)
