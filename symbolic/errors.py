@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+#: The reason of a break at a call that may see when objects end.
+MEMORY = "memory management"
 #: The reason of a break at a call that goes on recursively for too long: what it calls runs eagerly.
 RECURSION = "recursion"
 #: The reason of a break at a call that looks at the frame it is called from: only the frame itself will do.

@@ -321,7 +321,10 @@ class Protocols:
         if special is not None:
             return special
         kind = value.python_type()
-        if isinstance(value, ObjectVariable) and lookup(kind, "__class__") is not object.__dict__["__class__"]:
+        if isinstance(value, ObjectVariable) and (
+            lookup(kind, "__class__") is not object.__dict__["__class__"]
+            or isinstance(lookup(kind, "__getattribute__"), types.FunctionType)
+        ):
             return self._claims(value, cls)
         check = lookup(type(cls), "__instancecheck__")
         if check in (type.__instancecheck__, abc.ABCMeta.__instancecheck__):
@@ -344,5 +347,7 @@ class Protocols:
             raise GraphBreak("class not known", f"what {value.describe()} says that it is")
         if self.attempt(issubclass, value.python_type(), cls):
             return True
-        claimed = self.getattr(value, "__class__").real()
-        return isinstance(claimed, type) and self.attempt(issubclass, claimed, cls)
+        claimed = self.getattr(value, "__class__")
+        if not isinstance(claimed, ClassVariable):
+            raise GraphBreak("class not known", f"what {value.describe()} says that it is")
+        return self.attempt(issubclass, claimed.value, cls)

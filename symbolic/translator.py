@@ -44,7 +44,7 @@ from symbolic.torch_state import TorchState, TracingState
 from symbolic.variables import hooks, outside, symbols
 from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable
-from symbolic.variables.classes import InstanceNamespace
+from symbolic.variables.classes import InstanceNamespace, check_init
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import AnyException
 from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction
@@ -368,6 +368,7 @@ class Translator(Protocols):
     def return_value(self, value: Variable) -> None:
         frame = self.frames.pop()
         if frame.on_return is not None:
+            check_init(self, value)
             value = frame.on_return
         if frame.reading is not None:
             self.repeats.end(frame.reading, value)

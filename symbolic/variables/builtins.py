@@ -261,7 +261,7 @@ def _sorted(
     tx: Translator, iterable: Variable, /, *, key: Variable | None = None, reverse: Variable | None = None
 ) -> Variable:
     named = {"key": key, "reverse": reverse}
-    result = tx.new_list(tx.unpack(iterable))
+    result = tx.new_list(taken(tx, iterable))
     result.method(tx, "sort", [], {name: value for name, value in named.items() if value is not None})
     return result
 
@@ -447,8 +447,7 @@ def _unbound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
         tx.attempt(fn)
     receiver, rest, name = args[0], args[1:], fn.__name__
     if not issubclass(receiver.python_type(), fn.__objclass__):
-        text = f"descriptor {name!r} for {fn.__objclass__.__name__!r} objects doesn't apply to a "
-        tx.raise_(TypeError, f"{text}{receiver.python_type().__name__!r} object")
+        tx.attempt(fn, *map(stand_in, args))
     if receiver.is_constant() and (folded := fold(tx, fn, args, kwargs)) is not None:
         return folded
     if isinstance(receiver, ObjectVariable):

@@ -6,7 +6,15 @@ import enum
 import gc
 import operator
 from collections import OrderedDict, defaultdict, deque
-from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+    NoneType,
+)
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,7 +39,7 @@ from symbolic.variables.objects import (
     is_data_descriptor,
     is_plain_attribute,
 )
-from symbolic.variables.positions import IMMUTABLE
+from symbolic.variables.positions import IMMUTABLE, type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -150,9 +158,10 @@ class ClassVariable(FixedVariable):
         made = self._new(tx, args, kwargs)
         if not isinstance(made, (ObjectVariable, ClassVariable)) or self.value not in made.python_type().__mro__:
             return made
-        init = tx.lookup(self.value, "__init__")
+        kind = made.python_type()  # `__new__` may have made one of a derived class
+        init = tx.lookup(kind, "__init__")
         if isinstance(init, FunctionType):
-            tx.call(tx.class_attribute(self.value, "__init__"), [made, *args], kwargs)
+            check_init(tx, tx.call(tx.class_attribute(kind, "__init__"), [made, *args], kwargs))
         elif isinstance(made, ClassVariable):
             pass  # `type.__init__` does nothing
         elif made.payload is not None:
@@ -175,7 +184,7 @@ class ClassVariable(FixedVariable):
         return (
             self.value not in NATIVE_CONSTRUCTORS
             and not isinstance(tx.lookup(type(self.value), "__call__"), FunctionType)
-            and not isinstance(tx.lookup(self.value, "__new__"), (FunctionType, staticmethod))
+            and not isinstance(tx.lookup(self.value, "__new__"), (FunctionType, staticmethod, classmethod))
         )
 
     def _new(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
@@ -191,6 +200,8 @@ class ClassVariable(FixedVariable):
                 raise GraphBreak("construction of a typing class", self.describe())
             source = tx.attribute_source(self.value, "__new__")
             return tx.call(tx.wrap(function, source.attr("__func__")), [self, *args], kwargs)
+        if isinstance(raw, classmethod):
+            raise GraphBreak("__new__ that is a class method", self.describe())
         return tx.new_instance(self.value, args, kwargs)
 
     def new_bare(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
@@ -224,6 +235,11 @@ class ClassVariable(FixedVariable):
 
     def truth(self, tx: Translator) -> bool:
         return True
+
+
+def check_init(tx: Translator, result: Variable) -> None:
+    if result.python_type() is not NoneType:
+        tx.raise_(TypeError, f"__init__() should return None, not '{type_name(result.python_type())}'")
 
 
 def _fill(tx: Translator, made: ObjectVariable, args: list[Variable], kwargs: dict[str, Variable]) -> None:
@@ -266,10 +282,13 @@ class SuperVariable(Variable):
     def python_type(self) -> type:
         return super
 
+    def _is_of_class(self) -> bool:
+        """Whether it is `super(start, cls)`, and not of an instance."""
+        return isinstance(self.owner, ClassVariable) and self.start in self.owner.value.__mro__
+
     def _raw(self, name: str) -> tuple[type, Any]:
-        owner = self.owner
-        of_class = isinstance(owner, ClassVariable) and self.start in owner.value.__mro__
-        mro = list((owner.value if of_class else owner.python_type()).__mro__)  # type: ignore[attr-defined]
+        owner: Any = self.owner
+        mro = list((owner.value if self._is_of_class() else owner.python_type()).__mro__)
         for base in mro[mro.index(self.start) + 1 :]:
             if name in base.__dict__:
                 return base, base.__dict__[name]
@@ -278,6 +297,14 @@ class SuperVariable(Variable):
     def getattr(self, tx: Translator, name: str) -> Variable:
         base, raw = self._raw(name)
         owner = self.owner
+        if name == "__class__":
+            return tx.class_variable(super)
+        if raw is MISSING and name in ("__self__", "__self_class__"):
+            return owner if name == "__self__" or self._is_of_class() else tx.class_of(owner)
+        if raw is MISSING and name in super.__dict__:
+            if name != "__thisclass__":
+                raise GraphBreak("super() attribute", name)
+            return tx.class_variable(self.start)
         if raw is MISSING:
             return tx.raise_(AttributeError, f"'super' object has no attribute {name!r}")
         if name == "__new__" or isinstance(raw, staticmethod):
@@ -292,7 +319,8 @@ class SuperVariable(Variable):
             unbound = isinstance(owner, ClassVariable) and not issubclass(type(owner.value), base)
             return function if unbound else BoundMethod(function, owner)
         if isinstance(raw, property):
-            return tx.call(tx.class_attribute(base, name).getattr(tx, "fget"), [owner], {})
+            found = tx.class_attribute(base, name)
+            return found if self._is_of_class() else tx.call(found.getattr(tx, "fget"), [owner], {})
         if isinstance(owner, ObjectVariable):
             if isinstance(raw, NATIVE_DESCRIPTORS):
                 if owner.payload is not None and getattr(raw, "__objclass__", object) is not object:

@@ -29,7 +29,7 @@ from symbolic.variables.identity import IdVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.native import each
 from symbolic.variables.objects import NATIVE_METHODS, ObjectVariable
-from symbolic.variables.positions import NO_INSTANCES, is_python_class
+from symbolic.variables.positions import NO_INSTANCES, is_python_class, type_name
 from symbolic.variables.tables import handles, library
 from symbolic.variables.tensors import TensorVariable
 
@@ -299,7 +299,7 @@ def _newobj(tx: Translator, x: Variable) -> Parts:
     if not isinstance(x, (ObjectVariable, TupleVariable)) or not _is_made_bare(x):
         raise GraphBreak("copy of an object", x.describe())
     if isinstance(tx.lookup(cls, "__getnewargs_ex__"), FunctionType):
-        args = tx.unpack(_special(tx, x, "__getnewargs_ex__"))
+        args = tx.unpack(_arguments(tx, x, "__getnewargs_ex__"))
         function = library(tx, _copyreg.__newobj_ex__)
     else:
         args, function = _new_arguments(tx, x), library(tx, _copyreg.__newobj__)
@@ -311,7 +311,7 @@ def _newobj(tx: Translator, x: Variable) -> Parts:
 
 def _reduce_ex(tx: Translator, x: Variable, protocol: Variable) -> Variable:
     """`object.__reduce_ex__` as an object answers that was asked for it."""
-    if not protocol.is_constant() or protocol.constant() < 2:
+    if not protocol.is_constant() or protocol.python_type() is not int or protocol.constant() < 2:
         raise GraphBreak("copy of an object", x.describe())
     own = _optional(tx, x, "__reduce__")
     if own is not None and tx.lookup(x.python_type(), "__reduce__") is not object.__reduce__:
@@ -341,10 +341,17 @@ def _special(tx: Translator, x: Variable, name: str) -> Variable:
     return tx.call(BoundMethod(tx.class_attribute(x.python_type(), name), x), [], {})
 
 
+def _arguments(tx: Translator, x: Variable, name: str) -> Variable:
+    answer = _special(tx, x, name)
+    if not issubclass(answer.python_type(), tuple):
+        tx.raise_(TypeError, f"{name} should return a tuple, not {type_name(answer.python_type())!r}")
+    return answer
+
+
 def _new_arguments(tx: Translator, x: Variable) -> list[Variable]:
     own = tx.lookup(x.python_type(), "__getnewargs__")
     if isinstance(own, FunctionType):
-        return tx.unpack(_special(tx, x, "__getnewargs__"))
+        return tx.unpack(_arguments(tx, x, "__getnewargs__"))
     if own is MISSING:
         return []
     payload = getattr(x, "payload", x)

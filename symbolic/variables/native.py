@@ -69,7 +69,8 @@ def _rest(tx: Translator, iterator: Variable, iterable: Variable) -> Iterator[Va
 def each_of_some(tx: Translator, iterable: Variable) -> Iterator[Variable]:
     """The same where the interpreter, with the iterator in hand, asks the iterable how many elements there may be."""
     iterator = tx.iter(iterable)
-    own = iterable.special(tx, "__len__") if hasattr(iterable, "special") else None
+    names = [name for name in ("__len__", "__length_hint__") if has(iterable.python_type(), name)]
+    own = iterable.special(tx, names[0]) if names and hasattr(iterable, "special") else None
     if own is not None:
         try:
             tx.call(own, [], {})

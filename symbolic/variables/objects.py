@@ -114,7 +114,7 @@ class ObjectVariable(Variable):
     # --- attributes -------------------------------------------------------------------------------------------------
     def getattr(self, tx: Translator, name: str) -> Variable:
         hook = tx.lookup(self.cls, "__getattribute__")
-        if hook is not object.__getattribute__ and isinstance(hook, FunctionType):
+        if hook is not object.__getattribute__ and not isinstance(hook, NATIVE_DESCRIPTORS):
             return tx.call(tx.class_attribute(self.cls, "__getattribute__"), [self, ConstantVariable(name)], {})
         return self.plain_getattr(tx, name)
 
@@ -122,7 +122,7 @@ class ObjectVariable(Variable):
         """`object.__getattribute__`, then `__getattr__`."""
         stored = tx.stored_on_class(self.cls, name)
         raw = tx.lookup(self.cls, name) if stored is None else MISSING
-        if raw is not MISSING and is_data_descriptor(raw) and not isinstance(raw, MemberDescriptorType):
+        if _comes_first(raw):
             return self._describe(tx, name, raw)
         pending = tx.ledger.pending(self, name)
         if pending is not None and pending is not DELETED:
@@ -213,7 +213,7 @@ class ObjectVariable(Variable):
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
         hook = tx.lookup(self.cls, "__setattr__")
-        if hook is object.__setattr__ or isinstance(hook, WrapperDescriptorType):
+        if isinstance(hook, WrapperDescriptorType) and not is_foreign(hook, self.cls, "__setattr__"):
             self.plain_setattr(tx, name, value)
         elif hook is torch.nn.Module.__setattr__ and self._module_setattr(tx, name, value):
             pass
@@ -267,7 +267,7 @@ class ObjectVariable(Variable):
 
     def delattr(self, tx: Translator, name: str) -> None:
         hook = tx.lookup(self.cls, "__delattr__")
-        if hook is object.__delattr__ or isinstance(hook, WrapperDescriptorType):
+        if isinstance(hook, WrapperDescriptorType) and not is_foreign(hook, self.cls, "__delattr__"):
             self.plain_delattr(tx, name)
         else:
             tx.call(tx.class_attribute(self.cls, "__delattr__"), [self, ConstantVariable(name)], {})
@@ -282,7 +282,8 @@ class ObjectVariable(Variable):
         if raw is not MISSING and isinstance(lookup(type(raw), "__delete__"), FunctionType):
             tx.call(tx.class_attribute(type(raw), "__delete__"), [tx.class_attribute(self.cls, name), self], {})
             return
-        if raw is not MISSING and is_data_descriptor(raw) and not isinstance(raw, MemberDescriptorType):
+        is_slot = isinstance(raw, MemberDescriptorType) and "__slots__" in vars(raw.__objclass__)
+        if raw is not MISSING and is_data_descriptor(raw) and not is_slot:
             raise GraphBreak("deletion of a native attribute", f"{self.cls.__qualname__}.{name}")
         pending = tx.ledger.pending(self, name)
         held: Any = pending is not DELETED
@@ -302,6 +303,8 @@ class ObjectVariable(Variable):
         raw = tx.lookup(self.cls, name)
         if raw is None:  # so the class refuses
             raise GraphBreak("operation not supported by the object", f"{name} of {self.describe()}")
+        if is_foreign(raw, self.cls, name):
+            return BoundMethod(tx.class_attribute(self.cls, name), self)
         if raw is MISSING or isinstance(raw, NATIVE_DESCRIPTORS):
             return None
         return self._describe(tx, name, raw)
@@ -421,6 +424,20 @@ class ObjectVariable(Variable):
     def reachable(self) -> list[Variable]:
         payload = [self.payload] if self.payload is not None else []
         return [*payload, *self.new_args]
+
+
+def _comes_first(raw: Any) -> bool:
+    """Whether it is asked before the instance is: a data descriptor that can be read. (Slots are the instance's.)"""
+    if raw is MISSING or isinstance(raw, MemberDescriptorType) or not is_data_descriptor(raw):
+        return False
+    return lookup(type(raw), "__get__") is not MISSING
+
+
+def is_foreign(raw: Any, cls: type, name: str) -> bool:
+    """Whether a native method was put in the place of another, as by `__setattr__ = dict.__setitem__`."""
+    if not isinstance(raw, (MethodDescriptorType, WrapperDescriptorType)):
+        return False
+    return raw.__name__ != name or not issubclass(cls, raw.__objclass__)
 
 
 def _answering(name: str, value: Any) -> Any:

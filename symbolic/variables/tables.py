@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 
-from symbolic.errors import GraphBreak
+from symbolic.errors import MEMORY, GraphBreak
 from symbolic.signatures import takes
 from symbolic.variables.base import BINARY, MISSING, FixedVariable, Variable
 from symbolic.variables.base import lookup as type_lookup
@@ -116,7 +116,7 @@ SKIPPED_MODULES: dict[str, str] = {
             multiprocessing socket ssl select selectors signal sqlite3 urllib http zipfile tarfile gzip pickle json csv
             mmap fcntl""",
         "threads and tasks": "threading _thread concurrent asyncio queue contextvars _contextvars",
-        "memory management": "gc weakref _weakref _weakrefset ctypes tracemalloc",
+        MEMORY: "gc weakref _weakref _weakrefset ctypes tracemalloc",
         "inspection of the running program": """inspect traceback linecache pdb bdb cmd code dis faulthandler ast
             tokenize importlib _frozen_importlib imp pkgutil platform sysconfig unittest.mock doctest profile
             cProfile""",

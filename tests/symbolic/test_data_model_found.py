@@ -1,0 +1,240 @@
+"""What CPython's own test_descr found (`tools/coverage`): corners of Python's data model, each as a small program."""
+
+import types
+import weakref
+
+import torch
+
+import jit
+from tests.differential import check, same_as_eager, tensors
+
+(X,) = tensors(3, 4)
+
+
+def errors_of(*calls):
+    found = []
+    for call in calls:
+        try:
+            found.append(call())
+        except (TypeError, AttributeError) as error:
+            found.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+class Chooses:
+    def __new__(cls, number):
+        return object.__new__(Chosen if isinstance(number, int) else cls)
+
+
+class Chosen(Chooses):
+    def __init__(self, number):
+        self.number = number
+
+
+@same_as_eager(graphs=1)
+def test_an_instance_of_a_derived_class_is_initialised(x):
+    one, other = Chooses(1), Chooses("two")
+    return x + 1, type(one) is Chosen, one.number, type(other) is Chooses
+
+
+class OfClass:
+    @classmethod
+    def __new__(*args):
+        return args
+
+
+@same_as_eager
+def test_new_as_a_class_method(x):
+    return x + 1, OfClass(1, 2)
+
+
+class Returns:
+    def __init__(self, value):
+        self.value = value
+        return value
+
+
+@same_as_eager(graphs=1)
+def test_initialisers_return_nothing(x):
+    return x + 1, errors_of(lambda: Returns(10), lambda: Returns("text"), lambda: Returns(None).value, lambda: Returns(x))
+
+
+class Plain:
+    def itself(self):
+        return self
+
+
+class Stands:
+    def __init__(self, behind):
+        self.__behind = behind
+
+    def __getattribute__(self, name):
+        if name.startswith("_Stands__"):
+            return object.__getattribute__(self, name)
+        return getattr(self.__behind, name)
+
+
+@same_as_eager(graphs=1)
+def test_what_stands_for_another_is_an_instance(x):
+    value = Stands(Plain())
+    kinds = [isinstance(value, kind) for kind in (Plain, Stands, Chooses, (int, Plain))]
+    return x + 1, kinds, value.__class__ is Plain, type(value) is Stands
+
+
+class Items(dict):
+    __setattr__ = dict.__setitem__
+    __neg__ = dict.copy
+
+
+class Wrong(int):
+    __eq__ = str.__eq__
+    __add__ = str.__add__
+    __neg__ = list.copy
+
+
+@same_as_eager(graphs=1)
+def test_native_methods_in_the_place_of_others(x):
+    items, wrong = Items(), Wrong(3)
+    items.one = 42
+    found = errors_of(lambda: wrong == wrong, lambda: wrong + wrong, lambda: -wrong, lambda: str.lower(3))  # noqa: PLR0124
+    return x + 1, items["one"], items == -items, found
+
+
+class OnlySets:
+    def __set__(self, instance, value):
+        instance.__dict__["one"] = value
+
+
+class HasOnlySets:
+    one = OnlySets()
+
+
+@same_as_eager
+def test_descriptors_that_can_not_be_read(x):
+    instance = HasOnlySets()
+    before = instance.one is HasOnlySets.__dict__["one"]
+    instance.one = 42
+    return x + 1, before, instance.one
+
+
+class Base:
+    shown = property(lambda self: "shown")
+
+    @classmethod
+    def of_class(cls):
+        return cls.__name__
+
+
+class Derived(Base):
+    @classmethod
+    def inherited(cls):
+        return super(Derived, cls).shown
+
+    @classmethod
+    def parts_of_class(cls):
+        return super().__self__, super().__self_class__, super().of_class()
+
+    def parts(self):
+        found = super()
+        return found.__class__, found.__self_class__, found.__thisclass__, found.__self__ is self, found.shown
+
+
+class Further(Derived):
+    pass
+
+
+@same_as_eager(graphs=1)
+def test_attributes_of_super(x):
+    return x + 1, Derived.inherited() is Base.shown, Further().parts(), Further.parts_of_class()
+
+
+class Hinted:
+    def __init__(self):
+        self.asked = 0
+
+    def __iter__(self):
+        return iter([2, 1])
+
+    def __length_hint__(self):
+        self.asked += 1
+        return 2
+
+
+@same_as_eager(graphs=1)
+def test_hints_are_asked_for(x):
+    hinted, seen = Hinted(), []
+    for make in (list, tuple, sorted, set, lambda each: [*each], [0].extend):
+        make(hinted)
+        seen.append(hinted.asked)
+    return x + 1, seen
+
+
+class Describes:
+    asked = 0
+
+    def __get__(self, instance, owner=None):
+        def reads(name):
+            self.asked += 1
+            raise AttributeError(name)
+
+        return reads
+
+
+class ByDescriptor:
+    __getattribute__ = Describes()
+
+
+class ByDescriptorLast:
+    __getattr__ = ByDescriptor.__dict__["__getattribute__"]
+
+
+@same_as_eager
+def test_hooks_that_descriptors_make(x):
+    found = errors_of(lambda: ByDescriptor().some, lambda: ByDescriptorLast().some)
+    return x + 1, found, ByDescriptorLast.__dict__["__getattr__"].asked > 1
+
+
+@same_as_eager
+def test_namespaces_that_can_not_be_deleted(x):
+    class Module(types.ModuleType, Plain):
+        pass
+
+    def delete(value):
+        del value.__dict__
+
+    instance = Plain()
+    instance.number = 3
+    found = errors_of(lambda: delete(Module("name")), lambda: delete(instance))
+    return x + 1, found, instance.__dict__
+
+
+class BadArguments:
+    def __getnewargs__(self):
+        return "text"
+
+
+class BadNamedArguments:
+    def __getnewargs_ex__(self):
+        return [(), {}]
+
+
+def test_reductions_of_objects():
+    def program(x):
+        found = []
+        for make in (BadArguments, BadNamedArguments, Plain, object):
+            for protocol in (None, 1.5, "text", 2, 4):
+                try:
+                    found.append(len(make().__reduce_ex__(protocol)))
+                except TypeError as error:
+                    found.append(str(error))
+        return x + 1, found
+
+    check(program, torch.ones(2))
+
+
+@same_as_eager
+def test_what_is_weakly_referenced_lives_as_long_as_its_variable(x):
+    value, item = Returns(None), Returns(None)
+    proxy, table = weakref.proxy(value), weakref.WeakValueDictionary(item=item)
+    jit.graph_break()
+    return x + 1, proxy.value, list(table)
