@@ -19,12 +19,14 @@ from jit.api import (
     stats,
 )
 from jit.config import config
-from jit.errors import BackendCompilerFailed, InternalError, JitError, Unsupported
+from jit.errors import BackendCompilerFailed, InternalError, JitError, MarkedSize, Unsupported
+from symbolic.marks import mark_dynamic, mark_static, maybe_mark_dynamic
 
 __all__ = [
     "BackendCompilerFailed",
     "InternalError",
     "JitError",
+    "MarkedSize",
     "Unsupported",
     "allow_in_graph",
     "assume_constant_result",
@@ -35,6 +37,9 @@ __all__ = [
     "explain",
     "graph_break",
     "is_compiling",
+    "mark_dynamic",
+    "mark_static",
+    "maybe_mark_dynamic",
     "reset",
     "stats",
 ]

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, MethodType
 from typing import Any
@@ -20,6 +20,8 @@ from jit import _C, backends, compiler
 from jit.compiler import Compiler, Record
 from jit.config import config
 from symbolic.capture import BreakReason
+from symbolic.marks import said
+from symbolic.shapes import Specialization
 from symbolic.variables import torch_functions
 from symbolic.variables.base import Variable
 
@@ -31,7 +33,7 @@ def compile(  # noqa: A001
     model: Any = None,
     *,
     fullgraph: bool = False,
-    dynamic: bool | None = None,
+    dynamic: bool | Mapping[str, Any] | None = None,
     backend: str | backends.Backend = "default",
     mode: str | None = None,
     options: dict[str, Any] | None = None,
@@ -39,8 +41,11 @@ def compile(  # noqa: A001
 ) -> Any:
     """Compiles a function, method or `nn.Module`; without `model` gives a decorator. A drop-in for `torch.compile`.
 
-    fullgraph: a graph break raises `Unsupported` instead. dynamic: True compiles for all sizes (from 2 on) of the
-    tensors in the arguments, as far as the program does not depend on them; otherwise sizes are compiled as they come.
+    fullgraph: a graph break raises `Unsupported` instead. dynamic: None compiles sizes, ints and floats as they come,
+        and those that differ in a later call for all values (sizes and ints from 2 on), as far as the program does not
+        depend on them; True does so from the first call on for all sizes of tensors in the arguments, False never.
+        A dict says what varies, by parameter: `{"x": {0: "batch", 1: (8, 4096)}, "n": True}`, dimensions with names
+        (sizes of one name are one where they are equal) or ranges; True is all of it.
     backend: "default" (kernels of our own), "aot_eager" (the same graphs, run by ATen), "eager" (as captured), or a
         callable `(gm, example_inputs) -> callable`.
     mode: "default"; "reduce-overhead": launches on CUDA are recorded once and replayed as CUDA graphs, what was handed
@@ -57,13 +62,20 @@ def compile(  # noqa: A001
 
 
 def _compile(
-    backend: backends.Backend, settings: Any, fullgraph: bool, dynamic: bool | None, disable: bool, model: Any
+    backend: backends.Backend,
+    settings: Any,
+    fullgraph: bool,
+    dynamic: bool | Mapping[str, Any] | None,
+    disable: bool,
+    model: Any,
 ) -> Any:
     if not callable(model):
         raise TypeError(f"jit.compile needs a function, a method or a module, not {type(model).__name__}: {model!r}")
     if disable:
         return model
-    made = Compiler(backend, settings, fullgraph, dynamic)
+    function = model.forward if isinstance(model, torch.nn.Module) else model
+    hints = said(dynamic, function) if isinstance(dynamic, Mapping) else None
+    made = Compiler(backend, settings, fullgraph, dynamic, hints)
     with _lock:
         _compilers.add(made)
     return door_for(made, model)
@@ -241,6 +253,7 @@ class Explanation:
     break_reasons: list[BreakReason] = field(default_factory=list)
     guards: list[Any] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
+    specializations: list[Specialization] = field(default_factory=list)
     result: Any = None
 
     @property
@@ -258,21 +271,26 @@ class Explanation:
     def __str__(self) -> str:
         lines = [f"{self.graph_count} graphs, {self.graph_break_count} breaks, {self.op_count} operations"]
         lines += [f"break {i + 1}: {reason}" for i, reason in enumerate(self.break_reasons)]
+        lines += [f"specialized: {each}" for each in self.specializations]
         lines += ["guards:", *(f"  {guard}" for guard in self.guards)]
         return "\n".join(lines)
 
 
-def explain(fn: Any, *, dynamic: bool | None = None, **settings: Any) -> Callable[..., Explanation]:
+def explain(
+    fn: Any, *, dynamic: bool | Mapping[str, Any] | None = None, **settings: Any
+) -> Callable[..., Explanation]:
     """`explain(f)(*args)` compiles `f` afresh, calls it once, and says what came of it."""
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         target = fn.__wrapped__ if isinstance(fn, _C.Door) else getattr(fn, "_orig_mod", fn)
-        made = Compiler(backends.eager, config.with_options(settings), False, dynamic)
+        hints = said(dynamic, getattr(target, "forward", target)) if isinstance(dynamic, Mapping) else None
+        made = Compiler(backends.eager, config.with_options(settings), False, dynamic, hints)
         found = Explanation(result=door_for(made, target)(*args, **kwargs))
         for record in made.records:
             found.records.append(record)
             found.guards += record.guards
             found.break_reasons += record.breaks
+            found.specializations += record.specializations
             if record.module is not None:
                 found.graphs.append(record.module)
         return found

@@ -10,7 +10,7 @@ import sysconfig
 import threading
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType
 from typing import Any
@@ -25,13 +25,15 @@ from codegen.residual.continuations import Continuations
 from codegen.residual.resume import raise_again
 from jit import _C, backends, collector, dump, logs, progress
 from jit.config import Config
-from jit.errors import BackendCompilerFailed, InternalError, JitError, Unsupported
+from jit.errors import BackendCompilerFailed, InternalError, JitError, MarkedSize, Unsupported
 from jit.state import DebugState, debug_state
 from symbolic import polyfills, terms
 from symbolic.capture import Break, BreakReason, Capture
 from symbolic.errors import GraphBreak, Restart, SkipFrame
 from symbolic.graph import OPERATION_RAISES
+from symbolic.marks import Said
 from symbolic.options import Options
+from symbolic.shapes import Specialization
 from symbolic.sources import Source
 from symbolic.torch_state import is_watched
 from symbolic.translator import ESCAPES, Translator, capture
@@ -61,6 +63,7 @@ class Record:
     generated: CodeType | None
     effects: list[str] = field(default_factory=list)
     skipped: str = ""
+    specializations: list[Specialization] = field(default_factory=list)
 
 
 @dataclass
@@ -96,7 +99,14 @@ _lock = threading.RLock()
 class Compiler:
     """Options, caches and continuations of one `jit.compile`; shared by the doors of its continuations."""
 
-    def __init__(self, backend: backends.Backend, config: Config, fullgraph: bool, dynamic: bool | None) -> None:
+    def __init__(
+        self,
+        backend: backends.Backend,
+        config: Config,
+        fullgraph: bool,
+        dynamic: bool | Mapping[str, Any] | None,
+        said: Mapping[str, Said] | None = None,
+    ) -> None:
         self.backend = backend
         self.config = config
         self.fullgraph = fullgraph
@@ -111,7 +121,8 @@ class Compiler:
             unroll_limit=config.unroll_limit,
             inline_limit=config.inline_limit,
             break_everywhere=config.break_everywhere,
-            dynamic=bool(dynamic),
+            dynamic=dynamic is True,
+            said=said or {},
             unwrap=UNWRAP,
             refuse=refuse,
             unhooked=_C.unhooked,
@@ -202,16 +213,31 @@ class Compiler:
 
     def _compile(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> Any:
         varying = self._varying.get(function.__code__, frozenset())
-        options, breaks = replace(self.options, varying=varying), dict[int, GraphBreak]()
+        options = replace(self.options, varying=varying)
+        seen = {} if isinstance(self.dynamic, bool) else _seen(cache)
+        if seen:
+            try:
+                return self._captured(cache, function, slots, replace(options, seen=seen))
+            except SkipFrame as skip:
+                logs.tell(self.channels, "dynamic", functools.partial(_told_static, function, skip.reason))
+            except BackendCompilerFailed:
+                if self.config.on_error == "raise":
+                    raise
+        return self._captured(cache, function, slots, options)
+
+    def _captured(self, cache: Any, function: FunctionType, slots: tuple[Any, ...], options: Options) -> Any:
+        """The entry of a capture with these options. Raises SkipFrame where there is none, or where what varies breaks
+        what nothing broke before."""
+        breaks: dict[int, GraphBreak] = {}
         for _ in range(_MAX_RESTARTS):
             try:
                 stats.captures += 1
                 return self._entry(cache, function, slots, capture(function, slots, options, breaks))
             except Restart as restart:
                 stats.restarts += 1
-                if options.dynamic and restart.cause.reason in _RAISES:
+                if (options.dynamic or options.seen) and restart.cause.reason in _RAISES:
                     # Sizes that raise are an entry of their own: one for all sizes would break for those that don't.
-                    options, breaks = replace(options, dynamic=False), {}
+                    options, breaks = replace(options, dynamic=False, seen={}), {}
                     continue
                 if restart.step in breaks or restart.step == 0:
                     raise SkipFrame(f"no progress: {restart.cause}") from restart
@@ -220,12 +246,19 @@ class Compiler:
 
     def _entry(self, cache: Any, function: FunctionType, slots: tuple[Any, ...], captured: Capture) -> Any:
         try:
-            if isinstance(captured.exit, Break) and self._must_be_whole(captured.exit.cause.reason):
-                raise Unsupported(reason_of(captured))
+            specializations = _specializations(captured)
+            for each in specializations:
+                if each.is_marked:
+                    raise MarkedSize(each)
+            if isinstance(captured.exit, Break):
+                if captured.tx.options.seen and not any(entry.meta.breaks for entry in cache.entries):
+                    raise SkipFrame(str(captured.exit.cause))
+                if self._must_be_whole(captured.exit.cause.reason):
+                    raise Unsupported(reason_of(captured))
             assembled = assemble(
                 captured, function.__code__, self._graph, self.continuations, self.region, self._graph_failed
             )
-            return self._install(cache, function, slots, captured, assembled)
+            return self._install(cache, function, slots, captured, assembled, specializations)
         finally:
             captured.close()
 
@@ -253,7 +286,13 @@ class Compiler:
         return backends.run(self.backend, module, example_inputs)
 
     def _install(
-        self, cache: Any, function: FunctionType, slots: tuple[Any, ...], captured: Capture, assembled: Assembled
+        self,
+        cache: Any,
+        function: FunctionType,
+        slots: tuple[Any, ...],
+        captured: Capture,
+        assembled: Assembled,
+        specializations: list[Specialization],
     ) -> Any:
         program = assembled.program
         guards = _C.Guards(program.nodes, program.checks, program.values)
@@ -271,6 +310,7 @@ class Compiler:
             breaks,
             assembled.function.__code__,
             [str(effect) for effect in captured.ledger.effects()],
+            specializations=specializations,
         )
         self.records.append(record)
         self._generated.add(id(assembled.function.__code__))
@@ -283,6 +323,8 @@ class Compiler:
 
     def _tell(self, record: Record) -> None:
         name = record.name
+        for each in record.specializations:
+            logs.tell(self.channels, "dynamic", lambda each=each: f"{name}: {each}")  # type: ignore[misc]
         for reason in record.breaks:
             logs.tell(self.channels, "breaks", lambda reason=reason: f"graph break at {reason}")  # type: ignore[misc]
         logs.tell(self.channels, "graph", lambda: f"graph of {name}:\n{dump.graph(record.module)}")
@@ -297,9 +339,26 @@ class Compiler:
         warnings.warn(
             f"{function.__qualname__} ({place(function.__code__)}) was compiled {len(cache.entries)} times and runs "
             "eagerly for new inputs from now on; last reason: "
-            f"{self.explain_miss(cache, function, slots)} (jit.config.recompile_limit sets the bound)",
+            f"{self.explain_miss(cache, function, slots)}{self._advice(cache, function, slots)} "
+            "(jit.config.recompile_limit sets the bound)",
             stacklevel=4,
         )
+
+    def _advice(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> str:
+        """What to do about a number or a size that is another one at every call."""
+        index, seen = cache.entries[0].guards.explain(function, slots) or (-1, None)
+        guard = cache.entries[0].meta.guards[index] if index >= 0 else None
+        if guard is None or guard.kind not in ("tensor", "eq", "shape"):
+            return ""
+        fixed = [each for entry in cache.entries for each in entry.meta.specializations]
+        if fixed:
+            return f"; {fixed[0]}"
+        if guard.kind == "tensor" and isinstance(seen, torch.Tensor) and seen.dim() == len(guard.payload["sizes"]):
+            sizes = zip(guard.payload["sizes"], seen.shape, strict=True)
+            dims = [dim for dim, (known, now) in enumerate(sizes) if known is not None and known != now]
+            if dims:
+                return f"; jit.mark_dynamic({guard.source.text}, {dims[0]}) compiles for all sizes"
+        return ""
 
     def explain_miss(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> str:
         """In words, why the newest entry does not fit this call."""
@@ -351,6 +410,31 @@ class Compiler:
                 'Please report it with the traceback that jit.config.on_error = "raise" gives.',
                 stacklevel=4,
             )
+
+
+def _specializations(captured: Capture) -> list[Specialization]:
+    shapes = captured.tx.graph.shapes
+    return shapes.specializations() if shapes is not None else []
+
+
+def _seen(cache: Any) -> dict[str, tuple[Any, ...]]:
+    """What the entries were made for: numbers, and sizes of tensors, by their paths."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for entry in cache.entries:
+        for guard in entry.meta.guards:
+            if guard.kind == "tensor":
+                value = guard.payload["sizes"]
+            elif guard.kind == "eq" and type(guard.payload) in (int, float):
+                value = guard.payload
+            else:
+                continue
+            path = guard.source.text
+            found[path] = (*found.get(path, ()), value)
+    return found
+
+
+def _told_static(function: FunctionType, reason: str) -> str:
+    return f"{function.__qualname__} is compiled for these numbers and sizes alone: {reason}"
 
 
 def _entry_for(cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 
 from symbolic.capture import BreakReason
+from symbolic.shapes import Specialization
 
 
 class JitError(Exception):
@@ -25,6 +26,16 @@ class Unsupported(JitError):
         if reason.hint:
             lines.append(f"  hint: {reason.hint}")
         super().__init__("\n".join(lines))
+
+
+class MarkedSize(JitError):
+    """A size that `jit.mark_dynamic` said varies is one that the program depends on."""
+
+    def __init__(self, specialization: Specialization) -> None:
+        super().__init__(
+            f"jit.mark_dynamic: {specialization}. Say jit.maybe_mark_dynamic of sizes that may be compiled as they come"
+        )
+        self.specialization = specialization
 
 
 class BackendCompilerFailed(JitError):

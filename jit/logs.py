@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-CHANNELS = ("recompiles", "breaks", "graph", "guards", "bytecode", "skips")
+CHANNELS = ("recompiles", "breaks", "graph", "guards", "bytecode", "skips", "dynamic")
 
 
 def parse(names: str) -> frozenset[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from functools import cache
+from types import FrameType
 from typing import Any
 
 import torch
@@ -317,3 +320,14 @@ def _rest(value: torch.Tensor) -> Any:
 
 def _tensors_in(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _is_foreign(record: logging.LogRecord) -> bool:
+    """Whether an operation failed in another mode than ours: of what fails here eager code tells the program."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and not isinstance(frame.f_locals.get("self"), FakeTensorMode):
+        frame = frame.f_back
+    return frame is None or not isinstance(frame.f_locals["self"], FakeMode)
+
+
+logging.getLogger(FakeTensorMode.__module__).addFilter(_is_foreign)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -29,9 +29,19 @@ from symbolic.gradients import Blank, Together
 from symbolic.guards import Guard
 from symbolic.inner import InnerGraph
 from symbolic.late import Standing, Unknown
+from symbolic.marks import Mark, marks
 from symbolic.operators import with_symbols
 from symbolic.quick_graph import Graph
-from symbolic.shapes import SMALLEST, Shapes, depends_on_values, must_be_equal, must_be_usual, number_at_hand, settling
+from symbolic.shapes import (
+    MOST,
+    SMALLEST,
+    Shapes,
+    depends_on_values,
+    must_be_equal,
+    must_be_usual,
+    number_at_hand,
+    settling,
+)
 from symbolic.sources import Source
 from symbolic.torch_state import enter_inference, leave_inference, state_of_operations
 from symbolic.variables.base import MISSING, Variable
@@ -56,7 +66,7 @@ from symbolic.variables.numbers import (
     value_of,
 )
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.symbols import SymbolVariable
+from symbolic.variables.symbols import SymbolInput, SymbolVariable
 from symbolic.variables.tensors import (
     DrawnTensor,
     GraphFunction,
@@ -106,7 +116,7 @@ class GraphBuilder:
         self.modules = torch.nn.Module()  # the graphs inside the root
         self.inner: list[InnerGraph] = []  # inside the root, the innermost last
         self._left: dict[fx.Graph, int] = {}  # a finished inner graph -> where it was born
-        self.inputs: list[TensorVariable | NumberInput | DrawnNumber] = []
+        self.inputs: list[TensorVariable | NumberInput | SymbolInput | DrawnNumber] = []
         self.by_fake: dict[int, TensorVariable] = {}
         self._symbols: dict[tuple[type, Any], SymbolVariable] = {}  # by their expressions: equal ones are one number
         self._numbers: set[fx.Node] = set()  # nodes that give numbers
@@ -136,8 +146,10 @@ class GraphBuilder:
         """A placeholder for an existing tensor, its properties guarded."""
         with torch.inference_mode(value.is_inference()) if torch.is_inference_mode_enabled() else nullcontext():
             try:
-                if self.shapes is not None and self.tx.options.dynamic and _may_vary(value, source):
-                    fake = self.shapes.fake(self.fake_mode, value)
+                varying = self._varying_dims(value, source)
+                if varying:
+                    shapes = self.shapes or self._open_sizes()
+                    fake = shapes.fake(self.fake_mode, value, varying)
                 else:
                     fake = self.fake_mode.from_tensor(value, static_shapes=True)
             except Exception as error:  # some views (of complex tensors, say) have no fake
@@ -153,8 +165,35 @@ class GraphBuilder:
         facts = self._facts(value)
         self.tx.know(source, "tensor", facts)
         if self.shapes is not None:
-            self.shapes.add_input(value, fake, source, facts)
+            self.shapes.add_input(value, fake, source, facts, varying)
         return variable
+
+    def _varying_dims(self, value: torch.Tensor, source: Source) -> dict[int, Mark]:
+        """Those whose sizes are not of this call alone."""
+        options, dims = self.tx.options, range(value.dim())
+        found: dict[int, Mark] = {}
+        if _may_vary(value, source):
+            said = options.said.get(self.parameter(source), options.dynamic) if options.said else options.dynamic
+            if said is True:
+                found = dict.fromkeys(dims, _VARIES)
+            elif options.seen:
+                seen = [sizes for sizes in options.seen.get(source.text, ()) if isinstance(sizes, tuple)]
+                alike = [sizes for sizes in seen if len(sizes) == value.dim()]
+                found = {dim: _VARIES for dim in dims for sizes in alike if sizes[dim] != value.shape[dim]}
+            if isinstance(said, Mapping):
+                found |= {dim % len(dims): mark for dim, mark in said.items() if -len(dims) <= dim < len(dims)}
+        found |= {dim: mark for dim, mark in marks(value).items() if dim in dims}
+        return {dim: mark for dim, mark in found.items() if mark.varies and mark.holds(value.shape[dim])}
+
+    def parameter(self, source: Source) -> str:
+        """The parameter of the function, or of the module's `forward`, that came from there; empty if none did."""
+        name = self._names.get(source)
+        if name is not None:
+            return name.removeprefix("l_").removesuffix("_")
+        if source.kind == "arg":
+            return source.name
+        is_named = source.kind in ("item", "getitem") and source.base is not None and source.base.kind == "arg"
+        return source.arg if is_named and isinstance(source.arg, str) else ""
 
     def add_made(self, of: TensorVariable, function: Callable[[torch.Tensor], torch.Tensor]) -> TensorVariable:
         """A placeholder for `function(of)`, a leaf that the compiled code makes before it calls the graph."""
@@ -175,17 +214,28 @@ class GraphBuilder:
         alike = [(fake, mark) for fake, mark in self._marks if fake.untyped_storage()._cdata == memory]
         return not self._moves and all(mark is not None and _mark(fake) == mark for fake, mark in alike)
 
-    def add_number(self, value: int | float, source: Source) -> NumberInput:
+    def add_number(self, value: int | float, source: Source) -> Variable:
         """A placeholder for a number that varies from call to call."""
         found = next((known for known in self.inputs if known.source is source), None)
-        if isinstance(found, NumberInput):
+        if found is not None:
             return found
         kind = type(value)
         self.tx.know(source, "type", kind)
+        if kind is int and SMALLEST <= value <= MOST and not self.inner:
+            return self._add_symbol(int(value), source)
         variable = NumberInput(self._placeholder(source, EXAMPLES[kind]), value, source, self.tx)
         self.inputs.append(variable)
         self._late = self._late or kind is int
         return variable
+
+    def _add_symbol(self, value: int, source: Source) -> SymbolInput:
+        """The same of an int that may be a size."""
+        shapes = self.shapes or self._open_sizes()
+        symbol = shapes.number(self.fake_mode, value, source)
+        made = SymbolInput(self._placeholder(source, symbol), symbol, value, shapes, source)
+        self._symbols[torch.SymInt, symbol.node.expr] = made
+        self.inputs.append(made)
+        return made
 
     def add_drawn(self, kind: type, name: str) -> DrawnNumber:
         """A placeholder for a number that an early call gives."""
@@ -665,11 +715,14 @@ class GraphBuilder:
         return self._symbols.setdefault((type(value), value.node.expr), made)
 
     # --- running ----------------------------------------------------------------------------------------------------
-    def _open_sizes(self) -> None:
-        """From here on operations may have results whose sizes depend on values."""
+    def _open_sizes(self) -> Shapes:
+        """From here on inputs may have sizes that vary, and results of operations such that depend on values."""
         self.shapes = Shapes(self.tx.place, by_values=True)
         self.fake_mode.shape_env = self.shapes.env
+        self.fake_mode.static_shapes = False
+        self._came = FakeMode(allow_non_fake_inputs=True, shape_env=self.shapes.env)
         self.tx.repeats.enabled = False
+        return self.shapes
 
     def fake_run(self, target: Any, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
@@ -862,6 +915,9 @@ def _holds(value: Any, kinds: Any) -> bool:
         return True
     items = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
     return any(_holds(item, kinds) for item in items)
+
+
+_VARIES = Mark(True)
 
 
 def _may_vary(value: torch.Tensor, source: Source) -> bool:

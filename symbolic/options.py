@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from symbolic.marks import Said
+
 
 @dataclass(frozen=True)
 class Options:
@@ -16,7 +18,9 @@ class Options:
     `refuse(code, module name)` says why a
     code object must not be inlined (None: it may); `unhooked(tensor)` says whether a guard of that kind holds for it;
     `break_everywhere` splits after every call; `dynamic` captures with
-    symbols for the sizes of inputs; numbers at the paths in `varying` (`Source.pattern`) are inputs of the graph."""
+    symbols for the sizes of inputs; numbers at the paths in `varying` (`Source.pattern`) are inputs of the graph.
+    `seen`: what earlier captures were made for, by path: numbers, and sizes of tensors (None: any). What differs from
+    that now is taken to differ from call to call. `said`: what the user says of parameters."""
 
     unroll_limit: int = 100_000
     inline_limit: int = 400
@@ -24,6 +28,8 @@ class Options:
     break_everywhere: bool = False
     dynamic: bool = False
     varying: frozenset[str] = frozenset()
+    seen: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    said: Mapping[str, Said] = field(default_factory=dict)
     unwrap: Mapping[type, Callable[..., Any]] = field(default_factory=dict)
     refuse: Callable[[CodeType, str | None], str | None] = lambda code, module: None
     unhooked: Callable[[torch.Tensor], bool] = lambda tensor: True

@@ -9,8 +9,9 @@ What is true of all numbers from `SMALLEST` on is known of it, which the graph c
 
 from __future__ import annotations
 
+import linecache
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,12 +28,17 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.utils._sympy import functions
 
+from symbolic import terms
 from symbolic.errors import GraphBreak, SkipFrame
+from symbolic.marks import Mark
 from symbolic.sources import Source
 from symbolic.terms import Extent, Op, Term
 
 #: Sizes below this mean something of their own (nothing, or what is broadcast): they are compiled as they come.
 SMALLEST = 2
+#: Ints that come in are symbols up to this: beyond, they are hardly sizes, and what is computed of them may be too
+#: large.
+MOST = 1 << 20
 #: Conditions are evaluated on 64-bit integers: numbers must leave room for what is done with them.
 _LARGEST = 1 << 61
 #: Powers are spelled out up to this exponent.
@@ -48,6 +54,23 @@ class Condition:
 
     term: Term
     place: Place
+
+
+@dataclass(frozen=True)
+class Specialization:
+    """A number of an input that might have varied, and that the program turned out to depend on: `symbol`, in words, is
+    `value`. `place`: the line that asked first, `reason`: what it asked. `is_marked`: the user said that it varies."""
+
+    symbol: str
+    value: int
+    place: Place
+    reason: str
+    is_marked: bool = False
+
+    def __str__(self) -> str:
+        file, line = self.place
+        text = linecache.getline(file, line).strip()
+        return f"{self.symbol} is {self.value}: {self.reason}, needed at {file}:{line}" + (f": {text}" if text else "")
 
 
 @dataclass(frozen=True)
@@ -134,19 +157,25 @@ class Shapes:
         self._where: dict[sympy.Symbol, Extent] = {}
         self._numbers: dict[sympy.Symbol, int] = {}  # what each is for the inputs at hand
         self._places: list[Place] = []  # of env.guards
+        self._marked: dict[sympy.Symbol, Mark] = {}
+        self._named: dict[str, torch.SymInt] = {}  # the first of each name
 
     # --- inputs -----------------------------------------------------------------------------------------------------
-    def fake(self, mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
-        """A fake of `value` with a symbol for each size that may vary.
+    def fake(self, mode: FakeTensorMode, value: torch.Tensor, varying: Container[int]) -> torch.Tensor:
+        """A fake of `value` with a symbol for each size of the dimensions `varying` that may vary.
 
         Raises what `FakeTensorMode.from_tensor` does."""
         base: Any = value._base if value._is_view() else None
         around = _context([DimDynamic.STATIC] * base.dim()) if base is not None else None
-        sizes = [DimDynamic.DYNAMIC if size >= SMALLEST else DimDynamic.STATIC for size in value.shape]
+        may_vary = [dim in varying and size >= SMALLEST for dim, size in enumerate(value.shape)]
+        sizes = [DimDynamic.DYNAMIC if varies else DimDynamic.STATIC for varies in may_vary]
         return mode.from_tensor(value, symbolic_context=_context(sizes, around))
 
-    def add_input(self, value: torch.Tensor, fake: torch.Tensor, source: Source, facts: dict[str, Any]) -> None:
-        """Notes where the symbols of a fake stand. `facts`, those of its tensor guard, get None for what varies."""
+    def add_input(
+        self, value: torch.Tensor, fake: torch.Tensor, source: Source, facts: dict[str, Any], marked: Mapping[int, Mark]
+    ) -> None:
+        """Notes where the symbols of a fake stand. `facts`, those of its tensor guard, get None for what varies.
+        `marked`: what is said of its dimensions."""
         own: list[tuple[sympy.Symbol, sympy.Expr]] = []
         for extent, number, symbol in zip(_extents(source, value), _geometry(value), _geometry(fake), strict=True):
             if isinstance(symbol, torch.SymInt):
@@ -155,14 +184,38 @@ class Shapes:
                 name = expr if is_new else sympy.Dummy(f"{extent.kind}{extent.dim}", integer=True)
                 self._where[name], self._numbers[name] = extent, number
                 own.append((name, expr))
+                if is_new and extent.kind == "size" and extent.dim in marked:
+                    self._mark(symbol, marked[extent.dim])
         if own:
             self._inputs.append(_Input(facts, tuple(own), self.place()))
+
+    def _mark(self, size: torch.SymInt, mark: Mark) -> None:
+        self._marked[size.node._expr] = mark
+        if mark.min is not None or mark.max is not None:
+            low, high = max(mark.min or SMALLEST, SMALLEST), _LARGEST if mark.max is None else mark.max
+            self.env.constrain_symbol_range(size.node._expr, low, high)
+        if mark.name:
+            other = self._named.setdefault(mark.name, size)
+            if other is not size and other.node.hint == size.node.hint:
+                with self.asking():
+                    bool(other == size)
+
+    def number(self, mode: FakeTensorMode, value: int, source: Source) -> Any:
+        """A symbol for an int that came in, from SMALLEST on: the size of a tensor that nobody sees."""
+        made: Any = self.fake(mode, torch.empty(value, device="meta"), [0]).shape[0]
+        own = made.node._expr
+        self._where[own], self._numbers[own] = Extent(source, "value"), value
+        self._inputs.append(_Input({}, ((own, own),), self.place()))
+        return made
 
     # --- while capturing --------------------------------------------------------------------------------------------
     @contextmanager
     def asking(self) -> Iterator[None]:
         """What is run inside may ask about symbols: the line being executed is the one that needed the answers."""
         yield
+        self._place_guards()
+
+    def _place_guards(self) -> None:
         self._places += [self.place()] * (len(self.env.guards) - len(self._places))
 
     def fix(self, value: torch.SymInt | torch.SymFloat) -> None:
@@ -177,7 +230,7 @@ class Shapes:
         """All that must hold of the inputs beside their tensor guards, which are completed.
 
         Raises SkipFrame for a condition on what no input has."""
-        self._places += [self.place()] * (len(self.env.guards) - len(self._places))
+        self._place_guards()
         fixed = {s: found for s in self._where if (found := self.env.replace(s)).is_Integer}
         for known in self._inputs:
             self._complete(known, fixed)
@@ -190,8 +243,24 @@ class Shapes:
                 conditions.setdefault(term, Condition(term, place))
         return list(conditions.values())
 
+    def specializations(self) -> list[Specialization]:
+        """The symbols that came to be plain numbers."""
+        self._place_guards()
+        found = []
+        for symbol, extent in self._where.items():
+            number = self.env.replace(symbol)
+            if not number.is_Integer or not symbol.is_Symbol or isinstance(symbol, sympy.Dummy):
+                continue
+            asked = zip(self.env.guards, self._places, strict=True)
+            first = next(((guard.expr, at) for guard, at in asked if symbol in guard.expr.free_symbols), None)
+            expr, place = first if first is not None else (sympy.Eq(symbol, number, evaluate=False), self.place())
+            reason = " and ".join(terms.text(term) for term in self._terms(expr))
+            mark = self._marked.get(symbol, Mark(True))
+            found.append(Specialization(terms.text(extent), int(number), place, reason, mark.must))
+        return found
+
     def _complete(self, known: _Input, fixed: dict[sympy.Symbol, sympy.Expr]) -> None:
-        for key, kind in (("sizes", "size"), ("strides", "stride")):
+        for key, kind in (("sizes", "size"), ("strides", "stride")) if known.facts else ():
             found = [(self._where[own], expr) for own, expr in known.extents]
             varies = {extent.dim for extent, expr in found if extent.kind == kind and not _is_number(expr, fixed)}
             known.facts[key] = tuple(None if dim in varies else n for dim, n in enumerate(known.facts[key]))
@@ -202,12 +271,17 @@ class Shapes:
         """What every symbol is taken to be, and what ties the other numbers of the inputs to them."""
         for known in self._inputs:
             for own, expr in known.extents:
-                if _is_number(expr, fixed) and self._where[own].kind != "offset":
-                    continue  # the tensor guard compares it
+                kind = self._where[own].kind
+                if _is_number(expr, fixed) and kind != "offset":
+                    if kind == "value":
+                        yield sympy.Eq(own, expr.xreplace(fixed), evaluate=False), known.place
+                    continue  # the tensor guard compares what is its own
                 if own is not expr:
                     yield sympy.Eq(own, expr.xreplace(fixed), evaluate=False), known.place
-                elif self._where[own].kind != "offset" or own in used:
+                elif kind != "offset" or own in used:
                     yield sympy.Ge(own, SMALLEST, evaluate=False), known.place
+                    if kind == "value":
+                        yield sympy.Le(own, MOST, evaluate=False), known.place
 
     def _ranges(self, fixed: dict[sympy.Symbol, sympy.Expr]) -> Iterator[tuple[Any, Place]]:
         """The ranges that symbols were found to be in."""

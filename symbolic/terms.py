@@ -13,7 +13,8 @@ from symbolic.sources import Source
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A number of an input's geometry: `kind` is a key of EXTENTS, `dim` means nothing for an offset."""
+    """A number of an input's geometry, or an input that is one: `kind` is a key of EXTENTS; `dim` is of a size or a
+    stride."""
 
     source: Source
     kind: str
@@ -31,7 +32,12 @@ class Op:
 Term = int | Extent | Op
 Instruction = tuple[str, int, int]
 
-EXTENTS = {"size": "{0}.size()[{1}]", "stride": "{0}.stride()[{1}]", "offset": "{0}.storage_offset()"}
+EXTENTS = {
+    "size": "{0}.size()[{1}]",
+    "stride": "{0}.stride()[{1}]",
+    "offset": "{0}.storage_offset()",
+    "value": "{0}",
+}
 #: operation -> how tightly it binds in Python
 BINDS = {
     "or": 1, "and": 2, "not": 3,

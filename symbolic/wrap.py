@@ -168,7 +168,7 @@ _FIXED_TYPES = (
 
 
 def _constant(tx: Translator, value: Any, source: Source) -> Variable:
-    if type(value) in (int, float) and not source.is_made and _varies(tx, source):
+    if type(value) in (int, float) and not source.is_made and _varies(tx, value, source):
         return tx.graph.add_number(value, source)
     if source.kind != "const":
         by_identity = value is None or value is True or value is False or is_a(value, enum.Enum)
@@ -176,8 +176,11 @@ def _constant(tx: Translator, value: Any, source: Source) -> Variable:
     return ConstantVariable(value, source)
 
 
-def _varies(tx: Translator, source: Source) -> bool:
-    return source.pattern in tx.options.varying or _is_scheduled(source)
+def _varies(tx: Translator, value: int | float, source: Source) -> bool:
+    seen = tx.options.seen.get(source.text, ())
+    differs = any(type(before) is type(value) and before != value for before in seen)
+    is_said = bool(tx.options.said) and tx.options.said.get(tx.graph.parameter(source)) is True
+    return differs or is_said or source.pattern in tx.options.varying or _is_scheduled(source)
 
 
 def _is_scheduled(source: Source) -> bool:

@@ -289,9 +289,9 @@ def _for_all_sizes(
     stand_ins = list(flat)
     for at, value in enumerate(flat):
         if at in varying:
-            stand_ins[at] = shapes.fake(mode, _without_grad(value))
+            stand_ins[at] = shapes.fake(mode, _without_grad(value), range(value.dim()))
             facts[at] = {"sizes": tuple(value.shape), "strides": value.stride()}
-            shapes.add_input(value, stand_ins[at], sources.arg(at, f"leaves[{at}]"), facts[at])
+            shapes.add_input(value, stand_ins[at], sources.arg(at, f"leaves[{at}]"), facts[at], {})
         elif isinstance(value, torch.Tensor):
             stand_ins[at] = mode.from_tensor(value, static_shapes=True)
     try:

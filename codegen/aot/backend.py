@@ -168,10 +168,11 @@ def _under(mode: bool, compiled: Callable[..., Any]) -> Callable[..., Any]:
 def _examples(placeholders: Sequence[fx.Node], real: Sequence[Any]) -> list[Any]:
     """What the program is compiled for: where sizes vary, the fakes of its inputs as they came; a number that comes in
     as such is another one at every call."""
-    fakes = [node.meta.get("came") for node in placeholders]
-    varies = any(isinstance(size, torch.SymInt) for fake in fakes if fake is not None for size in fake.shape)
+    symbols = [node.meta.get("example_value") for node in placeholders]
+    fakes = [node.meta.get("came", symbol) for node, symbol in zip(placeholders, symbols, strict=True)]
+    varies = any(isinstance(size, torch.SymInt) for fake in fakes for size in (*getattr(fake, "shape", ()), fake))
     tensors = fakes if varies else real
     return [
-        Varying(type(value)) if type(value) in (int, float, bool) else tensor
-        for value, tensor in zip(real, tensors, strict=True)
+        Varying(type(value)) if type(value) in (int, float, bool) and not isinstance(symbol, torch.SymInt) else tensor
+        for value, symbol, tensor in zip(real, symbols, tensors, strict=True)
     ]

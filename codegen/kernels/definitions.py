@@ -159,5 +159,25 @@ def contiguous(shape: Sequence[Index]) -> Shape:
     return tuple(reversed(strides))
 
 
+def dense_order(shape: Sequence[Index], strides: Sequence[Index]) -> list[int] | None:
+    """The dimensions from the outermost in as they lie in memory that has no gaps, which has it from `contiguous`; None
+    where it has gaps, or nobody knows. Dimensions that lie anywhere, of size 1, stay where they are if they can."""
+    dims = range(len(shape))
+    if any(size.constant == 0 for size in shape):
+        return list(dims)
+    left = [dim for dim in dims if shape[dim] != 1]
+    inner: list[int] = []
+    step = ix.index(1)
+    while left:
+        found = next((dim for dim in reversed(left) if strides[dim] == step), None)
+        if found is None:
+            return None
+        left.remove(found)
+        inner.append(found)
+        step *= ix.extremum("max", shape[found], ix.index(1))
+    inner.reverse()
+    return list(dims) if inner == sorted(inner) else [dim for dim in dims if shape[dim] == 1] + inner
+
+
 def axes_of(shape: Sequence[Index], prefix: str = "i") -> tuple[Symbol, ...]:
     return tuple(ix.axis(prefix, number, size) for number, size in enumerate(shape))

@@ -522,7 +522,8 @@ def extremum(kind: str, a: Index, b: Index) -> Index:
         return b if kind == "min" else a
     if is_nonnegative(b - a):
         return a if kind == "min" else b
-    return index(Extremum(kind, a, b))
+    first, second = sorted((a, b), key=lambda each: (each.constant is not None, str(each)))  # equal ones are equal
+    return index(Extremum(kind, first, second))
 
 
 def evaluate(a: Index, number: Callable[[Any], Any]) -> Any:

@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
-from codegen.kernels.definitions import Given, Made, Number, Stored, contiguous
+from codegen.kernels.definitions import Given, Made, Number, Stored, contiguous, dense_order
 from codegen.kernels.groups import Call
 from codegen.kernels.index import Index
 from codegen.kernels.ir import Kernel, Store
@@ -321,15 +321,11 @@ class _Planner:
 
     def _lay_out(self, made: Made) -> None:
         """Results do not always have the strides that torch's fakes say, by which kernels go: these become copies."""
-        slot, dims = self._tensor(made.name), range(len(made.shape))
-        order = sorted(dims, key=lambda dim: made.strides[dim].constant or 0, reverse=True)
-        if not all(step.constant for step in made.strides):
-            order = list(dims)
-        long = [dim for dim in order if made.shape[dim] != 1]
-        shape, strides = (tuple(given[dim] for dim in long) for given in (made.shape, made.strides))
-        if 0 in shape:
+        if any(size.constant == 0 for size in made.shape):
             return
-        if strides != contiguous(shape):
+        slot, dims = self._tensor(made.name), range(len(made.shape))
+        order = dense_order(made.shape, made.strides)
+        if order is None:
             raise Unsupported(f"the strides of what {made.node.target} gives")
         is_turned = order != list(dims)
         if is_turned:

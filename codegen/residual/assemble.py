@@ -37,6 +37,7 @@ from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.mappings import DictIterator
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.sets import SetIterator, SetVariable
+from symbolic.variables.symbols import SymbolInput
 from symbolic.variables.tables import library
 from symbolic.variables.tensors import DrawnTensor, NodeVariable, TensorVariable
 
@@ -488,6 +489,8 @@ class _Guarded:
 
 
 def _example(variable: Any) -> Any:
+    if isinstance(variable, SymbolInput):
+        return variable.number
     return variable.example if isinstance(variable, DrawnTensor) else variable.value
 
 

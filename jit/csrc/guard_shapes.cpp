@@ -26,7 +26,7 @@ struct ExtentName {
 };
 
 constexpr ExtentName extent_names[] = {
-    {"size", Extent::size}, {"stride", Extent::stride}, {"offset", Extent::offset}};
+    {"size", Extent::size}, {"stride", Extent::stride}, {"offset", Extent::offset}, {"value", Extent::value}};
 
 template <class Rows>
 auto find(const Rows& rows, const char* name) {

@@ -203,6 +203,13 @@ __attribute__((flatten)) bool all_match(const KnownTensor* known, size_t count, 
 bool read_extents(const ExtentRead* reads, size_t count, PyObject* const* objects, int64_t* slots) {
     try {
         for (const ExtentRead* read = reads; read < reads + count; ++read) {
+            if (read->kind == Extent::value) {
+                int overflow = 0;
+                if (!PyLong_CheckExact(objects[read->node])) return false;
+                slots[read->slot] = PyLong_AsLongLongAndOverflow(objects[read->node], &overflow);
+                if (overflow) return false;
+                continue;
+            }
             if (!is_tensor(objects[read->node])) return false;
             const c10::TensorImpl* impl = impl_of(objects[read->node]);
             if (read->kind == Extent::offset) {

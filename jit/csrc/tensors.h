@@ -64,7 +64,7 @@ struct SlotTensor {
 bool slots_match(const SlotTensor* wanted, size_t count, PyObject* const* slots, PyObject** objects, const LocalKeys& local);
 
 // One number of a tensor's geometry, and where it goes.
-enum class Extent : uint8_t { size, stride, offset };
+enum class Extent : uint8_t { size, stride, offset, value };
 struct ExtentRead {
     uint32_t node;
     uint32_t slot;

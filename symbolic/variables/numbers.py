@@ -108,20 +108,31 @@ class DrawnNumber(NumberVariable):
         return []
 
 
-class GivenNumber(NumberVariable):
-    """A number computed of such as come in: `value` for the inputs at hand. Where it is needed, these are guarded."""
+class Given(Variable):
+    """A number that is known for the inputs at hand: `number`. `inputs`: what it comes of."""
 
-    def __init__(self, node: fx.Node, value: int | float, inputs: tuple[NumberInput, ...], tx: Translator) -> None:
+    number: int | float
+    inputs: tuple[Given, ...]
+
+    def settle(self) -> None:
+        """From here on it is what it is for the inputs at hand."""
+        raise NotImplementedError
+
+
+class GivenNumber(NumberVariable, Given):
+    """A number computed of such as come in. Where it is needed, these are guarded."""
+
+    def __init__(self, node: fx.Node, value: int | float, inputs: tuple[Given, ...], tx: Translator) -> None:
         super().__init__(node, type(value), tx)
-        self.value = value
+        self.value = self.number = value
         self.inputs = inputs
 
     def is_constant(self) -> bool:
         return True
 
     def constant(self) -> Any:
-        for given in self.inputs:
-            self.tx.know(given.source, "eq", given.value)
+        for each in self.inputs:
+            each.settle()
         return self.value
 
 
@@ -132,16 +143,19 @@ class NumberInput(GivenNumber):
         super().__init__(node, value, (self,), tx)
         self.source = source
 
+    def settle(self) -> None:
+        self.tx.know(self.source, "eq", self.value)
+
     def reachable(self) -> list[Variable]:
         return []
 
 
-def given(variables: Iterable[Variable]) -> tuple[NumberInput, ...] | None:
-    """The inputs that these numbers are computed of, each once; None where one comes of a tensor or of sizes."""
-    found: dict[NumberInput, None] = {}
+def given(variables: Iterable[Variable]) -> tuple[Given, ...] | None:
+    """The inputs that these numbers are computed of, each once; None where one comes of a tensor."""
+    found: dict[Given, None] = {}
     for variable in variables:
-        inside: tuple[NumberInput, ...] | None = None
-        if isinstance(variable, GivenNumber):
+        inside: tuple[Given, ...] | None = None
+        if isinstance(variable, Given):
             inside = variable.inputs
         elif isinstance(variable, ConstantVariable):
             inside = ()
@@ -157,7 +171,7 @@ def value_of(variable: Variable) -> Any:
     """The value for the inputs at hand, not guarded, of a number or of a list of numbers."""
     if isinstance(variable, ListVariable):
         return [value_of(item) for item in variable.items]
-    return variable.value if isinstance(variable, GivenNumber) else variable.constant()
+    return variable.number if isinstance(variable, Given) else variable.constant()
 
 
 def settled(variable: Variable, kind: type[Variable]) -> Variable:
@@ -277,7 +291,7 @@ def _round(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
 _OF_MATH = """acos acosh asin asinh atan atan2 atanh cbrt copysign cos cosh degrees erf erfc exp exp2 expm1 fabs fma
     fmod gamma hypot ldexp lgamma log log10 log1p log2 nextafter pow radians remainder sin sinh sqrt tan tanh
     ulp""".split()
-_FLOAT_FUNCTIONS = [getattr(math, name) for name in _OF_MATH if hasattr(math, name)]  # `cbrt` and others are newer
-LATE.update({fn: _recorded(fn, float) for fn in (float, *_FLOAT_FUNCTIONS)})
+FLOAT_FUNCTIONS = [getattr(math, name) for name in _OF_MATH if hasattr(math, name)]  # `cbrt` and others are newer
+LATE.update({fn: _recorded(fn, float) for fn in (float, *FLOAT_FUNCTIONS)})
 LATE.update({fn: _recorded(fn, int) for fn in (int, math.floor, math.ceil, math.trunc)})
 LATE[round] = _round

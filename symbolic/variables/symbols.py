@@ -6,6 +6,7 @@ guarded. Where a plain number is needed, `constant` fixes the sizes that it come
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,11 @@ from torch import fx
 
 from symbolic.errors import GraphBreak
 from symbolic.shapes import Shapes
+from symbolic.sources import Source
 from symbolic.variables.base import COMPARISONS, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.numbers import settled
+from symbolic.variables.numbers import FLOAT_FUNCTIONS, Given, settled
 from symbolic.variables.tables import HANDLERS, POLYFILLS, PURE, BuiltinVariable, CallableTable
 from symbolic.variables.tensors import TensorVariable
 
@@ -32,7 +34,7 @@ _OF_INTEGERS = _DIVISIONS | {operator.add, operator.sub, operator.mul, operator.
 _OF_FLOATS = frozenset({operator.add, operator.sub, operator.mul, operator.truediv})
 
 
-class SymbolVariable(Variable):
+class SymbolVariable(Given):
     """An int or float that comes of sizes: `value` a SymInt or SymFloat, `number` what it is for the inputs at hand,
     `output` what stands for it among the graph's results."""
 
@@ -42,6 +44,10 @@ class SymbolVariable(Variable):
         self.number = number
         self.shapes = shapes
         self.output = output
+        self.inputs = (self,)
+
+    def settle(self) -> None:
+        self.constant()
 
     def python_type(self) -> type:
         return type(self.number)
@@ -87,6 +93,17 @@ class SymbolVariable(Variable):
         if self is not other and other.python_type() is self.python_type():
             raise GraphBreak("identity of numbers", f"{self.describe()} is {other.describe()}")
         return self is other
+
+
+class SymbolInput(SymbolVariable):
+    """An int that came in."""
+
+    def __init__(self, node: fx.Node, value: Any, number: int, shapes: Shapes, source: Source) -> None:
+        super().__init__(node, value, number, shapes, self)
+        self.source = source
+
+    def reachable(self) -> list[Variable]:
+        return []
 
 
 # --- operators --------------------------------------------------------------------------------------------------------
@@ -158,10 +175,28 @@ def _as_float(tx: Translator, args: list[Variable]) -> Variable | None:
     return tx.graph.number(torch.sym_float, args, torch.sym_float(number.value), float(number.number))
 
 
+def _recorded(fn: Any) -> Row:
+    """A function of `math` that gives a float."""
+
+    def row(tx: Translator, args: list[Variable]) -> Variable | None:
+        return tx.graph.compute(fn, args, float) if args and all(isinstance(arg, Given) for arg in args) else None
+
+    return row
+
+
+def _integer(tx: Translator, args: list[Variable]) -> Variable | None:
+    is_int = len(args) == 1 and isinstance(args[0], SymbolVariable) and args[0].python_type() is int
+    return args[0] if is_int else None
+
+
 #: Builtins that know symbols. None: the call means what it means for other values.
 _ROWS: CallableTable[Row] = CallableTable(
-    {len: _length, max: _extreme(torch.sym_max, max), min: _extreme(torch.sym_min, min), float: _as_float}
-)
+    {
+        len: _length, max: _extreme(torch.sym_max, max), min: _extreme(torch.sym_min, min), float: _as_float,
+        **dict.fromkeys((int, round, math.floor, math.ceil, math.trunc, operator.index), _integer),
+        **{fn: _recorded(fn) for fn in FLOAT_FUNCTIONS},
+    }
+)  # fmt: skip
 #: Builtins that want plain numbers, in containers too.
 _PLAIN: CallableTable[bool] = CallableTable({hash: True})
 

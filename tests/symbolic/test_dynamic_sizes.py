@@ -409,14 +409,13 @@ def test_break_hands_plain_numbers_on():
 
 
 def test_static_sizes_make_no_symbols():
-    for dynamic in (None, False):
-        counter = Counting()
-        compiled = jit.compile(slices, dynamic=dynamic, backend=counter)
-        compiled(A), compiled(B)
-        counter.expect(2)
-        assert not any(isinstance(node.meta.get("example_value"), torch.SymInt) for graph in counter.graphs
-                       for node in graph.graph.nodes)
-        assert not any(node.target == "size" for graph in counter.graphs for node in graph.graph.nodes)
+    counter = Counting()
+    compiled = jit.compile(slices, dynamic=False, backend=counter)
+    compiled(A), compiled(B)
+    counter.expect(2)
+    assert not any(isinstance(node.meta.get("example_value"), torch.SymInt) for graph in counter.graphs
+                   for node in graph.graph.nodes)
+    assert not any(node.target == "size" for graph in counter.graphs for node in graph.graph.nodes)
 
 
 def test_graph_carries_symbols():

@@ -183,6 +183,12 @@ def shape_of(fake: torch.Tensor) -> Shape:
     return tuple(map(ix.of_size, fake.shape))
 
 
+def strides_of(fake: torch.Tensor) -> Shape:
+    if fake.layout is not torch.strided:
+        raise Unsupported(f"a tensor of layout {fake.layout}")
+    return tuple(map(ix.of_size, fake.stride()))
+
+
 def broadcast(ref: Ref, indices: Sequence[Index], mask: Expr | None = None) -> Expr:
     """The element that meets `indices` of a result that `ref` is broadcast to."""
     own = indices[len(indices) - ref.dim :]

@@ -12,12 +12,11 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import OpOverload
-from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.utils._pytree import tree_leaves
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
-from codegen.kernels.definitions import Definition, Given, Made, Number, Program, Shape
+from codegen.kernels.definitions import Definition, Given, Made, Number, Program, dense_order
 from codegen.kernels.index import Symbol
 from codegen.kernels.ir import Expr
 from codegen.kernels.lowering import (  # noqa: F401  (their rows)
@@ -32,7 +31,17 @@ from codegen.kernels.lowering import (  # noqa: F401  (their rows)
     reductions,
     views,
 )
-from codegen.kernels.lowering.context import Impossible, Lowering, Ref, Unsupported, draws, fn, shape_of, to
+from codegen.kernels.lowering.context import (
+    Impossible,
+    Lowering,
+    Ref,
+    Unsupported,
+    draws,
+    fn,
+    shape_of,
+    strides_of,
+    to,
+)
 from codegen.kernels.lowering.left import is_left
 from codegen.kernels.lowering.numbers import NUMBERS, Numbers, numbers_of
 from codegen.kernels.lowering.products import PRODUCTS
@@ -126,12 +135,6 @@ def _given(low: Lowering, node: fx.Node) -> Any:
 def is_size(value: Any) -> bool:
     """Whether it is an expression of sizes; other integers that vary are as floats are."""
     return isinstance(value, torch.SymInt) and hasattr(value.node, "expr")
-
-
-def strides_of(fake: torch.Tensor) -> Shape:
-    if fake.layout is not torch.strided:
-        raise Unsupported(f"a tensor of layout {fake.layout}")
-    return tuple(map(ix.of_size, fake.stride()))
 
 
 def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node, row: Row | None) -> Any:
@@ -278,7 +281,7 @@ def _check_memory(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> N
     if node.target in _OF_MEMORY:
         base = node.all_input_nodes[0]
         fake = base.meta["val"]
-        lies_alone = is_non_overlapping_and_dense_or_false(fake) and fake.storage_offset() == 0
+        lies_alone = dense_order(shape_of(fake), strides_of(fake)) is not None and fake.storage_offset() == 0
         if isinstance(low.program.tensors[values[base].name], Definition) and not lies_alone:
             raise Impossible(f"{node.target} of memory that the program has none of")
     if node.target in _MISJUDGED and any(_is_half(given.meta["val"]) for given in node.all_input_nodes):

@@ -20,6 +20,7 @@ from codegen.kernels.lowering.context import (
     fn,
     number,
     shape_of,
+    strides_of,
     to,
     where,
     wrap,
@@ -236,7 +237,7 @@ def _as_strided_scatter(
 ) -> Ref:
     """Where each stride is beyond all that the smaller ones reach, an element has one place in the part at most."""
     fake = low.fake(0)
-    if start is None and (tuple(shape), tuple(strides)) == (fake.shape, fake.stride()):
+    if start is None and (tuple(map(ix.index, shape)), tuple(map(ix.index, strides))) == (x.shape, strides_of(fake)):
         return low.define(x.shape, x.dtype, lambda *at: to(part[at], x.dtype))
     memory = Memory(x, fake)
     if not all(isinstance(each, int) for each in (*shape, *strides, start or 0)):

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import is_non_overlapping_and_dense_or_false
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
+from codegen.kernels.definitions import dense_order
 from codegen.kernels.index import Index
-from codegen.kernels.lowering.context import Lowering, Ref, Unsupported, shape_of, wrap
+from codegen.kernels.lowering.context import Lowering, Ref, Unsupported, shape_of, strides_of, wrap
 from codegen.kernels.lowering.table import lowers
 
 aten = torch.ops.aten
@@ -190,11 +190,10 @@ class Memory:
     def __init__(self, ref: Ref, fake: torch.Tensor) -> None:
         """Raises Unsupported for tensors with gaps or overlaps."""
         self.start = ix.of_size(fake.storage_offset())
-        self.order = list(range(ref.dim))
-        if not fake.is_contiguous():
-            if not is_non_overlapping_and_dense_or_false(fake) or not all(type(step) is int for step in fake.stride()):
-                raise Unsupported("another geometry of a tensor with gaps")
-            self.order.sort(key=lambda dim: (fake.stride(dim), fake.shape[dim]), reverse=True)
+        order = dense_order(ref.shape, strides_of(fake))
+        if order is None:
+            raise Unsupported("another geometry of a tensor with gaps")
+        self.order = order
         self.sizes = tuple(ref.shape[dim] for dim in self.order)
         self.size = math.prod(self.sizes, start=ix.index(1))
 

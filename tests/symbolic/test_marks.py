@@ -1,0 +1,180 @@
+"""What users say of sizes: `jit.mark_dynamic` and its like, `jit.compile(dynamic={...})`, and what they are told."""
+import copy
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import jit
+from tests.differential import COUNTING, Counting
+from tests.symbolic.test_dynamic_sizes import X
+
+
+def counted(program, *calls, mark=None, **settings):
+    """How many graphs there are after each call, all the same as eager's."""
+    counter = Counting()
+    compiled = jit.compile(program, backend=counter, **settings)
+    found = []
+    for call in calls:
+        expected = program(*copy.deepcopy(call))
+        if mark is not None:
+            mark(*call)
+        torch.testing.assert_close(compiled(*call), expected)
+        found.append(len(counter.graphs))
+    return found if COUNTING else None
+
+
+def double(x):
+    return x * 2 + x.shape[0]
+
+
+def expect(found, *numbers):
+    assert found is None or found == list(numbers)
+
+
+def test_a_marked_dimension_varies_from_the_first_call():
+    expect(counted(double, (X(3, 4),), (X(5, 4),), (X(9, 4),), mark=lambda x: jit.mark_dynamic(x, 0)), 1, 1, 1)
+    expect(counted(double, (X(3, 4),), (X(5, 7),), (X(9, 8),), mark=lambda x: jit.mark_dynamic(x, (0, -1))), 1, 1, 1)
+    expect(counted(double, (X(3, 4),), (X(3, 5),), (X(9, 6),), mark=lambda x: jit.mark_dynamic(x, 0)), 1, 2, 2)
+
+
+def test_a_range_holds_where_it_holds():
+    def program(x):
+        return x * 2 if x.shape[0] < 100 else x - 1
+
+    def mark(x):
+        jit.mark_dynamic(x, 0, min=4, max=50)
+
+    calls = [(X(n, 3),) for n in (5, 4, 50, 7)]
+    expect(counted(program, *calls, mark=mark), 1, 1, 1, 1)
+    expect(counted(program, (X(5, 3),), (X(3, 3),), (X(60, 3),), mark=mark, dynamic=False), 1, 2, 3)
+    found = jit.explain(program)
+    x = X(5, 3)
+    mark(x)
+    assert not any("100" in str(guard) for guard in found(x).guards)  # the range says it
+
+
+def test_static_dimensions_never_vary():
+    calls = [(X(n, 3),) for n in (3, 4, 5, 6)]
+    expect(counted(double, *calls, mark=lambda x: jit.mark_static(x)), 1, 2, 3, 4)
+    expect(counted(double, *calls, mark=lambda x: jit.mark_static(x, 0), dynamic=True), 1, 2, 3, 4)
+
+
+def test_depending_on_a_marked_size_is_an_error():
+    def program(x):
+        return x * [1, 2, 3, 4, 5, 6][x.shape[0]]
+
+    x = X(3, 4)
+    jit.mark_dynamic(x, 0)
+    with pytest.raises(jit.MarkedSize, match=r"x\.size\(\)\[0\] is 3.*test_marks\.py:\d+: return x \* \[1"):
+        jit.compile(program)(x)
+    expect(counted(program, (X(3, 4),), (X(4, 4),), (X(3, 5),), mark=lambda x: jit.maybe_mark_dynamic(x, (0, 1))), 1, 2, 2)
+
+
+@pytest.mark.parametrize("wrong", [lambda x: jit.mark_dynamic(x, 2), lambda x: jit.mark_static(x, -3), lambda x: jit.maybe_mark_dynamic(x, [0, 5])])
+def test_marks_of_dimensions_that_do_not_exist(wrong):
+    with pytest.raises(IndexError, match="of a tensor that has 2"):
+        wrong(X(3, 4))
+
+
+def test_empty_range():
+    with pytest.raises(ValueError, match="at least 9 and at most 3"):
+        jit.mark_dynamic(X(4), 0, min=9, max=3)
+
+
+def test_hints_by_parameter():
+    def program(x, y, n):
+        return x.sum(0) + y.sum(0) * n
+
+    calls = [(X(3, 4), X(5, 4), 3), (X(4, 4), X(6, 4), 7), (X(9, 4), X(2, 4), 4)]
+    expect(counted(program, *calls, dynamic={"x": {0: "batch"}, "y": [0], "n": True}), 1, 1, 1)
+    expect(counted(program, *calls, dynamic={"x": {0: (2, 64)}, "y": True, "n": True}), 1, 1, 1)
+    expect(counted(program, *calls, dynamic={"x": {0: False}, "n": True}), 1, 2, 3)
+
+
+def test_sizes_of_one_name_are_one():
+    def program(x, y):
+        return x + 1, y + 1
+
+    calls = [(X(3, 4), X(3, 5)), (X(6, 4), X(6, 5)), (X(6, 4), X(7, 5)), (X(8, 4), X(8, 5))]
+    expect(counted(program, *calls, dynamic={"x": {0: "batch"}, "y": {0: "batch"}}), 1, 1, 2, 2)
+    found = jit.explain(program, dynamic={"x": {0: "batch"}, "y": {0: "batch"}})(*calls[0])
+    assert any("x.size()[0] == y.size()[0]" in str(guard) or "y.size()[0] == x.size()[0]" in str(guard) for guard in found.guards)
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x, scale=None):
+        y = self.linear(x)
+        return y if scale is None else y * scale
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_hints_of_a_module(by_name):
+    counter, layer = Counting(), Layer()
+    compiled = jit.compile(layer, backend=counter, dynamic={"x": {0: "batch"}, "scale": {0: "batch"}})
+    for model in (compiled, copy.deepcopy(compiled)):
+        for n in (3, 5, 8):
+            given = {"x": X(n, 4), "scale": X(n, 1)}
+            got = model(**given) if by_name else model(*given.values())
+            assert torch.equal(got, layer(**given))
+    counter.expect(2, "one of the copy")
+
+
+@pytest.mark.parametrize("dynamic, error, text", [
+    ({"z": {0: "n"}}, ValueError, "no parameter 'z'; there are x"),
+    ({"x": "batch"}, TypeError, "'x' is 'batch'"),
+    ({"x": {0: 3.5}}, TypeError, "'x' has 3.5"),
+    ({"x": {"batch": 0}}, TypeError, "'x' is {'batch': 0}"),
+])  # fmt: skip
+def test_wrong_hints(dynamic, error, text):
+    with pytest.raises(error, match=text.replace("{", "\\{")):
+        jit.compile(double, dynamic=dynamic)
+
+
+# --- what the user is told --------------------------------------------------------------------------------------------
+def test_specializations_say_who_did_it():
+    def program(x, y):
+        picked = [1, 2, 3, 4, 5][x.shape[0]]
+        return x * picked + y.shape[1]
+
+    found = jit.explain(program, dynamic=True)(X(3, 4), X(2, 6)).specializations
+    assert [(each.symbol, each.value) for each in found] == [("x.size()[0]", 3)]
+    file, line = found[0].place
+    assert file == __file__ and line == program.__code__.co_firstlineno + 1
+    assert "picked = [1, 2" in str(found[0]) and "x.size()[0] == 3" in found[0].reason
+
+
+def test_the_log_says_who_did_it(monkeypatch, caplog):
+    monkeypatch.setattr(jit.config, "logs", "dynamic")
+
+    def program(x):
+        return {x.shape[0]: x}
+
+    jit.compile(program, dynamic=True)(X(3, 4))
+    assert "program: x.size()[0] is 3" in caplog.text
+
+
+def limit(program, *calls, **settings):
+    compiled = jit.compile(program, options={"recompile_limit": 3}, **settings)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for call in calls:
+            compiled(*call)
+    (warned,) = [str(each.message) for each in caught if "runs eagerly" in str(each.message)]
+    return warned
+
+
+def test_the_limit_suggests_what_would_help():
+    calls = [(X(n, 3),) for n in (3, 4, 5, 6)]
+    assert "jit.mark_dynamic(x, 0) compiles for all sizes" in limit(double, *calls, dynamic=False)
+
+    def depends(x):
+        return x * [1, 2, 3, 4, 5, 6, 7][x.shape[0]]
+
+    told = limit(depends, *calls)
+    assert "x.size()[0] is" in told and "return x * [1, 2" in told

@@ -1,0 +1,138 @@
+"""Sizes that differ from call to call are noticed: the second compilation serves all that come after."""
+import logging
+import random
+
+import pytest
+import torch
+from torch import nn
+
+import jit
+from tests.differential import COUNTING, Counting, check
+from tests.symbolic.test_dynamic_sizes import CASES, X
+
+
+@pytest.mark.parametrize("backend", ["eager", "default"])
+@pytest.mark.parametrize("name", CASES)
+def test_program(name, backend):
+    fn, calls, graphs = CASES[name]
+    check(fn, *calls[0], changed=list(calls[1:]), graphs=None, backend=backend, tolerance=(1e-4, 1e-5))
+
+
+#: What takes more than one compilation beside those for all sizes: a size that stays the same is compiled as it is
+#: until it changes, too.
+LATER = {"causal": 1, "unpacked": 1}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_compilations(name):
+    fn, calls, graphs = CASES[name]
+    once = Counting()
+    compiled = jit.compile(fn, backend=once)
+    for call in [*calls, *calls]:
+        try:
+            compiled(*call)
+        except Exception:
+            pass  # compared above
+    if COUNTING:
+        assert graphs <= len(once.graphs) + 1 and len(once.graphs) <= graphs + 1 + LATER.get(name, 0)
+
+
+class Mixing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding = nn.Embedding(50, 16)
+        self.layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(16, 50)
+
+    def forward(self, tokens, mask=None):
+        x = self.embedding(tokens)
+        x = self.layer(x, src_key_padding_mask=mask)
+        return self.head(x)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+def test_training_over_many_sizes(backend, masked):
+    rng, counter = random.Random(0), Counting(jit.backends.BACKENDS[backend])
+    ours, theirs = Mixing(), Mixing()
+    compiled = jit.compile(ours, backend=counter)
+    for batch in (4, 7, 2, 9, 3, 3, 8):
+        shape = batch, rng.randint(2, 30)
+        tokens = torch.randint(50, shape)
+        mask = torch.zeros(shape, dtype=torch.bool).index_fill_(1, torch.tensor([shape[1] - 1]), True) if masked else None
+        losses = [model(tokens, mask).pow(2).mean() for model in (compiled, theirs)]
+        torch.testing.assert_close(*losses)
+        grads = [torch.autograd.grad(loss, list(model.parameters())) for loss, model in zip(losses, (ours, theirs), strict=True)]
+        torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-5)
+    if COUNTING:
+        assert len(counter.graphs) == 2
+
+
+def test_all_that_differs_is_noticed_at_once():
+    def program(x, y, pair, n):
+        return x.sum() + y.sum() * n + pair[0].sum() - pair[1].mean()
+
+    counter = Counting()
+    compiled = jit.compile(program, backend=counter)
+    for n in (3, 4, 7, 9):
+        args = X(n, 5), X(2, n + 1), [X(n), X(3)], n
+        torch.testing.assert_close(compiled(*args), program(*args))
+    counter.expect(2)
+    text = "\n".join(str(guard) for guard in jit.explain(program)(X(3, 5), X(2, 4), [X(3), X(3)], 3).guards)
+    assert "(3, 5)" in text or "[3, 5]" in text
+
+
+def test_dynamic_false_compiles_each():
+    counter = Counting()
+    compiled = jit.compile(lambda x: x + 1, dynamic=False, backend=counter)
+    for n in (3, 4, 5):
+        compiled(X(n, 2))
+    counter.expect(3)
+
+
+def test_what_varying_sizes_would_break_is_compiled_for_each():
+    """A program that looks into a mask has one graph for each size, and not two for all."""
+
+    def program(x, mask):
+        return x * 2 if mask.all() else x - 1
+
+    counter = Counting()
+    compiled = jit.compile(program, backend=counter)
+    for n in (3, 4, 5):
+        for value in (True, False):
+            args = X(n), torch.full((n,), value)
+            assert torch.equal(compiled(*args), program(*args))
+
+
+def test_sizes_of_one_and_none_among_others():
+    def program(x):
+        return x * 2 + x.shape[0], x.sum(0)
+
+    counter = Counting()
+    compiled = jit.compile(program, backend=counter)
+    for n in (5, 1, 7, 0, 9, 1, 3, 0):
+        for ours, theirs in zip(compiled(X(n, 3)), program(X(n, 3)), strict=True):
+            assert torch.equal(ours, theirs)
+    if COUNTING:
+        assert len(counter.graphs) <= 4
+
+
+def test_an_error_of_the_program_is_not_logged(caplog):
+    compiled = jit.compile(lambda x, y: x @ y, dynamic=True)
+    with caplog.at_level(logging.DEBUG), pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        compiled(X(2, 3), X(4, 4))
+    assert "failed while attempting" not in caplog.text
+
+
+def test_the_log_says_what_is_compiled_for_one_size(monkeypatch, caplog):
+    def program(x, y):
+        if y.shape[0] > 3:
+            jit.graph_break()
+        return x + 1
+
+    monkeypatch.setattr(jit.config, "logs", "dynamic")
+    compiled = jit.compile(program)
+    for n in (2, 3, 5):
+        assert torch.equal(compiled(X(n), X(n)), X(n) + 1)
+    assert "compiled for these numbers and sizes alone: " in caplog.text and "graph_break" in caplog.text
