@@ -721,6 +721,9 @@ class GraphBuilder:
         self.fake_mode.shape_env = self.shapes.env
         self.fake_mode.static_shapes = False
         self._came = FakeMode(allow_non_fake_inputs=True, shape_env=self.shapes.env)
+        for known in self._tensors():
+            value = known.example if isinstance(known, DrawnTensor) else known.value
+            known.node.meta["came"] = self._came.from_tensor(value, static_shapes=True)
         self.tx.repeats.enabled = False
         return self.shapes
 

@@ -179,7 +179,8 @@ def _recorded(fn: Any) -> Row:
     """A function of `math` that gives a float."""
 
     def row(tx: Translator, args: list[Variable]) -> Variable | None:
-        return tx.graph.compute(fn, args, float) if args and all(isinstance(arg, Given) for arg in args) else None
+        is_known = all(isinstance(arg, (Given, ConstantVariable)) and arg.python_type() in (int, float) for arg in args)
+        return tx.graph.compute(fn, args, float) if is_known and _any_symbol(args) else None
 
     return row
 

@@ -129,8 +129,11 @@ def outcome(program: Any, call: Any) -> Any:
 
 def same(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
-        alike = isinstance(other, torch.Tensor) and (one.shape, one.stride(), one.dtype) == (other.shape, other.stride(), other.dtype)
-        return alike and torch.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)
+        if not isinstance(other, torch.Tensor) or (one.shape, one.dtype) != (other.shape, other.dtype):
+            return False
+        # Strides of nothing are what the operation happens to leave: torch's own fakes do not agree with it.
+        laid = one.stride() == other.stride() or one.numel() == 0
+        return laid and torch.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)
     if isinstance(one, (list, tuple)):
         return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
     return type(one) is type(other) and (one == other or one != one)

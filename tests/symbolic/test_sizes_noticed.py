@@ -83,6 +83,22 @@ def test_all_that_differs_is_noticed_at_once():
     assert "(3, 5)" in text or "[3, 5]" in text
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "default"])
+def test_kernels_where_a_size_is_noticed_late(backend):
+    """What came before the first tensor that varies has sizes of its own."""
+
+    def program(w, x, n):
+        return (w * 2).relu().unsqueeze(0) + x[:n] * n
+
+    compiled = jit.compile(program, backend=backend)
+    for n in (3, 4, 7, 5):
+        args = X(4), X(9 if n == 3 else n + 2, 4), n
+        torch.testing.assert_close(compiled(*args), program(*args))
+    states = [entry for frame in compiled.debug_state().frames for entry in frame.entries]
+    if COUNTING:
+        assert len(states) == 2 and all(state.graphs for state in states)
+
+
 def test_dynamic_false_compiles_each():
     counter = Counting()
     compiled = jit.compile(lambda x: x + 1, dynamic=False, backend=counter)

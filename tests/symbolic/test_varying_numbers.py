@@ -15,11 +15,11 @@ INTS = {
         "int(n)", "round(n)", "n is None", "isinstance(n, int)", "torch.full((3,), n)", "x.add(x, alpha=n)", "x ** n", "[n, {1: n}]",
         "x[:n]", "x[..., n:]", "torch.ones(n)", "torch.arange(n)", "x.expand(n, 10)", "x.roll(n)", "x.topk(n)", "x.narrow(0, 1, n)", "x.repeat(n)",
         "not n", "10 // n", "10 % (n - 1)", "n == 3", "min(n, 3)", "divmod(n, 2)", "x.new_zeros(n + 1)", "x[: n // 2]", "sum([n, 0.5])",
-        "math.floor(n), math.exp(n / 8), math.atan2(n, 3)", "x.view(2, 5)[:, :n]", "torch.zeros(n, 2)[n - 1]",
+        "math.floor(n), math.exp(n / 8), math.atan2(n, 3)",
     ), ONCE),
-    "n * 2 + 1 > 5": 3,
+    **dict.fromkeys(("n * 2 + 1 > 5", "x.view(2, 5)[:, :n]"), 3),
     **dict.fromkeys((
-        "x[n]", "torch.tensor([n, 1])", "list(range(n))", "[0, 1, 2, 3, 4, 5, 6, 7][n]", "{n: 1}", "2 ** n", "n << 2", "n & 1", "n.bit_length()", "hash(n)",
+        "x[n]", "torch.tensor([n, 1])", "list(range(n))", "[0, 1, 2, 3, 4, 5, 6, 7][n]", "{n: 1}", "torch.zeros(n, 2)[n - 1]", "2 ** n", "n << 2", "n & 1", "n.bit_length()", "hash(n)",
         "'abcdefgh'[n]",
     ), EACH),
 }  # fmt: skip
