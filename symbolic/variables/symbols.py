@@ -111,7 +111,8 @@ def _parts(variable: Any) -> tuple[Any, Any]:
     """(expression, number for the inputs at hand)"""
     if isinstance(variable, SymbolVariable):
         return variable.value, variable.number
-    return variable.value, variable.value
+    known = variable.constant()  # settled, if it is a number that is another one at every call
+    return known, known
 
 
 def _binary(tx: Translator, op: Any, left: Variable, right: Variable) -> Variable | None:

@@ -99,6 +99,18 @@ def test_kernels_where_a_size_is_noticed_late(backend):
         assert len(states) == 2 and all(state.graphs for state in states)
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_number_beside_a_size(dynamic):
+    """Silently wrong before: the least of a number that varies and a size took the number as it came."""
+
+    def program(x, n):
+        return min(n, x.shape[0]), max(n, x.shape[0]), x[min(n, x.shape[0]) // 2 :]
+
+    compiled = jit.compile(program, dynamic=dynamic)
+    for size, n in ((2, 3), (2, 8), (9, 1), (5, 3), (5, 0), (7, -2), (4, -1), (9, 8), (3, 1)):
+        assert str(compiled(X(size), n)) == str(program(X(size), n))
+
+
 def test_dynamic_false_compiles_each():
     counter = Counting()
     compiled = jit.compile(lambda x: x + 1, dynamic=False, backend=counter)
