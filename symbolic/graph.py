@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,6 @@ from symbolic.gradients import Blank, Together
 from symbolic.guards import Guard
 from symbolic.inner import InnerGraph
 from symbolic.late import Standing, Unknown
-from symbolic.marks import Mark, marks
 from symbolic.operators import with_symbols
 from symbolic.quick_graph import Graph
 from symbolic.shapes import (
@@ -76,6 +75,7 @@ from symbolic.variables.tensors import (
     TensorVariable,
     take_data,
 )
+from symbolic.varying import varying_dims
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -85,7 +85,6 @@ _getitem = operator.getitem
 OPERATION_RAISES = "operation raises"
 #: Operations after which a tensor lies elsewhere, which may be where it lay before.
 _MOVES = (take_data, torch.Tensor.set_, "set_")
-_OWN_TENSORS = ("_parameters", "_buffers")
 SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _PLUMBING = frozenset({"_modules", "_parameters", "_buffers", "__dict__"})
 
@@ -124,7 +123,7 @@ class GraphBuilder:
         self.foreign: set[Any] = set()  # autograd nodes that stand for what came before the frame
         self._autograd_nodes: dict[Any, NodeVariable] = {}  # those of the frame's own that it looked at
         self._input_point: fx.Node | None = None
-        self._names: dict[Source, str] = {}
+        self.names: dict[Source, str] = {}
         self._marks: list[tuple[torch.Tensor, Any]] = []  # of every fake tensor when it was first met
         self._inference: list[int] = []  # where the inference guards were made that the frame is inside of
         self._drawing_breaks: tuple[int, GraphBreak] | None = None  # what happens to the next operation that draws
@@ -146,7 +145,7 @@ class GraphBuilder:
         """A placeholder for an existing tensor, its properties guarded."""
         with torch.inference_mode(value.is_inference()) if torch.is_inference_mode_enabled() else nullcontext():
             try:
-                varying = self._varying_dims(value, source)
+                varying = varying_dims(self.tx, value, source)
                 if varying:
                     shapes = self.shapes or self._open_sizes()
                     fake = shapes.fake(self.fake_mode, value, varying)
@@ -167,33 +166,6 @@ class GraphBuilder:
         if self.shapes is not None:
             self.shapes.add_input(value, fake, source, facts, varying)
         return variable
-
-    def _varying_dims(self, value: torch.Tensor, source: Source) -> dict[int, Mark]:
-        """Those whose sizes are not of this call alone."""
-        options, dims = self.tx.options, range(value.dim())
-        found: dict[int, Mark] = {}
-        if _may_vary(value, source):
-            said = options.said.get(self.parameter(source), options.dynamic) if options.said else options.dynamic
-            if said is True:
-                found = dict.fromkeys(dims, _VARIES)
-            elif options.seen:
-                seen = [sizes for sizes in options.seen.get(source.text, ()) if isinstance(sizes, tuple)]
-                alike = [sizes for sizes in seen if len(sizes) == value.dim()]
-                found = {dim: _VARIES for dim in dims for sizes in alike if sizes[dim] != value.shape[dim]}
-            if isinstance(said, Mapping):
-                found |= {dim % len(dims): mark for dim, mark in said.items() if -len(dims) <= dim < len(dims)}
-        found |= {dim: mark for dim, mark in marks(value).items() if dim in dims}
-        return {dim: mark for dim, mark in found.items() if mark.varies and mark.holds(value.shape[dim])}
-
-    def parameter(self, source: Source) -> str:
-        """The parameter of the function, or of the module's `forward`, that came from there; empty if none did."""
-        name = self._names.get(source)
-        if name is not None:
-            return name.removeprefix("l_").removesuffix("_")
-        if source.kind == "arg":
-            return source.name
-        is_named = source.kind in ("item", "getitem") and source.base is not None and source.base.kind == "arg"
-        return source.arg if is_named and isinstance(source.arg, str) else ""
 
     def add_made(self, of: TensorVariable, function: Callable[[torch.Tensor], torch.Tensor]) -> TensorVariable:
         """A placeholder for `function(of)`, a leaf that the compiled code makes before it calls the graph."""
@@ -274,7 +246,7 @@ class GraphBuilder:
         graph = self.root
         last = self._input_point
         with graph.inserting_after(last) if last is not None else graph.inserting_before():
-            node = graph.placeholder(self._names.get(source) or input_name(source))
+            node = graph.placeholder(self.names.get(source) or input_name(source))
         self._input_point = node
         node.meta["example_value"] = example
         node.meta["source"] = source.text
@@ -306,7 +278,7 @@ class GraphBuilder:
         """The positional arguments of a module's call are named as in its `forward`."""
         code = getattr(type(module).forward, "__code__", None)
         names = code.co_varnames[1 : code.co_argcount] if code is not None else ()
-        self._names = {args.step("index", index): f"l_{name}_" for index, name in enumerate(names)}
+        self.names = {args.step("index", index): f"l_{name}_" for index, name in enumerate(names)}
 
     def guard_aliases(self) -> None:
         """Guards which inputs are one tensor, and which share memory, if the graph changes any of them.
@@ -918,16 +890,3 @@ def _holds(value: Any, kinds: Any) -> bool:
         return True
     items = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
     return any(_holds(item, kinds) for item in items)
-
-
-_VARIES = Mark(True)
-
-
-def _may_vary(value: torch.Tensor, source: Source) -> bool:
-    """Whether the sizes are the caller's affair: of arguments and what they hold, not of a module's own tensors."""
-    here = source
-    while here.base is not None:
-        if here.kind == "made" or (here.kind == "item" and here.arg in _OWN_TENSORS):
-            return False
-        here = here.base
-    return here.kind == "arg" and type(value) is torch.Tensor

@@ -66,6 +66,7 @@ from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.sets import HasElements
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.torch_functions import TorchFunction
+from symbolic.varying import varies
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -168,25 +169,12 @@ _FIXED_TYPES = (
 
 
 def _constant(tx: Translator, value: Any, source: Source) -> Variable:
-    if type(value) in (int, float) and not source.is_made and _varies(tx, value, source):
+    if type(value) in (int, float) and not source.is_made and varies(tx, value, source):
         return tx.graph.add_number(value, source)
     if source.kind != "const":
         by_identity = value is None or value is True or value is False or is_a(value, enum.Enum)
         tx.know(source, "is" if by_identity else "eq", value)
     return ConstantVariable(value, source)
-
-
-def _varies(tx: Translator, value: int | float, source: Source) -> bool:
-    seen = tx.options.seen.get(source.text, ())
-    differs = any(type(before) is type(value) and before != value for before in seen)
-    is_said = bool(tx.options.said) and tx.options.said.get(tx.graph.parameter(source)) is True
-    return differs or is_said or source.pattern in tx.options.varying or _is_scheduled(source)
-
-
-def _is_scheduled(source: Source) -> bool:
-    """Whether it is the learning rate of an optimizer's group or of an object: schedulers change it after a step, so
-    it is an input of the first graph already."""
-    return source.kind == "item" and source.arg == "lr"
 
 
 def _tensor(tx: Translator, value: torch.Tensor, source: Source) -> Variable:
