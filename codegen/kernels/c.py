@@ -204,7 +204,7 @@ class _Function:
         w.open(f"for (int64_t {r} = 0; {r} < {rows}; ++{r})")
         w.line(f"const int64_t {w.bind(row)} = {names[-1]} + {r};")
         self.loops.staged = {load: f"{array}[{r}][t]" for load, array in zip(staged, arrays, strict=True)}
-        self.loops.is_tiled = True
+        self.loops.is_tiled, self.loops.tile = True, LANES
         self.loops.all()
         w.close()
         w.close()

@@ -146,7 +146,8 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
         answer = tx.call(variable.special(tx, "__hash__"), [], {}).constant()  # type: ignore[attr-defined]
         if len(tx.ledger.written) > seen:  # what makes the container again asks again
             raise GraphBreak("key whose hash does something", variable.describe())
-        return OwnKey(tx, variable, tx.attempt(_checked_hash, answer))
+        tx.own_hashes[variable] = tx.attempt(_checked_hash, answer)
+        return OwnKey(tx, variable, tx.own_hashes[variable])
     key = variable.key()
     if kind is int:
         _check_number(tx, variable)

@@ -28,14 +28,19 @@ def exp(x: Expr) -> Expr:
 lowers(aten.relu.default)(formula(lambda x: fn("maximum", x, 0)))
 
 
+def _on_cpu(low: Lowering) -> bool:
+    """There a threshold is not rounded to a half type, on CUDA it is."""
+    return low.out.device.type == "cpu"
+
+
 @lowers(aten.threshold.default)
 def _threshold(low: Lowering, x: Ref, threshold: Any, value: Any) -> Ref:
-    return elementwise(low, [x, threshold, value], lambda x, t, v: where(x <= t, v, x), wide_numbers=False)
+    return elementwise(low, [x, threshold, value], lambda x, t, v: where(x <= t, v, x), wide_numbers=_on_cpu(low))
 
 
 @lowers(aten.threshold_backward.default)
 def _threshold_backward(low: Lowering, grad: Ref, x: Ref, threshold: Any) -> Ref:
-    return elementwise(low, [grad, x, threshold], lambda g, x, t: where(x <= t, 0, g), wide_numbers=False)
+    return elementwise(low, [grad, x, threshold], lambda g, x, t: where(x <= t, 0, g), wide_numbers=_on_cpu(low))
 
 
 @lowers(aten.hardtanh.default)

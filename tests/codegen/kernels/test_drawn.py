@@ -14,6 +14,18 @@ def test_program(seed):
     assert not wrong, f"{text}\n{wrong}"
 
 
+@pytest.mark.parametrize("seed", [382, 4285, 5240])
+def test_programs_that_were_wrong(seed):
+    text, wrong, _ = examine(seed)
+    assert not wrong, f"{text}\n{wrong}"
+
+
+def test_reductions_of_tiles_that_are_turned():
+    """Their totals were written behind the end of arrays that were made for shorter tiles."""
+    wrong = [f"{text}\n{why}" for seed in (382, 4285, 5751) for _, text, why in fused.examined([seed]) if why]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_programs_are_as_they_are_meant_to_be():
     """Kernels run nearly all of them, and many change something."""
     found = list(examined(range(1000, 1030), 1))
