@@ -30,6 +30,11 @@ _VIEWS = frozenset({
 })  # fmt: skip
 #: The same, of several.
 _SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int})
+#: Operations on two tensors whose stand-ins lie as the second does: torch makes them of others. In eager code they lie
+#: as those of all such operations do.
+_MISLAID = frozenset({
+    aten.copysign.Tensor, aten.logit_backward.default, aten.special_xlog1py.default, aten.xlogy.Tensor,
+})  # fmt: skip
 #: Namespaces whose operations say if they draw random numbers.
 _KNOWN = frozenset({"aten", "prim", "prims"})
 #: Of a tensor that is nothing out of the ordinary.
@@ -86,8 +91,10 @@ class FakeMode(FakeTensorMode):
                 if func in _VIEWS:
                     return self._standing_in(views, args[0].fake_device)
                 return [self._standing_in(view, args[0].fake_device) for view in views]
-            if _is_pure(func):
+            if _is_pure(func) and func not in _MISLAID:
                 return self._looked_up(func, types, args, kwargs or {})
+        if func in _MISLAID:
+            return self._laid_out(func, types, args, kwargs or {})
         written = _written(func)
         if written:
             _refuse_overlaps(func, written, args, kwargs or {})
@@ -99,6 +106,14 @@ class FakeMode(FakeTensorMode):
         except DataDependentOutputException as error:
             error.asked = args[0]  # type: ignore[attr-defined]
             raise
+
+    def _laid_out(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        made: Any = self.dispatch(func, types, args, kwargs)
+        like: Any = self.dispatch(aten.maximum.default, types, args[:2], {})
+        if made.stride() == like.stride():
+            return made
+        laid = {"dtype": made.dtype, "device": made.device}
+        return self.dispatch(aten.empty_strided.default, types, (made.shape, like.stride()), laid)
 
     def from_tensor(self, tensor: torch.Tensor, **settings: Any) -> FakeTensor:
         is_static = self.shape_env is None or settings.get("static_shapes")

@@ -2,6 +2,7 @@
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from symbolic.fakes import FakeMode
 
@@ -250,3 +251,21 @@ def test_elements_that_are_known_of_some(operation):
             expected = operation([torch.zeros(given.shape), torch.zeros(1, 3)])
             assert looks(mixed, fake)[:6] == looks(expected, fake)[:6] and mixed.constant is None
             assert known.numel() > 1 or known.item() == 5
+
+
+@pytest.mark.parametrize("operation", [
+    torch.xlogy, torch.copysign, torch.special.xlog1py, torch.ops.aten.logit_backward.default, torch.atan2, torch.mul,
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
+@pytest.mark.parametrize("turned", [(False, True), (True, False), (True, True)], ids=str)
+def test_operations_on_two_lie_as_the_first(operation, dtype, turned):
+    if operation is torch.ops.aten.logit_backward.default and not dtype.is_floating_point:
+        pytest.skip("it is of floats alone")
+    given = [torch.ones(3, 4, 4).to(dtype) for _ in range(2)]
+    given = [each.transpose(1, 2) if turn else each for each, turn in zip(given, turned, strict=True)]
+    real = operation(*given)
+    for shape_env in (None, ShapeEnv()):
+        mode = FakeMode(shape_env=shape_env)
+        with mode:
+            fake = operation(*(mode.from_tensor(each, static_shapes=True) for each in given))
+        assert (fake.shape, fake.stride(), fake.dtype) == (real.shape, real.stride(), real.dtype)
