@@ -110,7 +110,6 @@ class Translator(Protocols):
         self.first_check: tuple[int, str] | None = None  # that the graph makes for the frame: its step, and of what
         self.late_texts: list[Variable] = []  # that markers stand for
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
-        self.own_hashes: dict[Variable, int] = {}  # of those told apart by a `__hash__` of their own
         self.numbers_hashed: set[type | str] = set()  # kinds of ints that may be equal though it is not known
         self.weak_references: dict[Variable, Variable] = {}  # that the frame made, by what they lead to
         self.buffers: list[tuple[int, Variable]] = []  # existing ones that it read or changed, and at which step

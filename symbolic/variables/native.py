@@ -146,8 +146,7 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
         answer = tx.call(variable.special(tx, "__hash__"), [], {}).constant()  # type: ignore[attr-defined]
         if len(tx.ledger.written) > seen:  # what makes the container again asks again
             raise GraphBreak("key whose hash does something", variable.describe())
-        tx.own_hashes[variable] = tx.attempt(_checked_hash, answer)
-        return OwnKey(tx, variable, tx.own_hashes[variable])
+        return OwnKey(tx, variable, tx.attempt(_checked_hash, answer))
     key = variable.key()
     if kind is int:
         _check_number(tx, variable)

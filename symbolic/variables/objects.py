@@ -236,19 +236,7 @@ class ObjectVariable(Variable):
         elif not self._takes(raw):
             raise GraphBreak("attribute that the object can't take", f"{self.cls.__qualname__}.{name}")
         else:
-            self._store(tx, name, value)
-
-    def _store(self, tx: Translator, name: str, value: Any) -> None:
-        tx.ledger.store(self, name, value)
-        if self in tx.own_hashes and not self._hashes_alike(tx):  # containers keep it where it was when it came in
-            raise GraphBreak("a key gets another hash", f"{self.cls.__qualname__}.{name}")
-
-    def _hashes_alike(self, tx: Translator) -> bool:
-        own = self.special(tx, "__hash__")
-        try:
-            return own is not None and bool(tx.call(own, [], {}).constant() == tx.own_hashes[self])
-        except Observed:
-            return False
+            tx.ledger.store(self, name, value)
 
     def _takes(self, raw: Any) -> bool:
         """Whether there is a place for the attribute: a slot written in Python, or the instance's `__dict__`."""
@@ -307,7 +295,7 @@ class ObjectVariable(Variable):
                 raise GraphBreak("attribute that the object can't take", f"{self.cls.__qualname__}.{name}")
             slots = () if slot != name and self.cls.__dictoffset__ else (slot,)
             tx.attempt(delattr, _namesake(self.cls, *slots), name)
-        self._store(tx, name, DELETED)
+        tx.ledger.store(self, name, DELETED)
 
     # --- special methods --------------------------------------------------------------------------------------------
     def special(self, tx: Translator, name: str) -> Variable | None:

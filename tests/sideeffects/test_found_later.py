@@ -361,33 +361,3 @@ def test_a_hook_of_several_tensors_that_a_gradient_refuses():
             return str(error)
 
     check(program, make=lambda: (torch.ones(3), torch.ones(3, requires_grad=True)))
-
-
-class Key:
-    def __init__(self, number):
-        self.number = number
-
-    def __hash__(self):
-        return self.number
-
-    def __eq__(self, other):
-        return isinstance(other, Key) and self.number == other.number
-
-
-def test_keys_that_get_another_hash_stay_where_they_are():
-    def program(x, found, key):
-        found[key] = x
-        key.number = 5
-        found[key] = x + 1
-        return len(found), Key(1) in found, Key(5) in found
-
-    check(program, make=lambda: (torch.ones(2), {}, Key(1)))
-
-
-def test_a_key_that_keeps_its_hash_may_change():
-    def program(x, found, key):
-        found[key] = x
-        key.other = x + 1
-        return found[key] + key.other
-
-    check(program, make=lambda: (torch.ones(2), {}, Key(1)), graphs=1)
