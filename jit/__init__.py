@@ -13,10 +13,12 @@ from jit.api import (
     disable,
     disallow_in_graph,
     explain,
+    export_guards,
     graph_break,
     is_compiling,
     reset,
     stats,
+    warmup,
 )
 from jit.config import config
 from jit.errors import BackendCompilerFailed, InternalError, JitError, MarkedSize, Unsupported
@@ -35,6 +37,7 @@ __all__ = [
     "disable",
     "disallow_in_graph",
     "explain",
+    "export_guards",
     "graph_break",
     "is_compiling",
     "mark_dynamic",
@@ -42,5 +45,6 @@ __all__ = [
     "maybe_mark_dynamic",
     "reset",
     "stats",
+    "warmup",
 ]
 __version__ = "0.1.0"

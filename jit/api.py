@@ -5,22 +5,27 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import re
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_flatten_with_path
 
 from codegen._C import plan_counts
 from jit import _C, backends, compiler
 from jit.compiler import Compiler, Record
 from jit.config import config
+from jit.state import DebugState
 from symbolic.capture import BreakReason
-from symbolic.marks import said
+from symbolic.guard_export import Page
+from symbolic.marks import Mark, marks, maybe_mark_dynamic, put_marks, said
 from symbolic.shapes import Specialization
 from symbolic.variables import torch_functions
 from symbolic.variables.base import Variable
@@ -242,6 +247,75 @@ def stats() -> dict[str, int]:
     runs of them; fallbacks: of these, how many the ATen graph served, since somebody traced or batched the tensors.
     """
     return {**dataclasses.asdict(compiler.stats), **_C.counts(), **plan_counts()}
+
+
+def export_guards(fn: Any) -> str:
+    """Which calls the entries of a compiled function serve, as a page of Python: a function for each entry of each
+    frame, True for those. Raises TypeError for what is not compiled."""
+    page = Page()
+    for number, frame in enumerate(_state_of(fn, "jit.export_guards").frames):
+        name = re.sub(r"\W+", "_", frame.name).strip("_")
+        for place, entry in enumerate(frame.entries):
+            about = f"{frame.name} ({frame.place}), entry {place} of {len(frame.entries)}, {entry.hits} hits"
+            page.add(f"{name}_{number}_{place}", about, entry.guards)
+    return str(page)
+
+
+def warmup(fn: Any, inputs: Iterable[Any]) -> int:
+    """Compiles what calls with these inputs need: `fn` is called with each of them in turn, and does all that it does
+    when it is called (what must not change, as counters and random numbers, the caller puts back). Answers how many
+    entries it has more than before.
+
+    inputs: of each call a tuple of arguments, a dict of them by name, or else the one argument. Sizes of tensors that
+        differ between the inputs are compiled for all sizes at once.
+    Raises TypeError for what is not compiled, and what `fn` raises.
+    """
+    before = len(_state_of(fn, "jit.warmup").entries)
+    calls = [_call_of(each) for each in inputs]
+    with _marked_where_they_differ(calls):
+        for args, kwargs in calls:
+            fn(*args, **kwargs)
+    return len(fn.debug_state().entries) - before
+
+
+def _state_of(fn: Any, who: str) -> DebugState:
+    known = getattr(fn, "debug_state", None)
+    if known is None:
+        raise TypeError(f"{who} needs what jit.compile gave, not {fn!r}")
+    state: DebugState = known()
+    return state
+
+
+def _call_of(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(given, dict):
+        return (), given
+    return (given if isinstance(given, tuple) else (given,)), {}
+
+
+@contextmanager
+def _marked_where_they_differ(calls: list[Any]) -> Iterator[None]:
+    """Inside, sizes in which tensors differ that come in the same place are marked to vary."""
+    marked: dict[int, tuple[torch.Tensor, Mapping[int, Mark]]] = {}
+    for alike in _alike(calls):
+        dims = [dim for dim in range(alike[0].dim()) if len({tensor.shape[dim] for tensor in alike}) > 1]
+        for tensor in alike:
+            marked.setdefault(id(tensor), (tensor, marks(tensor)))
+            maybe_mark_dynamic(tensor, [dim for dim in dims if dim not in marks(tensor)])
+    try:
+        yield
+    finally:
+        for tensor, before in marked.values():
+            put_marks(tensor, before)
+
+
+def _alike(calls: list[Any]) -> Iterator[list[torch.Tensor]]:
+    """The tensors of the calls that come in the same place, where these are of one rank."""
+    places: dict[Any, list[torch.Tensor]] = {}
+    for call in calls:
+        for path, leaf in tree_flatten_with_path(call)[0]:
+            if isinstance(leaf, torch.Tensor):
+                places.setdefault((path, leaf.dim()), []).append(leaf)
+    return (tensors for tensors in places.values() if len(tensors) > 1)
 
 
 # --- explain ----------------------------------------------------------------------------------------------------------

@@ -76,8 +76,12 @@ class DebugState:
         return "\n\n".join(map(str, self.frames))
 
     @property
+    def entries(self) -> tuple[EntryState, ...]:
+        return tuple(entry for frame in self.frames for entry in frame.entries)
+
+    @property
     def plans(self) -> tuple[Plan, ...]:
-        graphs = (graph for frame in self.frames for entry in frame.entries for graph in entry.graphs)
+        graphs = (graph for entry in self.entries for graph in entry.graphs)
         return tuple(graph.plan for graph in graphs if graph.plan is not None)
 
 

@@ -42,7 +42,8 @@ def _tensor_text(guard: Guard) -> str:
     )
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """The object in words."""
     if isinstance(value, type):
         return value.__qualname__
     name = getattr(value, "__qualname__", None)
@@ -57,24 +58,24 @@ def _short(value: Any) -> str:
 
 #: kind -> the guard in words. The kinds are those of the native tree.
 TEXT: dict[str, Callable[[Guard], str]] = {
-    "type": lambda g: f"type({_path(g)}) is {_short(g.payload)}",
-    "is": lambda g: f"{_path(g)} is {_short(g.payload)}",
-    "is_weak": lambda g: f"{_path(g)} is {_short(g.payload)}",
-    "eq": lambda g: f"{_path(g)} == {_short(g.payload)}",
+    "type": lambda g: f"type({_path(g)}) is {short(g.payload)}",
+    "is": lambda g: f"{_path(g)} is {short(g.payload)}",
+    "is_weak": lambda g: f"{_path(g)} is {short(g.payload)}",
+    "eq": lambda g: f"{_path(g)} == {short(g.payload)}",
     "tensor": _tensor_text,
     "unhooked": lambda g: f"nobody is told of the gradient of {_path(g)}",
     "len": lambda g: f"len({_path(g)}) == {g.payload}",
-    "keys": lambda g: f"list({_path(g)}) == {_short(list(g.payload))}",
+    "keys": lambda g: f"list({_path(g)}) == {short(list(g.payload))}",
     "absent": lambda g: f"{g.payload!r} not in {_path(g)}",
     "no_attr": lambda g: f"not hasattr({_path(g)}, {g.payload!r})",
     "no_typeattr": lambda g: f"{_path(g)} has no attribute {g.payload!r}",
-    "function": lambda g: f"{_path(g)} is a function with the code and defaults of {_short(g.payload[1])}",
+    "function": lambda g: f"{_path(g)} is a function with the code and defaults of {short(g.payload[1])}",
     "same": lambda g: f"{_path(g)} is {g.payload.text}",
     "distinct": lambda g: f"different objects: {', '.join(s.text for s in g.payload)}",
     "storage": lambda g: "memory is shared exactly within "
     + ", ".join("(" + ", ".join(s.text for s in group) + ")" for group in g.payload),
     "shape": lambda g: terms.text(g.payload),
-    "predicate": lambda g: f"{getattr(g.payload, '__doc__', None) or _short(g.payload)} of {_path(g)}",
+    "predicate": lambda g: f"{getattr(g.payload, '__doc__', None) or short(g.payload)} of {_path(g)}",
     "state": lambda g: "grad mode, inference mode, autocast, defaults, modes and determinism as they were",
 }
 

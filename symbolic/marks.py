@@ -62,7 +62,15 @@ def _put(tensor: torch.Tensor, dim: int | Iterable[int], mark: Mark) -> None:
         if not -tensor.dim() <= each < tensor.dim():
             raise IndexError(f"dimension {each} of a tensor that has {tensor.dim()}")
         found[each % tensor.dim()] = mark
-    tensor.__dict__[_ATTRIBUTE] = found
+    put_marks(tensor, found)
+
+
+def put_marks(tensor: torch.Tensor, marks: Mapping[int, Mark]) -> None:
+    """Says this of the tensor, and forgets what was said before."""
+    if marks:
+        tensor.__dict__[_ATTRIBUTE] = marks
+    else:
+        tensor.__dict__.pop(_ATTRIBUTE, None)
 
 
 def marks(tensor: torch.Tensor) -> Mapping[int, Mark]:

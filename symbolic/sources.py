@@ -7,14 +7,11 @@ object, so sources compare and hash by identity.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
-#: kind -> how the step prints; `{base}` is the path before it, `{arg}` its argument.
+#: kind -> how the step prints; `{base}` is the path before it, `{arg}` its argument. Roots print as their names.
 STEPS = {
-    "arg": "{name}",
-    "closure": "{name}",
-    "const": "{name}",
-    "born": "{name}",
     "attr": "{base}.{arg}",
     "dict": "{base}.__dict__",
     "item": "{base}[{arg!r}]",
@@ -65,13 +62,18 @@ class Source:
     @property
     def text(self) -> str:
         """The path as the Python expression that a person would write."""
+        return self.written(_name)
+
+    def written(self, root: Callable[[Source], str]) -> str:
+        """The same, with `root` saying how roots are written."""
         if self.kind == "item" and self.base is not None and self.base.kind == "dict" and self.base.base is not None:
             if isinstance(self.arg, str) and self.arg.isidentifier():
-                return f"{self.base.base.text}.{self.arg}"
+                return f"{self.base.base.written(root)}.{self.arg}"
         if self.kind == "cell" and self.base is not None and self.base.kind == "closure":
             return self.base.name
-        base = self.base.text if self.base is not None else ""
-        return STEPS[self.kind].format(base=base, arg=self.arg, name=self.name)
+        if self.base is None:
+            return root(self)
+        return STEPS[self.kind].format(base=self.base.written(root), arg=self.arg)
 
     @property
     def pattern(self) -> str:
@@ -87,6 +89,10 @@ class Source:
 
     def __repr__(self) -> str:
         return f"<{self.text}>"
+
+
+def _name(root: Source) -> str:
+    return root.name
 
 
 class Sources:

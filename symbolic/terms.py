@@ -46,21 +46,25 @@ BINDS = {
 }  # fmt: skip
 
 
-def text(term: Term) -> str:
-    """The term as the Python expression that a person would write."""
-    return _text(term, 0)
+def _path(source: Source) -> str:
+    return source.text
 
 
-def _text(term: Term, around: int) -> str:
+def text(term: Term, path: Callable[[Source], str] = _path) -> str:
+    """The term as the Python expression that a person would write. `path`: how inputs are written."""
+    return _text(term, path, 0)
+
+
+def _text(term: Term, path: Callable[[Source], str], around: int) -> str:
     if isinstance(term, int):
         return str(term)
     if isinstance(term, Extent):
-        return EXTENTS[term.kind].format(term.source.text, term.dim)
+        return EXTENTS[term.kind].format(path(term.source), term.dim)
     own = BINDS[term.name]
     if own == BINDS["min"]:
-        return f"{term.name}({', '.join(map(text, term.operands))})"
+        return f"{term.name}({', '.join(text(operand, path) for operand in term.operands)})"
     # What stands on the right of an equal operator is put in parentheses: `a - (b - c)`.
-    parts = [_text(operand, own + (position > 0)) for position, operand in enumerate(term.operands)]
+    parts = [_text(operand, path, own + (position > 0)) for position, operand in enumerate(term.operands)]
     said = f"not {parts[0]}" if term.name == "not" else f" {term.name} ".join(parts)
     return f"({said})" if own < around else said
 
