@@ -12,7 +12,7 @@ from codegen.kernels.c_kept import kept_values, values_of_lanes
 from codegen.kernels.c_ops import CReduction, ctype, keyed, reduction
 from codegen.kernels.c_ranges import Range, ranges
 from codegen.kernels.c_scope import Writer
-from codegen.kernels.c_shape import lies_apart
+from codegen.kernels.c_shape import lanes_apart
 from codegen.kernels.index import Symbol
 from codegen.kernels.ir import Expr, Kernel, Load, Loop, Reduce, Running, Statement, Store, reads, values_in, walk
 
@@ -22,9 +22,6 @@ BLOCK = 4096
 LANE_BLOCK = 256
 #: Lanes in a tile, at most and at least; and in all tiles of a kernel, so that they stay in the first cache.
 TILE, SMALL_TILE, LANES_HELD = 1024, 64, 4096
-#: Lanes in a tile where what they read or write lies in a line of the cache for each lane. (Running sums of 8192 rows
-#: of 64 floats, cycles for an element: 3.8 in tiles of 1024, 1.7 in these; ATen 2.2.)
-APART_TILE = 16
 #: The place of an extreme value is looked for in so many at once.
 SEARCHED = 256
 #: What OpenMP calls sums and products of floats.
@@ -66,7 +63,7 @@ class Loops:
         self.suffix = "" if lane is None else "[t]"
         reduced = sum(isinstance(s, Reduce) for loop in kernel.loops for s in loop.body)
         fitting = max(SMALL_TILE, min(TILE, LANES_HELD // max(reduced, 1) // SMALL_TILE * SMALL_TILE))
-        self.tile = APART_TILE if lane is not None and lies_apart(kernel, lane) else fitting
+        self.tile = (0 if lane is None else lanes_apart(kernel, lane)) or fitting
         self.kept = {} if lane is not None else {value: w.names.new("kept") for value in kept_values(kernel)}
         self.filled: set[Expr] = set()
         self.filling: set[Expr] = set()
