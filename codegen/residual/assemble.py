@@ -189,8 +189,9 @@ class _Assembler:
         emit, sources = self.emit, [each.source for each in graph.inputs if each.source is not None]
         made = [source for source in sources if source.is_made]
         indirect = [source for source in sources if source.kind not in ("arg", "made")]
+        at_once = len(indirect) > MANY_INPUTS and not made and len(sources) == len(graph.inputs)
         if len(indirect) > MANY_INPUTS:
-            self.writer.pack_values()
+            self.writer.pack_values(sources if at_once else ())
         for source in made:
             self.writer.load_source(source)
             emit.pop()
@@ -200,9 +201,7 @@ class _Assembler:
         emit.begin_call()
         emit.const(compiled)
         emit.end_callable()
-        if self.writer.packed and not made and len(sources) == len(graph.inputs):
-            for source in sources:
-                self.writer.values.setdefault(source, len(self.writer.values))
+        if at_once:
             emit.load("__values")
             emit.const(slice(0, len(sources)))
             emit.subscr()

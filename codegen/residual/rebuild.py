@@ -193,8 +193,8 @@ def _bind(w: Writer, descriptor: Any, owner: Variable) -> None:
 
 
 def _generator(w: Writer, v: generators.GeneratorVariable) -> None:
-    if v.stands_in:
-        raise Restart(v.born_at, GraphBreak("value can't be rebuilt", f"what {v.function.describe()} stands for"))
+    if v.stands_for is not None:
+        raise v.missed()
     if v.state == "suspended":
         try:
             code, closure, values = suspended(v.frame)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import operator
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -168,10 +168,11 @@ class Writer:
         self.emit.dup()
         self.emit.store(name)
 
-    def pack_values(self) -> None:
-        """From the first value on: all come as one tuple, in the parameter `__values`."""
+    def pack_values(self, first: Sequence[Source]) -> None:
+        """From the first value on: all come as one tuple, in the parameter `__values`, which begins with these."""
         assert not self.values
         self.packed = True
+        self.values.update((source, index) for index, source in enumerate(first))
         self.emit.add_parameter("__values")
 
     def _build(self, variable: Variable) -> None:

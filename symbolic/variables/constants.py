@@ -162,7 +162,9 @@ class ConstantVariable(Variable):
                 return TEMPLATES["%"](tx, self.value, other)
             if op in (operator.mod, operator.imod) and isinstance(self.value, bytes):
                 raise GraphBreak("bytes not known", f"{self.describe()} % {other.describe()}")
-            return None if op not in BINARY or answers(other, BINARY[op][1]) else self.as_sequence(tx, op, other)
+            late = issubclass(other.python_type(), type(self.value))
+            theirs = late or op not in BINARY or answers(other, BINARY[op][1])
+            return None if theirs else self.as_sequence(tx, op, other)
         right = other.constant()
         if op in _SIZED and isinstance(self.value, int) and isinstance(right, int) and abs(right) > 4096:
             raise GraphBreak("very large integer", f"{op.__name__} by {right}")
@@ -178,6 +180,8 @@ class ConstantVariable(Variable):
             return None
         found = self.repeated(tx, other) if op is operator.mul else None
         right = TEMPLATES["known"](tx, native_part(other))
+        if right is MISSING and issubclass(other.python_type(), type(self.value)):
+            raise GraphBreak("text of a value not known", other.describe())
         fits = isinstance(right, _JOINED[type(self.value)])
         return found or tx.from_constant(tx.attempt(op, self.value, right if fits else stand_in(other)))
 

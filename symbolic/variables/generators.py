@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from symbolic import versions
 from symbolic.code import Inst
-from symbolic.errors import READS_FRAME, GraphBreak, Observed
+from symbolic.errors import READS_FRAME, GraphBreak, Observed, Restart
 from symbolic.frames import Frame
 from symbolic.variables.base import MISSING, NULL, Variable, lookup
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.methods import NativeMethod
+from symbolic.variables.positions import type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -63,7 +64,7 @@ class GeneratorVariable(Variable):
         self.born_at = born_at
         self.state = "new"  # new, suspended, running, closed
         self.is_counted = False
-        self.stands_in = False  # for an iterator of Python's own, which this is not where somebody can tell
+        self.stands_for: type | None = None  # the class of an iterator of Python's own, which this does the work of
         frame.generator = self
 
     def born(self, tx: Translator) -> None:
@@ -74,7 +75,7 @@ class GeneratorVariable(Variable):
                 tx.ledger.store(self, name, given)
 
     def python_type(self) -> type:
-        return self.KIND
+        return self.stands_for or self.KIND
 
     @property
     def word(self) -> str:
@@ -146,6 +147,11 @@ class GeneratorVariable(Variable):
         if not versions.PY312:  # there END_SEND drops the iterator below
             self.frame.pop()
 
+    def missed(self) -> Restart:
+        """Raised where the iterator itself is needed, for which this stands."""
+        what = f"what {self.function.describe()} stands for"
+        return Restart(self.born_at, GraphBreak("value can't be rebuilt", what))
+
     def runs_on(self) -> bool:
         """Whether it has a `try` or `with` to come, or stands inside of one."""
         code = self.frame.code
@@ -177,6 +183,9 @@ class GeneratorVariable(Variable):
         return False
 
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if self.stands_for is not None and name not in ("__next__", "__iter__"):
+            self.getattr(tx, name)
+            raise self.missed()
         if name in ("send", "__next__"):
             result = self.send(tx, args[0] if args else ConstantVariable(None))
             return result if result is not None else tx.stop_iteration(self.returned)
@@ -204,6 +213,10 @@ class GeneratorVariable(Variable):
         return self.returned if versions.CLOSE_RETURNS else ConstantVariable(None)
 
     def getattr(self, tx: Translator, name: str) -> Variable:
+        if self.stands_for is not None and name != "__class__":
+            if not hasattr(self.stands_for, name):
+                tx.raise_(AttributeError, f"{type_name(self.stands_for)!r} object has no attribute {name!r}")
+            return NativeMethod(self, name)
         if name in self.METHODS:
             return NativeMethod(self, name)
         pending = tx.ledger.pending(self, name)

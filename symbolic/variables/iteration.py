@@ -86,7 +86,7 @@ def _reversed(tx: Translator, sequence: Variable, /) -> Variable:
         raise GraphBreak("operation not supported by the object", f"reversed of {sequence.describe()}")
     if tx.lookup(kind, "__len__") is MISSING or tx.lookup(kind, "__getitem__") is MISSING:
         tx.raise_(TypeError, f"{kind.__name__!r} object is not reversible")
-    return _standing_in(tx, polyfills.reversed, [sequence], {})
+    return _standing_in(tx, reversed, polyfills.reversed, [sequence], {})
 
 
 # --- itertools --------------------------------------------------------------------------------------------------------
@@ -189,16 +189,22 @@ for _fn in (itertools.combinations, itertools.combinations_with_replacement):
     handles(_fn)(_choosing(_fn))
 
 
-def _standing_in(tx: Translator, function: Any, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-    """Generators by which the frame goes through what Python has iterators of its own for."""
+def _standing_in(
+    tx: Translator, kind: type, function: Any, args: list[Variable], kwargs: dict[str, Variable]
+) -> Variable:
+    """Generators by which the frame goes through what Python has iterators of its own for, of this kind."""
     born_at = tx.anchor()
     made: Variable = tx.inline(function, args, kwargs)
     generators: list[Any] = tx.unpack(made) if made.python_type() is tuple else [made]
     for each in generators:
-        each.stands_in, each.born_at = True, born_at
+        each.stands_for, each.born_at = kind, born_at
     return made
 
 
-handles(itertools.tee)(lambda tx, *args, **kwargs: _standing_in(tx, polyfills.tee, list(args), kwargs))
+def _stands_for(fn: Any, kind: type, function: Any) -> None:
+    handles(fn)(lambda tx, *args, **kwargs: _standing_in(tx, kind, function, list(args), kwargs))
+
+
+_stands_for(itertools.tee, type(itertools.tee(())[0]), polyfills.tee)
 if hasattr(itertools, "batched"):
-    handles(itertools.batched)(lambda tx, *args, **kwargs: _standing_in(tx, polyfills.batched, list(args), kwargs))
+    _stands_for(itertools.batched, itertools.batched, polyfills.batched)

@@ -128,7 +128,7 @@ def _is_plain(operand: Any) -> bool:
         return operand.is_plain()
     if isinstance(operand, SetVariable):
         return True
-    elements = operand if type(operand) in (set, dict, list) else (operand,)
+    elements = operand if type(operand) in (set, frozenset, dict, list) else (operand,)
     return all(isinstance(element, type) or is_constant_value(element) for element in elements)
 
 
@@ -323,7 +323,7 @@ class SetVariable(NativeVariable):
         operands = [self.keys_in(tx, other) for other in others]
         table = getattr(self.table, name)(*(keys for keys, _ in operands))
         made = SetVariable({}, cls=self.native())
-        so_far = self.history if self.source is None else [("from", (_now(self.table, self),))]
+        so_far = self.history if self.source is None else [("from", (_now(self.native()(self.table), self),))]
         made.history = [*so_far, (name, _told(others, [keys for keys, _ in operands]))]
         if not all(operand.is_ordered() for operand in (self, *_sets_among(others))):
             made.unordered_at = tx.anchor()

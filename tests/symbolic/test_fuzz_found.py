@@ -2,7 +2,10 @@
 
 import copy
 import itertools
+import operator
+import random
 import time
+import types
 
 import pytest
 import torch
@@ -74,6 +77,63 @@ def iterators_that_stay(x, n):
     for one, other in zip(first, second):
         x = x * one + other
     return x, [*reversed(Row(1, n))], copy.copy(first)
+
+
+@program((3,), (-2,))
+def iterators_say_what_they_are(x, n):
+    first, second = itertools.tee([n, 2, n])
+    back = reversed(Row(1, n, 3))
+    said = [hasattr(first, "send"), hasattr(back, "close"), hasattr(back, "__length_hint__")]
+    try:
+        first.send(1)
+    except AttributeError as error:
+        said.append(str(error))
+    kinds = type(first).__name__, first.__class__, isinstance(first, types.GeneratorType), type(back)
+    return said, kinds, x + next(first), first.__next__(), next(back), iter(second) is second, [*second]
+
+
+@program((3,), (-2,))
+def iterators_are_asked_for_more(x, n):
+    back = reversed(Row(1, n, 3))
+    x = x + next(back)
+    first, second = itertools.tee([n, 2, n])
+    return operator.length_hint(back), x, [*first.__copy__()], next(second)
+
+
+@program((3,), (-2,))
+def frozensets_that_came_across_a_break(x, n):
+    first, second = frozenset(""), frozenset("a")
+    time.time()
+    first, second = first ^ {n}, second | {"b", n}
+    time.time()
+    return first, second - {n}, x + len(second)
+
+
+@program((3,), (-2,), (5,))
+def text_after_what_is_known(x, n):
+    said = []
+    for text in (f"{n}q", f"{x.sum().item()}q"):
+        for ask in (lambda: "a" + text, lambda: "a".__add__(text), lambda: Name("a") + text, lambda: "a" + Name(text)):
+            try:
+                said.append(ask())
+            except TypeError as error:
+                said.append(str(error))
+    return said, x + n
+
+
+class Name(str):
+    pass
+
+
+PARTS = [torch.full((2, 3), float(value)) for value in range(12)]
+
+
+@program((3,), (-2,))
+def many_tensors_and_a_number_drawn_before(x, n):
+    drawn = random.randrange(9)
+    for part in PARTS:
+        x = x + part
+    return x, drawn
 
 
 @pytest.mark.parametrize("fn, calls", PROGRAMS)
