@@ -1,23 +1,27 @@
 """`JIT_AUTO=1 python script.py`: compiles the functions of an unmodified script.
 
-A start-up line in site-packages calls `install` when the variable is set. The frame hook then looks at the script's
-own functions (library code runs as it is, and what it calls of the script is looked at); those that are called with
-tensors or modules are compiled.
+Where the variable is set, a start-up line in site-packages has `install` called as soon as the program imports torch
+(`framejit_start`). The frame hook then looks at the program's own functions (library code runs as it is, and what it
+calls of the program is looked at); those that are called with tensors or modules are compiled. Where it finds nothing
+for a while it is taken out, up to the thread's next operation on a tensor: Python without tensors is as quick as ever.
 """
 
 from __future__ import annotations
 
 import atexit
+import fnmatch
+import functools
 import os
+import sys
 import sysconfig
 from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
-from jit import _C, backends
+from jit import _C, backends, report
 from jit.compiler import Compiler, is_library, refuse
-from jit.config import config
+from jit.config import Config, config
 
 _INSTALLED = tuple(
     {os.path.realpath(sysconfig.get_paths()[key]) + os.sep for key in ("purelib", "platlib", "stdlib")}
@@ -27,16 +31,25 @@ _INSTALLED = tuple(
 class AutoCompiler(Compiler):
     """A compiler that chooses its functions itself."""
 
-    def __init__(self) -> None:
-        super().__init__(backends.resolve("default"), config, False, None)
+    rests = True
+
+    def __init__(self, settings: Config = config) -> None:
+        super().__init__(backends.resolve("default"), settings, False, None)
 
     def classify(self, code: CodeType) -> Any:
-        if refuse(code, None) is not None or is_library(code) or code.co_name == "__init__":
-            return None
-        path = os.path.realpath(code.co_filename)
-        if path.startswith(_INSTALLED) or not os.path.exists(path):
+        if refuse(code, None) is not None or code.co_name == "__init__" or not self._is_chosen(code):
             return None
         return self._new_cache(code)
+
+    def _is_chosen(self, code: CodeType) -> bool:
+        path = os.path.realpath(code.co_filename)
+        if self.config.auto_include or self.config.auto_exclude:
+            module = _module_at(code.co_filename)
+            if _fits(module, self.config.auto_exclude):
+                return False
+            if _fits(module, self.config.auto_include):
+                return True
+        return not is_library(code) and not path.startswith(_INSTALLED) and os.path.exists(path)
 
     def miss(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:
         # A continuation is worth it because its function was.
@@ -57,14 +70,33 @@ def _worth_it(value: Any) -> bool:
     return False
 
 
+@functools.cache
+def _module_at(file: str) -> str:
+    """The name of the module of that file, the empty one if there is none (yet)."""
+    loaded = list(sys.modules.items())
+    return next((name for name, module in loaded if getattr(module, "__file__", None) == file), "")
+
+
+def _fits(module: str, patterns: str) -> bool:
+    return any(fnmatch.fnmatchcase(module, pattern.strip()) for pattern in patterns.split(",") if pattern.strip())
+
+
 _compiler: AutoCompiler | None = None
 
 
 def install() -> None:
-    """Begins to watch this thread's calls. Does nothing the second time."""
+    """Begins to watch this thread's calls, under `JIT_AUTO=report` with a table at exit. Nothing the second time."""
     global _compiler
     if _compiler is None:
         _compiler = AutoCompiler()
+        if os.environ.get("JIT_AUTO", "").lower() == "report":
+            atexit.register(show_report)
         _compiler.region.enter()
         # Finalizers that run while the interpreter ends find half of it gone; they run as they are.
         atexit.register(_compiler.region.exit)
+
+
+def show_report() -> None:
+    """Writes to stderr what was compiled, and what to mend first."""
+    if _compiler is not None and sys.stderr is not None:
+        report.show(_compiler.debug_state(), sys.stderr)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 
-from codegen.artifacts.store import Info, Store
+from codegen.artifacts.store import Entry, Info, Store
 from jit.config import Config, config
 
 
@@ -22,11 +22,21 @@ def clear() -> None:
     store().clear()
 
 
+def entries() -> list[Entry]:
+    """What is kept: key, bytes, and when it was used last (seconds since the epoch), the newest first."""
+    return store().entries()
+
+
+def folder(settings: Config = config) -> str | None:
+    """Where it is kept; None where nothing is."""
+    return (settings.cache_dir or _default_folder()) if settings.disk_cache else None
+
+
 def store(settings: Config = config) -> Store:
     """The store that `settings` ask for: the same one each time they ask for the same."""
     if not settings.disk_cache:
         return _store(None, 0)
-    return _store(settings.cache_dir or _default_folder(), settings.cache_size_limit)
+    return _store(folder(settings), settings.cache_size_limit)
 
 
 @functools.cache

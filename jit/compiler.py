@@ -99,6 +99,9 @@ _lock = threading.RLock()
 class Compiler:
     """Options, caches and continuations of one `jit.compile`; shared by the doors of its continuations."""
 
+    #: Whether the frame hook is taken out where it finds nothing, until the next operation on a tensor.
+    rests = False
+
     def __init__(
         self,
         backend: backends.Backend,
@@ -112,7 +115,7 @@ class Compiler:
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.caches = _C.Caches()
-        self.region = _C.Region(self.caches, self.classify, self.miss)
+        self.region = _C.Region(self.caches, self.classify, self.miss, self.rests)
         self.continuations = Continuations(self._continuation_door)
         self.channels = logs.parse(config.logs)
         self.records: list[Record] = []

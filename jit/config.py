@@ -18,6 +18,8 @@ class Config:
     break_everywhere: a graph break after every call (tests: results must not change).
     dump: a folder for readable files of everything generated, "" for none.
     logs: comma-separated channels to print (`jit.logs.CHANNELS`).
+    auto_include, auto_exclude: comma-separated patterns of modules (`mylib.*`) whose functions `JIT_AUTO` compiles
+        though they are a library's, or leaves alone; the second one decides where both fit.
     passes_off: comma-separated passes over graphs to leave out (`codegen.passes.table()` names them).
     disk_cache: keep compiled kernels on disk, for the next process.
     cache_dir: their folder, "" for $XDG_CACHE_HOME/framejit, else ~/.cache/framejit. Nobody else may write to it.
@@ -31,6 +33,8 @@ class Config:
     break_everywhere: bool = False
     dump: str = ""
     logs: str = ""
+    auto_include: str = ""
+    auto_exclude: str = ""
     passes_off: str = ""
     disk_cache: bool = True
     cache_dir: str = ""

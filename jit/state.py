@@ -13,6 +13,7 @@ from torch import fx
 
 from codegen.aot.stages import Stages
 from codegen.plan.steps import Plan
+from symbolic.capture import BreakReason
 
 if TYPE_CHECKING:
     from jit.compiler import Record
@@ -42,6 +43,7 @@ class EntryState:
     guards: tuple[Any, ...]
     graph: fx.GraphModule | None
     graphs: tuple[GraphState, ...]
+    breaks: tuple[BreakReason, ...] = ()
 
     def __str__(self) -> str:
         guards = "\n".join(f"  {guard}" for guard in self.guards) or "  none"
@@ -99,7 +101,7 @@ def _frame(cache: Any) -> FrameState:
 def _entry(entry: Any) -> EntryState:
     record: Record = entry.meta
     stages = record.module.meta.get("stages") if record.module is not None else None
-    return EntryState(entry.hits, tuple(record.guards), record.module, tuple(_graphs(stages)))
+    return EntryState(entry.hits, tuple(record.guards), record.module, tuple(_graphs(stages)), tuple(record.breaks))
 
 
 def _graphs(stages: Stages | None) -> Iterator[GraphState]:

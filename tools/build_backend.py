@@ -11,15 +11,15 @@ from pathlib import Path
 from setuptools import build_meta
 from setuptools.build_meta import *  # noqa: F403  (every other hook is setuptools' own)
 
-# Files are run in order of their names. This one imports `jit`, and with it torch, so it must come after those that
-# make them importable: `__editable__.*`, and any that other people's installations brought.
+# Files are run in order of their names. This one imports a module of ours, so it must come after those that make it
+# importable: `__editable__.*`, and any that other people's installations brought.
 START_UP_NAME = "zz_framejit_start_up.pth"
 
 # Every Python start pays for this line, so it reads the variable (as jit/config.py reads one) before it imports
 # anything of ours. `-I` and `-E` promise that the environment has no say; Python still reads `.pth` files then.
 START_UP_LINE = (
     "import os, sys; os.environ.get('JIT_AUTO', '').lower() not in ('', '0', 'false', 'no', 'off')"
-    " and not sys.flags.ignore_environment and __import__('jit.autowrap', fromlist=['install']).install()\n"
+    " and not sys.flags.ignore_environment and __import__('framejit_start').install()\n"
 )
 
 Settings = dict[str, str | list[str]] | None

@@ -48,6 +48,15 @@ class Info:
     misses: int
 
 
+@dataclass(frozen=True)
+class Entry:
+    """Something kept: `used` is when, last, in seconds since the epoch."""
+
+    key: str
+    bytes: int
+    used: float
+
+
 def key(**parts: bytes | str) -> str:
     """The key of a value that depends on `parts`. Names, order of bytes, and bytes against text all count."""
     total = hashlib.sha256()
@@ -128,6 +137,13 @@ class Store:
         folder = self._ready()
         sizes = [] if folder is None else [state.st_size for _, state in _states(folder, ENTRY.fullmatch)]
         return Info(self._folder, len(sizes), sum(sizes), self._hits, self._misses)
+
+    def entries(self) -> list[Entry]:
+        """What the store holds, used last first."""
+        folder = self._ready()
+        states = [] if folder is None else list(_states(folder, ENTRY.fullmatch))
+        found = [Entry(entry.name, state.st_size, state.st_mtime) for entry, state in states]
+        return sorted(found, key=lambda entry: -entry.used)
 
     def _look_up(self, key: str) -> tuple[Path, bytes] | None:
         found = None

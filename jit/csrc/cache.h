@@ -59,6 +59,8 @@ struct CacheState {
     int64_t misses = 0;
     bool frozen = false;
 
+    // Whether there is no entry, and none to come.
+    bool is_given_up() const { return frozen && entries && PyTuple_GET_SIZE(entries.as_object()) == 0; }
     Hit find(const CallContext& call);
     void replace_entries(Ref tuple) { entries = Owned<PyTupleObject>::take(tuple.release()); }
 

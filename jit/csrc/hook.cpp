@@ -28,10 +28,22 @@ int jit_frames_are_others(void) {
 }
 
 void jit_set_region(void *region) {
-    int was_in = jit_thread.region != NULL, is_in = region != NULL;
+    int had_hook = jit_thread.region != NULL && !jit_thread.resting, is_in = region != NULL;
+    if (jit_thread.resting) {
+        jit_await_no_more();
+        jit_thread.resting = jit_thread.idle = 0;
+    }
     jit_thread.region = region;
-    if (is_in && !was_in && threads_in_regions++ == 0) install();
-    if (was_in && !is_in && --threads_in_regions == 0) uninstall();
+    if (is_in && !had_hook && threads_in_regions++ == 0) install();
+    if (had_hook && !is_in && --threads_in_regions == 0) uninstall();
+}
+
+/* Counts frames that the hook looked at in vain. */
+static void look_in_vain(void) {
+    if (++jit_thread.idle != JIT_REST_AFTER || !jit_region_rests(jit_thread.region)) return;
+    jit_thread.resting = 1;
+    jit_await_operation();
+    if (--threads_in_regions == 0) uninstall();
 }
 
 /* Without a hook the interpreter runs Python calls in Python without C recursion. With one each takes C stack and, since
@@ -97,7 +109,11 @@ static int may_be_replaced(PyThreadState *tstate, jit_frame_t *frame, int throwi
 }
 
 static PyObject *evaluate(PyThreadState *tstate, jit_frame_t *frame, int throwing) {
-    if (jit_thread.region == NULL || !may_be_replaced(tstate, frame, throwing)) return run(tstate, frame, throwing);
+    if (jit_thread.region == NULL || jit_thread.resting) return run(tstate, frame, throwing);
+    if (!may_be_replaced(tstate, frame, throwing)) {
+        look_in_vain();
+        return run(tstate, frame, throwing);
+    }
 
     PyCodeObject *code = jit_frame_code(frame);
     if (jit_thread.run_once == code) {
@@ -107,6 +123,7 @@ static PyObject *evaluate(PyThreadState *tstate, jit_frame_t *frame, int throwin
     jit_replacement_t replacement;
     switch (jit_decide((PyFunctionObject *)JIT_FRAME_FUNCTION(frame), code, frame->localsplus, &replacement)) {
         case JIT_RUN_ORIGINAL:
+            look_in_vain();
             return run(tstate, frame, throwing);
         case JIT_RAISE:
             jit_frame_drop(tstate, frame);
@@ -114,6 +131,7 @@ static PyObject *evaluate(PyThreadState *tstate, jit_frame_t *frame, int throwin
         case JIT_RUN_COMPILED:
             break;
     }
+    jit_thread.idle = 0;
     PyObject *result = run_compiled(tstate, frame, &replacement, replacement.slots);
     jit_set_region(replacement.region);
     return result;

@@ -9,6 +9,16 @@
 /* Makes `region` (or NULL: none) the region of this thread. The hook is installed while any thread is in a region. */
 void jit_set_region(void *region);
 
+/* After so many frames in vain a region that rests lets the hook go: an installed hook makes Python's calls slower by half. */
+#define JIT_REST_AFTER 20000
+
+/* Whether the hook may rest in this region. */
+int jit_region_rests(void *region);
+
+/* From when the hook rests until the next operation on a tensor, or change of region, of this thread. */
+void jit_await_operation(void);
+void jit_await_no_more(void);
+
 /* Whether another compiler's hook evaluates frames: it would look into ours, so what is called is what was written. */
 int jit_frames_are_others(void);
 

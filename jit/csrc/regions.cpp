@@ -4,6 +4,7 @@
 #include "types.h"
 
 #include <ATen/SavedTensorHooks.h>
+#include <ATen/record_function.h>
 
 namespace jit {
 namespace {
@@ -14,6 +15,7 @@ struct RegionState {
     Owned<Caches> caches;
     Ref classify;
     Ref miss;
+    bool rests = false;  // where nothing is found the hook is taken out until the thread's next operation on a tensor
 
     int visit(visitproc visitor, void* argument) const { return visit_all(visitor, argument, caches, classify, miss); }
     void clear() {
@@ -63,8 +65,32 @@ Owned<Cache> cache_for(Region* region, PyCodeObject* code, PyObject* known) {
     return cache.get() == Py_None ? Owned<Cache>() : Owned<Cache>::take(static_cast<Cache*>(cache.release()));
 }
 
+// What awaits this thread's next operation. The dispatcher calls it before the operation, often without the GIL; threads
+// that autograd starts inherit it, and have nothing to wake.
+thread_local at::CallbackHandle awaiting = at::INVALID_CALLBACK_HANDLE;
+
+std::unique_ptr<at::ObserverContext> wake(const at::RecordFunction&) {
+    if (jit_thread.resting) {
+        const PyGILState_STATE gil = PyGILState_Ensure();
+        jit_set_region(jit_thread.region);
+        PyGILState_Release(gil);
+    }
+    return nullptr;
+}
+
 }  // namespace
 }  // namespace jit
+
+int jit_region_rests(void* region) { return static_cast<jit::Region*>(region)->rests; }
+
+void jit_await_operation(void) {
+    jit::awaiting =
+        at::addThreadLocalCallback(at::RecordFunctionCallback(jit::wake).scopes({at::RecordScope::FUNCTION}));
+}
+
+void jit_await_no_more(void) {
+    at::removeCallback(std::exchange(jit::awaiting, at::INVALID_CALLBACK_HANDLE));
+}
 
 jit_verdict_t jit_decide(PyFunctionObject* function, PyCodeObject* code, PyObject** slots,
                          jit_replacement_t* replacement) {
@@ -73,7 +99,7 @@ jit_verdict_t jit_decide(PyFunctionObject* function, PyCodeObject* code, PyObjec
     // A checkpoint compares what this frame saves with what it saves when it runs again, in no region.
     if (!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) return JIT_RUN_ORIGINAL;
     PyObject* known = active->caches->find((PyObject*)code);
-    if (known == Py_None) return JIT_RUN_ORIGINAL;
+    if (known == Py_None || (known && static_cast<Cache*>(known)->is_given_up())) return JIT_RUN_ORIGINAL;
     return guarded(JIT_RAISE, [&] {
         Owned<Region> region = Owned<Region>::share(active);
         PauseRegion pause;
@@ -127,9 +153,10 @@ PyObject* region_exit(PyObject* self, PyObject*) {
 }
 
 PyObject* region_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-    static const char* names[] = {"caches", "classify", "miss", nullptr};
+    static const char* names[] = {"caches", "classify", "miss", "rests", nullptr};
     PyObject *caches, *classify, *miss;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO:Region", (char**)names, caches_type, &caches, &classify, &miss))
+    int rests = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|p:Region", (char**)names, caches_type, &caches, &classify, &miss, &rests))
         return nullptr;
     return guarded((PyObject*)nullptr, [&]() -> PyObject* {
         RegionState state;
@@ -137,12 +164,17 @@ PyObject* region_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
         state.caches = Owned<Caches>::share(static_cast<Caches*>(caches));
         state.classify = share(classify);
         state.miss = share(miss);
+        state.rests = rests;
         return Region::make(type, std::move(state)).release();
     });
 }
 
 PyObject* region_caches(PyObject* self, void*) { return Py_NewRef(as_region(self)->caches.as_object()); }
 PyObject* region_active(PyObject* self, void*) { return PyBool_FromLong(jit_thread.region == as_region(self)); }
+
+PyObject* region_resting(PyObject* self, void*) {
+    return PyBool_FromLong(jit_thread.region == as_region(self) && jit_thread.resting);
+}
 
 PyObject* call_suspended(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObject* keywords) {
     if (positional < 1) return PyErr_Format(PyExc_TypeError, "call_suspended takes a callable and its arguments");
@@ -165,6 +197,7 @@ PyMethodDef methods[] = {
 PyGetSetDef attributes[] = {
     {"caches", region_caches, nullptr, "the caches that frames are looked up in", nullptr},
     {"active", region_active, nullptr, "True if this thread is in this region now", nullptr},
+    {"resting", region_resting, nullptr, "True if this thread is in it, and the hook awaits an operation on a tensor", nullptr},
     {}};
 
 PyMemberDef members[] = {
@@ -173,7 +206,7 @@ PyMemberDef members[] = {
     {}};
 
 PyType_Slot slots[] = {
-    {Py_tp_doc, (void*)"Region(caches, classify, miss)\n\nregion(fn, *args, **kwargs) calls with frames looked up in the caches."},
+    {Py_tp_doc, (void*)"Region(caches, classify, miss, rests=False)\n\nregion(fn, *args, **kwargs) calls with frames looked up in the caches."},
     {Py_tp_new, (void*)region_new},
     {Py_tp_dealloc, (void*)Region::dealloc},
     {Py_tp_traverse, (void*)Region::traverse},

@@ -9,6 +9,8 @@ typedef struct {
     int compiling;          /* depth of compilations; a door called meanwhile runs the original */
     int hook_depth;         /* evaluations of the frame hook on the C stack */
     PyCodeObject *run_once; /* the next frame of this code was decided on already: the hook lets it pass */
+    int idle;               /* frames one after another that the hook looked at in vain */
+    int resting;            /* in a region, and the hook is gone until this thread's next operation on a tensor */
 } jit_thread_t;
 
 /* Depth of Python calls through C up to which they are treated as if they went through the interpreter alone. Python's own

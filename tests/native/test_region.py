@@ -479,3 +479,109 @@ def test_monitoring_sees_the_compiled_code():
         sys.monitoring.register_callback(tool, sys.monitoring.events.PY_START, None)
         sys.monitoring.free_tool_id(tool)
     assert "calls_leaf" in seen and "compiled" in seen and "leaf" not in seen
+
+
+# A region that rests
+
+
+def other(x):
+    return x
+
+
+def idle(frames):
+    for _ in range(frames):
+        other(1)
+
+
+def resting(rests=True):
+    compiler = Compiler("leaf")
+    compiler.region = C.Region(compiler.caches, compiler.classify, compiler.miss, rests)
+    return compiler
+
+
+REST_AFTER = 20_000
+
+
+def test_a_region_rests_after_many_frames_in_vain_until_the_next_operation():
+    compiler = resting()
+    seen = []
+
+    def program():
+        leaf(0)
+        idle(REST_AFTER - 100)
+        seen.append(compiler.region.resting)
+        idle(200)
+        seen.append((compiler.region.resting, compiler.region.active, leaf(1)))
+        x = torch.ones(2)
+        seen.append((compiler.region.resting, leaf(2)))
+        return x
+
+    assert compiler.run(program).tolist() == [1, 1]
+    assert seen == [False, (True, True, ("original", 1)), (False, ("compiled", "leaf", (2,)))]
+    assert not compiler.region.active and not compiler.region.resting
+
+
+def test_compiled_frames_keep_it_awake():
+    compiler = resting()
+
+    def program():
+        for _ in range(3):
+            idle(REST_AFTER * 2 // 3)
+            leaf(0)
+        return compiler.region.resting
+
+    assert compiler.run(program) is False
+
+
+def test_only_a_region_that_may_rests():
+    compiler = resting(rests=False)
+    assert compiler.run(lambda: (idle(REST_AFTER * 2), compiler.region.resting, leaf(1))[1:]) == (
+        False, ("compiled", "leaf", (1,)))
+
+
+def test_who_rests_may_enter_other_regions_and_leave_its_own():
+    compiler, inner = resting(), Compiler("leaf")
+
+    def program():
+        idle(REST_AFTER * 2)
+        assert compiler.region.resting
+        result = inner.run(leaf, 1), compiler.region.resting, leaf(2)
+        torch.ones(1)
+        return *result, leaf(3)
+
+    # The way back into a region takes the hook along.
+    assert compiler.run(program) == (("compiled", "leaf", (1,)), False, ("compiled", "leaf", (2,)), ("compiled", "leaf", (3,)))
+    assert inner.missed and not compiler.region.active
+
+
+def test_an_operation_of_another_thread_wakes_nobody():
+    compiler = resting()
+
+    def program():
+        idle(REST_AFTER * 2)
+        thread = threading.Thread(target=torch.ones, args=(2,))
+        thread.start()
+        thread.join()
+        before = compiler.region.resting
+        torch.ones(1)
+        return before, compiler.region.resting
+
+    assert compiler.run(program) == (True, False)
+
+
+def test_resting_leaks_nothing():
+    compiler = resting()
+
+    def program():
+        idle(REST_AFTER + 10)
+        assert compiler.region.resting
+        torch.ones(1)
+
+    compiler.run(program)
+    gc.collect()
+    before = sys.getrefcount(compiler.region), len(gc.get_objects())
+    for _ in range(3):
+        compiler.run(program)
+    gc.collect()
+    after = sys.getrefcount(compiler.region), len(gc.get_objects())
+    assert after[0] == before[0] and after[1] <= before[1] + 5

@@ -35,28 +35,38 @@ def run(*command, cwd, **environment):
 
 @pytest.fixture
 def site(tmp_path):
-    """A site folder with the start-up file, and a `jit` that only says that it was called."""
+    """A site folder with the start-up file, and a `torch` and a `jit` that only say that they were called."""
     (tmp_path / START_UP_NAME).write_text(START_UP_LINE)
+    shutil.copy(ROOT / "framejit_start.py", tmp_path)
+    (tmp_path / "torch.py").write_text("print('torch')\n")
     (tmp_path / "jit").mkdir()
     (tmp_path / "jit" / "__init__.py").touch()
     (tmp_path / "jit" / "autowrap.py").write_text("def install():\n    print('installed')\n")
     return tmp_path
 
 
-@pytest.mark.parametrize("flags, environment, expected", [
-    ([], {}, ""),
-    ([], {"JIT_AUTO": ""}, ""),
-    ([], {"JIT_AUTO": "0"}, ""),
-    ([], {"JIT_AUTO": "False"}, ""),
-    ([], {"JIT_AUTO": "1"}, "installed\n"),
-    (["-E"], {"JIT_AUTO": "1"}, ""),
-    (["-I"], {"JIT_AUTO": "1"}, ""),
-    (["-s"], {"JIT_AUTO": "1"}, "installed\n"),
+@pytest.mark.parametrize("flags, environment, installs", [
+    ([], {}, False),
+    ([], {"JIT_AUTO": ""}, False),
+    ([], {"JIT_AUTO": "0"}, False),
+    ([], {"JIT_AUTO": "False"}, False),
+    ([], {"JIT_AUTO": "1"}, True),
+    (["-E"], {"JIT_AUTO": "1"}, False),
+    (["-I"], {"JIT_AUTO": "1"}, False),
+    (["-s"], {"JIT_AUTO": "1"}, True),
 ])
-def test_the_start_up_line_acts_only_when_asked(site, flags, environment, expected):
+def test_the_start_up_line_acts_only_when_asked_and_when_torch_is_imported(site, flags, environment, installs):
     # -S keeps away the start-up file of the environment that the tests run in.
-    script = "import site, sys; site.addsitedir(sys.argv[1]); assert sys.argv[2] or 'jit' not in sys.modules"
-    assert run(sys.executable, "-S", *flags, "-c", script, site, expected, cwd=site, **environment) == expected
+    script = """
+import site, sys
+site.addsitedir(sys.argv[1])
+assert "jit" not in sys.modules and "torch" not in sys.modules
+import json, torch
+assert torch.__loader__.exec_module.__self__ is torch.__loader__
+print([type(finder).__name__ for finder in sys.meta_path].count("_WithTorch"))
+"""
+    expected = "torch\n" + "installed\n" * installs + "0\n"
+    assert run(sys.executable, "-S", *flags, "-c", script, site, cwd=site, **environment) == expected
 
 
 def test_the_start_up_line_is_one_line_that_python_runs():

@@ -1,0 +1,85 @@
+"""`JIT_AUTO`: which functions of a program are compiled, and what the others pay for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from jit import cache
+from jit.autowrap import AutoCompiler
+from jit.config import config
+from tools.environment import ROOT
+
+
+def script(code, folder, auto="1"):
+    """Runs it in a process that starts as an installation's would (this environment may have one of its own, which the
+    variable would start)."""
+    start = (f"import os, sys; os.environ['JIT_AUTO'] = {auto!r}; sys.path.insert(0, {str(ROOT)!r})\n"
+             "import framejit_start; framejit_start.install()\n")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("JIT_")}
+    settings = {**kept, "JIT_ON_ERROR": "raise", "JIT_CACHE_DIR": cache.folder() or ""}
+    path = folder / "script.py"
+    with open(path, "w") as file:
+        file.write(start + textwrap.dedent(code))
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, env=settings, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_a_program_without_torch_pays_nothing(tmp_path):
+    done = script(
+        """
+        import sys, json
+        print("jit" in sys.modules, "torch" in sys.modules)
+        """, tmp_path)
+    assert done.stdout == "False False\n"
+
+
+def test_the_compiler_comes_with_torch_and_rests_where_no_tensor_is(tmp_path):
+    done = script(
+        """
+        import torch
+        from jit import autowrap, stats
+        def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+        def step(x): return (x * 2).relu().sum()
+        region = autowrap._compiler.region
+        print(region.active, region.resting)
+        x = torch.ones(8)
+        fib(22)
+        print(region.active, region.resting)
+        step(x)                              # its first operation wakes the compiler: too late for this call
+        print(region.resting, stats()["graphs"])
+        for _ in range(3): step(x)
+        print(region.resting, stats()["graphs"])
+        """, tmp_path)
+    assert done.stdout.splitlines() == ["True False", "True True", "False 0", "False 1"]
+
+
+def test_a_report_at_the_end(tmp_path):
+    done = script(
+        """
+        import torch
+        def step(x): return (x * 2).relu().sum()
+        for _ in range(3): step(torch.ones(8))
+        print("end")
+        """, tmp_path, auto="report")
+    assert done.stdout == "end\n"
+    assert [line.split()[0::2] for line in done.stderr.splitlines() if line.startswith("step ")] == [["step", "3", "3"]]
+
+
+@pytest.mark.parametrize("include, exclude, is_compiled", [
+    ("", "", False), ("textwrap", "", True), ("text*,other", "", True), ("textwrap", "t*", False), ("", "textwrap", False)])
+def test_modules_are_chosen_by_pattern(include, exclude, is_compiled):
+    compiler = AutoCompiler(config.with_options({"auto_include": include, "auto_exclude": exclude}))
+    assert (compiler.classify(textwrap.dedent.__code__) is not None) is is_compiled
+
+
+def test_own_functions_can_be_left_alone():
+    module = test_own_functions_can_be_left_alone.__module__
+    code = script.__code__
+    assert AutoCompiler().classify(code) is not None
+    assert AutoCompiler(config.with_options({"auto_exclude": "*.test_autowrap"})).classify(code) is None, module
