@@ -123,6 +123,18 @@ class FakeMode(FakeTensorMode):
                 return found
         return super().from_tensor(tensor, **settings)
 
+    def from_known(self, tensor: torch.Tensor, fake: torch.Tensor, other: FakeMode) -> FakeTensor:
+        """The same of a tensor, which is also that of its stand-in in another mode: what shares memory there does here.
+        """
+        mine = self.from_tensor(tensor, static_shapes=True)
+        known, theirs = self.fake_tensor_converter, other.fake_tensor_converter.meta_converter
+        known.set_tensor_memo(fake, mine)
+        memory = theirs.get_storage_memo(theirs.describer.describe_storage(tensor.untyped_storage()))
+        if memory is not None:
+            meta = known.meta_converter
+            meta.set_storage_memo(meta.describer.describe_storage(memory), mine.untyped_storage())
+        return mine
+
     def _of_simple(self, tensor: torch.Tensor) -> FakeTensor | None:
         """The stand-in, which torch will find for this tensor; None where another one has it share its memory."""
         known, meta = self.fake_tensor_converter, self.fake_tensor_converter.meta_converter

@@ -695,7 +695,7 @@ class GraphBuilder:
         self._came = FakeMode(allow_non_fake_inputs=True, shape_env=self.shapes.env)
         for known in self._tensors():
             value = known.example if isinstance(known, DrawnTensor) else known.value
-            known.node.meta["came"] = self._came.from_tensor(value, static_shapes=True)
+            known.node.meta["came"] = self._came.from_known(value, known.fake, self.fake_mode)
         self.tx.repeats.enabled = False
         return self.shapes
 

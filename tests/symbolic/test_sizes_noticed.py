@@ -165,3 +165,31 @@ def test_the_log_says_what_is_compiled_for_one_size(monkeypatch, caplog):
     for n in (2, 3, 5):
         assert torch.equal(compiled(X(n), X(n)), X(n) + 1)
     assert "compiled for these numbers and sizes alone: " in caplog.text and "graph_break" in caplog.text
+
+
+SHARING = {
+    "a view of the other": lambda n: (lambda base: (base, base[1:1 + n]))(torch.arange(6.)),
+    "views of one base": lambda n: (lambda base: (base[1:5], base[:n]))(torch.arange(6.)),
+    "data of the other": lambda n: (lambda base: (base, base.data[:n]))(torch.arange(6.)),
+    "one storage": lambda n: (lambda base: (base, torch.empty(0).set_(base.untyped_storage(), 1, (n,), (1,))))(torch.arange(6.)),
+    "with a history": lambda n: (lambda base: (base, base[1:1 + n]))(torch.arange(6., requires_grad=True) * 1),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("make", SHARING.values(), ids=SHARING)
+def test_memory_that_a_tensor_whose_size_varies_shares_with_one_seen_before(make, dynamic):
+    def program(x, v):
+        x.add_(1)
+        return v * 2
+
+    check(program, make=lambda: make(3), changed=[lambda: make(2), lambda: make(4)], dynamic=dynamic, backend="default", nodes=False)
+
+
+def test_memory_that_a_tensor_shares_with_one_that_was_resized():
+    def program(x, v):
+        x.add_(1)
+        v.resize_(2)
+        return v * 2
+
+    check(program, make=lambda: SHARING["a view of the other"](3), changed=lambda: SHARING["a view of the other"](2), backend="default")
