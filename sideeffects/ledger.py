@@ -10,6 +10,7 @@ effect that may raise, or that code may run in which nobody can see.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sideeffects.effects import DELETED, Advance, Call, DelAttr, Effect, Place, Risk, SetAttr, SetContents
@@ -54,6 +55,7 @@ class Ledger:
         self._calls = 0
         self.classes: dict[int, Any] = {}  # born in the frame, by the id of what stands for them while tracing
         self.written: list[Any] = []  # every target, as often as it was written; None for a call
+        self._reads: dict[tuple[Any, str], Any] | None = None
 
     # attributes, cells (name "cell_contents") and globals (the namespace is the target)
     def store(self, target: Any, name: str, value: Any) -> None:
@@ -67,7 +69,25 @@ class Ledger:
     def pending(self, target: Any, name: str) -> Any | None:
         """The pending value, `DELETED`, or None if the frame has not written there."""
         stores = self._stores.attrs.get(target)
-        return stores.get(name) if stores is not None else None
+        found = stores.get(name) if stores is not None else None
+        if self._reads is not None:
+            self._reads[target, name] = found
+        return found
+
+    @contextmanager
+    def reading(self) -> Iterator[dict[tuple[Any, str], Any]]:
+        """Collects the places that are read meanwhile, with what is pending there."""
+        outer, self._reads = self._reads, {}
+        try:
+            yield self._reads
+        finally:
+            if outer is not None:
+                outer.update(self._reads)
+            self._reads = outer
+
+    @property
+    def is_reading(self) -> bool:
+        return self._reads is not None
 
     def renewed(self, target: Any, name: str) -> bool:
         """Whether the name was deleted before its pending store, which so comes after all others."""

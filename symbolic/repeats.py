@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 #: deep in other calls it is.
 _OF_CAPTURE = (
     "anchors", "frames", "buffers", "copied", "drawn_from", "hashed", "hooks", "late_texts", "models",
-    "moved_generators", "numbers_hashed", "private_memos", "stored_on_classes", "told_in_modes", "weak_references",
+    "moved_generators", "numbers_hashed", "own_keys", "private_memos", "stored_on_classes", "told_in_modes",
+    "weak_references",
 )  # fmt: skip
 _OPERATIONS = frozenset({"call_function", "call_method"})
 _META = {"stack_trace", "example_value"}
@@ -107,7 +108,7 @@ class Repeats:
     # --- calls ------------------------------------------------------------------------------------------------------
     def begin(self, module: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Reading | Question | None:
         """A call that may be recorded or repeated; None for others."""
-        if not self.enabled:
+        if not self.enabled or self.tx.ledger.is_reading:
             return None
         if type(module) is not ObjectVariable:
             return self.answers.begin(module, args, kwargs)

@@ -52,6 +52,7 @@ from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.live import LiveIterator
 from symbolic.variables.live_generators import LiveGenerator, check_alone
 from symbolic.variables.namespaces import Names, NamespaceVariable
+from symbolic.variables.native import OwnKey
 from symbolic.variables.objects import NATIVE_DESCRIPTORS, ObjectVariable
 from symbolic.variables.positions import is_python_class
 from symbolic.variables.tables import skipped_module
@@ -110,6 +111,7 @@ class Translator(Protocols):
         self.first_check: tuple[int, str] | None = None  # that the graph makes for the frame: its step, and of what
         self.late_texts: list[Variable] = []  # that markers stand for
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
+        self.own_keys: dict[Variable, OwnKey] = {}  # of those with a `__hash__` of their own: the first of each
         self.numbers_hashed: set[type | str] = set()  # kinds of ints that may be equal though it is not known
         self.weak_references: dict[Variable, Variable] = {}  # that the frame made, by what they lead to
         self.buffers: list[tuple[int, Variable]] = []  # existing ones that it read or changed, and at which step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import types
 import weakref
@@ -63,6 +64,7 @@ def _tuple(w: Writer, v: Any) -> None:
 def _dict(w: Writer, v: Any) -> None:
     cls = v.python_type()
     pairs = v.entries.values()
+    w.check_keys(v.entries)
     if cls is dict:
         w.load_map(pairs)
     elif cls is types.MappingProxyType:
@@ -77,6 +79,7 @@ def _dict(w: Writer, v: Any) -> None:
 
 def _set(w: Writer, v: Any) -> None:
     recipe = v.recipe()
+    w.check_keys(v.items)
     if recipe is not None and any(name != "add" for name, _ in recipe.history) and _reads_what_is(v, recipe):
         _by_recipe(w, sets.Recipe.make, recipe)
     elif v.python_type() is set:
@@ -325,6 +328,7 @@ def _sequence_contents(setter: Callable[..., None], extend: Callable[..., None])
 def _dict_contents(w: Writer, target: Variable, v: mappings.DictVariable, before: Any) -> None:
     base = v.python_type()
     change = v.since(before)
+    w.check_keys(itertools.chain(v.entries, v.deleted))
     if change is None:
         w.call(runtime.set_dict, target, base, Emit(lambda: w.load_map(v.entries.values())))
     else:
@@ -338,6 +342,7 @@ def _dict_contents(w: Writer, target: Variable, v: mappings.DictVariable, before
 def _set_contents(w: Writer, target: Variable, v: mappings.SetVariable, before: Any) -> None:
     done = len(before.history) if before is not None else 0
     recipe = sets.Recipe(set, tuple(v.history[done:]))
+    w.check_keys(v.items)
     if recipe.is_plain() and recipe.is_in_place() and _reads_what_is(v, recipe):
         _by_recipe(w, sets.Recipe.change, recipe, target)
     else:  # objects with hashes by address, in no order that anybody knows

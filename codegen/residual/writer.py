@@ -17,7 +17,7 @@ from bytecode import Label
 
 from codegen.residual import runtime
 from codegen.residual.emitter import Emitter
-from sideeffects.effects import Advance, Call, DelAttr, Effect, Place, SetAttr, SetContents
+from sideeffects.effects import DELETED, Advance, Call, DelAttr, Effect, Place, SetAttr, SetContents
 from sideeffects.ledger import Ledger
 from symbolic import callers
 from symbolic.errors import GraphBreak, Restart
@@ -31,6 +31,7 @@ from symbolic.variables import (
     objects,
 )
 from symbolic.variables.base import MISSING, FixedVariable, Variable
+from symbolic.variables.native import own_keys
 
 _Done = tuple[dict[Variable, str], dict[Source, str], dict[Variable, Variable]]
 #: Variables of fixed parts of the program: the object itself is a constant of the residual code.
@@ -58,6 +59,7 @@ class Writer:
         self.packed = False  # values come as one tuple; else each is a parameter of its own
         self._built: dict[Variable, str] = {}
         self.failures: list[tuple[Label, Call]] = []  # where calls go that raise
+        self._attrs: dict[tuple[Any, str], Any] = {}  # as far as the ledger is replayed
         self._made: set[Call] = set()  # calls that were made ahead of their turn
         self._made_of: dict[Source, str] = {}  # values that this code made of others, and keeps
         self._building: set[Variable] = set()
@@ -251,6 +253,13 @@ class Writer:
             count += 1
         return count
 
+    def check_keys(self, keys: Iterable[Any]) -> None:
+        """What a container is about to be given has the hash that it had when the program gave it. Raises Restart if it
+        may have another."""
+        for key in own_keys(keys):
+            if not all(_alike(self._attrs.get(place), was) for place, was in key.read.items()):
+                key.stays()
+
     def load_map(self, entries: Iterable[tuple[Variable, Variable]]) -> None:
         count = 0
         for key, value in entries:
@@ -277,8 +286,10 @@ class Writer:
     def effect(self, effect: Effect) -> None:
         if isinstance(effect, SetAttr):
             self._set_attr(effect.target, effect.name, effect.value)
+            self._attrs[effect.target, effect.name] = effect.value
         elif isinstance(effect, DelAttr):
             self._del_attr(effect.target, effect.name)
+            self._attrs[effect.target, effect.name] = DELETED
         elif isinstance(effect, Advance):
             self._advance(effect)
         elif isinstance(effect, SetContents):
@@ -423,6 +434,15 @@ def _makes_no_hash(effect: Effect) -> bool:
     if not isinstance(effect, SetAttr) or not isinstance(effect.target, objects.ObjectVariable):
         return True
     return exists(effect.target) or effect.target.cls.__hash__ in (None, object.__hash__)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    pair = (one, other)
+    if not all(isinstance(each, constants.ConstantVariable) for each in pair):
+        return False
+    return type(one.value) is type(other.value) and bool(one.value == other.value)
 
 
 def _caller(place: Place) -> types.FunctionType:

@@ -493,10 +493,11 @@ class DictVariable(NativeVariable):
         entries = self.load_all(tx)
         if hashed not in entries:
             self._no_key(tx, "move_to_end", key)
-        moved = {hashed: entries[hashed]}
-        others = {k: pair for k, pair in entries.items() if k != hashed}
+        found = entries[hashed]  # keys are not compared once more
+        moved = {k: pair for k, pair in entries.items() if pair is found}
+        others = {k: pair for k, pair in entries.items() if pair is not found}
         arranged = {**others, **moved} if last is None or tx.truth(last) else {**moved, **others}
-        if list(arranged) != list(entries):
+        if list(arranged.values()) != list(entries.values()):
             tx.ledger.keep(self)
             self.entries = arranged
             self.arranged = True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import torch
 
-from symbolic.errors import GraphBreak, Observed
+from symbolic.errors import GraphBreak, Observed, Restart
 from symbolic.signatures import takes
 from symbolic.variables.base import BINARY, COMPARISONS, INPLACE, MISSING, UNARY, Identity, Variable
 from symbolic.variables.constants import is_constant_value
@@ -101,12 +101,17 @@ def _checked_hash(answer: Any) -> int:
 
 class OwnKey:
     """Key of an object with a `__hash__` of its own, which has been called: equal keys are those that `__eq__` says
-    are. An operation has a key of its own and asks once for each that it is compared with."""
+    are. An operation has a key of its own and asks once for each that it is compared with.
 
-    def __init__(self, tx: Translator, variable: Variable, hashed: int) -> None:
+    A container files it under the hash that it had when it came in. `read` is what that was made of: places and what
+    was pending there; `born_at` the step."""
+
+    def __init__(self, tx: Translator, variable: Variable, hashed: int, read: dict[tuple[Any, str], Any]) -> None:
         self.tx = tx
         self.variable = variable
         self.hashed = hashed
+        self.read = read
+        self.born_at = tx.anchor()
         self.answers: dict[int, tuple[Any, bool]] = {}
 
     def __hash__(self) -> int:
@@ -130,6 +135,19 @@ class OwnKey:
             return self.tx.equal(self.variable, self.tx.from_constant(other))
         raise GraphBreak("key with its own hash", self.variable.describe())
 
+    def stays(self) -> NoReturn:
+        """What holds it has to have it before it gets another hash."""
+        raise Restart(self.born_at, GraphBreak("a key gets another hash", self.variable.describe()))
+
+
+def own_keys(keys: Iterable[Any]) -> Iterator[OwnKey]:
+    """Those among the keys and within them."""
+    for key in keys:
+        if isinstance(key, OwnKey):
+            yield key
+        elif isinstance(key, (tuple, frozenset)):
+            yield from own_keys(key)
+
 
 def hash_key(tx: Translator, variable: Variable) -> Any:
     """`variable.key()` of a value that the program hashes: TypeError if it can't be hashed, GraphBreak if the user's
@@ -143,10 +161,15 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
         return tuple([hash_key(tx, item) for item in variable.unpack(tx)])
     if has_own_hash(variable):
         seen = len(tx.ledger.written)
-        answer = tx.call(variable.special(tx, "__hash__"), [], {}).constant()  # type: ignore[attr-defined]
+        with tx.ledger.reading() as read:
+            answer = tx.call(variable.special(tx, "__hash__"), [], {}).constant()  # type: ignore[attr-defined]
         if len(tx.ledger.written) > seen:  # what makes the container again asks again
             raise GraphBreak("key whose hash does something", variable.describe())
-        return OwnKey(tx, variable, tx.attempt(_checked_hash, answer))
+        found = OwnKey(tx, variable, tx.attempt(_checked_hash, answer), read)
+        first = tx.own_keys.setdefault(variable, found)
+        if first.hashed != found.hashed:  # what held it then, and what is made of that, has it where it was
+            first.stays()
+        return found
     key = variable.key()
     if kind is int:
         _check_number(tx, variable)
