@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from textwrap import indent
 
 from rich.console import Console
 from rich.table import Table
 
-from jit import autowrap, cache, doctor, script
+from jit import autowrap, cache, doctor, reasons, script
 from jit.config import config
 
 STYLES = {"works": "green", "missing": "yellow", "broken": "red"}
@@ -54,6 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     kept = commands.add_parser("cache", help="what is kept on disk for the next process")
     kept.add_argument("action", choices=["list", "clear"])
     kept.set_defaults(run=_cache)
+
+    why = commands.add_parser("why", help="why a graph breaks and what to do: the name in brackets behind a reason")
+    why.add_argument("name", nargs="?", metavar="NAME", help="without one: all names")
+    why.set_defaults(run=_why)
 
     commands.add_parser("doctor", help="what works on this machine, and how to mend the rest").set_defaults(run=_doctor)
     return parser
@@ -114,6 +119,21 @@ def _cache(options: argparse.Namespace) -> int:
     for entry in cache.entries():
         print(f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(entry.used))}  {entry.bytes:>10}  {entry.key}")
     print(f"{info.path or 'nothing is kept'}: {info.entries} entries, {info.bytes / 1e6:.1f} MB")
+    return 0
+
+
+def _why(options: argparse.Namespace) -> int:
+    known = reasons.families()
+    if options.name is None:
+        for family in known.values():
+            print(f"{family.name:<14} {family.title}")
+        return 0
+    if options.name not in known:
+        print(f"framejit: no such name: {options.name!r}; there are {', '.join(known)}", file=sys.stderr)
+        return 2
+    family = known[options.name]
+    print(f"{family.title}\n\n{family.text}\n\nThis breaks:\n\n{indent(family.breaks, '    ')}\nThis does not:\n")
+    print(indent(family.mended, "    "))
     return 0
 
 

@@ -25,7 +25,7 @@ from codegen.residual.continuations import Continuations
 from codegen.residual.resume import raise_again
 from jit import _C, backends, collector, dump, logs, progress
 from jit.config import Config
-from jit.errors import BackendCompilerFailed, InternalError, JitError, MarkedSize, Unsupported
+from jit.errors import SKIPPED, BackendCompilerFailed, InternalError, JitError, MarkedSize, Unsupported
 from jit.state import DebugState, debug_state
 from symbolic import polyfills, terms
 from symbolic.capture import Break, BreakReason, Capture
@@ -386,7 +386,7 @@ class Compiler:
         self.records.append(record)
         if self._must_be_whole(reason):
             place = ((function.__code__.co_filename, function.__code__.co_firstlineno, function.__qualname__),)
-            raise Unsupported(BreakReason("the frame can't be captured", reason, "", place))
+            raise Unsupported(BreakReason(SKIPPED, reason, "", place))
 
     def _failed(self, cache: Any, function: FunctionType, error: Exception) -> None:
         stats.errors += 1
@@ -454,7 +454,7 @@ def reason_of(captured: Capture) -> BreakReason:
     assert isinstance(captured.exit, Break)
     cause = captured.exit.cause
     stack = getattr(cause, "stack", None) or (("<unknown>", 0, "<unknown>"),)
-    return BreakReason(cause.reason, cause.detail, cause.hint, stack)
+    return BreakReason(cause.reason, cause.detail, cause.hint, stack, getattr(cause, "columns", (0, 0)))
 
 
 def place(code: CodeType) -> str:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import linecache
 
+from jit import reasons
 from symbolic.capture import BreakReason
 from symbolic.shapes import Specialization
+
+#: The reason where a frame is not for capture at all; the detail is why.
+SKIPPED = "the frame can't be captured"
 
 
 class JitError(Exception):
@@ -13,19 +17,39 @@ class JitError(Exception):
 
 
 class Unsupported(JitError):
-    """Raised under `fullgraph=True` where the graph would break: the user's line, the reason, a hint."""
+    """Raised under `fullgraph=True` where the graph would break: the user's line, the reason, what to do.
+
+    `family`: the section of `jit/breaks.md` that the reason belongs to, "" if none does."""
 
     def __init__(self, reason: BreakReason) -> None:
         self.reason = reason
-        lines = [f"can't be captured as one graph: {reason.reason}" + (f" ({reason.detail})" if reason.detail else "")]
-        for file, line, function in reason.stack:
+        family = reasons.family_of(reason.detail if reason.reason == SKIPPED else reason.reason)
+        self.family = family.name if family is not None else ""
+        detail = f" ({reason.detail})" if reason.detail else ""
+        known = f" [{self.family}]" if self.family else ""
+        lines = [f"can't be captured as one graph: {reason.reason}{detail}{known}"]
+        for depth, (file, line, function) in enumerate(reason.stack, 1):
             lines.append(f'  File "{file}", line {line}, in {function}')
-            source = linecache.getline(file, line).strip()
-            if source:
-                lines.append(f"    {source}")
+            text = linecache.getline(file, line).rstrip()
+            if text.strip():
+                lines.append(f"    {text.strip()}")
+                if depth == len(reason.stack):
+                    lines += _carets(text, *reason.columns)
         if reason.hint:
             lines.append(f"  hint: {reason.hint}")
+        if family is not None:
+            lines.append(f"  more: python -m jit why {family.name} ({family.title[0].lower()}{family.title[1:]})")
         super().__init__("\n".join(lines))
+
+
+def _carets(text: str, first: int, last: int) -> list[str]:
+    """The line below `text`, which stands four columns to the right and without its indentation."""
+    data = text.encode()
+    start, stop = (len(data[:place].decode(errors="replace")) for place in (first, last if last >= 0 else None))
+    indent = len(text) - len(text.lstrip())
+    if stop <= start or start < indent or (start == indent and stop == len(text)):
+        return []
+    return [" " * (4 + start - indent) + "^" * (stop - start)]
 
 
 class MarkedSize(JitError):

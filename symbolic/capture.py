@@ -58,12 +58,14 @@ class Capture:
 
 @dataclass(frozen=True)
 class BreakReason:
-    """Why and where a capture ended: `stack` is [(file, line, function)], root first."""
+    """Why and where a capture ended: `stack` is [(file, line, function)], root first; `columns`, where the code at
+    fault begins and ends in the innermost line (in bytes of UTF-8, as code objects count), both 0 if nobody knows."""
 
     reason: str
     detail: str
     hint: str
     stack: tuple[tuple[str, int, str], ...]
+    columns: tuple[int, int] = (0, 0)
 
     def __str__(self) -> str:
         file, line, function = self.stack[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from symbolic.code import Code
@@ -83,6 +84,17 @@ class Frame:
     @property
     def line(self) -> int:
         return self.code.insts[self.current].line
+
+    @property
+    def columns(self) -> tuple[int, int]:
+        """Where the expression of the instruction at hand begins and ends in that line (-1: further down); both 0 if it
+        has no place there."""
+        inst = self.code.insts[self.current]
+        found = next(itertools.islice(self.code.raw.co_positions(), inst.offset // 2, None), None)
+        line, last_line, first, last = found or (None, None, None, None)
+        if line != inst.line or first is None or last is None:
+            return 0, 0
+        return first, last if last_line == line else -1
 
     @property
     def filename(self) -> str:

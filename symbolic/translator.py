@@ -491,6 +491,7 @@ class Translator(Protocols):
         """Remembers the user's stack in the break (the innermost place, also when the break moves outwards)."""
         if not hasattr(cause, "stack"):
             cause.stack = tuple((f.filename, f.line, f.name) for f in self.frames)  # type: ignore[attr-defined]
+            cause.columns = self.frames[-1].columns if self.frames else (0, 0)  # type: ignore[attr-defined]
         return cause
 
     def _unwind(self, error: Variable, depth: int) -> None:
