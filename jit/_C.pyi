@@ -24,6 +24,7 @@ def tensor_info(tensor: torch.Tensor, /) -> dict[str, Any]:
 def unhooked(tensor: torch.Tensor, /) -> bool:
     """Whether an "unhooked" check of the tensor holds: nobody is told of its gradient."""
 
+def stand_aside(value: bool, /) -> bool: ...
 def counts() -> dict[str, int]:
     """Since the process began: calls that found compiled code ("hits"), calls that asked the compiler for some
     ("misses")."""
@@ -63,6 +64,7 @@ class Cache:
 
     limit: int
     frozen: bool
+    timed: bool
     def __new__(cls, code: CodeType, limit: int) -> Cache: ...
     def add(self, entry: Entry, /) -> None: ...
     def clear(self) -> None: ...
@@ -72,6 +74,8 @@ class Cache:
     def entries(self) -> tuple[Entry, ...]: ...
     @property
     def misses(self) -> int: ...
+    @property
+    def times(self) -> tuple[int, float, int, float]: ...
 
 class Caches:
     """Map from code objects, by identity, to their caches; None: never compile it."""

@@ -21,7 +21,8 @@ from jit.api import (
     warmup,
 )
 from jit.config import config
-from jit.errors import BackendCompilerFailed, InternalError, JitError, MarkedSize, Unsupported
+from jit.errors import BackendCompilerFailed, InternalError, JitError, MarkedSize, RecompileError, Unsupported
+from jit.stance import set_stance
 from symbolic.marks import mark_dynamic, mark_static, maybe_mark_dynamic
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "InternalError",
     "JitError",
     "MarkedSize",
+    "RecompileError",
     "Unsupported",
     "allow_in_graph",
     "assume_constant_result",
@@ -44,6 +46,7 @@ __all__ = [
     "mark_static",
     "maybe_mark_dynamic",
     "reset",
+    "set_stance",
     "stats",
     "warmup",
 ]

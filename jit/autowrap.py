@@ -23,6 +23,8 @@ from jit import _C, backends, report
 from jit.compiler import Compiler, is_library, refuse
 from jit.config import Config, config
 
+#: Calls of a function that run as written, to be timed, before it is compiled.
+WRITTEN = 2
 _INSTALLED = tuple(
     {os.path.realpath(sysconfig.get_paths()[key]) + os.sep for key in ("purelib", "platlib", "stdlib")}
 )
@@ -34,12 +36,15 @@ class AutoCompiler(Compiler):
     rests = True
 
     def __init__(self, settings: Config = config) -> None:
+        self.is_timed = False
         super().__init__(backends.resolve("default"), settings, False, None)
 
     def classify(self, code: CodeType) -> Any:
         if refuse(code, None) is not None or code.co_name == "__init__" or not self._is_chosen(code):
             return None
-        return self._new_cache(code)
+        cache = self._new_cache(code)
+        cache.timed = self.is_timed
+        return cache
 
     def _is_chosen(self, code: CodeType) -> bool:
         path = os.path.realpath(code.co_filename)
@@ -55,6 +60,8 @@ class AutoCompiler(Compiler):
         # A continuation is worth it because its function was.
         if isinstance(door, _C.Cache) and not door.entries and not any(map(_worth_it, slots)):
             door.frozen = True
+            return None
+        if isinstance(door, _C.Cache) and door.timed and door.times[0] < WRITTEN:
             return None
         return super().miss(door, slots, function)
 
@@ -90,6 +97,7 @@ def install() -> None:
     if _compiler is None:
         _compiler = AutoCompiler()
         if os.environ.get("JIT_AUTO", "").lower() == "report":
+            _compiler.is_timed = True
             atexit.register(show_report)
         _compiler.region.enter()
         # Finalizers that run while the interpreter ends find half of it gone; they run as they are.

@@ -23,9 +23,17 @@ import symbolic
 from codegen.residual.assemble import Assembled, assemble
 from codegen.residual.continuations import Continuations
 from codegen.residual.resume import raise_again
-from jit import _C, backends, collector, dump, logs, progress
+from jit import _C, backends, collector, dump, logs, progress, stance
 from jit.config import Config
-from jit.errors import SKIPPED, BackendCompilerFailed, InternalError, JitError, MarkedSize, Unsupported
+from jit.errors import (
+    SKIPPED,
+    BackendCompilerFailed,
+    InternalError,
+    JitError,
+    MarkedSize,
+    RecompileError,
+    Unsupported,
+)
 from jit.state import DebugState, debug_state
 from symbolic import polyfills, terms
 from symbolic.capture import Break, BreakReason, Capture
@@ -181,9 +189,12 @@ class Compiler:
     # --- misses -----------------------------------------------------------------------------------------------------
     def miss(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:
         """An entry for this call, or None: the original runs. Of threads that ask for the same, one compiles."""
-        if is_watched() or _builtins_are_replaced():
+        if is_watched() or _builtins_are_replaced() or stance.current == "eager_on_recompile":
             return None
         cache = door if isinstance(door, _C.Cache) else door.cache
+        if stance.current == "fail_on_recompile" and not cache.frozen:
+            found = self.explain_miss(cache, function, slots)
+            raise RecompileError(f"{function.__qualname__} ({place(function.__code__)}): {found}")
         try:
             with _lock, progress.shown(function.__qualname__):
                 known = _entry_for(cache, function, slots)

@@ -62,6 +62,10 @@ class MarkedSize(JitError):
         self.specialization = specialization
 
 
+class RecompileError(JitError):
+    """Under `jit.set_stance("fail_on_recompile")`: nothing compiled serves this call."""
+
+
 class BackendCompilerFailed(JitError):
     """A backend raised, or returned something that is not callable."""
 

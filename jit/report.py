@@ -15,7 +15,8 @@ FIRST = 5
 
 @dataclass(frozen=True)
 class Row:
-    """One function, or what is left of one after a graph break. `calls`: those that compiled code served."""
+    """One function, or what is left of one after a graph break. `calls`: those that compiled code served. `saved`: in
+    seconds."""
 
     name: str
     place: str
@@ -23,6 +24,7 @@ class Row:
     entries: int
     operations: int
     breaks: int
+    saved: float | None
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,13 @@ def show(state: DebugState, out: TextIO) -> None:
     for name in ("calls", "compilations", "operations"):
         table.add_column(name, justify="right")
     table.add_column("breaks", justify="right", style="yellow")
+    is_timed = any(row.saved is not None for row in found)
+    if is_timed:
+        table.add_column("time saved", justify="right")
     for row in found:
         cells = (row.calls, row.entries, row.operations, row.breaks or "")
-        table.add_row(row.name, _short(row.place), *map(str, cells))
+        saved = "" if row.saved is None else f"{row.saved:.3f} s"
+        table.add_row(row.name, _short(row.place), *map(str, cells), *([saved] if is_timed else []))
     console.print(table)
     listed = mends(state)
     if listed:
@@ -83,7 +89,7 @@ def _row(frame: FrameState) -> Row:
     operations = max(sum(1 for _ in _operations(entry)) for entry in frame.entries)
     breaks = max(len(entry.breaks) for entry in frame.entries)
     calls = sum(entry.hits for entry in frame.entries)
-    return Row(frame.name, frame.place, calls, len(frame.entries), operations, breaks)
+    return Row(frame.name, frame.place, calls, len(frame.entries), operations, breaks, frame.saved)
 
 
 def _operations(entry: EntryState) -> Iterator[object]:

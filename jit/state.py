@@ -53,13 +53,15 @@ class EntryState:
 
 @dataclass(frozen=True)
 class FrameState:
-    """A function, or what is left of one after a graph break. `entries`: the one that fitted last comes first."""
+    """A function, or what is left of one after a graph break. `entries`: the one that fitted last comes first. `saved`:
+    seconds that compiled code took less than the same calls as written, None where these were not timed."""
 
     name: str
     place: str
     misses: int
     is_frozen: bool
     entries: tuple[EntryState, ...]
+    saved: float | None = None
 
     def __str__(self) -> str:
         frozen = ", compiled no more" if self.is_frozen else ""
@@ -95,7 +97,12 @@ def debug_state(caches: Iterable[Any]) -> DebugState:
 def _frame(cache: Any) -> FrameState:
     code = cache.code
     place = f"{code.co_filename}:{code.co_firstlineno}"
-    return FrameState(code.co_qualname, place, cache.misses, cache.frozen, tuple(map(_entry, cache.entries)))
+    entries = tuple(map(_entry, cache.entries))
+    return FrameState(code.co_qualname, place, cache.misses, cache.frozen, entries, _saved(*cache.times))
+
+
+def _saved(written_calls: int, written: float, compiled_calls: int, compiled: float) -> float | None:
+    return written / written_calls * compiled_calls - compiled if written_calls and compiled_calls else None
 
 
 def _entry(entry: Any) -> EntryState:

@@ -62,6 +62,7 @@ Hit compile_on_miss(Cache* cache, PyObject* miss, PyObject* subject, const CallC
     Ref answer;
     {
         MarkCompiling compiling;
+        CountCompiling counting;
         PyObject* arguments[] = {nullptr, subject, slots.get(), function};
         answer = checked(PyObject_Vectorcall(miss, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
     }
@@ -229,6 +230,20 @@ int cache_set_frozen(PyObject* self, PyObject* value, void*) {
     return 0;
 }
 
+PyObject* cache_timed(PyObject* self, void*) { return PyBool_FromLong(as_cache(self)->timed); }
+PyObject* cache_times(PyObject* self, void*) {
+    const Times& times = as_cache(self)->times;
+    return Py_BuildValue("LdLd", (long long)times.written_calls, 1e-9 * times.written, (long long)times.compiled_calls,
+                         1e-9 * times.compiled);
+}
+
+int cache_set_timed(PyObject* self, PyObject* value, void*) {
+    int timed = value ? PyObject_IsTrue(value) : 0;
+    if (timed < 0) return -1;
+    as_cache(self)->timed = timed;
+    return 0;
+}
+
 PyMethodDef cache_methods[] = {
     {"add", cache_add, METH_O, "add(entry)\n\nPuts an entry in front."},
     {"clear", cache_clear, METH_NOARGS, "clear()\n\nForgets all entries."},
@@ -240,6 +255,9 @@ PyGetSetDef cache_attributes[] = {
     {"misses", cache_misses, nullptr, "how often the compiler was asked", nullptr},
     {"limit", cache_limit, cache_set_limit, "how many entries the compiler means to allow", nullptr},
     {"frozen", cache_frozen, cache_set_frozen, "True: compile no more; a miss runs the original", nullptr},
+    {"timed", cache_timed, cache_set_timed, "whether frames that the hook runs are timed", nullptr},
+    {"times", cache_times, nullptr,
+     "calls as written and their seconds, calls of compiled code but the first and their seconds, without what was compiled", nullptr},
     {}};
 
 PyType_Slot cache_slots[] = {

@@ -4,6 +4,7 @@
 #include "guards.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace jit {
 
@@ -52,12 +53,27 @@ struct Hit {
     }
 };
 
+// How long calls took, in nanoseconds, without what was compiled meanwhile.
+struct Times {
+    int64_t written_calls = 0, written = 0;
+    int64_t compiled_calls = 0, compiled = 0;
+    bool warm = false;  // the first compiled call is not counted: kernels are loaded in it
+
+    void add(int64_t spent, bool was_compiled) {
+        if (was_compiled && !std::exchange(warm, true)) return;
+        ++(was_compiled ? compiled_calls : written_calls);
+        (was_compiled ? compiled : written) += spent;
+    }
+};
+
 struct CacheState {
     Owned<PyCodeObject> code;
     Owned<PyTupleObject> entries;  // newest hit first; replaced as a whole, so a look-up under way keeps what it started with
     Py_ssize_t limit = 0;
     int64_t misses = 0;
     bool frozen = false;
+    bool timed = false;  // frames that the hook runs are timed
+    Times times;
 
     // Whether there is no entry, and none to come.
     bool is_given_up() const { return frozen && entries && PyTuple_GET_SIZE(entries.as_object()) == 0; }

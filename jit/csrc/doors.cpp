@@ -45,7 +45,7 @@ PyObject* call_original(Door* door, PyObject* const* args, size_t flagged_count,
 PyObject* door_call(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* keywords) noexcept {
     Door* door = as_door(self);
     PyFunctionObject* function = door->function.get();
-    const bool stands_aside = jit_thread.compiling || function->func_code != door->cache->code.as_object() || !door->miss ||
+    const bool stands_aside = jit_aside || jit_thread.compiling || function->func_code != door->cache->code.as_object() || !door->miss ||
                               jit_thread_is_traced(jit_thread_state()) || jit_frames_are_others();
     if (stands_aside) return call_original(door, args, flagged_count, keywords);
 

@@ -108,6 +108,27 @@ static int may_be_replaced(PyThreadState *tstate, jit_frame_t *frame, int throwi
     return PyFunction_Check(JIT_FRAME_FUNCTION(frame));
 }
 
+/* Adds to a cache's times how long this lives, without what is compiled meanwhile. */
+class Stopwatch {
+public:
+    Stopwatch(jit::Owned<jit::Cache> cache, bool is_compiled) : cache_(std::move(cache)), is_compiled_(is_compiled) {
+        if (!cache_) return;
+        compiling_ = jit_thread.compile_ns;
+        start_ = jit::CountCompiling::now();
+    }
+    ~Stopwatch() {
+        if (!cache_) return;
+        const long long compiled = jit_thread.compile_ns - compiling_;
+        cache_->times.add(jit::CountCompiling::now() - start_ - compiled, is_compiled_);
+    }
+    Stopwatch(const Stopwatch &) = delete;
+
+private:
+    jit::Owned<jit::Cache> cache_;
+    bool is_compiled_;
+    long long start_ = 0, compiling_ = 0;
+};
+
 static PyObject *evaluate(PyThreadState *tstate, jit_frame_t *frame, int throwing) {
     if (jit_thread.region == NULL || jit_thread.resting) return run(tstate, frame, throwing);
     if (!may_be_replaced(tstate, frame, throwing)) {
@@ -122,9 +143,11 @@ static PyObject *evaluate(PyThreadState *tstate, jit_frame_t *frame, int throwin
     }
     jit_replacement_t replacement;
     switch (jit_decide((PyFunctionObject *)JIT_FRAME_FUNCTION(frame), code, frame->localsplus, &replacement)) {
-        case JIT_RUN_ORIGINAL:
+        case JIT_RUN_ORIGINAL: {
             look_in_vain();
+            Stopwatch stopwatch(std::move(replacement.timed), false);
             return run(tstate, frame, throwing);
+        }
         case JIT_RAISE:
             jit_frame_drop(tstate, frame);
             return NULL;
@@ -132,6 +155,7 @@ static PyObject *evaluate(PyThreadState *tstate, jit_frame_t *frame, int throwin
             break;
     }
     jit_thread.idle = 0;
+    Stopwatch stopwatch(std::move(replacement.timed), true);
     PyObject *result = run_compiled(tstate, frame, &replacement, replacement.slots);
     jit_set_region(replacement.region);
     return result;

@@ -33,6 +33,7 @@ typedef struct {
     jit::Hit hit;
     int slots;    /* argument slots of the original */
     void *region; /* the region that waits while the compiled code runs */
+    jit::Owned<jit::Cache> timed; /* what wants to know how long the frame takes, if anybody does */
 } jit_replacement_t;
 
 /* Decides about a frame of `function` with these argument slots. With JIT_RUN_COMPILED the region of this thread is

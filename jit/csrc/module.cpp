@@ -3,7 +3,10 @@
 #include "thread.h"
 #include "types.h"
 
+#include <utility>
+
 __thread jit_thread_t jit_thread;
+int jit_aside;
 
 namespace jit {
 
@@ -27,7 +30,16 @@ PyObject* counts(PyObject*, PyObject*) {
 
 PyObject* is_tensor_unhooked(PyObject*, PyObject* tensor) { return PyBool_FromLong(is_unhooked(tensor)); }
 
+PyObject* stand_aside(PyObject*, PyObject* value) {
+    const int wanted = PyObject_IsTrue(value);
+    if (wanted < 0) return nullptr;
+    return PyBool_FromLong(std::exchange(jit_aside, wanted));
+}
+
 PyMethodDef functions[] = {
+    {"stand_aside", stand_aside, METH_O,
+     "stand_aside(value) -> bool\n\nWhether compiled functions run as they were written from now on, on all threads; "
+     "gives what was in force before."},
     {"is_compiling_thread", is_compiling_thread, METH_NOARGS, "is_compiling_thread() -> bool\n\nTrue while `miss` runs on this thread."},
     {"tensor_info", tensor_info_of, METH_O,
      "tensor_info(tensor) -> dict\n\nThe payload of a \"tensor\" check as the tensor is now. Its dispatch keys are those in "

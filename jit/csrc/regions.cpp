@@ -97,6 +97,7 @@ jit_verdict_t jit_decide(PyFunctionObject* function, PyCodeObject* code, PyObjec
     using namespace jit;
     auto* active = static_cast<Region*>(jit_thread.region);
     // A checkpoint compares what this frame saves with what it saves when it runs again, in no region.
+    if (jit_aside) return JIT_RUN_ORIGINAL;
     if (!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) return JIT_RUN_ORIGINAL;
     PyObject* known = active->caches->find((PyObject*)code);
     if (known == Py_None || (known && static_cast<Cache*>(known)->is_given_up())) return JIT_RUN_ORIGINAL;
@@ -105,6 +106,7 @@ jit_verdict_t jit_decide(PyFunctionObject* function, PyCodeObject* code, PyObjec
         PauseRegion pause;
         Owned<Cache> cache = cache_for(region.get(), code, known);
         if (!cache || !region->miss) return JIT_RUN_ORIGINAL;
+        if (cache->timed) replacement->timed = cache;
         CallContext call{(PyObject*)function, function->func_globals, function->func_closure, slots, slot_count_of(code)};
         Hit hit = cache->find(call);
         if (!hit) hit = compile_on_miss(cache.get(), region->miss.get(), cache.as_object(), call, (PyObject*)function);

@@ -91,7 +91,7 @@ PyObject* resume(ResumeDoor* door, PyObject* const* args, Py_ssize_t positional,
         PyObject* const* slots = args + 1;
         const Py_ssize_t count = positional - 1;
         Ref function;
-        if (!jit_thread.compiling && !jit_thread_is_traced(jit_thread_state()) && door->miss) {
+        if (!jit_aside && !jit_thread.compiling && !jit_thread_is_traced(jit_thread_state()) && door->miss) {
             PauseRegion pause;
             CallContext call{nullptr, door->globals.get(), closure, slots, count};
             Hit hit = door->cache->find(call);

@@ -3,6 +3,8 @@
 
 #include "compat.h"
 
+#include <ctime>
+
 typedef struct {
     void *region;           /* the region this thread is in, or NULL */
     void *entered;          /* regions entered by `enter`, innermost first */
@@ -10,6 +12,7 @@ typedef struct {
     int hook_depth;         /* evaluations of the frame hook on the C stack */
     PyCodeObject *run_once; /* the next frame of this code was decided on already: the hook lets it pass */
     int idle;               /* frames one after another that the hook looked at in vain */
+    long long compile_ns;   /* spent in compilations so far, in nanoseconds */
     int resting;            /* in a region, and the hook is gone until this thread's next operation on a tensor */
 } jit_thread_t;
 
@@ -21,6 +24,9 @@ typedef struct {
  * keeps for libraries loaded later. */
 extern __thread jit_thread_t jit_thread __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
+/* Where it is set, doors and the hook stand aside on all threads: what runs is what was written. */
+extern int jit_aside;
+
 namespace jit {
 
 class MarkCompiling {
@@ -28,6 +34,22 @@ public:
     MarkCompiling() { ++jit_thread.compiling; }
     ~MarkCompiling() { --jit_thread.compiling; }
     MarkCompiling(const MarkCompiling&) = delete;
+};
+
+// Adds to the time that this thread has spent in compilations.
+class CountCompiling {
+public:
+    CountCompiling() : start_(now()) {}
+    ~CountCompiling() { jit_thread.compile_ns += now() - start_; }
+    CountCompiling(const CountCompiling&) = delete;
+    static long long now() {
+        timespec time;
+        clock_gettime(CLOCK_MONOTONIC, &time);
+        return time.tv_sec * 1000000000LL + time.tv_nsec;
+    }
+
+private:
+    long long start_;
 };
 
 // Lends the C recursion that one Python call through C uses, so that a door takes no more of it than a plain call.

@@ -585,3 +585,47 @@ def test_resting_leaks_nothing():
     gc.collect()
     after = sys.getrefcount(compiler.region), len(gc.get_objects())
     assert after[0] == before[0] and after[1] <= before[1] + 5
+
+
+# Times
+
+
+def test_frames_are_timed_as_written_and_compiled_where_a_cache_asks():
+    compiler = Compiler("leaf")
+    made = compiler.classify
+
+    def classify(code):
+        cache = made(code)
+        if cache is not None:
+            cache.timed = True
+            caches.append(cache)
+        return cache
+
+    caches = []
+    compiler.region = C.Region(compiler.caches, classify, compiler.miss)
+    refused, compiler.guards = compiler.guards, lambda slots: None
+    compiler.run(lambda: (leaf(1), leaf(2)))
+    (cache,) = caches
+    written, seconds, *rest = cache.times
+    assert written == 2 and 0 < seconds < 1 and rest == [0, 0]
+    compiler.guards = refused
+    compiler.run(lambda: (leaf(1), leaf(2), leaf(3)))
+    assert cache.times[:2] == (2, seconds) and cache.times[2] == 2, "all but the first"
+    assert 0 < cache.times[3] < 1
+
+
+def test_nobody_times_what_nobody_asked_for():
+    compiler = Compiler("leaf")
+    compiler.run(lambda: (leaf(1), leaf(2)))
+    assert compiler.caches.get(leaf.__code__).times == (0, 0.0, 0, 0.0)
+
+
+def test_standing_aside_is_for_doors_and_the_hook():
+    compiler = Compiler("leaf")
+    assert compiler.run(leaf, 1)[0] == "compiled"
+    assert C.stand_aside(True) is False
+    try:
+        assert compiler.run(leaf, 1) == ("original", 1) and C.stand_aside(True) is True
+    finally:
+        C.stand_aside(False)
+    assert compiler.run(leaf, 1)[0] == "compiled"
