@@ -40,7 +40,7 @@ def held_by(frame: Frame) -> list[Variable]:
 
 #: instruction -> what it drops
 _DROPS: dict[str, Callable[[Frame, Inst], list[Variable | None]]] = {
-    "POP_TOP": lambda frame, inst: [frame.stack[-1]],
+    **dict.fromkeys(("POP_TOP", "FOR_ITER"), lambda frame, inst: [frame.stack[-1]]),  # the latter when it is over
     **dict.fromkeys(("STORE_FAST", "DELETE_FAST"), lambda frame, inst: [frame.locals.get(inst.argval)]),
     **dict.fromkeys(("RETURN_VALUE", "RETURN_CONST"), lambda frame, inst: [*held_by(frame)]),
 }
@@ -50,10 +50,12 @@ def unfinished(tx: Translator, frame: Frame, inst: Inst) -> list[Variable]:
     """The generators with something left to do that the instruction may be about to drop."""
     if inst.op not in _DROPS or not (tx.waiting or tx.given_generators):
         return []
-    dropped = [each for each in _DROPS[inst.op](frame, inst) if each is not None and each is not NULL]
-    given = [each for each in dropped if len(tx.frames) > 1 or inst.op not in _RETURNS if _existing(each) is not None]
     tx.waiting = [each for each in tx.waiting if each.state != "closed"]
     waiting = [each for each in tx.waiting if each.state == "suspended" and each.has_something_left()]
+    if not waiting and not tx.given_generators:
+        return []
+    dropped = [each for each in _DROPS[inst.op](frame, inst) if each is not None and each is not NULL]
+    given = [each for each in dropped if len(tx.frames) > 1 or inst.op not in _RETURNS if _existing(each) is not None]
     holding = [each for each in dropped if _may_hold(tx, each)]
     if not waiting or not holding:
         return given

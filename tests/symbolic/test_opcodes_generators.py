@@ -351,6 +351,23 @@ def test_dropped_by_break(x):
     return x, log
 
 
+@same_as_eager(graphs=1)
+def test_dropped_by_the_end_of_a_loop(x):
+    log = []
+    for number, step in zip([1, 2], closing_late(log, "zipped"), strict=False):
+        x = x + number * step
+        log.append(step)
+    log.append("after the loop")
+    numbers = enumerate(closing_late(log, "enumerated"))
+    for _, (number, step) in zip(range(2), numbers, strict=False):
+        x = x + number * step
+    log.append("kept")
+    for _ in [numbers]:
+        del numbers
+    log.append("held by the loop's variable" if next(_)[0] else "")
+    return x, log
+
+
 @pytest.mark.skipif(not COUNTING, reason="existing ones live until what a compilation leaves behind is collected")
 @same_as_eager(graphs=1)
 def test_dropped_by_name(x):
