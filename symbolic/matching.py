@@ -80,7 +80,7 @@ class Reading:
     generators: int
     draws: int
     writes: int
-    key: Any = None
+    key: Any
     is_clean: bool = True  # nothing below the path was looked at before
 
 

@@ -18,7 +18,8 @@ them is returned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,8 @@ _OF_CAPTURE = (
 )  # fmt: skip
 _OPERATIONS = frozenset({"call_function", "call_method"})
 _META = {"stack_trace", "example_value"}
+#: After so many calls in a row that were not like the one before, others of their kind are only read.
+TRIES = 3
 #: Targets of operations after which tensors lie elsewhere.
 _MOVES = frozenset({take_data, torch.Tensor.set_, "set_"})
 
@@ -81,6 +84,7 @@ class Repeats:
         self.repeated = 0  # calls
         self._last: dict[Any, Record] = {}
         self._proven: dict[Any, Record] = {}  # the same as one before
+        self._unlike: Counter[Any] = Counter()  # calls in a row that were not
         self.answers = Answers(tx, lambda: self._state()[2:])
         self.exposed: set[Variable] = set()  # what calls can get at that are not handed it
         self.effects = 0
@@ -104,6 +108,7 @@ class Repeats:
         self.answers.close()
         self._last.clear()
         self._proven.clear()
+        self._unlike.clear()
 
     # --- calls ------------------------------------------------------------------------------------------------------
     def begin(self, module: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Reading | Question | None:
@@ -120,18 +125,20 @@ class Repeats:
         given = (*args, *kwargs.values())
         tx, graph = self.tx, self.tx.graph
         looks = {each: look(each.fake) for each in flat(given) if isinstance(each, TensorVariable)}
-        call = Reading(
+        key = _key(module, len(args), kwargs, looks)
+        if self._unlike[key] > TRIES:
+            return None
+        return Reading(
             module, source, given, tuple(kwargs), looks, self._state(), tx.step, tx.started, len(self.log),
             len(tx.known), graph.calls, self.effects, graph.graph._root.prev, tx.stack_trace(), len(tx.generators),
-            graph.draws, graph.fake_mode.writes,
+            graph.draws, graph.fake_mode.writes, key,
         )  # fmt: skip
-        call.key = _key(call)
-        return call
 
     def end(self, call: Reading | Question, result: Variable) -> None:
         """A call that was read is over."""
         if isinstance(call, Question):
             return self.answers.end(call, result)
+        self._unlike[call.key] += 1
         tx, graph = self.tx, self.tx.graph
         if self._state() != call.state or self.effects != call.effects or not call.is_clean:
             return
@@ -157,6 +164,7 @@ class Repeats:
         if before is not None and _is_same(before, record, self.exposed):
             self._proven[call.key] = record
             record.made = self._made(record)
+            del self._unlike[call.key]
         self._last[call.key] = record
 
     def repeat(self, call: Reading | Question) -> Variable | None:
@@ -260,14 +268,14 @@ class Repeats:
         return (*sizes, *parts, *tx.graph.state, vars(TorchState()))
 
 
-def _key(call: Reading) -> Any:
+def _key(module: ObjectVariable, positional: int, names: Iterable[str], looks: dict[TensorVariable, Any]) -> Any:
     """What calls that may be the same have in common: cheap to find, and no more than a guess."""
-    parts = instance_dict(call.module.value) or {}
+    parts = instance_dict(module.value) or {}
     tables = (parts.get(name) for name in ("_parameters", "_modules"))
     tensors, modules = (list(table.values()) if isinstance(table, dict) else [] for table in tables)
     own = tuple(each.shape for each in tensors if type(each) in (torch.Tensor, torch.nn.Parameter))
     within = tuple(map(type, modules))
-    return call.module.cls, len(call.args), call.names, own, within, *call.looks.values()
+    return module.cls, positional, tuple(names), own, within, *looks.values()
 
 
 def _concerns(event: Event, place: Place) -> bool:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import jit
+from symbolic.repeats import TRIES, Repeats
 from tests.differential import COUNTING
 from tests.symbolic.test_equal_layers import CHANGES, KINDS, Layer, Looking, assert_same, called, changed, pair
 from tests.with_and_without import compared
@@ -342,6 +343,23 @@ def test_numbers_that_are_read(counts):
         layer.at = at
     assert_equal(model, copy.deepcopy(model), torch.randn(3, WIDTH))
     assert not COUNTING or (not repeated(counts, Numbered) and repeated(counts, nn.Linear))
+
+
+def test_those_that_are_never_alike(counts, monkeypatch):
+    """They are soon read as others are."""
+    model, recorded, end = Chain(Numbered, 3 * DEPTH), [], Repeats.end
+    for at, layer in enumerate(model.layers):
+        layer.at = at
+
+    def counting(self, call, result):
+        recorded.append(getattr(call, "module", None))
+        return end(self, call, result)
+
+    monkeypatch.setattr(Repeats, "end", counting)
+    plain = copy.deepcopy(model)
+    torch.testing.assert_close(jit.compile(model, backend="aot_eager")(torch.ones(3, WIDTH)), plain(torch.ones(3, WIDTH)))
+    blocks = [each for each in recorded if each is not None and each.cls is Numbered]
+    assert not COUNTING or len(blocks) == 2 + TRIES and repeated(counts, nn.Linear)  # the first is another kind
 
 
 class Told(Block):
