@@ -1,5 +1,7 @@
 """A function that is asked the same again is not read again, unless the answer may be another."""
 
+import collections
+import copy
 import random
 
 import pytest
@@ -188,11 +190,166 @@ def identities(x):
     return x, same(config.width, 4), same(None, None), same(config, config), same(config, config.names)
 
 
+def is_empty(items):
+    return len(items) == 0
+
+
+def is_marked(item):
+    return item.t.requires_grad
+
+
+def is_over(iterator):
+    return next(iterator, None)
+
+
+def ask(item, name):
+    return getattr(item, name)
+
+
+def has(items, name):
+    return name in items and items[name] is None
+
+
+def reads(items, name):
+    return items[name] and None
+
+
+def fills(items):
+    return items.setdefault("made") if items else items.update(made=None)
+
+
+def copies(x):
+    mine = copy.deepcopy(config)
+    seen = [mine.is_wide, mine.is_wide, mine.size]
+    mine.width = 1
+    seen += [mine.is_wide, mine.size, mine.is_wide]
+    mine.width = 8
+    mine.names.append("c")
+    seen += [mine.is_wide, mine.kind("d"), mine.kind("d")]
+    mine.kinds["d"] = None
+    vars(mine)["names"] = ["d", "e"]
+    seen += [mine.kind("d"), mine.is_wide, config.is_wide]
+    return x * mine.size, seen, mine
+
+
+def born_lists_that_change(x):
+    items, outer = [], []
+    seen = [is_empty(items), is_empty(items), is_empty(outer)]
+    outer.append(items)
+    seen += [is_empty(outer), is_empty(outer[0])]
+    items.append(x)
+    seen += [is_empty(items), is_empty(outer[0])]
+    outer[0].clear()
+    seen.append(is_empty(items))
+    items += [1]
+    return x, seen, is_empty(items), is_empty({*()}), is_empty(())
+
+
+def lists_given_away(x):
+    mine = []
+    config.names.append(mine)
+    seen = [is_empty(mine), is_empty(mine)]
+    config.names[-1].append(1)
+    seen += [is_empty(mine), is_empty(config.names.pop())]
+    return x, seen
+
+
+def sets_and_deques(x):
+    seen = []
+    for items in (set(), collections.deque(), {}):
+        seen += [is_empty(items), is_empty(items)]
+        {set: lambda: items.add(1), dict: lambda: items.update(a=1)}.get(type(items), lambda: items.append(1))()
+        seen += [is_empty(items), is_empty(items)]
+    return x, seen
+
+
+def iterators(x):
+    steps_, rest = iter([None, True, False]), iter([])
+    return x, [is_over(steps_) for _ in range(4)], is_over(rest), is_over(rest)
+
+
+class Base:
+    flag = None
+
+    def get(self):
+        return self.flag
+
+
+def born_classes(x):
+    class Made(Base):
+        flag = True
+
+    one = Made()
+    seen = [one.get(), one.get()]
+    Made.flag = False
+    seen += [one.get(), one.get()]
+    one.flag = None
+    return x, seen, one.get()
+
+
+def other_classes(x):
+    class Other(Base):
+        flag = True
+
+    one = Base()
+    seen = [one.get(), one.get()]
+    one.__class__ = Other
+    return x, seen, one.get()
+
+
+def class_attributes(x):
+    one = Base()
+    seen = [one.get(), one.get()]
+    Base.flag = True
+    seen += [one.get(), one.get()]
+    Base.flag = None
+    return x, seen, one.get()
+
+
+def defaults(x):
+    items = collections.defaultdict(type(None))
+    seen = [has(items, "a"), has(items, "a"), reads(items, "a"), has(items, "a")]
+    return x, seen, len(items)
+
+
+def fill(x):
+    items = {}
+    return x, has(items, "made"), fills(items), has(items, "made"), fills(items), items
+
+
+def held_objects(x):
+    one = Base()
+    one.inner, one.items = Base(), []
+    first = ask(one, "inner")
+    ask(one, "items").append(x)
+    seen = [ask(one, "inner") is first, ask(one, "items") is ask(one, "items"), ask(one, "items")]
+    one.inner = Base()
+    return seen, ask(one, "inner") is first, ask(one, "inner") is one.inner
+
+
+def held_tensors(x):
+    one = Base()
+    one.t = x.detach() * 2
+    seen = [is_marked(one), is_marked(one)]
+    one.t.requires_grad_()
+    return x, seen, is_marked(one)
+
+
+def tuples(x):
+    items = []
+    both = items, items
+    seen = [is_empty(both[0]), ask(both, "__len__")(), has({"a": both}, "a")]
+    items.append(1)
+    return x, seen, is_empty(both[0])
+
+
 #: (program, how many of its calls are answered at once)
 PROGRAMS = [
     (asked_twice, 3), (keywords, 1), (written_between, 0), (list_written_between, 0), (dict_written_between, 0),
     (global_written_between, 0), (born_lists, 0), (born_texts, 0), (born_argument, 0), (random_ones, 0), (effects, 0),
-    (generators, 0), (exceptions, 0), (modes, 0), (signs, 0), (identities, 0),
+    (generators, 0), (exceptions, 0), (modes, 0), (signs, 0), (identities, 0), (copies, 2), (born_lists_that_change, 1),
+    (lists_given_away, 0), (sets_and_deques, 4), (iterators, 0), (born_classes, 0), (other_classes, 0),
+    (class_attributes, 2), (defaults, 1), (fill, 0), (held_objects, 2), (held_tensors, 0), (tuples, 0),
 ]  # fmt: skip
 
 
