@@ -14,7 +14,7 @@ from textwrap import indent
 from rich.console import Console
 from rich.table import Table
 
-from jit import autowrap, cache, doctor, reasons, script
+from jit import autowrap, cache, doctor, minify, reasons, script
 from jit.config import config
 
 STYLES = {"works": "green", "missing": "yellow", "broken": "red"}
@@ -55,6 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     kept = commands.add_parser("cache", help="what is kept on disk for the next process")
     kept.add_argument("action", choices=["list", "clear"])
     kept.set_defaults(run=_cache)
+
+    small = commands.add_parser("minify", help="make a script that shows a fault small; which stage is at fault")
+    small.add_argument("script", metavar="SCRIPT", help="as failing backends leave: class Program, function inputs")
+    small.set_defaults(run=lambda options: minify.main(options.script))
 
     why = commands.add_parser("why", help="why a graph breaks and what to do: the name in brackets behind a reason")
     why.add_argument("name", nargs="?", metavar="NAME", help="without one: all names")

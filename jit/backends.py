@@ -19,7 +19,7 @@ from codegen.kernels.pieces import pieced
 from codegen.notices import notify
 from codegen.passes import Passes
 from codegen.plan.replay import replayed
-from jit import _C, cache
+from jit import _C, cache, repro
 from jit.config import config
 from jit.errors import BackendCompilerFailed
 
@@ -121,6 +121,17 @@ def resolve(backend: str | Backend, mode: str | None = None) -> Backend:
     return backend
 
 
+def _repro(backend: Backend, gm: fx.GraphModule, example_inputs: list[Any], error: Exception) -> str:
+    """The path of a script that shows what our own backends fail with, "" where none can be written."""
+    if backend not in BACKENDS.values() and not isinstance(backend, InMode):
+        return ""
+    try:
+        name = getattr(backend, "__name__", "backend")
+        return repro.write(gm, example_inputs, f"{name}: {type(error).__name__}: {error}", config.dump)
+    except (repro.NoScript, OSError):
+        return ""
+
+
 def run(backend: Backend, gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """Calls a backend; what goes wrong in it becomes `BackendCompilerFailed`.
 
@@ -130,7 +141,7 @@ def run(backend: Backend, gm: fx.GraphModule, example_inputs: list[Any]) -> Call
             as_captured(gm)  # the others may call it
         compiled = backend(gm, example_inputs)
     except Exception as error:
-        raise BackendCompilerFailed(backend, error) from error
+        raise BackendCompilerFailed(backend, error, _repro(backend, gm, example_inputs, error)) from error
     if not callable(compiled):
         raise BackendCompilerFailed(backend, f"it returned {compiled!r}, which is not callable")
     gm.meta["stages"] = getattr(compiled, "stages", None)

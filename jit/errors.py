@@ -67,13 +67,15 @@ class RecompileError(JitError):
 
 
 class BackendCompilerFailed(JitError):
-    """A backend raised, or returned something that is not callable."""
+    """A backend raised, or returned something that is not callable. `repro`: a script that shows it, or ""."""
 
-    def __init__(self, backend: object, error: object) -> None:
+    def __init__(self, backend: object, error: object, repro: str = "") -> None:
         name = getattr(backend, "__name__", None) or str(backend)
         kind = f"{type(error).__name__}: " if isinstance(error, BaseException) else ""
-        super().__init__(f"backend {name!r} failed: {kind}{error}")
+        script = f"\n  {repro} shows it by itself; `python -m jit minify {repro}` makes it small" if repro else ""
+        super().__init__(f"backend {name!r} failed: {kind}{error}{script}")
         self.backend = backend
+        self.repro = repro
 
 
 class InternalError(JitError):

@@ -1,0 +1,200 @@
+"""Scripts that show a fault: written when a backend fails, blamed on a stage, made small."""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+
+import pytest
+import torch
+
+import jit
+from jit import backends, minify, repro
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Trials are forked."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def script(body, tmp_path, inputs="[torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)]"):
+    text = "import torch\n\nclass Program(torch.nn.Module):\n    def forward(self, x, w):\n"
+    text += textwrap.indent(textwrap.dedent(body).strip(), " " * 8)
+    text += f"\n\ndef inputs():\n    torch.manual_seed(0)\n    return {inputs}\n"
+    path = tmp_path / "fault.py"
+    path.write_text(text)
+    return repro.load(str(path))
+
+
+LONG = """
+y = x + 1
+z = (y @ w).relu()
+a = z.sin() * 3
+b = torch.cumsum(a, 0)
+c = b.softmax(-1)
+return c.exp(), z.sum()
+"""
+
+
+def has(graph, name):
+    return any(name in str(node.target) for node in graph.graph.nodes if node.op.startswith("call"))
+
+
+def plant(monkeypatch, backend, act):
+    """The backend does `act()` for graphs with a running sum."""
+    real = backends.BACKENDS[backend]
+
+    def faulty(graph, inputs):
+        return act(graph, inputs, real) if has(graph, "cumsum") else real(graph, inputs)
+
+    monkeypatch.setitem(backends.BACKENDS, backend, faulty)
+
+
+def refuses(graph, inputs, real):
+    raise ArithmeticError("no running sums")
+
+
+def dies(graph, inputs, real):
+    os.abort()
+
+
+def is_wrong(graph, inputs, real):
+    for node in graph.graph.nodes:
+        if "cumsum" in str(node.target):
+            node.target = torch.cumprod
+    graph.recompile()
+    return real(graph, inputs)
+
+
+def test_nothing_is_at_fault(tmp_path):
+    found = minify.blame(script(LONG, tmp_path))
+    assert {backend: outcome.kind for backend, outcome in found.items()} == {"eager": "same", "aot_eager": "same", "default": "same"}
+
+
+@pytest.mark.parametrize("backend, stages", [("eager", 1), ("aot_eager", 2), ("default", 3)])
+def test_the_first_stage_that_fails_is_to_blame(backend, stages, monkeypatch, tmp_path):
+    plant(monkeypatch, backend, refuses)
+    found = minify.blame(script(LONG, tmp_path))
+    assert len(found) == stages and found[backend] == minify.Outcome("raises ArithmeticError", "no running sums")
+
+
+@pytest.mark.parametrize("act, kind", [(refuses, "raises ArithmeticError"), (dies, "dies"), (is_wrong, "differs")])
+def test_a_graph_shrinks_to_the_operation_at_fault(act, kind, monkeypatch, tmp_path):
+    plant(monkeypatch, "aot_eager", act)
+    given = script(LONG, tmp_path)
+    found = minify.blame(given)
+    assert found["eager"] == minify.SAME and found["aot_eager"].kind == kind, found
+    small = minify.shrunk(given, "aot_eager", kind)
+    code = small.text[small.text.index("class Program"):]
+    assert "cumsum" in code and not re.search(r"relu|softmax|sin\(|@|matmul", code), code
+    assert minify.trial(small, "aot_eager").kind == kind
+
+
+def test_gradients_and_written_arguments_count(monkeypatch, tmp_path):
+    def loses_gradients(graph, inputs, real):
+        run = real(graph, inputs)
+        return lambda *values: [each.detach().requires_grad_() for each in run(*values)]
+
+    plant(monkeypatch, "aot_eager", loses_gradients)
+    assert minify.trial(script("return torch.cumsum(x * w, 0)", tmp_path), "aot_eager").kind in ("differs", "raises RuntimeError")
+
+    def writes(graph, inputs, real):
+        run = real(graph, inputs)
+        return lambda *values: (values[-1].detach().add_(1), run(*values))[1]
+
+    plant(monkeypatch, "aot_eager", writes)
+    assert minify.trial(script("return torch.cumsum(w, 0)", tmp_path), "aot_eager").kind == "differs"
+
+
+def test_a_fault_of_capture_shrinks_the_text(monkeypatch, tmp_path):
+    plant(monkeypatch, "eager", refuses)
+    given = script(LONG, tmp_path)
+    small = minify.shrunk(given, "eager", "raises ArithmeticError")
+    assert "cumsum" in small.text and "softmax" not in small.text and "def inputs" in small.text
+    assert len(small.text.splitlines()) < len(given.text.splitlines())
+
+
+def test_a_program_that_raises_by_itself_is_no_fault(tmp_path):
+    assert minify.trial(script("return x @ torch.ones(9, 9)", tmp_path), "eager") == minify.SAME
+
+
+def test_what_never_ends_is_told(monkeypatch, tmp_path):
+    monkeypatch.setattr(minify, "PATIENCE", 2)
+
+    def waits(graph, inputs, real):
+        while True:
+            pass
+
+    plant(monkeypatch, "eager", waits)
+    assert minify.trial(script("return torch.cumsum(x, 0)", tmp_path), "eager").kind == "hangs"
+
+
+def test_the_command_writes_the_small_script(monkeypatch, tmp_path, capsys):
+    plant(monkeypatch, "aot_eager", refuses)
+    given = script(LONG, tmp_path)
+    assert minify.main(given.path) == 1
+    told = capsys.readouterr().out
+    assert "At fault: differentiation ahead of time." in told and "raises ArithmeticError: no running sums" in told
+    assert minify.trial(repro.load(given.path.replace(".py", "_small.py")), "aot_eager").kind == "raises ArithmeticError"
+    monkeypatch.undo()
+    assert minify.main(given.path) == 0
+
+
+@pytest.mark.parametrize("text", ["x = 1\n", "def (", "class Program: pass\n"])
+def test_files_that_are_no_scripts(text, tmp_path, capsys):
+    path = tmp_path / "other.py"
+    path.write_text(text)
+    assert minify.main(str(path)) == 2 and "Program" in capsys.readouterr().err
+    assert minify.main(str(tmp_path / "none.py")) == 2
+
+
+# Scripts that failures leave
+
+
+def test_a_failing_backend_leaves_a_script_that_fails_again(monkeypatch, tmp_path):
+    plant(monkeypatch, "aot_eager", refuses)
+    monkeypatch.setattr(jit.config, "dump", str(tmp_path))
+    scale = torch.arange(3.0)
+
+    def program(x, n):
+        return torch.cumsum(x.double() * scale.double(), 0).t() * n
+
+    f = jit.compile(program, backend="aot_eager")
+    with pytest.raises((jit.BackendCompilerFailed, jit.InternalError)) as caught:
+        f(torch.randn(3, 3).t(), 2)
+    error = caught.value if isinstance(caught.value, jit.BackendCompilerFailed) else caught.value.__cause__
+    assert os.path.dirname(error.repro) == str(tmp_path) and f"python -m jit minify {error.repro}" in str(error)
+    kept = repro.load(error.repro)
+    assert "ArithmeticError: no running sums" in kept.text and "(3, 3), (1, 3), torch.float32" in kept.text
+    assert minify.trial(kept, "aot_eager").kind == "raises ArithmeticError"
+    monkeypatch.undo()
+    assert minify.trial(kept, "aot_eager") == minify.SAME
+    torch.testing.assert_close(kept.program()(*kept.inputs()), jit.compile(kept.program(), backend="eager")(*kept.inputs()))
+
+
+def test_graphs_inside_of_graphs_leave_no_script():
+    graph = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(2, 2)))
+    with pytest.raises(repro.NoScript, match="calls modules"):
+        repro.text(graph, [torch.ones(2, 2)], "why")
+
+
+@pytest.mark.parametrize("value", [
+    torch.ones(2, 3), torch.ones(2, 3).t(), torch.ones(0, 2), torch.ones(3, dtype=torch.int64), torch.ones(2, dtype=torch.bool),
+    torch.ones(2, dtype=torch.complex64), torch.ones(2, dtype=torch.bfloat16, requires_grad=True), 3, 2.5, None, "word", float("inf")])
+def test_recipes_make_what_looks_the_same(value):
+    made = eval(repro.recipe(value), repro.names())
+    if isinstance(value, torch.Tensor):
+        look = [(each.shape, each.stride(), each.dtype, each.requires_grad) for each in (value, made)]
+        assert look[0] == look[1]
+    else:
+        assert made == value
+
+
+def test_what_has_no_recipe():
+    with pytest.raises(repro.NoScript, match="dict"):
+        repro.recipe({})
