@@ -28,11 +28,13 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.utils._sympy import functions
 
-from symbolic import terms
+from symbolic import corrections, terms
 from symbolic.errors import GraphBreak, SkipFrame
 from symbolic.marks import Mark
 from symbolic.sources import Source
 from symbolic.terms import Extent, Op, Term
+
+corrections.correct()
 
 #: Sizes below this mean something of their own (nothing, or what is broadcast): they are compiled as they come.
 SMALLEST = 2

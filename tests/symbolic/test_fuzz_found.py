@@ -136,6 +136,22 @@ def many_tensors_and_a_number_drawn_before(x, n):
     return x, drawn
 
 
+@program((3, 2), (4, 5), (5, 5), (9, 2), (6, 4))
+def remainders_of_products_of_even_numbers(x, n, m):
+    total = n * 4 + m * 4 + 4
+    if total * total % 50 > 2:
+        x = x * 2
+    return x.repeat(2 * n + 2, 2 * m + 2).numel() % 20, total * total % 12 // 4, x
+
+
+@program((3, 2), (4, 2), (4, 4), (5, 7), (6, 6))
+def sums_of_what_is_known_since(x, n, m):
+    total = n + m
+    if total & 1:
+        x = x * 2
+    return total + n, total + m, x.repeat(total + n, 1) + x.sum()
+
+
 @pytest.mark.parametrize("fn, calls", PROGRAMS)
 def test_program(fn, calls):
     first, *changed = [lambda rest=rest: (torch.ones(2, 3), *rest) for rest in calls]
