@@ -86,6 +86,20 @@ def _compile(
     return door_for(made, model)
 
 
+def debug(model: Any, *, backend: str | backends.Backend = "eager", **settings: Any) -> Any:
+    """Compiles for a debugger: what runs in place of the bytecode is the dump's generated.py of each frame, a file
+    whose lines can be stepped through, stopped at and seen in tracebacks. Frames without such a text run as bytecode.
+
+    The files lie in `dump=` (a folder), else in a temporary one. Raises as `jit.compile` does."""
+    if not callable(model):
+        raise TypeError(f"jit.debug needs a function, a method or a module, not {type(model).__name__}: {model!r}")
+    target = model.__wrapped__ if isinstance(model, _C.Door) else getattr(model, "_orig_mod", model)
+    made = Compiler(backends.resolve(backend, None), config.with_options(settings), False, None, as_text=True)
+    with _lock:
+        _compilers.add(made)
+    return door_for(made, target)
+
+
 def door_for(made: Compiler, model: Any) -> Any:
     """The compiled form of a callable."""
     if isinstance(model, torch.nn.Module):

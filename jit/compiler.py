@@ -22,6 +22,7 @@ import codegen
 import symbolic
 from codegen.residual.assemble import Assembled, assemble
 from codegen.residual.continuations import Continuations
+from codegen.residual.notes import Notes
 from codegen.residual.resume import raise_again
 from jit import _C, backends, collector, dump, logs, progress, stance
 from jit.config import Config
@@ -72,6 +73,7 @@ class Record:
     effects: list[str] = field(default_factory=list)
     skipped: str = ""
     specializations: list[Specialization] = field(default_factory=list)
+    notes: Notes = field(default_factory=Notes)
 
 
 @dataclass
@@ -117,8 +119,10 @@ class Compiler:
         fullgraph: bool,
         dynamic: bool | Mapping[str, Any] | None,
         said: Mapping[str, Said] | None = None,
+        as_text: bool = False,
     ) -> None:
         self.backend = backend
+        self.as_text = as_text
         self.config = config
         self.fullgraph = fullgraph
         self.dynamic = dynamic
@@ -325,14 +329,16 @@ class Compiler:
             assembled.function.__code__,
             [str(effect) for effect in captured.ledger.effects()],
             specializations=specializations,
+            notes=assembled.notes,
         )
         self.records.append(record)
-        self._generated.add(id(assembled.function.__code__))
-        entry = _C.Entry(guards, assembled.function, record, assembled.packed)
-        cache.add(entry)
         self._tell(record)
-        if self.config.dump:
-            dump.write(self.config.dump, record)
+        folder = self.config.dump or (dump.temporary() if self.as_text else "")
+        path = dump.write(folder, record) if folder else ""
+        run = dump.run_text(record, assembled.function, path) if self.as_text else assembled.function
+        self._generated.add(id(run.__code__))
+        entry = _C.Entry(guards, run, record, assembled.packed)
+        cache.add(entry)
         return entry
 
     def _tell(self, record: Record) -> None:

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import functools
 import io
 import itertools
 import os
 import re
-from types import CodeType
+import tempfile
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
 from codegen.aot import stages
+from codegen.readable import readable
 
 _numbers = itertools.count()
+
+
+@functools.cache
+def temporary() -> str:
+    """The folder of this process for text that runs where no dump is asked for."""
+    return tempfile.mkdtemp(prefix="framejit-")
+
+
+def run_text(record: Any, function: FunctionType, path: str) -> FunctionType:
+    """What runs generated.py below `path` in place of the bytecode of `function`; where there is no text, that."""
+    made = readable(record.generated, record.notes)
+    if not made.runs:
+        return function
+    return made.function(function.__globals__, function.__closure__, os.path.join(path, "generated.py"))
 
 
 def write(folder: str, record: Any) -> str:
@@ -32,6 +49,7 @@ def write(folder: str, record: Any) -> str:
     files = {
         "original.txt": bytecode(record.code),
         "generated.txt": bytecode(record.generated) if record.generated is not None else "",
+        "generated.py": readable(record.generated, record.notes).text if record.generated is not None else "",
         "graph.py": graph(record.module),
         "guards.txt": "".join(f"{guard}\n" for guard in record.guards),
         "breaks.txt": "".join(f"{reason}\n" for reason in record.breaks),

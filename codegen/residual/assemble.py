@@ -17,6 +17,7 @@ from codegen.residual.breaks import RESULT, ROWS, Broken
 from codegen.residual.continuations import Closure, Continuations, continuation
 from codegen.residual.emitter import Emitter
 from codegen.residual.failures import Blame, RunAgain, changes_the_world, random_state
+from codegen.residual.notes import Notes
 from codegen.residual.resume import Entry
 from codegen.residual.writer import BUILD, Placeholder, Writer
 from sideeffects.ledger import Ledger
@@ -59,6 +60,7 @@ class Assembled:
     module: fx.GraphModule | None
     packed: bool = False
     doors: list[Any] = field(default_factory=list)
+    notes: Notes = field(default_factory=Notes)
 
 
 def assemble(
@@ -108,6 +110,7 @@ class _Assembler:
         self.outputs: dict[Variable, str] = {}
         self.writer = Writer(self.emit, self.ledger, self.outputs, dict(enumerate(self.params)))
         self.doors: list[Any] = []
+        self.titles: dict[int, str] = {}
         self.states: list[str] = []  # of generators of random numbers, before the early calls
 
     def run(self) -> Assembled:
@@ -127,19 +130,28 @@ class _Assembler:
         if isinstance(exit_, Break):
             self.emit.line = exit_.frames[0].line
         self.writer.effects(set(alive))
+        self.emit.note = "classes that the program made"
         self._make_classes()
         if isinstance(exit_, Return):
+            self.emit.note = "what it returns"
             self.writer.load(exit_.value)
             self.emit.return_value()
         else:
             self._break(exit_)
         if self.failed is not None:
             assert module is not None
+            self.emit.note = "the graph failed: the function runs as it was written"
             self._run_again(self.failed, module)
+        self.emit.note = "an effect raised: the exception goes on as from the program's own line"
         self.writer.fail()
         function = FunctionType(self.emit.code(), self._globals(), self.code.co_name)
         values = sorted(self.writer.values, key=self.writer.values.__getitem__)
-        return Assembled(function, program(self.capture.guards(), values), module, self.writer.packed, self.doors)
+        fits = program(self.capture.guards(), values)
+        return Assembled(function, fits, module, self.writer.packed, self.doors, self._notes())
+
+    def _notes(self) -> Notes:
+        labels = {f"__value.{index}": source.text for source, index in self.writer.values.items()}
+        return Notes(tuple(self.emit.notes), self.titles, labels)
 
     def _make_classes(self) -> None:
         """Makes those that are alive in the order in which the program does: their bases tell of it."""
@@ -192,10 +204,14 @@ class _Assembler:
         at_once = len(indirect) > MANY_INPUTS and not made and len(sources) == len(graph.inputs)
         if len(indirect) > MANY_INPUTS:
             self.writer.pack_values(sources if at_once else ())
+        emit.note = "what the graph reads"
         for source in made:
             self.writer.load_source(source)
             emit.pop()
+        emit.note = "calls that come before the graph"
         self._early_calls()
+        emit.note = "the graph"
+        self.titles[id(compiled)] = "graph"
         self.failed = emit.label()
         emit.begin_try(self.failed)
         emit.begin_call()
@@ -290,6 +306,7 @@ class _Assembler:
             self._go_on(frames, _Way(Entry.AFTER, offset, list(frame.stack)))
             return
         self.emit.line = inst.line if len(frames) == 1 else frames[0].line
+        self.emit.note = f"line {inst.line} of {frame.filename}, {inst.op}, which is not in a graph: it runs as it is"
         if inst.op in _BRANCHES:
             self._branch(frames, frame, inst)
         elif inst.op == "FOR_ITER":
@@ -407,6 +424,7 @@ class _Assembler:
         if isinstance(exit_, Break) and exit_.cause.reason == MEMORY:  # what it is given may be referenced weakly
             watched = [value for frame in frames for value in frame.locals.values()]
         state = continuation(self.pool, frames, way.entry, way.offset, way.stack, watched)
+        self.emit.note = _GOES_ON[way.entry]
         self.doors.append(state.door)
         emit = self.emit
         emit.begin_call()
@@ -507,6 +525,12 @@ def _goes_on_to_nodes(exit_: Return | Break) -> bool:
         if any(looks_at_nodes(code, namespace, classes) for code, namespace in codes):
             return True
     return False
+
+
+_GOES_ON = {
+    Entry.AFTER: "the function goes on, as another compiled function",
+    Entry.RAISE: "it raised: the function goes on where it handles that",
+}
 
 
 class _Exhausted:

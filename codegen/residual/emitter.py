@@ -126,6 +126,8 @@ class Emitter:
         self._depths: dict[Label, int] = {}
         self._marked: set[Label] = set()
         self._regions: list[Region] = []
+        self.note = ""  # what the next instructions are for
+        self.notes: list[str] = []
         self._location = InstrLocation(firstlineno, None, None, None)
         self._code.freevars = list(freevars)
         if freevars:
@@ -145,6 +147,7 @@ class Emitter:
         if inst.has_jump():
             self._reach(arg, self.depth + inst.stack_effect(jump=True))
         self._code.append(inst)
+        self.notes.append(self.note)
         self._set_depth(None if inst.is_final() else self.depth + inst.stack_effect(jump=False))
 
     def label(self) -> Label:
