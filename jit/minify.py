@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
+import multiprocessing
+import multiprocessing.context
 import os
 import signal
 import sys
@@ -62,7 +65,21 @@ def blame(script: Script) -> dict[str, Outcome]:
 def trial(script: Script, backend: str) -> Outcome:
     """The program compiled against the program itself, in a child process. Results, gradients and written arguments
     count. A program that raises by itself is no trial: "same"."""
-    return _apart(lambda: _compared(script, backend))
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder, "outcome")
+        child = _processes().Process(target=_answer, args=(script.text, script.path, backend, str(answer)))
+        child.start()
+        child.join(PATIENCE)
+        if child.is_alive():
+            child.kill()
+            child.join()
+            return Outcome("hangs", f"more than {PATIENCE} s")
+        if child.exitcode is None or child.exitcode < 0:
+            return Outcome("dies", signal.Signals(-(child.exitcode or 0)).name)
+        if not answer.exists():
+            return Outcome("dies", f"with status {child.exitcode}")
+        kind, _, text = answer.read_text(encoding="utf-8").partition("\n")
+        return Outcome(kind, text)
 
 
 def shrunk(script: Script, backend: str, wanted: str) -> Script:
@@ -75,41 +92,30 @@ def shrunk(script: Script, backend: str, wanted: str) -> Script:
         return _shrink_text(script, fails)
     try:
         graph, values = _captured(script)
-        first = repro.read(repro.text(graph, values, wanted), script.path)
+        first = repro.read(repro.text(graph, values, wanted, script.prelude), script.path)
     except NoScript:
         return _shrink_text(script, fails)
     if not fails(first):  # the values matter, or what stands around the graph
         return _shrink_text(script, fails)
-    return _shrink_graph(graph, values, wanted, first, fails)
+    return _shrink_graph(graph, values, first, fails)
 
 
 # --- trials -----------------------------------------------------------------------------------------------------------
-def _apart(run: Callable[[], Outcome]) -> Outcome:
-    """`run()` in a child process."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder, "outcome")
-        child = os.fork()
-        if child == 0:
-            try:
-                signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                signal.alarm(PATIENCE)
-                with open(os.devnull, "w") as nothing:
-                    os.dup2(nothing.fileno(), 1)
-                    os.dup2(nothing.fileno(), 2)
-                outcome = run()
-                answer.write_text(f"{outcome.kind}\n{outcome.text}", encoding="utf-8")
-            finally:
-                os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            if number == signal.SIGALRM:
-                return Outcome("hangs", f"more than {PATIENCE} s")
-            return Outcome("dies", signal.Signals(number).name)
-        if not answer.exists():
-            return Outcome("dies", "without a word")
-        kind, _, text = answer.read_text(encoding="utf-8").partition("\n")
-        return Outcome(kind, text)
+@functools.cache
+def _processes() -> multiprocessing.context.ForkServerContext:
+    """Where children come from: a process that has imported all and started no thread."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["jit.minify"])
+    return context
+
+
+def _answer(text: str, path: str, backend: str, answer: str) -> None:
+    """In the child."""
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), 1)
+        os.dup2(nothing.fileno(), 2)
+    outcome = _compared(repro.read(text, path), backend)
+    Path(answer).write_text(f"{outcome.kind}\n{outcome.text}", encoding="utf-8")
 
 
 def _compared(script: Script, backend: str) -> Outcome:
@@ -177,7 +183,7 @@ def _captured(script: Script) -> tuple[fx.GraphModule, list[Any]]:
 
 # --- shrinking --------------------------------------------------------------------------------------------------------
 def _shrink_graph(
-    graph: fx.GraphModule, values: list[Any], wanted: str, script: Script, fails: Callable[[Script], bool]
+    graph: fx.GraphModule, values: list[Any], script: Script, fails: Callable[[Script], bool]
 ) -> Script:
     looks = _looks(graph, values)
     best = script
@@ -185,7 +191,7 @@ def _shrink_graph(
     def attempt(outputs: list[str], cut: list[str]) -> bool:
         nonlocal best
         try:
-            made = _part(graph, looks, outputs, cut, wanted, script.path)
+            made = _part(graph, looks, outputs, cut, script)
         except (NoScript, RuntimeError, ValueError):
             return False
         if made is None or not fails(made):
@@ -234,7 +240,7 @@ def _most(names: list[str], works: Callable[[list[str]], bool]) -> list[str]:
 
 
 def _part(
-    graph: fx.GraphModule, looks: dict[str, Any], outputs: Sequence[str], cut: Sequence[str], wanted: str, path: str
+    graph: fx.GraphModule, looks: dict[str, Any], outputs: Sequence[str], cut: Sequence[str], whole: Script
 ) -> Script | None:
     """The script in which `cut` are inputs and `outputs` the results; None where nothing would be computed."""
     made = fx.Graph()
@@ -252,7 +258,8 @@ def _part(
     if not any(node.op.startswith("call") for node in made.nodes):
         return None
     made.output(tuple(mapped[node] for node in graph.graph.nodes if node.name in outputs))
-    return repro.read(repro.text(fx.GraphModule(graph, made), values, wanted), path)
+    text = repro.text(fx.GraphModule(graph, made), values, whole.why, whole.prelude)
+    return repro.read(text, whole.path)
 
 
 def _needed(graph: fx.GraphModule, outputs: Sequence[str], cut: set[str]) -> set[fx.Node]:
@@ -307,7 +314,7 @@ def _shrink_text(script: Script, fails: Callable[[Script], bool]) -> Script:
 
 
 def _without_a_statement(text: str) -> Iterator[str]:
-    """The program with each of its statements left out in turn."""
+    """The script with each of the statements of its program left out in turn."""
     for number in reversed(range(sum(1 for _ in _bodies(ast.parse(text))))):
         tree = ast.parse(text)
         body, at = list(_bodies(tree))[number]
@@ -319,8 +326,9 @@ def _without_a_statement(text: str) -> Iterator[str]:
             yield made + "\n"
 
 
-def _bodies(tree: ast.AST) -> Iterator[tuple[list[ast.stmt], int]]:
-    for node in ast.walk(tree):
+def _bodies(tree: ast.Module) -> Iterator[tuple[list[ast.stmt], int]]:
+    programs = [statement for statement in tree.body if repro.is_program(statement)]
+    for node in (node for program in programs for node in ast.walk(program)):
         for field in ("body", "orelse", "finalbody"):
             body = getattr(node, field, None)
             if isinstance(body, list):
@@ -329,7 +337,6 @@ def _bodies(tree: ast.AST) -> Iterator[tuple[list[ast.stmt], int]]:
 
 def main(path: str) -> int:
     """Says who is at fault and writes the small script beside the given one; answers with the exit status."""
-    torch.set_num_threads(1)  # children are forked: the pool of OpenMP would not come along
     try:
         script = repro.load(path)
     except NoScript as error:

@@ -6,6 +6,7 @@ are drawn from a seed: what matters of a tensor is how it looks.
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import itertools
 import os
@@ -59,6 +60,21 @@ class Script:
     program: Callable[[], torch.nn.Module]
     inputs: Callable[[], list[Any]]
 
+    @property
+    def why(self) -> str:
+        """The first line of its docstring."""
+        found = ast.get_docstring(ast.parse(self.text)) or ""
+        return found.partition("\n")[0]
+
+    @property
+    def prelude(self) -> str:
+        """What its author wrote before the class: imports of own operators, say. Scripts made of it begin with that."""
+        tree = ast.parse(self.text)
+        known = {ast.dump(statement) for statement in ast.parse(HEAD).body[1:]}
+        before = itertools.takewhile(lambda statement: not is_program(statement), tree.body)
+        own = [each for each in before if ast.dump(each) not in known and not _is_text(each)]
+        return "".join(f"{ast.unparse(each)}\n" for each in own)
+
 
 def write(graph: fx.GraphModule, values: Sequence[Any], why: str, folder: str = "") -> str:
     """Writes the script to `folder` (default: the one for temporary files); answers with its path. Raises NoScript."""
@@ -69,7 +85,7 @@ def write(graph: fx.GraphModule, values: Sequence[Any], why: str, folder: str = 
     return path
 
 
-def text(graph: fx.GraphModule, values: Sequence[Any], why: str) -> str:
+def text(graph: fx.GraphModule, values: Sequence[Any], why: str, prelude: str = "") -> str:
     """The script of a graph and what it is called with. Raises NoScript for graphs that hold others."""
     why = why.replace('"""', "'''").replace("\\", "/")
     head = HEAD.format(why=why, torch=torch.__version__, python=platform.python_version())
@@ -78,7 +94,7 @@ def text(graph: fx.GraphModule, values: Sequence[Any], why: str) -> str:
     body = re.sub(r"^from __future__.*\n|^import .*\n", "", graph.code, flags=re.MULTILINE).strip()
     arguments = "".join(f"\n    {recipe(value)}," for value in values)
     return (
-        f"{head}\n\nclass Program(torch.nn.Module):\n    def __init__(self):\n{indent(start, ' ' * 8)}\n\n"
+        f"{head}\n{prelude}\n\nclass Program(torch.nn.Module):\n    def __init__(self):\n{indent(start, ' ' * 8)}\n\n"
         f"{indent(body, ' ' * 4)}\n\n\ndef inputs():\n    torch.manual_seed(0)\n"
         f"    return [{indent(arguments, ' ' * 4)}\n    ]\n\n\n"
         'if __name__ == "__main__":\n    import jit\n\n    print(jit.compile(Program())(*inputs()))\n'
@@ -126,6 +142,14 @@ def read(text: str, path: str) -> Script:
         return Script(path, text, module.Program, module.inputs)
     except (AttributeError, NameError, SyntaxError) as error:
         raise NoScript(f"{path}: no class `Program` or function `inputs`: {error}") from None
+
+
+def is_program(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ClassDef) and statement.name == "Program"
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _held(graph: fx.GraphModule) -> Iterator[tuple[str, torch.Tensor]]:
