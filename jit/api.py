@@ -47,10 +47,10 @@ def compile(  # noqa: A001
     """Compiles a function, method or `nn.Module`; without `model` gives a decorator. A drop-in for `torch.compile`.
 
     fullgraph: a graph break raises `Unsupported` instead. dynamic: None compiles sizes, ints and floats as they come,
-        and those that differ in a later call for all values (sizes and ints from 2 on), as far as the program does not
-        depend on them; True does so from the first call on for all sizes of tensors in the arguments, False never.
-        A dict says what varies, by parameter: `{"x": {0: "batch", 1: (8, 4096)}, "n": True}`, dimensions with names
-        (sizes of one name are one where they are equal) or ranges; True is all of it.
+        and those that differ in a later call for all values (sizes from 1 and ints from 2 on), as far as the program
+        does not depend on them; True does so from the first call on for all sizes of tensors in the arguments, False
+        never. A dict says what varies, by parameter: `{"x": {0: "batch", 1: (8, 4096)}, "n": True}`, dimensions with
+        names (sizes of one name are one where they are equal) or ranges; True is all of it.
     backend: "default" (kernels of our own), "aot_eager" (the same graphs, run by ATen), "eager" (as captured), or a
         callable `(gm, example_inputs) -> callable`.
     mode: "default"; "reduce-overhead": launches on CUDA are recorded once and replayed as CUDA graphs, what was handed

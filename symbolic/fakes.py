@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from functools import cache
 from types import FrameType
 from typing import Any
@@ -20,6 +21,9 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from symbolic import viewed
+from symbolic.shapes import usually
+
 aten = torch.ops.aten
 _DEVICE = torch.ops.prim.device.default
 #: Half of the operations that a compilation runs. They say no more of their result than its geometry.
@@ -28,6 +32,11 @@ _VIEWS = frozenset({
     aten.slice.Tensor, aten.select.int, aten.squeeze.dim, aten.squeeze.dims, aten.transpose.int, aten.unsqueeze.default,
     aten.view.default, aten._unsafe_view.default,
 })  # fmt: skip
+#: Those that give it other sizes.
+_RESHAPES: dict[Any, Callable[..., Any]] = {
+    aten.view.default: viewed.view, aten._unsafe_view.default: viewed.view, aten.expand.default: viewed.expand,
+    aten.unsqueeze.default: viewed.unsqueeze,
+}  # fmt: skip
 #: The same, of several.
 _SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int})
 #: Operations on two tensors whose stand-ins lie as the second does: torch makes them of others. In eager code they lie
@@ -45,11 +54,8 @@ _LISTS = frozenset({list, tuple, torch.Size})
 _CONSTANTS = frozenset({
     type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format,
 })  # fmt: skip
-#: Of operations whose results have looks that go by values, that change those of their arguments, or that are counted.
-_FORBIDDEN = frozenset({
-    torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view,
-    torch.Tag.nondeterministic_seeded,
-})  # fmt: skip
+#: Of operations whose results have looks that go by values, or that change those of their arguments.
+_FORBIDDEN = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view})
 #: (sizes, strides, dtype and device, whether it is a view)
 Recipe = tuple[Any, bool]
 #: What an operation gave for such arguments: dtype, sizes, strides and device of each result, and whether these are a
@@ -93,6 +99,18 @@ class FakeMode(FakeTensorMode):
                 return [self._standing_in(view, args[0].fake_device) for view in views]
             if _is_pure(func) and func not in _MISLAID:
                 return self._looked_up(func, types, args, kwargs or {})
+        elif func in _RESHAPES and len(args) == 2 and not kwargs and self._is_plain(args[0]):
+            value, asked = args
+            lies = _RESHAPES[func](value.shape, value.stride(), asked)
+            if lies is not None and not value.is_conj() and not value.is_neg():
+                with in_kernel_invocation_manager(self):
+                    made = aten.as_strided.default(value, *lies, value.storage_offset())
+                return self._standing_in(made, value.fake_device)
+        elif _gives_new(func):  # what broadcasts is the same for one as for others, and so is what is new
+            with usually(self.shape_env, looks=True):
+                run = self._laid_out if func in _MISLAID else self.dispatch
+                self.draws += torch.Tag.nondeterministic_seeded in func.tags
+                return run(func, types, args, kwargs or {})
         if func in _MISLAID:
             return self._laid_out(func, types, args, kwargs or {})
         written = _written(func)
@@ -267,6 +285,12 @@ def _is_simple(tensor: torch.Tensor) -> bool:
 @cache
 def _is_pure(func: Any) -> bool:
     """Whether all that it does is to give new tensors, whose looks are known by those of its arguments."""
+    return _gives_new(func) and torch.Tag.nondeterministic_seeded not in func.tags  # these are counted
+
+
+@cache
+def _gives_new(func: Any) -> bool:
+    """The same, and it may draw random numbers."""
     if not isinstance(func, OpOverload) or func.namespace not in ("aten", "prims") or func._schema.is_mutable:
         return False
     if func is aten.lift_fresh_copy.default:  # of a stand-in: of a real tensor nothing is known here

@@ -29,7 +29,7 @@ from symbolic.gradients import Blank, Together
 from symbolic.guards import Guard
 from symbolic.inner import InnerGraph
 from symbolic.late import Standing, Unknown
-from symbolic.operators import with_symbols
+from symbolic.operators import run_with_symbols, with_symbols
 from symbolic.quick_graph import Graph
 from symbolic.shapes import (
     MOST,
@@ -707,6 +707,8 @@ class GraphBuilder:
         standing = Standing() if self._late else nullcontext()
         try:
             with torch._C._PreserveDispatchKeyGuard(), asking, self.fake_mode, symbols, standing, letting_go():
+                if self.shapes is not None:
+                    return run_with_symbols(name, target, self.shapes.env, run, args, kwargs)
                 return run(*args, **kwargs)
         except (DataDependentOutputException, GuardOnDataDependentSymNode, Unknown) as error:
             said = str(error).split("\n", 1)[0]

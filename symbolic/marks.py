@@ -37,7 +37,8 @@ def mark_dynamic(
     tensor: torch.Tensor, dim: int | Iterable[int], *, min: int | None = None, max: int | None = None  # noqa: A002
 ) -> None:
     """Functions that are compiled for `tensor` are compiled for all sizes of its dimension `dim` (or several) that are
-    in the range `min` to `max`; of 0 and 1, and of what is outside the range, each size is compiled as it comes.
+    in the range `min` to `max`; 0, 1 where the program depends on it, and what is outside the range are compiled as
+    they come.
 
     A call raises `MarkedSize` where the program depends on that size. Raises IndexError for a dimension that the tensor
     does not have, ValueError for an empty range."""

@@ -7,15 +7,31 @@ of them know what to do with symbols.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from types import BuiltinFunctionType, MethodDescriptorType
 from typing import Any
 
+import torch
 from torch._dispatch.python import enable_python_dispatcher
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from symbolic.shapes import ask_contiguous, usually
 
 #: Functions made of operators that are made of others and take plain numbers alone in C++.
 _IN_PYTHON = frozenset({"interpolate", "upsample", "istft"})
+#: Operators made of others that give new memory and ask of sizes how to go about it: of one they need not know.
+_NEW = frozenset({
+    "linear", "matmul", "bilinear", "scaled_dot_product_attention", "conv1d", "conv2d", "conv3d", "layer_norm",
+    "group_norm", "rms_norm", "softmax", "log_softmax", "cross_entropy_loss", "embedding", "dropout",
+})  # fmt: skip
+#: Those that give a view where they can: if they can for larger sizes, then for one.
+_VIEWS_IF_POSSIBLE = frozenset({"contiguous", "reshape", "reshape_as", "flatten", "ravel"})
+
+
+#: What the two tables speak of: names of methods, and functions that are not written in Python.
+_NATIVE = (str, BuiltinFunctionType, MethodDescriptorType)
 
 
 class _BelowAutograd(TorchDispatchMode):
@@ -36,3 +52,23 @@ def with_symbols(name: str = "") -> Iterator[None]:
     """Inside, fakes with symbolic sizes may be given to the function of that name."""
     with enable_python_dispatcher() if name in _IN_PYTHON else _BelowAutograd():
         yield
+
+
+def run_with_symbols(
+    name: str, target: Any, env: ShapeEnv, run: Callable[..., Any], args: Sequence[Any], kwargs: Any
+) -> Any:
+    """Runs `target`, a function or the name of a method, on such fakes, `with_symbols`."""
+    if not isinstance(target, _NATIVE) or not args or not isinstance(args[0], torch.Tensor):
+        return run(*args, **kwargs)
+    if name == "stride":  # those of a dimension of one lead nowhere, and eager code may have others
+        for size in args[0].shape:
+            bool(size == 1)
+    with usually(env) if name in _NEW or name in _VIEWS_IF_POSSIBLE else nullcontext():
+        made = run(*args, **kwargs)
+    if name not in _VIEWS_IF_POSSIBLE or made.untyped_storage()._cdata == args[0].untyped_storage()._cdata:
+        return made
+    if name == "contiguous" and len(args) == 1 and not kwargs:
+        ask_contiguous(env, args[0])  # nothing else decides
+        return made
+    return run(*args, **kwargs)  # what is asked now, the copy depends on
+

@@ -12,7 +12,7 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ from torch.fx.experimental.symbolic_shapes import (
     free_unbacked_symbols,
 )
 from torch.utils._sympy import functions
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from symbolic import corrections, terms
 from symbolic.errors import GraphBreak, SkipFrame
@@ -38,6 +40,8 @@ corrections.correct()
 
 #: Sizes below this mean something of their own (nothing, or what is broadcast): they are compiled as they come.
 SMALLEST = 2
+#: What was compiled for others serves sizes from here on, where nothing depended on what broadcasts.
+LEAST = 1
 #: Ints that come in are symbols up to this: beyond, they are hardly sizes, and what is computed of them may be too
 #: large.
 MOST = 1 << 20
@@ -111,7 +115,10 @@ CHECKS = frozenset({must_be_usual, must_be_equal})
 
 
 class Environment(ShapeEnv):
-    """Torch's. `by_values`: operations may have results whose sizes depend on values."""
+    """Torch's. `by_values`: operations may have results whose sizes depend on values.
+
+    A size of an input may be one, and what is asked of it is guarded. But where operations do the same for one as for
+    others, and say so by asking with an answer at hand, they get the one that is true of sizes from SMALLEST on."""
 
     def __init__(self, by_values: bool) -> None:
         super().__init__(
@@ -121,6 +128,43 @@ class Environment(ShapeEnv):
             duck_shape=False,
         )
         self._assumed: set[Any] = set()
+        self._is_usual = self._looks = False
+
+    @contextmanager
+    def usually(self, looks: bool) -> Iterator[None]:
+        """What is run inside does the same for one as for other sizes. `looks`: it only decides how results look; else
+        the answer at hand must be the usual one, for that is right for all sizes."""
+        before = self._is_usual, self._looks
+        self._is_usual, self._looks = True, looks
+        try:
+            yield
+        finally:
+            self._is_usual, self._looks = before
+
+    def create_symbol(self, val: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+        made = super().create_symbol(val, source, *args, **kwargs)
+        if made.is_Symbol and getattr(getattr(source, "prop", None), "name", "") == "SIZE":
+            self.var_to_range[made] = ValueRanges(LEAST, int_oo)
+        return made
+
+    def evaluate_expr(
+        self, orig_expr: Any, hint: Any = None, fx_node: Any = None, size_oblivious: bool = False,
+        fallback_value: bool | None = None, **settings: Any,
+    ) -> Any:  # fmt: skip
+        if self._is_usual and fallback_value is not None:
+            answer = self._usually(orig_expr)
+            if answer == fallback_value or (self._looks and answer is not None):
+                return sympy.true if answer else sympy.false
+        settings["fallback_value"] = fallback_value
+        return super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, **settings)
+
+    def _usually(self, expr: Any) -> bool | None:
+        """What is true of it for all sizes from SMALLEST on, if that is known."""
+        ranges = {s: self.var_to_range[s] for s in expr.free_symbols if s in self.var_to_range}
+        may_be_one = {s: r for s, r in ranges.items() if r.lower == LEAST and r.upper >= SMALLEST}
+        usual = {s: ValueRanges(SMALLEST, r.upper) for s, r in may_be_one.items()}
+        found = bound_sympy(expr, ranges | usual)
+        return found.lower == sympy.true if found.is_singleton() else None
 
     def create_unbacked_symint(self, *args: Any, **kwargs: Any) -> torch.SymInt:
         made = super().create_unbacked_symint(*args, **kwargs)
@@ -147,6 +191,26 @@ class Environment(ShapeEnv):
         new = [expr for expr in every if expr not in self._assumed]
         self._assumed.update(new)
         return new
+
+
+def usually(env: ShapeEnv | None, looks: bool = False) -> AbstractContextManager[None]:
+    """`Environment.usually`, of any environment."""
+    return env.usually(looks) if isinstance(env, Environment) else nullcontext()
+
+
+def ask_contiguous(env: ShapeEnv, tensor: torch.Tensor) -> None:
+    """Guards whether a tensor is contiguous, as one condition."""
+    whole, step = sympy.true, sympy.S.One
+    for size, stride in reversed(list(zip(tensor.shape, tensor.stride(), strict=True))):
+        length = expression(size)
+        whole &= sympy.Eq(length, 1) | sympy.Eq(expression(stride), step)
+        step *= length
+    if whole not in (sympy.true, sympy.false):
+        env.evaluate_expr(whole)
+
+
+def expression(size: Any) -> sympy.Expr:
+    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
 
 
 class Shapes:
@@ -194,7 +258,7 @@ class Shapes:
     def _mark(self, size: torch.SymInt, mark: Mark) -> None:
         self._marked[size.node._expr] = mark
         if mark.min is not None or mark.max is not None:
-            low, high = max(mark.min or SMALLEST, SMALLEST), _LARGEST if mark.max is None else mark.max
+            low, high = max(mark.min or LEAST, LEAST), _LARGEST if mark.max is None else mark.max
             self.env.constrain_symbol_range(size.node._expr, low, high)
         if mark.name:
             other = self._named.setdefault(mark.name, size)
@@ -206,6 +270,7 @@ class Shapes:
         """A symbol for an int that came in, from SMALLEST on: the size of a tensor that nobody sees."""
         made: Any = self.fake(mode, torch.empty(value, device="meta"), [0]).shape[0]
         own = made.node._expr
+        self.env.constrain_symbol_range(own, SMALLEST, MOST)
         self._where[own], self._numbers[own] = Extent(source, "value"), value
         self._inputs.append(_Input({}, ((own, own),), self.place()))
         return made
@@ -281,7 +346,7 @@ class Shapes:
                 if own is not expr:
                     yield sympy.Eq(own, expr.xreplace(fixed), evaluate=False), known.place
                 elif kind != "offset" or own in used:
-                    yield sympy.Ge(own, SMALLEST, evaluate=False), known.place
+                    yield sympy.Ge(own, LEAST if kind == "size" else SMALLEST, evaluate=False), known.place
                     if kind == "value":
                         yield sympy.Le(own, MOST, evaluate=False), known.place
 
@@ -291,7 +356,7 @@ class Shapes:
             for own, expr in known.extents:
                 if own is expr and own not in fixed:
                     bounds = self.env.var_to_range[own]
-                    if bounds.lower > SMALLEST:
+                    if bounds.lower > LEAST:
                         yield sympy.Ge(own, bounds.lower, evaluate=False), known.place
                     if isinstance(bounds.upper, sympy.Integer) and bounds.upper < _LARGEST:
                         yield sympy.Le(own, bounds.upper, evaluate=False), known.place

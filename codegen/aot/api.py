@@ -54,7 +54,7 @@ def aot_function(
     last two are `fw_compiler` by default. `partition_fn` cuts the joint graph (see `default_partition`).
     `decompositions`: OpOverload -> function. The first `num_params_buffers` leaves are parameters and buffers.
     `keep_inference_input_mutations`: without gradients, graphs end by writing into inputs where that is safe.
-    `dynamic`: one graph for all sizes from 2 on, of all but parameters, buffers and tensors that share memory, as far
+    `dynamic`: one graph for all sizes from 1 on, of all but parameters, buffers and tensors that share memory, as far
     as `fn` does not depend on them.
 
     `fn` runs on stand-ins, maybe several times, once for all calls that are alike: in the structure of the arguments,

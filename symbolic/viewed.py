@@ -1,0 +1,83 @@
+"""How views of other sizes lie where sizes vary: what `Tensor.view` finds by comparing numbers, found by comparing
+expressions, so that nothing is asked of the sizes and the answer holds for all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+
+from symbolic.shapes import expression
+
+Lies = tuple[tuple[Any, ...], tuple[Any, ...]]
+
+
+def unsqueeze(sizes: Sequence[Any], strides: Sequence[Any], dim: int) -> Lies | None:
+    """Sizes and strides of the same with one dimension more. None where there is no such place."""
+    places = len(sizes) + 1
+    if not -places <= dim < places:
+        return None
+    at = dim % places
+    step = sizes[at] * strides[at] if at < len(sizes) else 1
+    return (*sizes[:at], 1, *sizes[at:]), (*strides[:at], step, *strides[at:])
+
+
+def expand(sizes: Sequence[Any], strides: Sequence[Any], wanted: Sequence[Any]) -> Lies | None:
+    """Sizes and strides of the same, expanded. None where expressions do not say."""
+    new = len(wanted) - len(sizes)
+    if new < 0:
+        return None
+    found: list[tuple[Any, Any]] = []  # from the last dimension on
+    for at in reversed(range(len(wanted))):
+        size, stride = (sizes[at - new], strides[at - new]) if at >= new else (1, math.prod(found[-1]) if found else 1)
+        other = size if at >= new and _is(wanted[at], -1) else wanted[at]
+        if not _is(other, size):
+            if not _is(size, 1) or (isinstance(other, int) and other < 1):
+                return None
+            size, stride = other, 0
+        found.append((size, stride))
+    return tuple(size for size, _ in reversed(found)), tuple(stride for _, stride in reversed(found))
+
+
+def view(sizes: Sequence[Any], strides: Sequence[Any], wanted: Sequence[Any]) -> Lies | None:
+    """Sizes and strides of a view with the sizes `wanted`, of which one may be -1. None where expressions do not say.
+    Runs of dimensions that lie one after the other are one, which is divided anew."""
+    known = _inferred(sizes, wanted) if not any(_is(size, 0) for size in sizes) else None
+    if known is None:
+        return None
+    found: list[Any] = [None] * len(known)
+    left = len(known) - 1  # of the new dimensions, the last that has no stride yet
+    end = len(sizes)  # of the run, which begins at `dim`
+    for dim in reversed(range(len(sizes))):
+        count, step = math.prod(sizes[dim:end]), strides[end - 1]
+        if dim and (_is(strides[dim - 1], count * step) or _is(sizes[dim - 1], 1)):
+            continue
+        end = dim
+        taken: Any = 1
+        while left >= 0 and (not _is(taken, count) or _is(known[left], 1)):
+            found[left] = taken * step
+            taken = taken * known[left]
+            left -= 1
+        if not _is(taken, count):
+            return None
+    return (known, tuple(found)) if left < 0 else None
+
+
+def _inferred(sizes: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, ...] | None:
+    """`wanted`, with a number for -1, if that many elements are there."""
+    total, rest = math.prod(sizes), math.prod(size for size in wanted if not _is(size, -1))
+    is_open = [_is(size, -1) for size in wanted]
+    if sum(is_open) > 1 or _is(rest, 0):
+        return None
+    missing = total // rest if any(is_open) else 1
+    found = tuple(missing if open_ else size for open_, size in zip(is_open, wanted, strict=True))
+    return found if _is(missing * rest, total) else None
+
+
+def _is(one: Any, other: Any) -> bool:
+    """Whether the expressions say that they are equal."""
+    a, b = expression(one), expression(other)
+    return bool(a == b or (not (a.is_number and b.is_number) and sympy.expand(a - b) == 0))
+
