@@ -27,6 +27,7 @@ from symbolic.errors import GraphBreak, Restart, letting_go
 from symbolic.fakes import FakeMode
 from symbolic.gradients import Blank, Together
 from symbolic.guards import Guard
+from symbolic.holds import Holds
 from symbolic.inner import InnerGraph
 from symbolic.late import Standing, Unknown
 from symbolic.operators import run_with_symbols, with_symbols
@@ -126,8 +127,7 @@ class GraphBuilder:
         self.names: dict[Source, str] = {}
         self._marks: list[tuple[torch.Tensor, Any]] = []  # of every fake tensor when it was first met
         self._inference: list[int] = []  # where the inference guards were made that the frame is inside of
-        self._drawing_breaks: tuple[int, GraphBreak] | None = None  # what happens to the next operation that draws
-        self._drawn_until = 0
+        self.holds = Holds(tx, self)
         self._made = 0  # inputs that the compiled code makes
         self._late = False  # whether there are ints that are known only when the graph runs
         self._moves = False  # whether operations let tensors lie elsewhere
@@ -236,10 +236,18 @@ class GraphBuilder:
         """How many operations drew random numbers so far."""
         return self.fake_mode.draws
 
-    def draw_no_more(self, cause: GraphBreak) -> None:
-        """Operations that draw random numbers from here on make the frame break at this step instead, for `cause`."""
-        self._drawn_until = self.draws
-        self._drawing_breaks = self._drawing_breaks or (self.tx.anchor(), cause)
+    @property
+    def writes(self) -> int:
+        """How often operations changed what exists (any, where that does not count)."""
+        marks = self._marks_of_inputs()
+        if any(mark is None for _, mark in marks):
+            return self.fake_mode.writes
+        counts = (fake._version - mark[0] + (fake.requires_grad != mark[1]) for fake, mark in marks if mark is not None)
+        return self._moves + sum(counts)
+
+    def _marks_of_inputs(self) -> list[tuple[torch.Tensor, Any]]:
+        memory = {variable.fake.untyped_storage()._cdata for variable in self._tensors()}
+        return [(fake, mark) for fake, mark in self._marks if fake.untyped_storage()._cdata in memory]
 
     def _placeholder(self, source: Source, example: Any) -> fx.Node:
         """The node of an input, after those of the inputs before it."""
@@ -352,12 +360,7 @@ class GraphBuilder:
         count)."""
         if self._moves:
             return True
-        memory = {variable.fake.untyped_storage()._cdata for variable in self._tensors()}
-        return any(
-            mark is None or _mark(fake) != mark
-            for fake, mark in self._marks
-            if fake.untyped_storage()._cdata in memory
-        )
+        return any(mark is None or _mark(fake) != mark for fake, mark in self._marks_of_inputs())
 
     # --- inference mode ---------------------------------------------------------------------------------------------
     def enter_inference(self, mode: bool, born_at: int) -> int:
@@ -534,8 +537,7 @@ class GraphBuilder:
         node.meta["stack_trace"] = self.tx.stack_trace() if trace is None else trace
         node.meta["example_value"] = result
         self.calls += 1
-        if self._drawing_breaks is not None and self.draws != self._drawn_until:
-            raise Restart(*self._drawing_breaks)
+        self.holds.check()
         return node
 
     def repeat(

@@ -454,7 +454,7 @@ class Translator(Protocols):
                 self._raised_at.setdefault(raised.variable, self.anchor())
                 self._unwind(raised.variable, depth)
             except GraphBreak as cause:
-                raise Restart(self._break_step(cause), self.located(cause)) from cause
+                raise Restart(self.break_step(cause), self.located(cause)) from cause
             except GuardOnDataDependentSymNode as error:
                 asked = GraphBreak("tensor value needed", str(error).split("\n", 1)[0])
                 raise Restart(self.anchor(), self.located(asked)) from error
@@ -465,7 +465,7 @@ class Translator(Protocols):
             if self.step > self.options.step_limit:
                 raise SkipFrame("the function runs too long to be captured")
 
-    def _break_step(self, cause: GraphBreak) -> int:
+    def break_step(self, cause: GraphBreak) -> int:
         """Where the break takes place: before the instruction, or before the call of an inlined frame looked at.
 
         The root frame can only be itself if it runs eagerly."""

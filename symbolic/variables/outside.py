@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import io
 import logging
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.hooks import RemovableHandle
 
 from sideeffects.effects import Place, Risk
 from symbolic import callers, polyfills
-from symbolic.errors import GraphBreak, Restart
+from symbolic.errors import TOLD, TOLD_FROM_ABOVE, GraphBreak, Restart
 from symbolic.torch_state import TorchState
 from symbolic.variables.base import MISSING, FixedVariable, Variable
 from symbolic.variables.base import lookup as type_lookup
@@ -43,6 +44,8 @@ _SHOWS = frozenset({"ipykernel.iostream.OutStream"})
 _SEEN = (RemovableHandle,)
 #: Where the handlers and formatters of log messages are that run no code of the user's.
 _LOGGING = ("logging", "logging.handlers")
+#: The reason of a break before what the graph would do too early.
+_CLOSED = "text for a file that may be closed"
 #: Containers in one another that are copied for a message.
 _DEPTH = 20
 
@@ -112,8 +115,31 @@ def _is_mode(leave: Variable) -> bool:
     return owner.cls is contextlib.nullcontext or (is_torch_s and owner.value is MISSING)
 
 
-def _tell(tx: Translator, function: Any, *args: Variable, **kwargs: Variable) -> None:
+def _hold(tx: Translator, reason: str, told: Variable, is_harmless: Callable[[Any], bool]) -> None:
+    """What the graph does to tensors comes before the effect, which shows if that raises: what the program does to them
+    later must not. `is_harmless` of what is `told`, which is guarded, says that it won't raise."""
+
+    def unless() -> bool:
+        if told.source is None:
+            return isinstance(told, ObjectVariable)  # made by the frame
+        if is_harmless(told.real()):
+            tx.know(told.source, "predicate", is_harmless)
+            return True
+        return False
+
+    tx.graph.holds.write_no_more(GraphBreak(reason, f"{told.describe()}, before a tensor is written"), unless)
+
+
+def _tell(tx: Translator, function: Any, to: Variable, *args: Variable, **kwargs: Variable) -> None:
+    _hold(tx, _CLOSED, to, is_open)
     tx.ledger.risk(_risk(tx), library(tx, function), args, kwargs)
+
+
+def is_open(file: Any) -> bool:
+    """the file is open"""
+    with contextlib.suppress(ValueError):  # of one that is detached
+        return not file.closed
+    return False
 
 
 # --- print and files --------------------------------------------------------------------------------------------------
@@ -134,7 +160,7 @@ def _print(
     if _writes_natively(tx, file):
         named = {"sep": sep, "end": end, "file": file, "flush": ConstantVariable(wanted)}
         given = {name: v for name, v in named.items() if not _is_none(v) and not (name == "flush" and not wanted)}
-        _tell(tx, print, *texts, **given)
+        _tell(tx, print, file, *texts, **given)
         return NONE
     between = ConstantVariable(" ") if _is_none(sep) else sep
     pieces = [piece for text in texts for piece in (between, text)][1:]
@@ -179,9 +205,10 @@ def _on_file(raw: Any) -> Callable[..., Variable]:
             raise GraphBreak("native method of an object", f"{file.describe()}.{raw.__name__}")
         if args and not args[0].is_constant():
             count = Answer(int)
+            _hold(tx, _CLOSED, file, is_open)
             tx.ledger.risk(_risk(tx), library(tx, raw), (file, *args), {}, result=count)
             return count
-        _tell(tx, raw, file, *args)
+        _tell(tx, raw, file, file, *args)
         return ConstantVariable(len(args[0].constant())) if args else NONE
 
     return handler
@@ -194,20 +221,33 @@ for _raw in (io.TextIOWrapper.write, io.TextIOWrapper.flush, io.StringIO.write, 
 # --- logging ----------------------------------------------------------------------------------------------------------
 def logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     """A log message: nobody sees it earlier than eager code would show it."""
-    if any(name in kwargs and kwargs[name].truth(tx) for name in ("exc_info", "stack_info")):
-        raise GraphBreak("log message with its surroundings", name_of(fn))
-    given = dict(kwargs)
-    level = given.pop("stacklevel", ONE).constant()
-    frames = _activations(tx)
-    if not 1 <= level <= len(frames):
-        raise GraphBreak("log message of a frame further out", name_of(fn))
-    logger, *told = args
-    shown = (logger, *(_as_now(tx, arg) for arg in told))
-    given = {name: _as_now(tx, arg) for name, arg in given.items()}
-    if any(_handler(tx, frame) for frame in tx.frames):
-        _know_quiet(tx, logger)
-    tx.ledger.risk(_at(tx), library(tx, fn), shown, given, _place(frames[level - 1]))
-    return NONE
+    with _telling_of(kwargs.get("stacklevel", ONE)):
+        if any(name in kwargs and kwargs[name].truth(tx) for name in ("exc_info", "stack_info")):
+            raise GraphBreak("log message with its surroundings", name_of(fn))
+        given = dict(kwargs)
+        level = given.pop("stacklevel", ONE).constant()
+        frames = _activations(tx)
+        if not 1 <= level <= len(frames):
+            raise GraphBreak("log message of a frame further out", name_of(fn))
+        logger, *told = args
+        shown = (logger, *(_as_now(tx, arg) for arg in told))
+        given = {name: _as_now(tx, arg) for name, arg in given.items()}
+        if any(_handler(tx, frame) for frame in tx.frames):
+            _know_quiet(tx, logger)
+        tx.ledger.risk(_at(tx), library(tx, fn), shown, given, _place(frames[level - 1]))
+        return NONE
+
+
+@contextlib.contextmanager
+def _telling_of(level: Variable) -> Iterator[str]:
+    """Around a message that tells of the frame at this level: what breaks the graph there does so for the `reason` that
+    has this frame be itself."""
+    is_own = level.is_constant() and isinstance(level.constant(), int) and level.constant() <= 1
+    reason = TOLD if is_own else TOLD_FROM_ABOVE
+    try:
+        yield reason
+    except GraphBreak as cause:
+        raise GraphBreak(reason, str(cause), cause.hint) from cause
 
 
 def _know_quiet(tx: Translator, logger: Variable) -> None:
@@ -262,19 +302,30 @@ for _name in ("debug", "info", "warning", "error", "critical", "log"):
 
 
 # --- warnings ---------------------------------------------------------------------------------------------------------
+def only_shows(module: Any) -> bool:
+    """warnings are no errors, and only shown"""
+    shows = module._showwarnmsg_impl
+    own = inspect.isbuiltin(shows) or shows.__module__ == "warnings"  # it appends to a list, or prints
+    actions = [module.defaultaction, *(action for action, *_ in module.filters)]
+    return own and module.showwarning is module._showwarning_orig and "error" not in actions
+
+
 @handles(warnings.warn)
 def _warn(
     tx: Translator, message: Variable, category: Variable = NONE, stacklevel: Variable = ONE,
     source: Variable = NONE, **named: Variable,
 ) -> Variable:  # fmt: skip
-    level = stacklevel.constant()
-    if named or type(level) is not int:
-        raise GraphBreak("warning or log message", "warnings.warn with arguments not known")
-    frames = _activations(tx)
-    if level <= len(frames):
-        at = _place(frames[max(level, 1) - 1])
-        tx.ledger.risk(_risk(tx), library(tx, warnings.warn), (message, category, ONE, source), {}, at)
-    else:
-        above = ConstantVariable(level - len(frames))
-        tx.ledger.risk(_risk(tx), tx.function(callers.warn_above), (above, message, category, source), {})
-    return NONE
+    with _telling_of(stacklevel) as reason:
+        level = stacklevel.constant()
+        if named or type(level) is not int:
+            raise GraphBreak(reason, "warnings.warn with arguments not known")
+        frames = _activations(tx)
+        risk = _risk(tx)
+        _hold(tx, reason, tx.wrap(warnings, tx.sources.const(warnings, "warnings")), only_shows)
+        if level <= len(frames):
+            at = _place(frames[max(level, 1) - 1])
+            tx.ledger.risk(risk, library(tx, warnings.warn), (message, category, ONE, source), {}, at)
+        else:
+            above = ConstantVariable(level - len(frames))
+            tx.ledger.risk(risk, tx.function(callers.warn_above), (above, message, category, source), {})
+        return NONE

@@ -290,7 +290,7 @@ def _on_torch(tx: Translator, result: Answer | None, function: Any, *args: Varia
         tx.drawn_from.setdefault(torch, library(tx, torch.get_rng_state))
     else:
         tx.ledger.bear(result, called, *args)
-        tx.graph.draw_no_more(GraphBreak("random state set", function.__name__))
+        tx.graph.holds.draw_no_more(GraphBreak("random state set", function.__name__))
 
 
 def _manual_seed(tx: Translator, seed: Variable) -> Variable:
