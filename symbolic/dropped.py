@@ -32,17 +32,11 @@ if TYPE_CHECKING:
 LEFT = "a generator is dropped with something left to do"
 
 
-def held_by(frame: Frame) -> list[Variable]:
-    """What a frame holds."""
-    held = [*frame.stack, *frame.locals.values(), *frame.cells.values()]
-    return [each for each in (*held, frame.on_return) if each is not None and each is not NULL]
-
-
 #: instruction -> what it drops
 _DROPS: dict[str, Callable[[Frame, Inst], list[Variable | None]]] = {
     **dict.fromkeys(("POP_TOP", "FOR_ITER"), lambda frame, inst: [frame.stack[-1]]),  # the latter when it is over
     **dict.fromkeys(("STORE_FAST", "DELETE_FAST"), lambda frame, inst: [frame.locals.get(inst.argval)]),
-    **dict.fromkeys(("RETURN_VALUE", "RETURN_CONST"), lambda frame, inst: [*held_by(frame)]),
+    **dict.fromkeys(("RETURN_VALUE", "RETURN_CONST"), lambda frame, inst: [*frame.held()]),
 }
 
 
@@ -65,8 +59,8 @@ def unfinished(tx: Translator, frame: Frame, inst: Inst) -> list[Variable]:
 
 def _kept(tx: Translator, frame: Frame, dropped: Iterable[Variable]) -> set[Variable]:
     """What frames hold besides what is dropped: that stays, with all that it holds."""
-    kept = {each for other in tx.frames if other is not frame for each in held_by(other)}
-    mine = held_by(frame)
+    kept = {each for other in tx.frames if other is not frame for each in other.held()}
+    mine = frame.held()
     for each in dropped:
         mine.remove(each)
     return kept.union(mine)
@@ -98,14 +92,14 @@ def _existing(variable: Variable) -> Any:
 def close(tx: Translator, generators: list[Variable]) -> None:
     """Closes those that nobody has any more."""
     if all(isinstance(each, GeneratorVariable) for each in generators):
-        held = _within(tx, (each for frame in reversed(tx.frames) for each in held_by(frame)), set(generators))
+        held = _within(tx, (each for frame in reversed(tx.frames) for each in frame.held()), set(generators))
         generators = [each for each in generators if each not in held]
     if not generators:
         return
-    roots = [each for frame in tx.frames for each in held_by(frame)]
+    roots = [each for frame in tx.frames for each in frame.held()]
     alive = set(reachable([*roots, tx.result, *([tx.handled] if tx.handled is not None else [])], tx.ledger))
     shown = [each.frame for each in alive if isinstance(each, FrameVariable)]
-    alive |= _within(tx, [each for frame in shown for each in held_by(frame)])  # by tracebacks
+    alive |= _within(tx, [each for frame in shown for each in frame.held()])  # by tracebacks
     for each in generators:
         if not isinstance(each, GeneratorVariable):
             if not any(getattr(other, "value", None) is _existing(each) for other in alive):
@@ -121,7 +115,7 @@ def close(tx: Translator, generators: list[Variable]) -> None:
 
 def check_unwound(tx: Translator, frame: Frame) -> None:
     """Raises SkipFrame for a frame that an exception leaves, whose traceback would keep an existing generator alive."""
-    if tx.given_generators and any(_existing(each) is not None for each in held_by(frame)):
+    if tx.given_generators and any(_existing(each) is not None for each in frame.held()):
         raise SkipFrame(f"{LEFT} by a traceback")
 
 

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from symbolic.code import Code
-from symbolic.variables.base import Variable
+from symbolic.variables.base import NULL, Variable
 
 
 class Frame:
@@ -60,6 +60,11 @@ class Frame:
         self.seen: Any = None  # the variable for the frame itself
         self.again: tuple[int, int] | None = None  # index of the last RERAISE, and where that came from
         self.handled: Variable | None = None  # of a generator set aside: the exception that it is handling
+
+    def held(self) -> list[Variable]:
+        """What the frame holds."""
+        held = [*self.stack, *self.locals.values(), *self.cells.values()]
+        return [each for each in (*held, self.on_return) if each is not None and each is not NULL]
 
     def push(self, value: Variable) -> None:
         self.stack.append(value)

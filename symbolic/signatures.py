@@ -17,11 +17,19 @@ def fits(function: Callable[..., Any], count: int, names: Iterable[str]) -> bool
     return True
 
 
+def refuses(function: Callable[..., Any], count: int, names: Iterable[str]) -> bool:
+    """The contrary, of a native function; those that don't tell their signature are taken for ours."""
+    try:
+        return not fits(function, count, names)
+    except ValueError:
+        return True
+
+
 @lru_cache(1 << 12)
 def _takes(function: Callable[..., Any], count: int, names: tuple[str, ...]) -> bool:
     return fits(function, count, names)
 
 
-def takes(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+def takes(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> bool:
     """Whether a function of ours, whose parameters stay what they are, can be called with these."""
     return _takes(function, len(args), tuple(kwargs))

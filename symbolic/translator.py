@@ -21,6 +21,7 @@ from symbolic.capture import Break, Capture, Return, break_reason
 from symbolic.code import looks_at_frames
 from symbolic.errors import (
     LOOKS_UP,
+    MEMORY,
     READS_FRAME,
     RECURSION,
     RUNS_ITSELF,
@@ -57,6 +58,7 @@ from symbolic.variables.objects import NATIVE_DESCRIPTORS, ObjectVariable
 from symbolic.variables.positions import is_python_class
 from symbolic.variables.tables import skipped_module
 from symbolic.variables.tensors import TensorVariable
+from symbolic.variables.weak import has_let_go
 
 #: An exception that no traced frame catches: not a fault of the program's form, so `fullgraph` has nothing against it.
 ESCAPES = "exception leaves the frame"
@@ -113,6 +115,7 @@ class Translator(Protocols):
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
         self.own_keys: dict[Variable, OwnKey] = {}  # of those with a `__hash__` of their own: the first of each
         self.numbers_hashed: set[type | str] = set()  # kinds of ints that may be equal though it is not known
+        self.given: list[Variable] = []  # the arguments, as nobody has looked at them
         self.weak_references: dict[Variable, Variable] = {}  # that the frame made, by what they lead to
         self.buffers: list[tuple[int, Variable]] = []  # existing ones that it read or changed, and at which step
         self.told_in_modes: list[int] = []  # steps of effects inside of torch's modes
@@ -475,6 +478,8 @@ class Translator(Protocols):
             return self.frames[-1].entered
         if cause.reason in RUNS_ITSELF:
             raise SkipFrame(f"{cause.reason} ({cause.detail})")
+        if cause.reason == MEMORY and has_let_go(self):
+            raise SkipFrame(f"what was let go of may be seen ({cause.detail})")
         deep = self._recursion()
         return self.anchor() if deep is None else deep.entered
 
@@ -560,6 +565,7 @@ class Translator(Protocols):
                 frame.locals[name] = self._packed(value, source)
             else:
                 frame.locals[name] = LazyVariable(value, source)
+        self.given = list(frame.locals.values())
         for index, name in enumerate(code.co_freevars):
             assert function.__closure__ is not None
             frame.cells[name] = self.cell(function.__closure__[index], self.sources.closure(index, name))

@@ -360,7 +360,10 @@ def _partial(tx: Translator, value: Any, source: Source) -> Variable:
     tx.know(source.attr("args"), "len", len(value.args))
     tx.know(source.attr("keywords"), "keys", tuple(value.keywords))
     keywords = {k: tx.wrap(v, source.attr("keywords").step("item", k)) for k, v in value.keywords.items()}
-    return PartialVariable(function, args, keywords, source)
+    return PartialVariable(function, args, keywords, source, value)
+
+
+_TEXT = frozenset({str})
 
 
 def _object(tx: Translator, value: Any, source: Source) -> Variable:
@@ -373,6 +376,8 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
     namespace = instance_dict(value)
     if namespace is not None and id(namespace) in tx.known:
         raise GraphBreak("object whose __dict__ is another value of the frame", source.text)
+    if namespace and not _TEXT.issuperset(map(type, namespace)):
+        raise GraphBreak("attributes with names that are no strings", source.text)
     payload: Variable | None = None
     if is_a(value, dict):
         payload = DictVariable({}, source, _native_base(cls), _factory(tx, value, source), value=value)

@@ -28,6 +28,7 @@ from typing import Any
 
 from test import support
 
+from tools import coverage_auto
 from tools.coverage_child import FALLS_BACK, Outcome, Task
 from tools.environment import ROOT
 from tools.report import machine, show
@@ -208,6 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools/coverage", description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="such as test_generators (default: a hundred)")
     parser.add_argument("--break-everywhere", action="store_true", help="break the graph wherever it can be broken")
+    parser.add_argument("--auto", action="store_true", help="run the modules as scripts under JIT_AUTO=1 instead")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="processes at a time")
     parser.add_argument("--limit", type=float, default=20, help="seconds that a plain method may take (default 20)")
     parser.add_argument("--details", action="store_true", help="count reasons with their details")
@@ -222,6 +224,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if path.name != "__pycache__":
                 Path(folder, path.name).symlink_to(path)
         chosen = options.modules or [name for name in MODULES if importlib.util.find_spec(f"test.{name}")]
+        if options.auto:
+            return coverage_auto.report(chosen, folder, 30 * options.limit, options.markdown)
         runner = Runner(folder, options.limit, options.break_everywhere)
         found: list[Found] = []
         with ThreadPoolExecutor(options.jobs) as pool:

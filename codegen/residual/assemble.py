@@ -41,6 +41,7 @@ from symbolic.variables.sets import SetIterator, SetVariable
 from symbolic.variables.symbols import SymbolInput
 from symbolic.variables.tables import library
 from symbolic.variables.tensors import DrawnTensor, NodeVariable, TensorVariable
+from symbolic.variables.weak import WeakReference
 
 #: END_FOR (3.12), END_FOR; POP_TOP (3.13) clean up after the interpreter's own FOR_ITER
 _LOOP_END = 2 if versions.PY313 else 1 if versions.PY312 else 0
@@ -541,11 +542,11 @@ class _Exhausted:
 _EXHAUSTED = _Exhausted()
 def _is_watching(variable: Variable) -> bool:
     """Whether it is made of an existing container as that is now: iterators that see what has been done to it since
-    they were made, and sets with elements of another."""
+    they were made, sets with elements of another; and weak references, which others can ask for."""
     if isinstance(variable, SetVariable):
         recipe = variable.recipe()
         return recipe is not None and bool(recipe.existing())
-    return isinstance(variable, (DictIterator, SetIterator, DequeIterator))
+    return isinstance(variable, (DictIterator, SetIterator, DequeIterator, WeakReference))
 
 
 def _next(iterator: Any) -> Any:

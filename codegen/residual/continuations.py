@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, NoneType
+from types import CodeType
 from typing import Any
-
-import torch
 
 from codegen.residual.resume import Entry, Slot, Unresumable, implicit_local, needed_closure, resume_code
 from symbolic.code import live_locals
@@ -20,8 +18,10 @@ from symbolic.errors import SkipFrame
 from symbolic.frames import Frame
 from symbolic.opcodes.exceptions import HandledVariable
 from symbolic.variables.base import MISSING, NULL, Variable
+from symbolic.variables.classes import ClassVariable
 from symbolic.variables.functions import CellVariable
 from symbolic.variables.generators import GeneratorVariable
+from symbolic.variables.weak import ends_unseen
 
 #: makes the callable door of a continuation: (code, globals, name) -> door(closure, *args); what
 #: `door.hand_over(closure, *args)` answers is for compiled code to return
@@ -88,18 +88,14 @@ def stack_slots(stack: Sequence[Variable]) -> tuple[list[Slot], list[Variable]]:
     return slots, values
 
 
-#: Existing values whose end nobody sees. (Tensors are large: that they end early is to be wished.)
-_PLAIN = (torch.Tensor, NoneType, int, float, complex, str, bytes, type, FunctionType, BuiltinFunctionType, ModuleType)
-
-
 def _is_to_be_kept(variable: Variable, watched: Container[Variable]) -> bool:
     """Whether it may be seen that a frame's variable holds the value, though it is not read again: objects that existed
     before may do something when they end; of those born here only the weakly referenced are looked for, and containers
     of what tells of its end."""
     value = getattr(variable, "value", MISSING)
     existed = variable.source is not None and value is not MISSING
-    if variable in watched or (existed and not issubclass(type(value), _PLAIN)):
-        return True
+    if variable in watched or isinstance(variable, ClassVariable) or (existed and not ends_unseen(value)):
+        return True  # (classes are known to their bases, weakly)
     if isinstance(variable, GeneratorVariable) and variable.runs_on():
         return True
     waiting, seen = [variable], {variable}

@@ -6,7 +6,7 @@ import itertools
 import operator
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from codegen.residual.writer import BUILD, Emit, Writer
@@ -98,7 +98,13 @@ def cycle(source: Any, saved: list[Any], index: int) -> Iterator[Any]:
 
 
 def accumulate(source: Any, function: Any, total: Any) -> Iterator[Any]:
-    return advance(itertools.accumulate(source, function, initial=total), 1)
+    return advance(itertools.accumulate(itertools.chain((total,), source), function), 1)
+
+
+def combined(
+    function: Any, pools: Sequence[Any], counts: tuple[Any, ...], options: tuple[tuple[str, Any], ...], index: int
+) -> Iterator[Any]:
+    return advance(function(*pools, *counts, **dict(options)), index)
 
 
 class Nothing:
@@ -225,6 +231,10 @@ def _accumulate(w: Writer, v: Any) -> None:
         w.call(itertools.accumulate, v.source_iterator, v.function)
 
 
+def _combined(w: Writer, v: Any) -> None:
+    w.call(combined, v.function, _tuple(w, v.pools), v.counts, v.options, v.index)
+
+
 BUILD.update(
     {
         containers.SequenceIterator: _sequence,
@@ -246,6 +256,7 @@ BUILD.update(
         ),
         iterators.IsliceIterator: _islice,
         iterators.AccumulateIterator: _accumulate,
+        iterators.CombinedIterator: _combined,
         iterators.TakewhileIterator: _takewhile,
         iterators.DropwhileIterator: _dropwhile,
         iterators.StarmapIterator: lambda w, v: w.call(itertools.starmap, v.function, v.source_iterator),

@@ -19,4 +19,7 @@ inline PyObject* call_compiled(const Hit& hit, PyObject* const* slots, Py_ssize_
 // Runs the continuation that compiled code hands over to instead of a result, and those that follow, up to the result.
 PyObject* finish(PyObject* result) noexcept;
 
+// Lets go of the arguments in what compiled code handed over.
+void empty_hand_over(PyObject* handed) noexcept;
+
 }  // namespace jit

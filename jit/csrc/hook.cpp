@@ -27,6 +27,12 @@ int jit_frames_are_others(void) {
     return found != evaluate && found != _PyEval_EvalFrameDefault;
 }
 
+/* As if this thread were in a region, or no more. */
+static void watch(int on) {
+    if (on && threads_in_regions++ == 0) install();
+    if (!on && --threads_in_regions == 0) uninstall();
+}
+
 void jit_set_region(void *region) {
     int had_hook = jit_thread.region != NULL && !jit_thread.resting, is_in = region != NULL;
     if (jit_thread.resting) {
@@ -34,8 +40,7 @@ void jit_set_region(void *region) {
         jit_thread.resting = jit_thread.idle = 0;
     }
     jit_thread.region = region;
-    if (is_in && !had_hook && threads_in_regions++ == 0) install();
-    if (had_hook && !is_in && --threads_in_regions == 0) uninstall();
+    if (is_in != had_hook) watch(is_in);
 }
 
 /* Counts frames that the hook looked at in vain. */
@@ -43,7 +48,25 @@ static void look_in_vain(void) {
     if (++jit_thread.idle != JIT_REST_AFTER || !jit_region_rests(jit_thread.region)) return;
     jit_thread.resting = 1;
     jit_await_operation();
-    if (--threads_in_regions == 0) uninstall();
+    watch(0);
+}
+
+/* Empties what waits for its frame to begin. */
+static void let_go(PyObject **waiting) {
+    PyObject *handed = *waiting;
+    *waiting = NULL;
+    if (jit_thread.handed == waiting) jit_thread.handed = NULL;
+    watch(0);
+    jit::empty_hand_over(handed);
+}
+
+PyObject *jit_run_alone(PyFunctionObject *function, PyObject *const *slots, Py_ssize_t count, PyObject *handed) {
+    jit_thread.run_once = (PyCodeObject *)function->func_code;
+    jit_thread.handed = &handed;
+    watch(1);
+    PyObject *result = PyObject_Vectorcall((PyObject *)function, slots, count, NULL);
+    if (handed) let_go(&handed); /* no frame that we could see began */
+    return result;
 }
 
 /* Without a hook the interpreter runs Python calls in Python without C recursion. With one each takes C stack and, since
@@ -130,17 +153,18 @@ private:
 };
 
 static PyObject *evaluate(PyThreadState *tstate, jit_frame_t *frame, int throwing) {
+    PyCodeObject *code = jit_frame_code(frame);
+    if (jit_thread.run_once == code && jit_frame_is_fresh(frame)) {
+        jit_thread.run_once = NULL;
+        if (jit_thread.handed) let_go(jit_thread.handed);
+        return run(tstate, frame, throwing);
+    }
     if (jit_thread.region == NULL || jit_thread.resting) return run(tstate, frame, throwing);
     if (!may_be_replaced(tstate, frame, throwing)) {
         look_in_vain();
         return run(tstate, frame, throwing);
     }
 
-    PyCodeObject *code = jit_frame_code(frame);
-    if (jit_thread.run_once == code) {
-        jit_thread.run_once = NULL;
-        return run(tstate, frame, throwing);
-    }
     jit_replacement_t replacement;
     switch (jit_decide((PyFunctionObject *)JIT_FRAME_FUNCTION(frame), code, frame->localsplus, &replacement)) {
         case JIT_RUN_ORIGINAL: {

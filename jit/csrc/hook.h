@@ -19,6 +19,10 @@ int jit_region_rests(void *region);
 void jit_await_operation(void);
 void jit_await_no_more(void);
 
+/* Calls `function`, whose frame the hook lets pass. It alone has the arguments then: `handed`, in which they come, is
+ * emptied when the frame has begun. */
+PyObject *jit_run_alone(PyFunctionObject *function, PyObject *const *slots, Py_ssize_t count, PyObject *handed);
+
 /* Whether another compiler's hook evaluates frames: it would look into ours, so what is called is what was written. */
 int jit_frames_are_others(void);
 

@@ -60,7 +60,7 @@ PyObject* hand_over(PyObject* self, PyObject* const* args, Py_ssize_t count) {
 void hand_over_dealloc(PyObject* self) {
     auto* handed = (HandOver*)self;
     PyTypeObject* type = Py_TYPE(self);
-    for (Py_ssize_t i = 0; i < Py_SIZE(self); ++i) Py_DECREF(handed->items[i]);
+    empty_hand_over(self);
     Py_DECREF(handed->door);
     PyObject_Free(self);
     Py_DECREF(type);
@@ -74,8 +74,8 @@ PyType_Slot hand_over_slots[] = {
 PyType_Spec hand_over_spec = {"jit._C.HandOver", offsetof(HandOver, items), sizeof(PyObject*),
                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, hand_over_slots};
 
-// Its result, or what it hands over to.
-PyObject* resume(ResumeDoor* door, PyObject* const* args, Py_ssize_t positional, bool has_keywords = false) noexcept {
+// Its result, or what it hands over to. `handed`: what the arguments come in, if that is for this call alone.
+PyObject* resume(ResumeDoor* door, PyObject* const* args, Py_ssize_t positional, bool has_keywords, PyObject* handed) noexcept {
     return guarded((PyObject*)nullptr, [&]() -> PyObject* {
         if (positional != door->code->co_argcount + 1 || has_keywords)
             raise(PyExc_TypeError, "a continuation of %U takes its cells and %d positional arguments, got %zd",
@@ -106,15 +106,16 @@ PyObject* resume(ResumeDoor* door, PyObject* const* args, Py_ssize_t positional,
             }
         }
         if (!function) function = make_function(door, closure);
-        if (jit_thread.region) jit_thread.run_once = door->code.get();
         LendRecursion lent;
+        if (handed) return jit_run_alone((PyFunctionObject*)function.get(), slots, count, handed);
+        if (jit_thread.region) jit_thread.run_once = door->code.get();
         return PyObject_Vectorcall(function.get(), slots, count, nullptr);
     });
 }
 
 PyObject* resume_door_call(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* keywords) noexcept {
     const bool has_keywords = keywords && PyTuple_GET_SIZE(keywords);
-    return finish(resume(as_resume_door(self), args, PyVectorcall_NARGS(flagged_count), has_keywords));
+    return finish(resume(as_resume_door(self), args, PyVectorcall_NARGS(flagged_count), has_keywords, nullptr));
 }
 
 PyObject* resume_door_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -189,11 +190,15 @@ PyType_Spec spec = {"jit._C.ResumeDoor", sizeof(ResumeDoor), 0, type_flags | Py_
 
 }  // namespace
 
+void empty_hand_over(PyObject* handed) noexcept {
+    for (Py_ssize_t i = 0; i < Py_SIZE(handed); ++i) Py_CLEAR(((HandOver*)handed)->items[i]);
+}
+
 PyObject* finish(PyObject* result) noexcept {
     while (result && Py_TYPE(result) == hand_over_type) {
         Ref held = take(result);
         auto* handed = (HandOver*)result;
-        result = resume(as_resume_door(handed->door), handed->items, Py_SIZE(handed));
+        result = resume(as_resume_door(handed->door), handed->items, Py_SIZE(handed), false, held.get());
     }
     return result;
 }

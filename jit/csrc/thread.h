@@ -14,6 +14,7 @@ typedef struct {
     int idle;               /* frames one after another that the hook looked at in vain */
     long long compile_ns;   /* spent in compilations so far, in nanoseconds */
     int resting;            /* in a region, and the hook is gone until this thread's next operation on a tensor */
+    PyObject **handed;      /* what that frame's arguments came in, to be emptied when it has them; or NULL */
 } jit_thread_t;
 
 /* Depth of Python calls through C up to which they are treated as if they went through the interpreter alone. Python's own

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import GetSetDescriptorType, MethodDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable
 from symbolic.variables.containers import ReversedIterator, SequenceIterator
-from symbolic.variables.native import Method, NativeVariable, each, is_iterable
+from symbolic.variables.native import Method, NativeVariable, each, each_of_some, is_iterable
 from symbolic.variables.positions import answers, as_index, has, native_part, stand_in
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def _run_method(name: str, self: BufferVariable, tx: Translator, /, *args: Varia
         for item in each(tx, args[0]):  # which may look at it meanwhile
             self.run(tx, array.append, _argument(tx, item))
         return tx.from_constant(None)
-    taken = _fed if name == "extend" else _argument
+    taken = functools.partial(_fed, elements=each_of_some) if name == "extend" else _argument
     given = [taken(tx, arg) for arg in args]
     named = {key: _argument(tx, arg) for key, arg in kwargs.items()}
     return self.answer(tx, getattr(self.cls, name), *given, **named)
@@ -306,11 +306,15 @@ def _operand(tx: Translator, op: Any, variable: Variable) -> Any:
     return stand_in(variable) if issubclass(variable.python_type(), (int, float, str)) else _argument(tx, variable)
 
 
-def _fed(tx: Translator, variable: Variable) -> Any:
+def _fed(
+    tx: Translator, variable: Variable, elements: Callable[[Translator, Variable], Iterable[Variable]] = each
+) -> Any:
     """The same of what a buffer is made of or extended by: any iterable."""
     if variable.is_constant() or any(has(variable.python_type(), name) for name in _NO_ITERABLES):
         return _argument(tx, variable)
-    return [_argument(tx, item) for item in each(tx, variable)] if is_iterable(variable) else _argument(tx, variable)
+    if not is_iterable(variable):
+        return _argument(tx, variable)
+    return [_argument(tx, item) for item in elements(tx, variable)]
 
 
 #: Special methods of what is asked for bytes or a number, not for elements.

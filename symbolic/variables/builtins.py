@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from symbolic import polyfills, versions
 from symbolic.errors import READS_FRAME, GraphBreak, Observed
 from symbolic.frames import Frame
+from symbolic.reach import reachable
 from symbolic.signatures import takes
 from symbolic.variables import caches, copying, iteration, stdlib, text
 from symbolic.variables.base import MISSING, Variable
@@ -216,6 +217,9 @@ def _vars(tx: Translator, *value: Variable) -> Variable:
 def _id(tx: Translator, value: Variable, /) -> Variable:
     if isinstance(value, ConstantVariable):
         raise GraphBreak("identity number needed", value.describe())
+    held = [each for frame in tx.frames for each in frame.held()]
+    if value.source is None and value not in reachable(held, tx.ledger):
+        raise GraphBreak("identity of what may be gone", value.describe())  # and the next one in its place
     tx.hashed.append(value)
     return IdVariable(value)
 

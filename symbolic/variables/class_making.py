@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symbolic.code import decode, looks_at_frames
-from symbolic.errors import READS_FRAME, GraphBreak, Observed
+from symbolic.errors import LOOKS_UP, READS_FRAME, GraphBreak, Observed
 from symbolic.variables.base import Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable, do, make, model
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, ClassVariable, SuperVariable, of_the_program
@@ -30,6 +30,7 @@ from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, ClosureFunction, PartialVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.objects import NATIVE_METHODS
+from symbolic.variables.positions import has, type_name
 from symbolic.variables.tables import HANDLERS, handles, library, misused
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ _RUN_BY_ENUMS = frozenset("__new__ __init__ _generate_next_value_ __init_subclas
 # --- made by the residual code as well --------------------------------------------------------------------------------
 #: Of `type.__flags__`: a sequence, a mapping, or what a pattern of one position is matched with itself.
 _MARKS = 1 << 5 | 1 << 6 | 1 << 22
+
+
+#: `issubclass`, called by `abc`, as the hooks of protocols want it.
+_ASKED_BY_ABC = FunctionType((lambda derived, cls: cls.__subclasscheck__(derived)).__code__, {"__name__": abc.__name__})
 
 
 class Quiet:
@@ -152,6 +157,8 @@ def _build_class(
     meta = first if metaclass is NONE else model(tx, metaclass)
     resolved = given if parents == model(tx, given) else tx.from_constant(parents)
     if not isinstance(meta, type):  # any callable
+        if tx.hasattr(metaclass, "__prepare__"):
+            raise GraphBreak("__prepare__ of a metaclass that is no class", metaclass.describe())
         return _finished(tx, body, metaclass, name, given, resolved, tx.new_dict([]), keywords)
     winner = tx.attempt(types._calculate_meta, meta, parents)  # type: ignore[attr-defined]
     if winner in _METACLASSES:
@@ -162,6 +169,9 @@ def _build_class(
         space: Variable = tx.new_dict([])
     else:
         space = tx.call(tx.getattr(chosen, "__prepare__"), [name, resolved], keywords)
+    if not has(space.python_type(), "__getitem__"):
+        kind = type_name(space.python_type())
+        tx.raise_(TypeError, f"{winner.__name__}.__prepare__() must return a mapping, not {kind}")
     return _finished(tx, body, chosen, name, given, resolved, space, keywords)
 
 
@@ -297,7 +307,12 @@ def _abc_instancecheck(tx: Translator, cls: Variable, value: Variable, /) -> Var
     kind = value.python_type()
     if lookup(kind, "__class__") is not object.__dict__["__class__"]:
         raise GraphBreak("class not known", f"what {value.describe()} says that it is")
-    return ConstantVariable(tx.attempt(issubclass, kind, cls.constant()))
+    return ConstantVariable(tx.attempt(_ASKED_BY_ABC, kind, cls.constant()))
+
+
+@handles(abc._abc_register, abc._abc_subclasscheck)  # type: ignore[attr-defined]
+def _asks_hooks(tx: Translator, cls: Variable, derived: Variable, /) -> Variable:
+    raise GraphBreak(LOOKS_UP, f"__subclasshook__ of {cls.describe()}")
 
 
 @handles(_ABC_INIT)

@@ -11,9 +11,11 @@ from types import (
     FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
+    MethodDescriptorType,
     MethodType,
     ModuleType,
     NoneType,
+    WrapperDescriptorType,
 )
 from typing import TYPE_CHECKING, Any
 
@@ -316,8 +318,7 @@ class SuperVariable(Variable):
             return BoundMethod(tx.wrap(raw.__func__, tx.attribute_source(base, name).attr("__func__")), bound)
         if isinstance(raw, FunctionType):
             function = tx.class_attribute(base, name)
-            unbound = isinstance(owner, ClassVariable) and not issubclass(type(owner.value), base)
-            return function if unbound else BoundMethod(function, owner)
+            return function if self._is_of_class() else BoundMethod(function, owner)
         if isinstance(raw, property):
             found = tx.class_attribute(base, name)
             return found if self._is_of_class() else tx.call(found.getattr(tx, "fget"), [owner], {})
@@ -329,6 +330,8 @@ class SuperVariable(Variable):
                     return NativeMethod(owner.payload, name)
                 return ObjectMethod(owner, name, raw)
             return owner._describe(tx, name, raw)
+        if self._is_of_class() and isinstance(raw, (MethodDescriptorType, WrapperDescriptorType)):
+            return tx.class_attribute(base, name)
         if isinstance(raw, NATIVE_DESCRIPTORS) and (name == "__init_subclass__" or raw in _OF_TYPE):
             return ObjectMethod(owner, name, raw)
         raise GraphBreak("super() attribute", f"{base.__qualname__}.{name}")
@@ -367,7 +370,10 @@ class PythonModuleVariable(FixedVariable):
     value: ModuleType
 
     def describe(self) -> str:
-        return f"module {self.value.__name__}"
+        return f"module {self._name()}"
+
+    def _name(self) -> Any:
+        return self.value.__dict__.get("__name__", "?")
 
     def getattr(self, tx: Translator, name: str) -> Variable:
         space = tx.namespace(self.value.__dict__)
@@ -379,15 +385,18 @@ class PythonModuleVariable(FixedVariable):
             found = space.find(tx, name)
             assert found is not None
             return found
-        return tx.wrap(value, tx.sources.const(value, f"{self.value.__name__}.{name}"))
+        return tx.wrap(value, tx.sources.const(value, f"{self._name()}.{name}"))
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        raw = lookup(type(self.value), name)
+        if raw is not MISSING and is_data_descriptor(raw):
+            raise GraphBreak("store to a native attribute", f"{self.describe()}.{name}")
         tx.ledger.store(tx.namespace(self.value.__dict__), name, value)
 
     def delattr(self, tx: Translator, name: str) -> None:
         space = tx.namespace(self.value.__dict__)
         if space.find(tx, name) is None:
-            tx.attempt(delattr, ModuleType(self.value.__name__), name)
+            tx.attempt(delattr, ModuleType(self._name()), name)
         tx.ledger.store(space, name, DELETED)
 
 
@@ -404,7 +413,8 @@ class InstanceNamespace(Variable):
     def find(self, tx: Translator, name: str) -> Variable | None:
         pending = tx.ledger.pending(self.owner, name)
         if pending is not None:
-            return None if pending is DELETED else pending
+            is_slot = isinstance(tx.lookup(self.owner.cls, name), MemberDescriptorType)
+            return None if pending is DELETED or is_slot else pending
         if self.owner.value is MISSING:
             return None
         return self.owner._existing(tx, name, MISSING)

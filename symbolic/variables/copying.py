@@ -300,6 +300,12 @@ def _newobj(tx: Translator, x: Variable) -> Parts:
         raise GraphBreak("copy of an object", x.describe())
     if isinstance(tx.lookup(cls, "__getnewargs_ex__"), FunctionType):
         args = tx.unpack(_arguments(tx, x, "__getnewargs_ex__"))
+        if len(args) != 2:
+            tx.raise_(ValueError, f"__getnewargs_ex__ should return a tuple of length 2, not {len(args)}")
+        for which, kind, part in zip(("first", "second"), (tuple, dict), args, strict=True):
+            if not issubclass(part.python_type(), kind):
+                what = f"{which} item of the tuple returned by __getnewargs_ex__ must be a {kind.__name__}"
+                tx.raise_(TypeError, f"{what}, not {type_name(part.python_type())!r}")
         function = library(tx, _copyreg.__newobj_ex__)
     else:
         args, function = _new_arguments(tx, x), library(tx, _copyreg.__newobj__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import operator
 from types import CellType, CodeType, FunctionType, MethodType
@@ -14,7 +15,7 @@ from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
 from symbolic.signatures import fits
 from symbolic.sources import Source
-from symbolic.variables.base import COMPARISONS, MISSING, Variable, spelled
+from symbolic.variables.base import COMPARISONS, MISSING, Variable, lookup, spelled
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.generators import CoroutineVariable, GeneratorVariable
 
@@ -411,6 +412,12 @@ class BoundMethod(Variable):
             return self.function
         if name == "__self__":
             return self.owner
+        if name == "__class__":
+            return tx.class_of(self)
+        if name == "__call__":
+            return self
+        if name != "__doc__" and lookup(MethodType, name) is not MISSING:  # the method's own
+            return super().getattr(tx, name)
         return self.function.getattr(tx, name)
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
@@ -426,13 +433,20 @@ class BoundMethod(Variable):
         return f"method {self.function.describe()}"
 
 
+def has_no_attributes(value: Any) -> bool:
+    """no attributes (those of a `partial`; its `__dict__` would be made by asking for it)"""
+    return [type(held) for held in gc.get_referents(value)].count(dict) < 2
+
+
 class PartialVariable(Variable):
-    """`functools.partial(function, *args, **kwargs)`, existing or born in the frame."""
+    """`functools.partial(function, *args, **kwargs)`, existing (`value`, `source`) or born in the frame."""
 
     def __init__(
-        self, function: Variable, args: list[Variable], kwargs: dict[str, Variable], source: Source | None = None
-    ) -> None:
-        if isinstance(function, PartialVariable) and source is None:
+        self, function: Variable, args: list[Variable], kwargs: dict[str, Variable], source: Source | None = None,
+        value: Any = MISSING,
+    ) -> None:  # fmt: skip
+        self.value = value
+        if isinstance(function, PartialVariable) and source is None and function.may_merge():
             args, kwargs = [*function.args, *args], {**function.kwargs, **kwargs}
             function = function.function
         self.function: Variable = function
@@ -456,7 +470,19 @@ class PartialVariable(Variable):
             return tx.new_tuple(list(self.args))
         if name == "keywords":
             return tx.new_dict([(ConstantVariable(k), v) for k, v in self.kwargs.items()])
+        if name == "__class__":
+            return tx.class_of(self)
+        if lookup(functools.partial, name) is not MISSING:
+            return super().getattr(tx, name)
+        if (found := getattr(self.value, name, MISSING)) is not MISSING:
+            return tx.wrap(found, tx.source_of(self).attr(name))
+        if self.source is not None:
+            tx.know(self.source, "no_attr", name)
         return tx.raise_(AttributeError, f"'functools.partial' object has no attribute {name!r}")
+
+    def may_merge(self) -> bool:
+        """Whether a partial of this one is one of its function."""
+        return self.value is MISSING or has_no_attributes(self.value)
 
     def reachable(self) -> list[Variable]:
         return [self.function, *self.args, *self.kwargs.values()]

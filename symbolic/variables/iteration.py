@@ -169,18 +169,18 @@ def _groupby(tx: Translator, iterable: Variable, key: Variable | None = None) ->
 @handles(itertools.product)
 def _product(tx: Translator, *iterables: Variable, repeat: Variable | None = None) -> Variable:
     times = 1 if repeat is None else _integer(tx, repeat)
-    return iterators.eager(tx, itertools.product, list(iterables), repeat=times)
+    return iterators.combined(tx, itertools.product, list(iterables), repeat=times)
 
 
 @handles(itertools.permutations)
 def _permutations(tx: Translator, iterable: Variable, r: Variable | None = None) -> Variable:
     counts = [] if r is None else [as_index(tx, r)]
-    return iterators.eager(tx, itertools.permutations, [iterable], *counts)
+    return iterators.combined(tx, itertools.permutations, [iterable], *counts)
 
 
 def _choosing(fn: Any) -> Callable[..., Variable]:
     def handler(tx: Translator, iterable: Variable, r: Variable) -> Variable:
-        return iterators.eager(tx, fn, [iterable], _integer(tx, r))
+        return iterators.combined(tx, fn, [iterable], _integer(tx, r))
 
     return handler
 

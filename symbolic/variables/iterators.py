@@ -448,17 +448,18 @@ class PairwiseIterator(IteratorVariable):
         self.previous = previous
 
     def next(self, tx: Translator) -> Variable | None:
-        if self.source_iterator is None:
+        iterator, previous = self.source_iterator, self.previous
+        if iterator is None:
             return None
-        if self.previous is None:
-            self.previous = tx.next(self.source_iterator)
-        following = tx.next(self.source_iterator) if self.previous is not None else None
-        if following is None or self.previous is None:
+        if previous is None:
+            previous = self.previous = tx.next(iterator)
+        # The iterator may have been at its end meanwhile, if it asked this one.
+        following = tx.next(iterator) if previous is not None and self.source_iterator is not None else None
+        if following is None or previous is None:
             self.source_iterator = self.previous = None
             return None
-        pair = tx.new_tuple([self.previous, following])
         self.previous = following
-        return pair
+        return tx.new_tuple([previous, following])
 
 
 class ZipLongestIterator(IteratorVariable):
@@ -566,20 +567,39 @@ class GroupIterator(IteratorVariable):
         return value
 
 
-#: itertools functions that look at all their input first -> the function on lists
-EAGER = (
-    itertools.product,
-    itertools.permutations,
-    itertools.combinations,
-    itertools.combinations_with_replacement,
-)
+class CombinedIterator(IteratorVariable):
+    """product, permutations or combinations, `function`, of the elements of some iterables, which it looks at first; it
+    stands at `index` of its results."""
+
+    STATE = ("function", "pools", "counts", "options", "index")
+
+    def __init__(
+        self, function: Any, pools: list[Variable], counts: tuple[Any, ...], options: tuple[Any, ...], index: int,
+        results: list[Any],
+    ) -> None:  # fmt: skip
+        self.function = function
+        self.pools = pools
+        self.counts = counts
+        self.options = options
+        self.index = index
+        self.results = results
+
+    def python_type(self) -> type:
+        kind: type = self.function
+        return kind
+
+    def next(self, tx: Translator) -> Variable | None:
+        if self.index >= len(self.results):
+            return None
+        self.index += 1
+        return tx.new_tuple(list(self.results[self.index - 1]))
 
 
-def eager(tx: Translator, function: Any, iterables: list[Variable], *counts: Any, **options: Any) -> Variable:
-    """`function` of EAGER over the elements of the iterables: an iterator over all its results."""
+def combined(tx: Translator, function: Any, iterables: list[Variable], *counts: Any, **options: Any) -> Variable:
+    """`function(*iterables, *counts, **options)` of itertools, which looks at all its input first."""
     pools = [tx.unpack(iterable) for iterable in iterables]
     found = tx.attempt(_tuples, function, pools, counts, options, tx.options.unroll_limit)
-    return tx.new_tuple([tx.new_tuple(list(items)) for items in found]).iterator(tx)
+    return CombinedIterator(function, [tx.new_tuple(pool) for pool in pools], counts, tuple(options.items()), 0, found)
 
 
 def _tuples(function: Any, pools: list[list[Variable]], counts: Any, options: Any, limit: int) -> list[Any]:

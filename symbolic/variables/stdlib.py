@@ -33,7 +33,13 @@ from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import NONE, AnyException, TracebackVariable, is_none
-from symbolic.variables.functions import GENERATOR_FLAGS, BoundMethod, ClosureFunction, PartialVariable
+from symbolic.variables.functions import (
+    GENERATOR_FLAGS,
+    BoundMethod,
+    ClosureFunction,
+    PartialVariable,
+    has_no_attributes,
+)
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.positions import as_index
 from symbolic.variables.tables import (
@@ -267,6 +273,8 @@ REFUSED.update({fn: "class made while running" for fn in (functools.total_orderi
 def _partial(tx: Translator, function: Variable, /, *args: Variable, **kwargs: Variable) -> Variable:
     if tx.lookup(function.python_type(), "__call__") is MISSING:
         tx.raise_(TypeError, "the first argument must be callable")
+    if isinstance(function, PartialVariable) and function.source is not None and function.may_merge():
+        tx.know(function.source, "predicate", has_no_attributes)
     return PartialVariable(function, list(args), kwargs)
 
 

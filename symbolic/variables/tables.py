@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import torch
 
 from symbolic.errors import MEMORY, GraphBreak
-from symbolic.signatures import takes
+from symbolic.signatures import refuses, takes
 from symbolic.variables.base import BINARY, MISSING, FixedVariable, Variable
 from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.buffers import BufferVariable, from_python
@@ -180,7 +180,7 @@ def _bound_handler(fn: Any, body: Callable[..., Variable]) -> Handler:
 
 def misused(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     """A call with arguments that do not fit: a native function checks these first, so anything will do as arguments."""
-    if isinstance(fn, (BuiltinFunctionType, type)):
+    if isinstance(fn, (BuiltinFunctionType, type)) and refuses(fn, len(args), kwargs):
         tx.attempt(fn, *(None for _ in args), **{name: None for name in kwargs})
     raise GraphBreak("arguments do not fit the function", name_of(fn))
 

@@ -336,4 +336,7 @@ def _ascii(tx: Translator, value: Variable, /) -> Variable:
 
 @handles(format)
 def _format(tx: Translator, value: Variable, spec: Variable | None = None, /) -> Variable:
-    return unmarked(tx, format_of(tx, value, spec.constant() if spec is not None else ""))
+    wanted = spec.constant() if spec is not None else ""
+    if not isinstance(wanted, str):
+        tx.attempt(format, None, wanted)
+    return unmarked(tx, format_of(tx, value, wanted))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import operator
 import weakref
+from types import ModuleType, NoneType
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from symbolic.errors import SEES_END, GraphBreak, SkipFrame
 from symbolic.sources import Source
@@ -15,6 +18,15 @@ from symbolic.variables.tables import handles
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
+
+
+#: Types of existing values whose end nobody sees.
+_PLAIN = frozenset((NoneType, bool, int, float, complex, str, bytes, ModuleType))
+
+
+def ends_unseen(value: Any) -> bool:
+    """Whether it does not matter when an existing value ends. (Tensors are large: they had better end early.)"""
+    return type(value) in _PLAIN or issubclass(type(value), torch.Tensor)
 
 
 class WeakReference(Variable):
@@ -38,7 +50,7 @@ class WeakReference(Variable):
         if self.target is None:
             self.target = self._look_up(tx)
         if not isinstance(self.target, ConstantVariable) and not _is_held(tx, self.target):
-            if self.target.source is None:  # a break would hold it
+            if self.target.source is None or has_let_go(tx):  # a break would hold it
                 raise SkipFrame(f"weak reference to what may be gone: {self.target.describe()}")
             raise GraphBreak("weak reference to what may be gone", self.target.describe())
         return self.target
@@ -58,6 +70,11 @@ class WeakReference(Variable):
 
     rbinary = binary
 
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        if isinstance(other, WeakReference) and (self.value is MISSING) is not (other.value is MISSING):
+            raise GraphBreak("weak references compared", self.describe())  # perhaps of one object, which has only one
+        return super().is_same(tx, other)
+
     def reachable(self) -> list[Variable]:
         # Strongly, as far as building goes: the object dies with the frame if nobody else has it.
         return [self.target] if self.target is not None else []
@@ -71,8 +88,15 @@ def _is_held(tx: Translator, target: Variable) -> bool:
         for held in (*frame.locals.values(), *frame.stack, *cells):
             if held is target or (real is not MISSING and getattr(held, "value", MISSING) is real):
                 return True
-    return target.source is not None and tx.ledger.empty
+    return target.source is not None and tx.ledger.empty and not has_let_go(tx)
 
+
+def has_let_go(tx: Translator) -> bool:
+    """Whether the frame dropped an argument, which may have been the last to hold something."""
+    frame = tx.frames[0]
+    cells = [tx.ledger.pending(cell, "cell_contents") for cell in frame.cells.values()]
+    held = {each.source for each in (*frame.locals.values(), *frame.stack, *cells) if isinstance(each, Variable)}
+    return any(each.source not in held for each in tx.given if not ends_unseen(getattr(each, "value", None)))
 
 def _is_dead(reference: Any) -> bool:
     """nothing behind"""

@@ -18,7 +18,7 @@ def it(tx, value):
 
 
 def eager(tx, function, pools, *counts, **options):
-    return iterators.eager(tx, function, [tx.born(pool) for pool in pools], *counts, **options)
+    return iterators.combined(tx, function, [tx.born(pool) for pool in pools], *counts, **options)
 
 
 ITERATORS = {
