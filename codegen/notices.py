@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 import functools
+import os
+import sys
 import warnings
+from types import FrameType
+
+import torch
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_NOT_THE_USERS = (
+    *(os.path.join(_HERE, floor) + os.sep for floor in ("jit", "codegen", "symbolic", "sideeffects")),
+    os.path.dirname(os.path.abspath(torch.__file__)) + os.sep,
+    "<",
+)
 
 
 @functools.cache
 def notify(text: str) -> None:
     """A warning of the compiler's."""
-    warnings.warn(f"framejit: {text}", stacklevel=2)
+    warn(f"framejit: {text}")
+
+
+def warn(text: str) -> None:
+    """A UserWarning at the line of the user's that led here: the innermost one outside of this project and of torch."""
+    frame: FrameType | None = sys._getframe(1)
+    found = frame
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+        frame = frame.f_back
+    found = frame or found
+    assert found is not None
+    registry = found.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, UserWarning, found.f_code.co_filename, found.f_lineno, registry=registry)

@@ -76,11 +76,13 @@ def _failed(error: Exception) -> None:
     if config.on_error == "raise":
         raise error
     place = traceback.extract_tb(error.__traceback__)[-1]
-    text = (str(error).splitlines() or [""])[-1]  # a compiler's output is long
+    lines = str(error).splitlines() or [""]  # a compiler's output is long
+    text = next((line for line in lines[1:] if "error" in line.lower()), lines[-1])
     notify(
         f"could not compile the kernels of a graph, which ATen runs operation by operation. Cause: "
         f"{type(error).__name__}: {text} at {os.path.basename(place.filename)}:{place.lineno}. "
-        'Please report it with the traceback that jit.config.on_error = "raise" gives.'
+        'Please report it with the traceback that jit.config.on_error = "raise" gives. `python -m jit doctor` looks at '
+        "the machine, if it is the compiler's fault, or the disk's."
     )
 
 

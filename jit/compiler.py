@@ -9,7 +9,6 @@ import sys
 import sysconfig
 import threading
 import traceback
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType
@@ -20,6 +19,7 @@ from torch import fx
 
 import codegen
 import symbolic
+from codegen.notices import warn
 from codegen.residual.assemble import Assembled, assemble
 from codegen.residual.continuations import Continuations
 from codegen.residual.notes import Notes
@@ -224,8 +224,8 @@ class Compiler:
             if self.config.on_error == "raise":
                 raise
             return self._failed(cache, function, error)
-        except JitError:
-            raise
+        except JitError as error:
+            raise error.with_traceback(None) from error.__cause__  # what led to it here tells nobody anything
         except Exception as error:
             return self._failed(cache, function, error)
 
@@ -356,12 +356,11 @@ class Compiler:
     # --- what else a miss may lead to -------------------------------------------------------------------------------
     def _limit(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:
         cache.frozen = True
-        warnings.warn(
+        warn(
             f"{function.__qualname__} ({place(function.__code__)}) was compiled {len(cache.entries)} times and runs "
             "eagerly for new inputs from now on; last reason: "
             f"{self.explain_miss(cache, function, slots)}{self._advice(cache, function, slots)} "
-            "(jit.config.recompile_limit sets the bound)",
-            stacklevel=4,
+            "(jit.config.recompile_limit sets the bound)"
         )
 
     def _advice(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> str:
@@ -370,6 +369,9 @@ class Compiler:
         guard = cache.entries[0].meta.guards[index] if index >= 0 else None
         if guard is None or guard.kind not in ("tensor", "eq", "shape"):
             return ""
+        if guard.kind == "eq" and isinstance(guard.payload, str):
+            name = guard.source.text
+            return f"; each {name} is compiled for itself: look at it before the call, and hand in the answer"
         fixed = [each for entry in cache.entries for each in entry.meta.specializations]
         if fixed:
             return f"; {fixed[0]}"
@@ -424,11 +426,11 @@ class Compiler:
         if code not in self._warned:
             self._warned.add(code)
             last = traceback.extract_tb(error.__traceback__)[-1]
-            warnings.warn(
+            warn(
                 f"framejit {what} {code.co_qualname} ({place(code)}); it runs eagerly. "
                 f"Cause: {type(error).__name__}: {error} at {os.path.basename(last.filename)}:{last.lineno}. "
-                'Please report it with the traceback that jit.config.on_error = "raise" gives.',
-                stacklevel=4,
+                "If it is not the program's own, please report it with the traceback that "
+                'jit.config.on_error = "raise" gives.'
             )
 
 

@@ -84,6 +84,9 @@ if TYPE_CHECKING:
 _getitem = operator.getitem
 #: The reason of a break at an operation that raises for the inputs at hand.
 OPERATION_RAISES = "operation raises"
+#: What torch says of an operator of the user's that only computes, and what to do about it.
+NO_FAKE = "no fake impl registered"
+_REGISTER = "say how its results look: a function of its arguments that makes empty ones, given to its register_fake"
 #: Operations after which a tensor lies elsewhere, which may be where it lay before.
 _MOVES = (take_data, torch.Tensor.set_, "set_")
 SYMBOLIC = (torch.SymInt, torch.SymFloat)
@@ -722,6 +725,8 @@ class GraphBuilder:
                     return self.fake_run(target, run, args, kwargs)
             raise GraphBreak("output shape depends on values", f"{name}: {error}") from error
         except Exception as error:  # eager code meets the same error at this line and raises it as the user knows it
+            if NO_FAKE in str(error):
+                raise GraphBreak("operator without a fake", name, _REGISTER) from error
             raise GraphBreak(OPERATION_RAISES, f"{name}: {type(error).__name__}: {error}") from error
 
     def _result(self, node: fx.Node, result: Any) -> Variable:

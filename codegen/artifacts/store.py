@@ -218,7 +218,8 @@ class Store:
         with self._lock:
             first, self._warned = not self._warned, True
         if first:
-            warnings.warn(f"framejit's cache on disk: {text}. The next process compiles again.", stacklevel=2)
+            after = "The next process compiles again; JIT_CACHE_DIR names another folder."
+            warnings.warn(f"framejit's cache on disk: {text}. {after}", stacklevel=2)
 
 
 def _valid(key: str) -> str:

@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
+#include <torch/csrc/utils/python_strings.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/DynamicTypes.h>
@@ -206,15 +207,16 @@ struct Constant : Step {
 
 struct Expect : Step {
     Expect(Reader& reader, PyObject* native)
-        : tensor(reader.tensor(item(native, 1))), dtype(dtype_of(item(native, 2))), sizes(reader, item(native, 3)) {}
+        : tensor(reader.tensor(item(native, 1))), dtype(dtype_of(item(native, 2))), sizes(reader, item(native, 3)),
+          by(THPUtils_unpackString(item(native, 4))) {}
 
     void run(Frame& frame) const override {
         Values space;
         const c10::IntArrayRef expected = sizes.in(frame, space);
         const at::Tensor& found = frame.tensor(tensor);
         if (found.scalar_type() != dtype || found.sizes() != expected)
-            throw Failure{PyExc_TypeError, "an operation gave " + described(found.scalar_type(), found.sizes()) +
-                                               ", its fake says " + described(dtype, expected)};
+            throw Failure{PyExc_TypeError, by + " gave " + described(found.scalar_type(), found.sizes()) +
+                                               ", its fake (what register_fake was given) says " + described(dtype, expected)};
     }
 
     static std::string described(at::ScalarType dtype, c10::IntArrayRef sizes) {
@@ -224,6 +226,7 @@ struct Expect : Step {
     size_t tensor;
     at::ScalarType dtype;
     Counts sizes;
+    std::string by;
 };
 
 struct View : Step {

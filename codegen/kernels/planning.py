@@ -316,7 +316,7 @@ class _Planner:
         for each in call.made:
             if each.name in self.read and each.is_fresh and node.target not in FORESEEN:
                 sizes = tuple(map(self.numbers.of, each.shape))
-                self.steps.append(s.Expect(self._tensor(each.name), each.dtype, sizes))
+                self.steps.append(s.Expect(self._tensor(each.name), each.dtype, sizes, node.target.name()))
                 self._lay_out(each)
 
     def _lay_out(self, made: Made) -> None:

@@ -154,7 +154,7 @@ def compile_c(source: str, *, store: Store, openmp: bool = True, level: str = "-
     """
     compiler = find()
     if compiler is None:
-        raise NoCompiler("no C compiler: none of $CC, cc, gcc and clang is on PATH")
+        raise NoCompiler("no C compiler: none of $CC, cc, gcc and clang is on PATH (install one, or set CC)")
     library = runtime(compiler.family) if openmp else None
     flags = (*FLAGS, level, *NATIVE.get(platform.machine(), ()), "-fopenmp" if library else "-fopenmp-simd")
     made = key(

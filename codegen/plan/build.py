@@ -107,7 +107,7 @@ _MADE_OF: dict[type, Callable[[Any], Native]] = {
         step.tensor.number, _counts(step.sizes), _counts(step.strides), step.dtype, torch.device(step.device)
     ),
     s.Constant: lambda step: (step.tensor.number, step.value),
-    s.Expect: lambda step: (step.tensor.number, step.dtype, _counts(step.sizes)),
+    s.Expect: lambda step: (step.tensor.number, step.dtype, _counts(step.sizes), step.by),
     s.View: _view,
     s.Launch: lambda step: ((_launch(step),),),
     s.LaunchGroup: lambda step: (tuple(map(_launch, step.launches)),),

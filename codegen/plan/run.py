@@ -128,7 +128,7 @@ def _(step: s.Expect, frame: _Frame) -> None:
     tensor, sizes = frame.slots[step.tensor], frame.counts(step.sizes)
     if tensor.dtype != step.dtype or list(tensor.shape) != sizes:
         found, foreseen = f"{tensor.dtype} of {list(tensor.shape)}", f"{step.dtype} of {sizes}"
-        raise TypeError(f"an operation gave {found}, its fake says {foreseen}")
+        raise TypeError(f"{step.by} gave {found}, its fake (what register_fake was given) says {foreseen}")
 
 
 @_do.register

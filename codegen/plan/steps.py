@@ -247,11 +247,12 @@ class Call:
 @dataclass(frozen=True)
 class Expect:
     """Raises TypeError unless the tensor has this dtype and these sizes: kernels go by what torch's fakes say of the
-    results of operations."""
+    results of operations. `by`: the operation's name, for the error."""
 
     tensor: TensorSlot
     dtype: torch.dtype
     sizes: Counts
+    by: str = "an operation"
 
     def __str__(self) -> str:
         return f"expect {self.tensor}: {_written(self.dtype)}, {_written(self.sizes)}"
