@@ -85,7 +85,7 @@ _getitem = operator.getitem
 #: The reason of a break at an operation that raises for the inputs at hand.
 OPERATION_RAISES = "operation raises"
 #: What torch says of an operator of the user's that only computes, and what to do about it.
-NO_FAKE, _REGISTER = "no fake impl registered", "give its register_fake a function that makes results that look the same"
+NO_FAKE, _REGISTER = "no fake impl registered", "give its register_fake a function whose results look the same"
 #: Operations after which a tensor lies elsewhere, which may be where it lay before.
 _MOVES = (take_data, torch.Tensor.set_, "set_")
 SYMBOLIC = (torch.SymInt, torch.SymFloat)
