@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -105,9 +107,11 @@ def changes_the_world(module: fx.GraphModule, draws_again: bool = False) -> bool
         return True
     inputs = [node.meta["example_value"] for node in nodes if node.op == "placeholder"]
     tensors: list[Any] = [value for value in inputs if isinstance(value, torch.Tensor)]
+    made = (leaf for node in nodes for leaf in tree_leaves(node.meta.get("example_value")))
+    fake_mode = next((leaf.fake_mode for leaf in made if isinstance(leaf, FakeTensor)), nullcontext())
     watch, state = _Watch(tensors, draws_again), TorchState()
     try:
-        with tensors[0].fake_mode if tensors else torch.no_grad(), watch:
+        with fake_mode, watch:
             _Rehearsal(module).run(*inputs)
     except Exception:
         return True

@@ -152,6 +152,12 @@ def sums_of_what_is_known_since(x, n, m):
     return total + n, total + m, x.repeat(total + n, 1) + x.sum()
 
 
+@program((3,), (-2,))
+def sizes_by_numbers_drawn_of_no_input(x, n):
+    mask = torch.rand(3, 4) > 0.5
+    return torch.ones(3, 4)[mask], torch.rand(2)
+
+
 @pytest.mark.parametrize("fn, calls", PROGRAMS)
 def test_program(fn, calls):
     first, *changed = [lambda rest=rest: (torch.ones(2, 3), *rest) for rest in calls]
