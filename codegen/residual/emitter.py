@@ -62,9 +62,23 @@ def assemble(bytecode: Bytecode, stacksize: int, names: Mapping[str, str]) -> Co
     concrete = bytecode.to_concrete_bytecode(compute_exception_stack_depths=False)
     concrete.consts = [item.value if type(item) is Constant else item for item in concrete.consts]
     _cover_extended_args(concrete)
+    concrete.__class__ = _FarColumns
     for variables in (concrete.varnames, concrete.cellvars, concrete.freevars):
         variables[:] = [names.get(name, name) for name in variables]
     return concrete.to_code(stacksize=stacksize, compute_exception_stack_depths=False)
+
+
+class _FarColumns(ConcreteBytecode):
+    """The library writes columns from 128 on as they are where a line follows the one before: to the interpreter such
+    a byte begins another entry, and lines are wrong from there on."""
+
+    def _pack_location(self, buf: bytearray, size: int, lineno: int, location: Any) -> None:
+        begin = len(buf)
+        super()._pack_location(buf, size, lineno, location)
+        if max(buf[begin + 1 :], default=0) >= 128:
+            first, last = (self._encode_location_varint(n + 1) for n in (location.col_offset, location.end_col_offset))
+            lines = self._encode_location_svarint(location.lineno - lineno)
+            buf[begin:] = bytes((self._pack_location_header(14, size), *lines, 0, *first, *last))
 
 
 def _cover_extended_args(concrete: ConcreteBytecode) -> None:

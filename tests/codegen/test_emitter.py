@@ -8,8 +8,10 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
+from bytecode import Bytecode, Instr
+from bytecode.instr import InstrLocation
 
-from codegen.residual.emitter import Emitter
+from codegen.residual.emitter import Emitter, assemble
 
 
 def emitter(*params: str) -> Emitter:
@@ -587,3 +589,18 @@ def test_code_attributes() -> None:
     assert (code.co_name, code.co_qualname, code.co_filename, code.co_firstlineno) == ("f", "Owner.f", "user.py", 100)
     assert code.co_varnames == ("a", "b") and code.co_argcount == 2 and not code.co_freevars and not code.co_cellvars
     assert code.co_stacksize == 1 and "LOAD_FAST" in operands(code)
+
+
+@pytest.mark.parametrize("column", [120, 127, 128, 200, 255, 256, 300])
+@pytest.mark.parametrize("steps", [(0, 1, 1), (1, 2, 1), (2, -1, 3), (1, 30, -29)])
+def test_positions_far_to_the_right(column: int, steps: tuple[int, ...]) -> None:
+    code, wanted, line = Bytecode(), [], 1
+    for step in steps:
+        line += step
+        wanted.append((line, line, column, column + 20))
+        code += [Instr("LOAD_CONST", line, location=InstrLocation(*wanted[-1])), Instr("POP_TOP")]
+    code += [Instr("LOAD_CONST", None), Instr("RETURN_VALUE")]
+    made = assemble(code, 1, {})
+    lines = [line for start, end, line in made.co_lines() for _ in range(start, end, 2)]
+    assert [position[0] for position in made.co_positions()] == lines
+    assert list(dict.fromkeys(made.co_positions())) == wanted
