@@ -22,6 +22,7 @@ from jit.api import (
     warmup,
 )
 from jit.config import config
+from jit.dumping import dump
 from jit.errors import BackendCompilerFailed, InternalError, JitError, MarkedSize, RecompileError, Unsupported
 from jit.stance import set_stance
 from symbolic.marks import mark_dynamic, mark_static, maybe_mark_dynamic
@@ -40,6 +41,7 @@ __all__ = [
     "debug",
     "disable",
     "disallow_in_graph",
+    "dump",
     "explain",
     "export_guards",
     "graph_break",

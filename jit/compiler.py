@@ -24,8 +24,9 @@ from codegen.residual.assemble import Assembled, assemble
 from codegen.residual.continuations import Continuations
 from codegen.residual.notes import Notes
 from codegen.residual.resume import raise_again
-from jit import _C, backends, collector, dump, logs, progress, stance
-from jit.config import Config
+from jit import _C, backends, collector, dumping, logs, progress, stance
+from jit.clock import Clock
+from jit.config import Config, config
 from jit.errors import (
     SKIPPED,
     BackendCompilerFailed,
@@ -53,7 +54,7 @@ from symbolic.variables.functions import GENERATOR_FLAGS, ClosureFunction, Funct
 __all__ = ["GENERATOR_FLAGS", "Compiler", "Record", "stats"]
 
 _OURS = tuple(
-    os.path.dirname(os.path.abspath(package.__file__ or "")) + os.sep for package in (dump, codegen, symbolic)
+    os.path.dirname(os.path.abspath(package.__file__ or "")) + os.sep for package in (dumping, codegen, symbolic)
 )
 _MAX_RESTARTS = 200
 #: Reasons of breaks where the program raises.
@@ -74,6 +75,10 @@ class Record:
     skipped: str = ""
     specializations: list[Specialization] = field(default_factory=list)
     notes: Notes = field(default_factory=Notes)
+    folder: str = ""  # that of the dump, if there is one
+    why: str = ""  # the entries before it do not serve the call that it was made for
+    continues: tuple[CodeType, ...] = ()  # what goes on after its breaks
+    times: dict[str, float] = field(default_factory=dict)  # seconds by stage
 
 
 @dataclass
@@ -192,7 +197,18 @@ class Compiler:
 
     # --- misses -----------------------------------------------------------------------------------------------------
     def miss(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:
-        """An entry for this call, or None: the original runs. Of threads that ask for the same, one compiles."""
+        """An entry for this call, or None: the original runs."""
+        tracer = sys.gettrace() if self.as_text else None
+        if tracer is None:
+            return self._missed(door, slots, function)
+        sys.settrace(None)  # a debugger steps through what was compiled, and not through the compiler
+        try:
+            return self._missed(door, slots, function)
+        finally:
+            sys.settrace(tracer)
+
+    def _missed(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:
+        """Of threads that ask for the same, one compiles."""
         if is_watched() or _builtins_are_replaced() or stance.current == "eager_on_recompile":
             return None
         cache = door if isinstance(door, _C.Cache) else door.cache
@@ -246,12 +262,16 @@ class Compiler:
     def _captured(self, cache: Any, function: FunctionType, slots: tuple[Any, ...], options: Options) -> Any:
         """The entry of a capture with these options. Raises SkipFrame where there is none, or where what varies breaks
         what nothing broke before."""
+        clock = Clock()
         breaks: dict[int, GraphBreak] = {}
         for _ in range(_MAX_RESTARTS):
             try:
                 stats.captures += 1
-                return self._entry(cache, function, slots, capture(function, slots, options, breaks))
+                captured = capture(function, slots, options, breaks)
+                clock.lap("capture")
+                return self._entry(cache, function, slots, captured, clock)
             except Restart as restart:
+                clock.lap("captures given up")
                 stats.restarts += 1
                 if (options.dynamic or options.seen) and restart.cause.reason in _RAISES:
                     # Sizes that raise are an entry of their own: one for all sizes would break for those that don't.
@@ -262,7 +282,9 @@ class Compiler:
                 breaks[restart.step] = restart.cause.with_traceback(None)  # which holds this very frame
         raise SkipFrame("too many restarts")
 
-    def _entry(self, cache: Any, function: FunctionType, slots: tuple[Any, ...], captured: Capture) -> Any:
+    def _entry(
+        self, cache: Any, function: FunctionType, slots: tuple[Any, ...], captured: Capture, clock: Clock
+    ) -> Any:
         try:
             specializations = _specializations(captured)
             for each in specializations:
@@ -274,9 +296,15 @@ class Compiler:
                 if self._must_be_whole(captured.exit.cause.reason):
                     raise Unsupported(reason_of(captured))
             assembled = assemble(
-                captured, function.__code__, self._graph, self.continuations, self.region, self._graph_failed
+                captured,
+                function.__code__,
+                functools.partial(self._graph, clock),
+                self.continuations,
+                self.region,
+                self._graph_failed,
             )
-            return self._install(cache, function, slots, captured, assembled, specializations)
+            clock.lap("bytecode")
+            return self._install(cache, function, slots, captured, assembled, specializations, clock)
         finally:
             captured.close()
 
@@ -297,11 +325,14 @@ class Compiler:
         """Whether a break or skip for this reason is an error."""
         return self.fullgraph and not self.config.break_everywhere and reason != ESCAPES
 
-    def _graph(self, module: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    def _graph(self, clock: Clock, module: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         if not any(node.op.startswith("call") for node in module.graph.nodes):
             return _no_results  # it only read sizes
         stats.graphs += 1
-        return backends.run(self.backend, module, example_inputs)
+        clock.lap("bytecode")
+        made = backends.run(self.backend, module, example_inputs)
+        clock.lap("the graph")
+        return made
 
     def _install(
         self,
@@ -311,6 +342,7 @@ class Compiler:
         captured: Capture,
         assembled: Assembled,
         specializations: list[Specialization],
+        clock: Clock,
     ) -> Any:
         program = assembled.program
         guards = _C.Guards(program.nodes, program.checks, program.values)
@@ -320,6 +352,8 @@ class Compiler:
             raise RuntimeError(f"a guard fails for the call it was made for: {what}, saw {describe(found[1])}")
         breaks = [reason_of(captured)] if isinstance(captured.exit, Break) else []
         stats.breaks += len(breaks)
+        clock.lap("guards")
+        folder = self._dump_folder()
         record = Record(
             function.__qualname__,
             function.__code__,
@@ -330,16 +364,21 @@ class Compiler:
             [str(effect) for effect in captured.ledger.effects()],
             specializations=specializations,
             notes=assembled.notes,
+            why=self.explain_miss(cache, function, slots) if folder else "",
+            continues=tuple(door.code for door in assembled.doors),
+            times=clock.times,
         )
         self.records.append(record)
         self._tell(record)
-        folder = self.config.dump or (dump.temporary() if self.as_text else "")
-        path = dump.write(folder, record) if folder else ""
-        run = dump.run_text(record, assembled.function, path) if self.as_text else assembled.function
+        record.folder = dumping.write(folder, record) if folder else ""
+        run = dumping.run_text(record, assembled.function) if self.as_text else assembled.function
         self._generated.add(id(run.__code__))
         entry = _C.Entry(guards, run, record, assembled.packed)
         cache.add(entry)
         return entry
+
+    def _dump_folder(self) -> str:
+        return self.config.dump or config.dump or (dumping.temporary() if self.as_text else "")
 
     def _tell(self, record: Record) -> None:
         name = record.name
@@ -347,11 +386,11 @@ class Compiler:
             logs.tell(self.channels, "dynamic", lambda each=each: f"{name}: {each}")  # type: ignore[misc]
         for reason in record.breaks:
             logs.tell(self.channels, "breaks", lambda reason=reason: f"graph break at {reason}")  # type: ignore[misc]
-        logs.tell(self.channels, "graph", lambda: f"graph of {name}:\n{dump.graph(record.module)}")
+        logs.tell(self.channels, "graph", lambda: f"graph of {name}:\n{dumping.graph(record.module)}")
         logs.tell(self.channels, "guards", lambda: f"guards of {name}:\n" + "\n".join(map(str, record.guards)))
         if record.generated is not None:
             code = record.generated
-            logs.tell(self.channels, "bytecode", lambda: f"bytecode of {name}:\n{dump.bytecode(code)}")
+            logs.tell(self.channels, "bytecode", lambda: f"bytecode of {name}:\n{dumping.bytecode(code)}")
 
     # --- what else a miss may lead to -------------------------------------------------------------------------------
     def _limit(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:
@@ -403,6 +442,9 @@ class Compiler:
         cache.frozen = True
         record = Record(function.__qualname__, function.__code__, None, [], [], None, skipped=reason)
         self.records.append(record)
+        folder = self._dump_folder()
+        if folder:
+            dumping.write(folder, record)
         if self._must_be_whole(reason):
             place = ((function.__code__.co_filename, function.__code__.co_firstlineno, function.__qualname__),)
             raise Unsupported(BreakReason(SKIPPED, reason, "", place))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
 import torch
 
 import jit
@@ -48,6 +53,10 @@ def run(code: str, **settings: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def frames(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir())
+
+
 def test_a_script_under_auto_prints_what_it_printed(tmp_path: Path) -> None:
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)
@@ -82,7 +91,7 @@ f(torch.ones(3))
 """
     done = run(code, JIT_DUMP=str(tmp_path), JIT_ON_ERROR="raise")
     assert done.returncode == 0, done.stderr
-    folders = sorted(tmp_path.iterdir())
+    folders = frames(tmp_path)
     assert len(folders) == 2, "one for the frame, one for its continuation"
     first, second = sorted(folders, key=lambda folder: "add" in (folder / "graph.py").read_text())
     assert "sin" in (first / "graph.py").read_text() and "add" in (second / "graph.py").read_text()
@@ -93,6 +102,9 @@ f(torch.ones(3))
     assert "print('after', file=" in (second / "effects.txt").read_text()
     for name in ("original.txt", "generated.txt"):
         assert "RETURN_VALUE" in (first / name).read_text()
+    text = (first / "generated.py").read_text()
+    assert "# effect: __main__.__dict__['log'].extend([1])\n        list.extend(log, (1,))" in text
+    assert "graph(x)" in text and "return hand_over(" in text
 
 
 def test_dump_shows_what_the_aot_stage_made(tmp_path: Path) -> None:
@@ -111,7 +123,7 @@ with torch.no_grad():
 """
     done = run(code, JIT_DUMP=str(tmp_path), JIT_ON_ERROR="raise")
     assert done.returncode == 0, done.stderr
-    trained, inferred = [{f.name: f.read_text() for f in folder.iterdir()} for folder in sorted(tmp_path.iterdir())]
+    trained, inferred = [{f.name: f.read_text() for f in folder.iterdir()} for folder in frames(tmp_path)]
     assert "sin" in trained["joint.py"] and "cos" in trained["joint.py"]
     assert "sin" in trained["forward.py"] and "cos" not in trained["forward.py"]
     assert "cos" in trained["backward.py"] and "tangents_1" in trained["backward.py"]
@@ -151,16 +163,103 @@ def test_graphs_inside_the_graph_are_shown(tmp_path):
 
 
 def test_the_dump_shows_kernels_and_plans(tmp_path: Path) -> None:
-    jit.config.dump = str(tmp_path)
-    try:
+    with jit.dump(tmp_path):
         weight = torch.ones(4, requires_grad=True)
         jit.compile(lambda x: (x * weight).softmax(-1).sum(), backend="default")(torch.ones(3, 4)).backward()
-    finally:
-        jit.config.dump = ""
-    (folder,) = tmp_path.iterdir()
+    (folder,) = frames(tmp_path)
     files = {path.name: path.read_text() for path in folder.iterdir()}
     for name in ("forward", "backward"):
         assert "parallel for" in files[f"{name}_kernels.txt"]
         assert "int64_t begin, int64_t end)" in files[f"{name}_kernels.c"]
         assert "= empty(" in files[f"{name}_plan.txt"] and "return (" in files[f"{name}_plan.txt"]
     assert "test_dump.py:" in files["forward_kernels.c"]  # the user's lines
+
+
+PAGE = """
+import sys, torch, jit
+
+log = []
+
+def helper(x):
+    return x.sin() * "</script><!--<script>".count("s")
+
+@jit.compile
+def f(x, scale=1.0):
+    log.append(scale)
+    y = helper(x)
+    sys.getswitchinterval()
+    return y * scale
+
+f(torch.ones(3)); f(torch.ones(3, 4)); f(torch.ones(3), 2.0)
+"""
+
+
+def page(tmp_path: Path) -> tuple[Path, list[dict]]:
+    script = tmp_path / "script.py"
+    script.write_text(PAGE)
+    done = run(f"import runpy; runpy.run_path({str(script)!r})", JIT_DUMP=str(tmp_path / "dump"), JIT_ON_ERROR="raise")
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / "dump" / "index.html"
+    reader = Scripts()
+    reader.feed(path.read_text())
+    return path, [json.loads(each) for each in reader.found]
+
+
+class Scripts(HTMLParser):
+    """The data in a page, and what it would ask others for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.holds = False
+
+    def handle_starttag(self, tag, attributes) -> None:
+        named = dict(attributes)
+        assert not {"src", "href"} & named.keys() or tag == "a", (tag, named)
+        self.holds = tag == "script" and named.get("type") == "application/json"
+
+    def handle_data(self, data: str) -> None:
+        if self.holds:
+            self.found.append(data)
+            self.holds = False
+
+
+def test_the_page_has_each_line_with_its_fate(tmp_path: Path) -> None:
+    _, (first, *rest) = page(tmp_path)
+    (own, other) = first["sources"]
+    fates = {text.strip(): fate for _, text, fate, _ in own["lines"]}
+    assert fates["log.append(scale)"] == "residual" and fates["sys.getswitchinterval()"] == "break"
+    assert [fate for _, text, fate, _ in other["lines"] if "x.sin()" in text] == ["graph"]
+    assert "getswitchinterval" in first["breaks"][0]["text"] and first["breaks"][0]["line"] == own["lines"][-2][0]
+    assert "list.extend(" in first["python"] and first["effects"]
+    assert dict(first["times"]).keys() >= {"capture", "the graph", "bytecode"}
+    assert any(frame["code"] in first["continues"] for frame in rest)
+    again = [frame["why"] for frame in [first, *rest] if frame["code"] == first["code"]]
+    assert again[0] == "first call" and any("float32[3]" in why for why in again[1:]), again
+    assert any("scale" in guard["text"] and guard["line"] for guard in first["guards"])
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs the browser of Debian's package chromium")
+def test_a_browser_shows_the_page_and_follows_its_links(tmp_path: Path) -> None:
+    path, data = page(tmp_path)
+
+    def shown(where: str) -> str:
+        done = subprocess.run(
+            ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}",
+             "--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom", f"{path.as_uri()}#{where}"],
+            capture_output=True, text=True, timeout=90,
+        )
+        assert "CONSOLE" not in done.stderr, done.stderr
+        return done.stdout
+
+    first = shown("frame-0")
+    for text in ("What runs in its place, as Python", "Guards: when it may run", "Effects that are replayed", "breaks it"):
+        assert text in first, text
+    known = set(re.findall(r'id="([^"]+)"', first))
+    links = set(re.findall(r'href="#([^"]+)"', first))
+    assert links and {each for each in links if "/" in each} <= known
+    number = next(at for at, frame in enumerate(data) if frame["code"] in data[0]["continues"])
+    assert f"frame-{number}" in links
+    assert "goes on what began in" in shown(f"frame-{number}")
+    line = next(each for each in sorted(links) if "/line-" in each)
+    assert re.search(rf'<div class="\w+ here" id="{line}"', shown(line))
