@@ -174,6 +174,8 @@ class Compiler:
 
     def _new_cache(self, code: CodeType) -> Any:
         made = _C.Cache(code, self.config.recompile_limit)
+        if self.as_text:
+            made.stepped = True
         self._all_caches.append(made)
         return made
 

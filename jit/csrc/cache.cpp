@@ -244,6 +244,15 @@ int cache_set_timed(PyObject* self, PyObject* value, void*) {
     return 0;
 }
 
+PyObject* cache_stepped(PyObject* self, void*) { return PyBool_FromLong(as_cache(self)->stepped); }
+
+int cache_set_stepped(PyObject* self, PyObject* value, void*) {
+    int stepped = value ? PyObject_IsTrue(value) : 0;
+    if (stepped < 0) return -1;
+    as_cache(self)->stepped = stepped;
+    return 0;
+}
+
 PyMethodDef cache_methods[] = {
     {"add", cache_add, METH_O, "add(entry)\n\nPuts an entry in front."},
     {"clear", cache_clear, METH_NOARGS, "clear()\n\nForgets all entries."},
@@ -255,6 +264,7 @@ PyGetSetDef cache_attributes[] = {
     {"misses", cache_misses, nullptr, "how often the compiler was asked", nullptr},
     {"limit", cache_limit, cache_set_limit, "how many entries the compiler means to allow", nullptr},
     {"frozen", cache_frozen, cache_set_frozen, "True: compile no more; a miss runs the original", nullptr},
+    {"stepped", cache_stepped, cache_set_stepped, "whether doors find entries for a traced thread, too", nullptr},
     {"timed", cache_timed, cache_set_timed, "whether frames that the hook runs are timed", nullptr},
     {"times", cache_times, nullptr,
      "calls as written and their seconds, calls of compiled code but the first and their seconds, without what was compiled", nullptr},

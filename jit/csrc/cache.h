@@ -73,6 +73,7 @@ struct CacheState {
     int64_t misses = 0;
     bool frozen = false;
     bool timed = false;  // frames that the hook runs are timed
+    bool stepped = false;  // doors find its entries while sys.settrace is in force, too
     Times times;
 
     // Whether there is no entry, and none to come.

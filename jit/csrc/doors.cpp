@@ -46,7 +46,7 @@ PyObject* door_call(PyObject* self, PyObject* const* args, size_t flagged_count,
     Door* door = as_door(self);
     PyFunctionObject* function = door->function.get();
     const bool stands_aside = jit_aside || jit_thread.compiling || function->func_code != door->cache->code.as_object() || !door->miss ||
-                              jit_thread_is_traced(jit_thread_state()) || jit_frames_are_others();
+                              (!door->cache->stepped && jit_thread_is_traced(jit_thread_state())) || jit_frames_are_others();
     if (stands_aside) return call_original(door, args, flagged_count, keywords);
 
     return guarded((PyObject*)nullptr, [&]() -> PyObject* {

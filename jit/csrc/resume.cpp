@@ -91,7 +91,8 @@ PyObject* resume(ResumeDoor* door, PyObject* const* args, Py_ssize_t positional,
         PyObject* const* slots = args + 1;
         const Py_ssize_t count = positional - 1;
         Ref function;
-        if (!jit_aside && !jit_thread.compiling && !jit_thread_is_traced(jit_thread_state()) && door->miss) {
+        const bool is_traced = !door->cache->stepped && jit_thread_is_traced(jit_thread_state());
+        if (!jit_aside && !jit_thread.compiling && !is_traced && door->miss) {
             PauseRegion pause;
             CallContext call{nullptr, door->globals.get(), closure, slots, count};
             Hit hit = door->cache->find(call);
