@@ -45,6 +45,14 @@ class Placeholder(Variable):
         self.name = name
 
 
+def _whole(variable: Variable) -> Variable:
+    """The object whose native part it is, if it is one: a view of a dict, say, is one of the whole."""
+    owner = getattr(variable, "owner", None)
+    if isinstance(owner, objects.ObjectVariable) and owner.payload is variable and not owner.new_args:
+        return owner
+    return variable
+
+
 class Writer:
     """Emits loads and effects of one capture into an emitter."""
 
@@ -112,7 +120,7 @@ class Writer:
         elif variable.source is not None:
             self.load_source(variable.source)
         else:
-            self._build(variable)
+            self._build(_whole(variable))
 
     def _constant(self, value: Any) -> None:
         """Pushes a constant; what stands for a class that is born, or for a member of one, is that."""

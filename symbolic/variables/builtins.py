@@ -23,7 +23,7 @@ from symbolic.variables.constants import ConstantVariable, SliceVariable, is_con
 from symbolic.variables.containers import DequeVariable
 from symbolic.variables.functions import CellVariable
 from symbolic.variables.identity import IdVariable
-from symbolic.variables.native import NativeVariable, taken
+from symbolic.variables.native import NativeVariable, checked_hash, taken
 from symbolic.variables.numbers import NumberVariable, holds_number
 from symbolic.variables.objects import ObjectMethod, ObjectVariable
 from symbolic.variables.positions import as_index, stand_in, type_name
@@ -219,7 +219,8 @@ def _id(tx: Translator, value: Variable, /) -> Variable:
         raise GraphBreak("identity number needed", value.describe())
     held = [each for frame in tx.frames for each in frame.held()]
     if value.source is None and value not in reachable(held, tx.ledger):
-        raise GraphBreak("identity of what may be gone", value.describe())  # and the next one in its place
+        # It may be gone, and the next one be in its place.
+        raise GraphBreak("identity number needed", value.describe())
     tx.hashed.append(value)
     return IdVariable(value)
 
@@ -233,11 +234,11 @@ def _hashed_by_value(value: Any) -> bool:
 @handles(hash)
 def _hash(tx: Translator, value: Variable, /) -> Variable:
     answer = special(tx, value, "__hash__")
-    if answer is None and known(tx, value) is not MISSING and _hashed_by_value(known(tx, value)):
-        answer = value
-    if answer is None:
-        raise GraphBreak("identity number needed", f"hash of {value.describe()}")
-    return from_python(tx, tx.attempt(hash, answer.constant()))
+    if answer is not None:
+        return from_python(tx, tx.attempt(checked_hash, answer.constant()))
+    if known(tx, value) is not MISSING and _hashed_by_value(known(tx, value)):
+        return from_python(tx, tx.attempt(hash, value.constant()))
+    raise GraphBreak("identity number needed", f"hash of {value.describe()}")
 
 
 # --- sequences and sums -----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import operator
 from collections import OrderedDict, defaultdict, deque
 from types import (
     BuiltinFunctionType,
+    ClassMethodDescriptorType,
     FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
@@ -324,6 +325,8 @@ class SuperVariable(Variable):
             return found if self._is_of_class() else tx.call(found.getattr(tx, "fget"), [owner], {})
         if isinstance(owner, ObjectVariable):
             if isinstance(raw, NATIVE_DESCRIPTORS):
+                if isinstance(raw, ClassMethodDescriptorType):  # whose class is the owner's
+                    raise GraphBreak("super() attribute", f"{base.__qualname__}.{name}")
                 if owner.payload is not None and getattr(raw, "__objclass__", object) is not object:
                     if lookup(owner.payload.python_type(), name) is not raw:  # Counter's is not that of dict
                         raise GraphBreak("super() attribute", f"{base.__qualname__}.{name}")

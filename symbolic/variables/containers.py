@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 import operator
+import sys
 from array import array
 from collections import deque, namedtuple
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -117,7 +118,16 @@ class SequenceVariable(NativeVariable):
         return list(self.items)
 
     def contains(self, tx: Translator, item: Variable) -> bool:
-        return any(tx.equal(mine, item) for mine in iter(self.items))
+        return any(same for _, same in self.compared(tx, item))
+
+    def compared(
+        self, tx: Translator, value: Variable, first: int = 0, last: int = sys.maxsize
+    ) -> Iterator[tuple[int, bool]]:
+        """Each place with whether what is there equals the value. (The user's code that says so may change that.)"""
+        position = first
+        while position < min(last, len(self.items)):
+            yield position, tx.equal(self.items[position], value)
+            position += 1
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         at = as_index(tx, index)
@@ -136,15 +146,13 @@ class SequenceVariable(NativeVariable):
         bounds = [as_index(tx, bound) for bound in (start, stop) if bound is not None]
         checked = tx.attempt(_bounds, self.NATIVE, *bounds)
         first, last = slice(*checked).indices(len(self.items))[:2]
-        for position in range(first, last):
-            if position >= len(self.items):
-                break
-            if tx.equal(self.items[position], value):
+        for position, same in self.compared(tx, value, first, last):
+            if same:
                 return tx.from_constant(position)
         self.not_found(tx, "index", value)
 
     def do_count(self, tx: Translator, value: Variable, /) -> Variable:
-        return tx.from_constant(sum(tx.equal(item, value) for item in iter(self.items)))
+        return tx.from_constant(sum(same for _, same in self.compared(tx, value)))
 
     def not_found(self, tx: Translator, name: str, value: Variable) -> NoReturn:
         """The ValueError of `name`, which may print the value."""
@@ -182,6 +190,8 @@ class SequenceVariable(NativeVariable):
         while position < min(len(self.items), len(other.items)):
             mine, theirs = self.items[position], other.items[position]
             if not tx.equal(mine, theirs):
+                if self.NATIVE is list and position >= min(len(self.items), len(other.items)):
+                    break  # they were made shorter meanwhile
                 if op in (operator.eq, operator.ne):
                     return tx.from_constant(op is operator.ne)
                 return tx.binary(op, mine, theirs)
@@ -316,13 +326,14 @@ class MutableSequence(SequenceVariable):
         self.extend(tx, iterable)
 
     def do_remove(self, tx: Translator, value: Variable, /) -> None:
-        for position, item in enumerate(self.items):
-            if tx.equal(item, value):
-                tx.ledger.keep(self)
-                contents = self.model()
-                del contents[position]
-                return self.replace(tx, contents)
+        for position, same in self.compared(tx, value):
+            if same:
+                return self.drop(tx, position)
         self.not_found(tx, "remove", value)
+
+    def drop(self, tx: Translator, position: int) -> None:
+        tx.ledger.keep(self)
+        self.replace(tx, [*self.items[:position], *self.items[position + 1 :]])
 
     do_insert = positional("insert", "iv")
     do_pop = positional("pop", "i")
@@ -429,6 +440,24 @@ class DequeVariable(MutableSequence):
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         return tx.attempt(operator.getitem, self.model(), as_index(tx, index))
+
+    def compared(
+        self, tx: Translator, value: Variable, first: int = 0, last: int = sys.maxsize
+    ) -> Iterator[tuple[int, bool]]:
+        before = self.state
+        for place in super().compared(tx, value, first, last):
+            yield place
+            if self.state != before:
+                tx.raise_(RuntimeError, "deque mutated during iteration")
+
+    def do_remove(self, tx: Translator, value: Variable, /) -> None:
+        before = self.state
+        for position, same in super().compared(tx, value):
+            if self.state != before:
+                tx.raise_(IndexError, "deque mutated during iteration")
+            if same:
+                return self.drop(tx, position)
+        self.not_found(tx, "remove", value)
 
     def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
         before = self.state

@@ -301,6 +301,7 @@ class DictVariable(NativeVariable):
         return MappingProxyType({}) if self.cls is MappingProxyType else super().blank()
 
     def length(self, tx: Translator) -> int:
+        self._check_shown(tx)
         if self.complete:
             return len(self.entries)
         if self._names is None and not self.stored and not self.deleted:

@@ -93,10 +93,18 @@ def has_own_hash(variable: Variable) -> bool:
     return hasattr(variable, "special") and inspect.isfunction(inspect.getattr_static(kind, "__hash__"))
 
 
-def _checked_hash(answer: Any) -> int:
-    if not isinstance(answer, int):
-        raise TypeError("__hash__ method should return an integer")
-    return hash(answer)
+class _Hashed:
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def __hash__(self) -> int:
+        answer: int = self.answer
+        return answer
+
+
+def checked_hash(answer: Any) -> int:
+    """The hash of an object whose `__hash__` answers that: not that of the number."""
+    return hash(_Hashed(answer))
 
 
 class OwnKey:
@@ -165,7 +173,7 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
             answer = tx.call(variable.special(tx, "__hash__"), [], {}).constant()  # type: ignore[attr-defined]
         if len(tx.ledger.written) > seen:  # what makes the container again asks again
             raise GraphBreak("key whose hash does something", variable.describe())
-        found = OwnKey(tx, variable, tx.attempt(_checked_hash, answer), read)
+        found = OwnKey(tx, variable, tx.attempt(checked_hash, answer), read)
         first = tx.own_keys.setdefault(variable, found)
         if first.hashed != found.hashed:  # what held it then, and what is made of that, has it where it was
             first.stays()

@@ -174,6 +174,8 @@ class ObjectVariable(Variable):
         return tx.class_attribute(self.cls, name)
 
     def _native(self, tx: Translator, name: str, raw: Any) -> Variable:
+        if isinstance(raw, ClassMethodDescriptorType):
+            return tx.getattr(tx.class_of(self), name)
         if self.payload is not None and getattr(raw, "__objclass__", object) in self.payload.python_type().__mro__[:-1]:
             return NativeMethod(self.payload, name)
         return ObjectMethod(self, name, raw)

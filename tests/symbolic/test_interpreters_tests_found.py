@@ -12,6 +12,7 @@ import operator
 import types
 import typing
 import weakref
+from collections import deque
 
 import jit
 from tests.differential import same_as_eager, tensors
@@ -24,7 +25,7 @@ def errors_of(*calls):
     for call in calls:
         try:
             found.append(call())
-        except (TypeError, ValueError, AttributeError, RuntimeError) as error:
+        except (TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
             found.append(f"{type(error).__name__}: {error}")
     return found
 
@@ -305,6 +306,82 @@ def test_lengths_that_raise(x):
     buffer, items = bytearray(3), [1]
     calls = [functools.partial(f, kind()) for f in (buffer.extend, items.extend, list) for kind in (BadLength, BadHint)]
     return x + 1, errors_of(*calls), buffer, items
+
+
+# --- containers -------------------------------------------------------------------------------------------------------
+class AsText:
+    def __hash__(self):
+        return hash("three")
+
+    def __eq__(self, other):
+        return isinstance(other, AsText) or isinstance(other, str) and other == "three"
+
+
+@same_as_eager(graphs=1)
+def test_hashes_that_are_those_of_text(x):
+    texts, objects = {"one": 1, "three": 3}, {"one": 1, AsText(): 3}
+    found = texts.get(AsText()), objects.get("three"), AsText() in texts, "three" in objects, len({AsText(), "three"})
+    return x + 1, found, hash(AsText()) == hash("three")
+
+
+class Changes:
+    def __init__(self, items, answer):
+        self.items, self.answer = items, answer
+
+    def __eq__(self, other):
+        self.items.clear()
+        return self.answer
+
+    __hash__ = None
+
+
+def changing(answer):
+    items = deque(range(4))
+    items[2] = Changes(items, answer)
+    return items
+
+
+@same_as_eager(graphs=1)
+def test_deques_that_change_while_they_are_searched(x):
+    one, other = changing(False), changing(True)
+    calls = [functools.partial(call, changing(answer), 9)
+             for call in (deque.count, deque.index, operator.contains) for answer in (False, True)]
+    return x + 1, errors_of(*calls, lambda: one.remove(9), lambda: other.remove(9)), len(one), len(other)
+
+
+@same_as_eager(graphs=1)
+def test_lists_that_change_while_they_are_compared(x):
+    first, second = [], []
+    first.append(Changes(second, NotImplemented))
+    second.append(Changes(first, NotImplemented))
+    return x + 1, first == second, first, second
+
+
+class Derived(dict):
+    pass
+
+
+@same_as_eager
+def test_views_of_derived_dicts(x):
+    one = Derived()
+    shown = one.keys().mapping
+    before = shown == one
+    one["a"] = 1
+    return x + 1, before, shown == one, len(shown), shown["a"]
+
+
+@same_as_eager
+def test_proxies_of_dicts_that_change(x):
+    one = {}
+    shown = one.keys().mapping
+    before = len(shown), shown == one
+    one["a"] = 1
+    return x + 1, before, len(shown), shown == one, shown["a"]
+
+
+@same_as_eager
+def test_class_methods_of_derived_containers(x):
+    return x + 1, [type(made) is Derived for made in (Derived.fromkeys("a"), Derived().fromkeys("a"))]
 
 
 # --- functions --------------------------------------------------------------------------------------------------------
