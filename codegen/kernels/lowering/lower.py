@@ -45,6 +45,7 @@ from codegen.kernels.lowering.context import (
 from codegen.kernels.lowering.left import is_left
 from codegen.kernels.lowering.numbers import NUMBERS, Numbers, numbers_of
 from codegen.kernels.lowering.products import PRODUCTS
+from codegen.kernels.lowering.refused import is_refused
 from codegen.kernels.lowering.table import LOWERINGS, Row
 
 aten = torch.ops.aten
@@ -159,6 +160,8 @@ def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node, row: Row | N
         known = set(low.program.tensors)
         try:
             _check_dtypes(node)
+            if is_refused(node):
+                raise Unsupported("dtypes that eager code refuses")
             return _named(low, node, row(low, *args, **kwargs), known)
         except Unsupported as reason:
             log.debug("%s is left to ATen: %s", node.format_node(), reason)

@@ -1,0 +1,31 @@
+"""What eager code refuses to compute is refused by compiled code, in the same words."""
+
+import pytest
+import torch
+
+import jit
+
+functional = torch.nn.functional
+BOOLS, INTS, FLOATS = torch.ones(3, dtype=torch.bool), torch.arange(3), torch.ones(3)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize(("operation", "given"), [
+    *((each, (BOOLS,)) for each in (torch.relu, torch.abs, torch.ceil, torch.round, torch.trunc, functional.silu)),
+    *((each, (INTS,)) for each in (functional.gelu, functional.hardsigmoid, functional.hardshrink, torch.frac, functional.mish)),
+    *((each, (INTS, INTS)) for each in (torch.hypot, torch.nextafter, torch.logaddexp, torch.logaddexp2)),
+    *((each, (BOOLS, BOOLS)) for each in (torch.pow, torch.logaddexp, torch.sub)),
+    *((each, (FLOATS, INTS)) for each in (torch.heaviside, torch.bitwise_and, torch.bitwise_left_shift)),
+    *((lambda x: x | 2, (FLOATS,)), (torch.bitwise_not, (FLOATS,)), (lambda x: x - True, (BOOLS,))),
+    *((lambda x: torch.lerp(x, x, 2), (INTS,)), (lambda x: torch.addcmul(x, x, x), (BOOLS,))),
+])  # fmt: skip
+def test_refusals(operation, given, dynamic):
+    def program(x, *rest):
+        y = (x > 0).float() * 2  # has a kernel
+        return y, operation(x, *rest)
+
+    with pytest.raises(RuntimeError) as expected:
+        program(*given)
+    with pytest.raises(RuntimeError) as found:
+        jit.compile(program, backend="default", dynamic=dynamic)(*given)
+    assert type(found.value) is type(expected.value) and str(found.value) == str(expected.value)
