@@ -65,13 +65,13 @@ static inline uint16_t store_f16(float x)
     return (uint16_t)(sign | (a != a ? 0x7e00 : a > 65504.0f ? 0x7c00 : finite));
 }
 
-static inline float max_f32(float a, float b) { return (a > b) | (a != a) ? a : b; }
+static inline float max_f32(float a, float b) { return (a >= b) | (a != a) ? a : b; }
 
-static inline float min_f32(float a, float b) { return (a < b) | (a != a) ? a : b; }
+static inline float min_f32(float a, float b) { return (a <= b) | (a != a) ? a : b; }
 
-static inline double max_f64(double a, double b) { return (a > b) | (a != a) ? a : b; }
+static inline double max_f64(double a, double b) { return (a >= b) | (a != a) ? a : b; }
 
-static inline double min_f64(double a, double b) { return (a < b) | (a != a) ? a : b; }
+static inline double min_f64(double a, double b) { return (a <= b) | (a != a) ? a : b; }
 
 /* Bytes of a vector, as long as there are; how many numbers of 32 and 64 bits are in one. */
 

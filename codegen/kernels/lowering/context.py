@@ -140,6 +140,11 @@ def to(value: Expr, dtype: torch.dtype) -> Expr:
     return ir.op("to", dtype, value)
 
 
+def rounded(value: Expr, dtype: torch.dtype) -> Expr:
+    """As it is between two operations of eager code in that dtype."""
+    return to(to(value, dtype), value.dtype)
+
+
 def fn(name: str, first: Expr, *others: Operand) -> Expr:
     """An operation of the IR, of values that have the first one's dtype."""
     dtype = torch.bool if OPS[name].gives == "bool" else first.dtype

@@ -18,6 +18,7 @@ from codegen.kernels.lowering.context import (
     draws,
     fn,
     number,
+    rounded,
     shape_of,
     to,
     where,
@@ -116,12 +117,17 @@ def _linspace(low: Lowering, start: Any, end: Any, steps: int, **options: Any) -
         raise Unsupported("a line of integers")
     if steps < 2:
         return filled(low, start)
-    first, last = number(start, wide), number(end, wide)
-    step = (last - first) / (steps - 1)
+
+    def halved(value: Expr) -> Expr:  # whatever lies between is of the result's dtype
+        return rounded(value, low.out.dtype)
+
+    first, last = (to(number(value, low.out.dtype), wide) for value in (start, end))
+    step = halved(halved(last - first) / halved(to(ir.position(steps - 1), wide)))
 
     def element(i: Index) -> Expr:
-        at, back = to(ir.position(i), wide), to(ir.position(steps - 1 - i), wide)
-        return to(where(ir.position(i) < steps // 2, first + step * at, last - step * back), low.out.dtype)
+        at, back = (halved(to(ir.position(place), wide)) for place in (i, steps - 1 - i))
+        forth = first + halved(step * at)
+        return to(where(ir.position(i) < steps // 2, forth, last - halved(step * back)), low.out.dtype)
 
     return low.define(shape_of(low.out), low.out.dtype, element)
 

@@ -44,6 +44,11 @@ def elementwise(
     return low.define(shape_of(fake), fake.dtype, element, hint)
 
 
+def on_cpu(low: Lowering) -> bool:
+    """Eager's kernels for a CPU round numbers, and within a formula, where those for CUDA do not."""
+    return bool(low.out.device.type == "cpu")
+
+
 def promoted(*args: Any) -> torch.dtype:
     """What torch promotes these tensors and numbers to."""
     return _promoted(*map(_look, args))

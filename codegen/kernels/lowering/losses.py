@@ -19,6 +19,7 @@ from codegen.kernels.lowering.context import (
     computed_in,
     fn,
     number,
+    rounded,
     shape_of,
     to,
     where,
@@ -85,7 +86,11 @@ def _gradient(low: Lowering, grad: Ref, refs: Sequence[Ref | None], formula: For
 # --- distances --------------------------------------------------------------------------------------------------------
 @lowers(aten.mse_loss.default)
 def _mse(low: Lowering, x: Ref, y: Ref, reduction: int = MEAN) -> Ref:
-    return _loss(low, [x, y], lambda x, y: (x - y) * (x - y), reduction)
+    def distance(x: Expr, y: Expr) -> Expr:
+        d = rounded(x - y, low.out.dtype)
+        return d * d
+
+    return _loss(low, [x, y], distance, reduction)
 
 
 @lowers(aten.mse_loss_backward.default)
@@ -176,9 +181,14 @@ def _bce_with_logits(
     low: Lowering, x: Ref, y: Ref, weight: Ref | None = None, pos_weight: Ref | None = None, reduction: int = MEAN
 ) -> Ref:
     def entropy(x: Expr, y: Expr, w: Expr | None, p: Expr | None) -> Expr:
-        log = fn("minimum", x, 0) - fn("log1p", fn("exp", -fn("abs", x)))
-        found = (1 - y) * x - (log if p is None else ((p - 1) * y + 1) * log)
+        # torch makes it of operations, each of which rounds
+        log = halved(fn("minimum", x, 0) - fn("log1p", fn("exp", -fn("abs", x))))
+        weighed = log if p is None else halved(halved(halved(halved(p - 1) * y) + 1) * log)
+        found = halved(halved(halved(1 - y) * x) - weighed)
         return found if w is None else found * w
+
+    def halved(value: Expr) -> Expr:
+        return rounded(value, low.out.dtype)
 
     return _loss(low, [x, y, weight, pos_weight], entropy, reduction)
 

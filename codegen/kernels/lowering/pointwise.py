@@ -20,11 +20,12 @@ from codegen.kernels.lowering.context import (
     fn,
     is_true,
     number,
+    rounded,
     shape_of,
     to,
     where,
 )
-from codegen.kernels.lowering.elementwise import Formula, elementwise, promoted
+from codegen.kernels.lowering.elementwise import Formula, elementwise, on_cpu, promoted
 from codegen.kernels.lowering.table import lowers
 
 aten = torch.ops.aten
@@ -101,13 +102,19 @@ def _times(value: Expr, alpha: Any) -> Expr:
     return value if is_one else multiplied(number(alpha, value.dtype), value)
 
 
+def _factor(low: Lowering, alpha: Any) -> Any:
+    is_one = not isinstance(alpha, Expr) and alpha == 1
+    return alpha if is_one or not on_cpu(low) else number(alpha, low.out.dtype)
+
+
 def multiplied(a: Expr, b: Expr) -> Expr:
     return a & b if a.dtype == torch.bool else a * b
 
 
 @lowers(aten.add.Tensor, aten.add.Scalar)
 def _add(low: Lowering, a: Ref, b: Any, alpha: Any = 1) -> Ref:
-    return elementwise(low, [a, b], lambda x, y: added(x, y, alpha))
+    factor = _factor(low, alpha)
+    return elementwise(low, [a, b], lambda x, y: added(x, y, factor), wide_numbers=not on_cpu(low))
 
 
 def _no_truths(*operands: Any) -> None:
@@ -119,13 +126,15 @@ def _no_truths(*operands: Any) -> None:
 @lowers(aten.sub.Tensor, aten.sub.Scalar)
 def _sub(low: Lowering, a: Ref, b: Any, alpha: Any = 1) -> Ref:
     _no_truths(a, b)
-    return elementwise(low, [a, b], lambda x, y: x - _times(y, alpha))
+    factor = _factor(low, alpha)
+    return elementwise(low, [a, b], lambda x, y: x - _times(y, factor), wide_numbers=not on_cpu(low))
 
 
 @lowers(aten.rsub.Tensor, aten.rsub.Scalar)
 def _rsub(low: Lowering, a: Ref, b: Any, alpha: Any = 1) -> Ref:
     _no_truths(a, b)
-    return elementwise(low, [a, b], lambda x, y: y - _times(x, alpha))
+    factor = _factor(low, alpha)
+    return elementwise(low, [a, b], lambda x, y: y - _times(x, factor), wide_numbers=not on_cpu(low))
 
 
 _rows("mul.Tensor mul.Scalar", lambda _: formula(multiplied))
@@ -165,31 +174,33 @@ def _remainder_of_number(low: Lowering, a: Any, b: Ref) -> Ref:
     return elementwise(low, [a, b], lambda x, y: fn("remainder", x, y))
 
 
-def power(x: Expr, exponent: Any) -> Expr:
+def power(low: Lowering, x: Expr, exponent: Any) -> Expr:
     """As eager's kernel for an exponent that is a plain number."""
+    is_rounded = low.out.dtype is torch.bfloat16 and on_cpu(low)
+    square = rounded(x * x, torch.bfloat16) if is_rounded else x * x
     powers: dict[float, Callable[[], Expr]] = {0: lambda: ir.literal(1, x.dtype), 1: lambda: x, 2: lambda: x * x}
     if x.dtype.is_floating_point:
         powers |= {
-            3: lambda: x * x * x, 0.5: lambda: fn("sqrt", x), -1: lambda: fn("reciprocal", x),
-            -0.5: lambda: fn("rsqrt", x), -2: lambda: fn("reciprocal", x * x),
+            3: lambda: square * x, 0.5: lambda: fn("sqrt", x), -1: lambda: fn("reciprocal", x),
+            -0.5: lambda: fn("rsqrt", x), -2: lambda: fn("reciprocal", square),
         }  # fmt: skip
     if not isinstance(exponent, Expr) and exponent in powers:
         return powers[exponent]()
-    return fn("pow", x, number(exponent, x.dtype))
+    return fn("pow", x, to(number(exponent, low.out.dtype if on_cpu(low) else x.dtype), x.dtype))
 
 
 @lowers(aten.pow.Tensor_Scalar)
 def _pow(low: Lowering, x: Ref, exponent: Any) -> Ref:
     if low.out.dtype == torch.bool:
         raise Unsupported("a power of bools")
-    return elementwise(low, [x], lambda x: power(x, exponent))
+    return elementwise(low, [x], lambda x: power(low, x, exponent))
 
 
 @lowers(aten.pow.Tensor_Tensor, aten.pow.Scalar)
 def _pow_of_tensors(low: Lowering, x: Any, exponent: Ref) -> Ref:
     if low.out.dtype == torch.bool:
         raise Unsupported("a power of bools")
-    return elementwise(low, [x, exponent], lambda x, y: fn("pow", x, y))
+    return elementwise(low, [x, exponent], lambda x, y: fn("pow", x, y), wide_numbers=not on_cpu(low))
 
 
 @lowers(aten.lerp.Scalar, aten.lerp.Tensor)
@@ -333,12 +344,17 @@ lowers(aten.clamp_max.default, aten.clamp_max.Tensor)(formula(lambda x, y: fn("m
 
 
 # --- several operations in one ----------------------------------------------------------------------------------------
-def xlogy(x: Expr, y: Expr, log: str = "log") -> Expr:
-    return where(fn("isnan", y), y, where(fn("eq", x, 0), 0, x * fn(log, y)))
+def xlogy(x: Expr, y: Expr, log: Formula) -> Expr:
+    return where(fn("isnan", y), y, where(fn("eq", x, 0), 0, x * log(y)))
 
 
-_rows("xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other", lambda _: formula(xlogy))
-_rows("special_xlog1py", lambda _: formula(lambda x, y: xlogy(x, y, "log1p")))
+def _xlogy(low: Lowering, x: Any, y: Any) -> Ref:
+    dtype = low.out.dtype if on_cpu(low) else computed_in(low.out.dtype)
+    return elementwise(low, [x, y], lambda x, y: xlogy(x, y, lambda e: rounded(fn("log", e), dtype)))
+
+
+_rows("xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other", lambda _: _xlogy)
+_rows("special_xlog1py", lambda _: formula(lambda x, y: xlogy(x, y, lambda e: fn("log1p", e))))
 
 
 def _entropy(x: Expr) -> Expr:
@@ -372,8 +388,12 @@ _rows("sinc", lambda _: formula(_sinc))
 
 @lowers(aten.logit.default)
 def _logit(low: Lowering, x: Ref, eps: Any = None) -> Ref:
+    dtype = low.out.dtype if on_cpu(low) else computed_in(low.out.dtype)
+
     def of(x: Expr) -> Expr:
-        x = x if eps is None else within(x, eps, 1 - eps)
-        return fn("log", x / (1 - x))
+        if eps is not None:
+            least = to(number(eps, dtype), x.dtype)
+            x = within(x, least, rounded(1 - least, dtype))
+        return fn("log", rounded(x / rounded(1 - x, dtype), dtype))
 
     return elementwise(low, [x], of)

@@ -19,7 +19,7 @@ def is_refused(node: fx.Node) -> bool:
         return False
     if any(fake.device.type != "cpu" for fake in fakes if isinstance(fake, torch.Tensor)):
         return False
-    key = node.target, str(fx.map_arg((node.args, node.kwargs), _look))  # type: ignore[arg-type]
+    key = node.target, str(fx.map_arg((node.args, node.kwargs), _look))
     if key not in _known:
         _known[key] = _refuses(node)
     return _known[key]
@@ -32,7 +32,7 @@ def _look(given: fx.Node) -> Any:
 
 def _refuses(node: fx.Node) -> bool:
     with _disable_current_modes(), torch.no_grad():
-        args, kwargs = fx.map_arg((node.args, node.kwargs), _one)  # type: ignore[misc]
+        args, kwargs = fx.map_arg((node.args, node.kwargs), _one)
         try:
             node.target(*args, **kwargs)  # type: ignore[operator]
         except RuntimeError:
