@@ -84,7 +84,7 @@ def raise_with(tx: Translator, kind: type[Exception], value: Variable) -> NoRetu
     """The program raises `kind(value)`, whatever the value is."""
     if value.is_constant():
         tx.raise_(kind, value.constant())
-    raise Observed(tx.call(tx.wrap(kind, tx.sources.const(kind, kind.__name__)), [value], {}))
+    raise Observed(tx.with_context(tx.call(tx.wrap(kind, tx.sources.const(kind, kind.__name__)), [value], {})))
 
 
 def has_own_hash(variable: Variable) -> bool:

@@ -158,6 +158,21 @@ def sizes_by_numbers_drawn_of_no_input(x, n):
     return torch.ones(3, 4)[mask], torch.rand(2)
 
 
+@program((3,), (8,), (9,))
+def keys_missed_while_an_error_is_handled(x, n):
+    said = []
+    for key in (n + 7, Row(n)):
+        for ask in (lambda key: {1: 2}[key], lambda key: {1: 2}.pop(key), lambda key: {1}.remove(key)):
+            try:
+                raise ValueError("first")
+            except ValueError:
+                try:
+                    ask(key)
+                except KeyError as error:
+                    said.append(repr(error.__context__))
+    return said, x + n
+
+
 @pytest.mark.parametrize("fn, calls", PROGRAMS)
 def test_program(fn, calls):
     first, *changed = [lambda rest=rest: (torch.ones(2, 3), *rest) for rest in calls]
