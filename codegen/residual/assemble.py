@@ -152,7 +152,9 @@ class _Assembler:
 
     def _notes(self) -> Notes:
         labels = {f"__value.{index}": source.text for source, index in self.writer.values.items()}
-        return Notes(tuple(self.emit.notes), self.titles, labels)
+        # An effect in words may name values of its keys, which asks guards for them: there are none any more.
+        told = [note if isinstance(note, str) else f"effect: {note}" for note in self.emit.notes]
+        return Notes(tuple(told), self.titles, labels)
 
     def _make_classes(self) -> None:
         """Makes those that are alive in the order in which the program does: their bases tell of it."""

@@ -140,8 +140,8 @@ class Emitter:
         self._depths: dict[Label, int] = {}
         self._marked: set[Label] = set()
         self._regions: list[Region] = []
-        self.note = ""  # what the next instructions are for
-        self.notes: list[str] = []
+        self.note: object = ""  # what the next instructions are for: text, or an effect
+        self.notes: list[object] = []
         self._location = InstrLocation(firstlineno, None, None, None)
         self._code.freevars = list(freevars)
         if freevars:

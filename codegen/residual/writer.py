@@ -289,7 +289,7 @@ class Writer:
             self.segment = segment
             for effect in _keys_first(effects):
                 if isinstance(effect, Call) or exists(effect.target) or effect.target in alive:
-                    self.emit.note = f"effect: {effect}"
+                    self.emit.note = effect
                     self.effect(effect)
 
     def effect(self, effect: Effect) -> None:

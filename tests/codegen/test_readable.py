@@ -43,6 +43,7 @@ class Continued:
     """The door of a continuation that is never compiled: its text runs."""
 
     def __init__(self, code, namespace, name):
+        self.code = code
         made = readable(code)
         assert made.runs, made.text
         self.function = lambda closure: made.function(namespace, closure)
