@@ -252,7 +252,7 @@ class Translator(Protocols):
         return found
 
     def instance_namespace(self, owner: ObjectVariable) -> InstanceNamespace:
-        return self._instance_spaces.setdefault(owner, InstanceNamespace(owner))
+        return self._instance_spaces.setdefault(owner, InstanceNamespace(owner, self))
 
     def load_name(self, namespace: Variable, name: str) -> Variable:
         """LOAD_GLOBAL: the namespace, then builtins."""

@@ -32,6 +32,7 @@ from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import DequeVariable, TupleVariable
 from symbolic.variables.exceptions import ExceptionVariable
 from symbolic.variables.functions import BoundMethod
+from symbolic.variables.mappings import DictViewVariable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import (
     NATIVE_DESCRIPTORS,
@@ -406,8 +407,11 @@ class PythonModuleVariable(FixedVariable):
 class InstanceNamespace(Variable):
     """`obj.__dict__` of an object: a view over its attributes, the pending ones included."""
 
-    def __init__(self, owner: ObjectVariable) -> None:
+    cls = dict
+
+    def __init__(self, owner: ObjectVariable, tx: Translator) -> None:
         self.owner = owner
+        self.tx = tx
         self.source = owner.source.step("dict") if owner.source is not None else None
 
     def python_type(self) -> type:
@@ -422,8 +426,12 @@ class InstanceNamespace(Variable):
             return None
         return self.owner._existing(tx, name, MISSING)
 
-    def entries(self, tx: Translator) -> list[tuple[Variable, Variable]]:
-        """All attributes in dict order."""
+    @property
+    def state(self) -> tuple[str, ...]:
+        return tuple(self._names(self.tx))
+
+    def _names(self, tx: Translator) -> list[str]:
+        """Those of all attributes, in dict order."""
         names: list[str] = []
         if self.owner.value is not MISSING:
             stored = instance_dict(self.owner.value) or {}
@@ -432,8 +440,21 @@ class InstanceNamespace(Variable):
             gone = {name for name in stored if tx.ledger.pending(self.owner, name) is DELETED}
             names = [name for name in stored if name not in gone and not tx.ledger.renewed(self.owner, name)]
         stores = tx.ledger.stores(self.owner)
-        names += [name for name, value in stores.items() if value is not DELETED and name not in names]
-        return [(ConstantVariable(name), found) for name in names if (found := self.find(tx, name)) is not None]
+        return names + [name for name, value in stores.items() if value is not DELETED and name not in names]
+
+    def pairs(self, tx: Translator) -> list[tuple[Variable, Variable]]:
+        """All attributes."""
+        found = [(ConstantVariable(name), self.find(tx, name)) for name in self._names(tx)]
+        return [(name, value) for name, value in found if value is not None]
+
+    def names(self, tx: Translator) -> dict[Any, Variable]:
+        return {name: ConstantVariable(name) for name in self._names(tx)}
+
+    def lookup(self, tx: Translator, key: Variable) -> Variable | None:
+        return self.find(tx, key.constant())
+
+    def _lookup(self, tx: Translator, hashed: Any, key: Variable) -> Variable | None:
+        return self.find(tx, hashed)
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         found = self.find(tx, index.constant())
@@ -458,17 +479,17 @@ class InstanceNamespace(Variable):
         return self.find(tx, item.constant()) is not None
 
     def length(self, tx: Translator) -> int:
-        return len(self.entries(tx))
+        return len(self._names(tx))
 
     def truth(self, tx: Translator) -> bool:
         return self.length(tx) != 0
 
     def iterator(self, tx: Translator) -> Variable:
-        return tx.new_tuple([key for key, _ in self.entries(tx)]).iterator(tx)
+        return DictViewVariable(self, "keys").iterator(tx)
 
     def snapshot(self, tx: Translator) -> Variable:
         """A dict of the attributes as they are now."""
-        return tx.new_dict(self.entries(tx))
+        return tx.new_dict(self.pairs(tx))
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         return self.snapshot(tx).binary(tx, op, other.snapshot(tx) if isinstance(other, InstanceNamespace) else other)
@@ -496,9 +517,10 @@ class InstanceNamespace(Variable):
             for key, value in tx.new_dict([]).merged(tx, args, kwargs):
                 self.setitem(tx, key, value)
             return ConstantVariable(None)
-        if name in ("items", "keys", "values", "copy"):
-            snapshot = self.snapshot(tx)
-            return snapshot if name == "copy" else snapshot.method(tx, name, [], {})
+        if name in ("items", "keys", "values") and not (args or kwargs):
+            return DictViewVariable(self, name)
+        if name == "copy":
+            return self.snapshot(tx)
         raise GraphBreak("method of an instance __dict__", name)
 
     def getattr(self, tx: Translator, name: str) -> Variable:

@@ -601,9 +601,9 @@ class Lacks:
 
 
 class DictViewVariable(NativeVariable):
-    """dict.keys(), .values() or .items() (`kind`): sees the dict as it is now."""
+    """dict.keys(), .values() or .items() (`kind`): sees the dict, or `obj.__dict__`, as it is now."""
 
-    def __init__(self, dict: DictVariable, kind: str) -> None:
+    def __init__(self, dict: Any, kind: str) -> None:
         self.dict = dict
         self.kind = kind
 
@@ -707,14 +707,14 @@ class DictIterator(IteratorVariable):
 
     def __init__(
         self,
-        dict: DictVariable,
+        dict: Any,
         kind: str,
         keys: list[tuple[Any, Variable]],
         index: int = 0,
         backwards: bool = False,
         born_at: int = 0,
     ) -> None:
-        self.dict: DictVariable | None = dict
+        self.dict: Any = dict
         self.kind = kind
         self.keys = keys
         self.index = index
@@ -743,7 +743,7 @@ class DictIterator(IteratorVariable):
         assert value is not None
         return value if self.kind == "values" else tx.new_tuple([key, value])
 
-    def _check(self, tx: Translator, owner: DictVariable) -> None:
+    def _check(self, tx: Translator, owner: Any) -> None:
         """The errors of a dict that is changed while it is iterated."""
         changed = owner.state != self.state
         if self.ordered and changed:

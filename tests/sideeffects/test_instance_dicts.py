@@ -1,0 +1,78 @@
+"""`obj.__dict__`: what is made of it shows the attributes as they are."""
+import torch
+
+from tests.differential import check
+
+
+class Thing:
+    def __init__(self, number):
+        self.number = number
+
+
+def born():
+    return torch.ones(2), Thing
+
+
+def existing():
+    thing = Thing(1)
+    return torch.ones(2), lambda number: thing
+
+
+def both(program, **said):
+    for make in (born, existing):
+        check(program, make=make, **said)
+
+
+def test_views_are_live():
+    def program(x, make):
+        thing = make(1)
+        names, values, items = vars(thing).keys(), vars(thing).values(), vars(thing).items()
+        thing.more = x + 1
+        return len(names), list(names), list(values), names, values, items, thing
+
+    both(program, graphs=1)
+
+
+def test_attributes_that_come_during_iteration():
+    def program(x, make):
+        thing = make(1)
+        try:
+            for name in vars(thing):
+                thing.more = x
+        except RuntimeError as error:
+            return x + 1, str(error)
+        return x
+
+    both(program, graphs=1)
+
+
+def test_attributes_that_change_during_iteration():
+    def program(x, make):
+        thing = make(1)
+        thing.more = x
+        for name, value in vars(thing).items():
+            setattr(thing, name, value + 1)
+        return thing.number + thing.more
+
+    both(program, graphs=1)
+
+
+def test_an_iterator_goes_on_elsewhere():
+    def program(x, make):
+        thing = make(1)
+        thing.more = x + 1
+        found = iter(thing.__dict__.items())
+        next(found)
+        return found
+
+    both(program, graphs=1)
+
+
+def test_views_as_sets():
+    def program(x, make):
+        thing = make(1)
+        names = vars(thing).keys()
+        thing.more = x + 1
+        return sorted(names & {"more", "other"}), "more" in names, sorted(names | {"a"}), names.isdisjoint({"number"}), thing.more
+
+    both(program, graphs=1)
