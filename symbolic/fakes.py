@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from symbolic import viewed
 from symbolic.shapes import expression, expressions, known_looks, usually
+from symbolic.strides import strides_of
 
 aten = torch.ops.aten
 _DEVICE = torch.ops.prim.device.default
@@ -43,11 +44,6 @@ _RESHAPES: dict[Any, Callable[..., Any]] = {
 }  # fmt: skip
 #: The same, of several.
 _SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int})
-#: Operations on two tensors whose stand-ins lie as the second does: torch makes them of others. In eager code they lie
-#: as those of all such operations do.
-_MISLAID = frozenset({
-    aten.copysign.Tensor, aten.logit_backward.default, aten.special_xlog1py.default, aten.xlogy.Tensor,
-})  # fmt: skip
 #: Namespaces whose operations say if they draw random numbers.
 _KNOWN = frozenset({"aten", "prim", "prims"})
 #: Of a tensor that is nothing out of the ordinary.
@@ -101,7 +97,7 @@ class FakeMode(FakeTensorMode):
                 if func in _VIEWS:
                     return self._standing_in(views, args[0].fake_device)
                 return [self._standing_in(view, args[0].fake_device) for view in views]
-            if _is_pure(func) and func not in _MISLAID:
+            if _is_pure(func):
                 return self._looked_up(func, types, args, kwargs or {})
         elif func in _RESHAPES and len(args) == 2 and not kwargs and self._is_plain(args[0]):
             value, asked = args
@@ -116,13 +112,10 @@ class FakeMode(FakeTensorMode):
             return self._standing_in(turned, args[0].fake_device)
         elif _gives_new(func):  # what broadcasts is the same for one as for others, and so is what is new
             with usually(self.shape_env, looks=True):
-                if _is_pure(func) and func not in _MISLAID:
+                if _is_pure(func):
                     return self._looked_up(func, types, args, kwargs or {})
-                run = self._laid_out if func in _MISLAID else self.dispatch
                 self.draws += torch.Tag.nondeterministic_seeded in func.tags
-                return run(func, types, args, kwargs or {})
-        if func in _MISLAID:
-            return self._laid_out(func, types, args, kwargs or {})
+                return self._laid_out(func, types, args, kwargs or {})
         written = _written(func)
         if written:
             _refuse_overlaps(func, written, args, kwargs or {})
@@ -130,18 +123,19 @@ class FakeMode(FakeTensorMode):
             self.draws += 1
         self.writes += func._schema.is_mutable
         try:
-            return self.dispatch(func, types, args, kwargs or {})
+            return self._laid_out(func, types, args, kwargs or {})
         except DataDependentOutputException as error:
             error.asked = args[0]  # type: ignore[attr-defined]
             raise
 
     def _laid_out(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """The result, lying in memory as in eager code, of which torch's stand-ins know half."""
         made: Any = self.dispatch(func, types, args, kwargs)
-        like: Any = self.dispatch(aten.maximum.default, types, args[:2], {})
-        if made.stride() == like.stride():
+        strides = strides_of(func, args, kwargs, made)
+        if strides is None or strides == made.stride():
             return made
         laid = {"dtype": made.dtype, "device": made.device}
-        return self.dispatch(aten.empty_strided.default, types, (made.shape, like.stride()), laid)
+        return self.dispatch(aten.empty_strided.default, types, (made.shape, strides), laid)
 
     def from_tensor(self, tensor: torch.Tensor, **settings: Any) -> FakeTensor:
         is_static = self.shape_env is None or settings.get("static_shapes")
@@ -185,14 +179,14 @@ class FakeMode(FakeTensorMode):
         default = torch.get_default_dtype(), torch._C._get_default_device(), torch.is_inference_mode_enabled()
         looks: list[Any] = [func, *default]
         if not self._look(args, looks) or not self._look(tuple(kwargs.items()), looks):
-            return self.dispatch(func, types, args, kwargs)
+            return self._laid_out(func, types, args, kwargs)
         if _KNOWN_ELEMENTS in looks and _LOOKS_ONLY not in looks:  # those of the result are known, too
             return self.dispatch(func, types, args, kwargs)
         key = tuple(looks)
         every = _known if self.shape_env is None else known_looks(self.shape_env)
         known = every.get(key)
         if known is None:
-            results = self.dispatch(func, types, args, kwargs)
+            results = self._laid_out(func, types, args, kwargs)
             if key not in every:
                 if len(every) >= MANY:
                     every.clear()

@@ -7,9 +7,6 @@ import pytest
 from tests.codegen.kernels import fused
 from tests.codegen.kernels.drawn import examine, examined
 
-#: What is known to differ, and why.
-KNOWN = {2332: "strides of what is looked up with indices that are turned: torch's stand-ins have others than eager code"}
-
 
 @pytest.mark.parametrize("seed", range(60))
 def test_program(seed):
@@ -17,7 +14,7 @@ def test_program(seed):
     assert not wrong, f"{text}\n{wrong}"
 
 
-@pytest.mark.parametrize("seed", [382, 3889, 4285, 5240])
+@pytest.mark.parametrize("seed", [382, 2332, 3889, 4285, 5240, 6158, 6570])
 def test_programs_that_were_wrong(seed):
     text, wrong, _ = examine(seed)
     assert not wrong, f"{text}\n{wrong}"
@@ -39,7 +36,7 @@ def test_programs_are_as_they_are_meant_to_be():
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_ten_thousand_programs():
-    wrong = [f"{text}\n{why}" for seed, text, why, _ in examined(range(10_000), 2) if why and seed not in KNOWN]
+    wrong = [f"{text}\n{why}" for _, text, why, _ in examined(range(10_000), 2) if why]
     assert not wrong, "\n".join(wrong[:5])
 
 
