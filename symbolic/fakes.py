@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
 from symbolic import viewed
-from symbolic.shapes import expression, expressions, known_looks, usually
+from symbolic.shapes import usually
 from symbolic.strides import strides_of
 
 aten = torch.ops.aten
@@ -32,10 +32,6 @@ _VIEWS = frozenset({
     aten.alias.default, aten.detach.default, aten.expand.default, aten.permute.default, aten.t.default,
     aten.slice.Tensor, aten.select.int, aten.squeeze.dim, aten.squeeze.dims, aten.transpose.int, aten.unsqueeze.default,
     aten.view.default, aten._unsafe_view.default,
-})  # fmt: skip
-#: Those that ask nothing of sizes.
-_TURNS = frozenset({
-    aten.alias.default, aten.detach.default, aten.permute.default, aten.t.default, aten.transpose.int,
 })  # fmt: skip
 #: Those that give it other sizes.
 _RESHAPES: dict[Any, Callable[..., Any]] = {
@@ -106,14 +102,8 @@ class FakeMode(FakeTensorMode):
                 with in_kernel_invocation_manager(self):
                     made = aten.as_strided.default(value, *lies, value.storage_offset())
                 return self._standing_in(made, value.fake_device)
-        elif func in _TURNS and not kwargs and self._is_plain(args[0]):
-            with in_kernel_invocation_manager(self):
-                turned = func(*args)
-            return self._standing_in(turned, args[0].fake_device)
         elif _gives_new(func):  # what broadcasts is the same for one as for others, and so is what is new
             with usually(self.shape_env, looks=True):
-                if _is_pure(func):
-                    return self._looked_up(func, types, args, kwargs or {})
                 self.draws += torch.Tag.nondeterministic_seeded in func.tags
                 return self._laid_out(func, types, args, kwargs or {})
         written = _written(func)
@@ -183,14 +173,13 @@ class FakeMode(FakeTensorMode):
         if _KNOWN_ELEMENTS in looks and _LOOKS_ONLY not in looks:  # those of the result are known, too
             return self.dispatch(func, types, args, kwargs)
         key = tuple(looks)
-        every = _known if self.shape_env is None else known_looks(self.shape_env)
-        known = every.get(key)
+        known = _known.get(key)
         if known is None:
             results = self._laid_out(func, types, args, kwargs)
-            if key not in every:
-                if len(every) >= MANY:
-                    every.clear()
-                every[key] = self._looks_of(results, args, kwargs)
+            if key not in _known:
+                if len(_known) >= MANY:
+                    _known.clear()
+                _known[key] = self._looks_of(results, args, kwargs)
             return results
         of_each, is_tuple = known
         results = tuple(map(self._new, of_each))
@@ -242,18 +231,13 @@ class FakeMode(FakeTensorMode):
                 if not self._is_own(value) or value.is_neg() or value.is_conj():
                     return False
                 known = _LOOKS_ONLY if value.constant is None else _KNOWN_ELEMENTS
-                lies = value.shape, value.stride(), value.storage_offset()
-                if self.shape_env is not None:
-                    lies = expressions(lies[0]), expressions(lies[1]), expression(lies[2])
-                looks += (known, value.dtype, *lies, value.fake_device)
+                looks += (known, value.dtype, value.shape, value.stride(), value.storage_offset(), value.fake_device)
             elif kind in _LISTS:
                 looks.append(kind)
                 if not self._look(value, looks):
                     return False
             elif kind in _CONSTANTS:
                 looks += (kind, value)
-            elif kind is torch.SymInt and self.shape_env is not None:
-                looks += (kind, expression(value))
             else:
                 return False
         return True
@@ -267,9 +251,7 @@ class FakeMode(FakeTensorMode):
                 return None
             looks = result.shape, result.stride(), result.dtype, result.fake_device
             again, lies = self._new(looks), result.untyped_storage()
-            if _rest(result) != _rest(again):
-                return None
-            if expression(lies.nbytes()) != expression(again.untyped_storage().nbytes()):
+            if _rest(result) != _rest(again) or lies.nbytes() != again.untyped_storage().nbytes():
                 return None
             if lies._cdata in memory:
                 return None
@@ -378,7 +360,7 @@ def _hint(size: Any) -> Any:
 
 
 def _rest(value: torch.Tensor) -> Any:
-    return torch._C._dispatch_keys(value), value.requires_grad, expression(value.storage_offset()), value.is_inference()
+    return torch._C._dispatch_keys(value), value.requires_grad, value.storage_offset(), value.is_inference()
 
 
 def _tensors_in(value: Any) -> list[torch.Tensor]:

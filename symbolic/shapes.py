@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -129,7 +129,6 @@ class Environment(ShapeEnv):
         )
         self._assumed: set[Any] = set()
         self._is_usual = self._looks = False
-        self.looks: dict[Any, Any] = {}
 
     @contextmanager
     def usually(self, looks: bool) -> Iterator[None]:
@@ -210,18 +209,8 @@ def ask_contiguous(env: ShapeEnv, tensor: torch.Tensor) -> None:
         env.evaluate_expr(whole)
 
 
-def known_looks(env: ShapeEnv) -> dict[Any, Any]:
-    """What fakes of this environment have in common: results by the looks of arguments."""
-    return env.looks if isinstance(env, Environment) else {}
-
-
-def expression(size: Any) -> Any:
-    """A plain number, or how one that varies is said of the symbols."""
+def expression(size: Any) -> sympy.Expr:
     return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
-
-
-def expressions(sizes: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(size.node.expr if isinstance(size, torch.SymInt) else size for size in sizes)
 
 
 class Shapes:
