@@ -9,7 +9,8 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType
 from typing import Any
@@ -24,7 +25,8 @@ from codegen.residual.assemble import Assembled, assemble
 from codegen.residual.continuations import Continuations
 from codegen.residual.notes import Notes
 from codegen.residual.resume import raise_again
-from jit import _C, backends, collector, dumping, logs, progress, stance
+from jit import _C, backends, collector, dumping, logs, progress, stance, telling
+from jit.cache import store
 from jit.clock import Clock
 from jit.config import Config, config
 from jit.errors import (
@@ -229,7 +231,7 @@ class Compiler:
                     self._notice_numbers(cache, function, slots)
                     why = functools.partial(self.explain_miss, cache, function, slots)
                     logs.tell(self.channels, "recompiles", lambda: f"recompiling {function.__qualname__}: {why()}")
-                with collector.paused():
+                with collector.paused(), self._looking_at_disk(function):
                     try:
                         return self._compile(cache, function, slots)
                     except SkipFrame as skip:  # which holds all that the compilation made, till it is handled
@@ -246,6 +248,16 @@ class Compiler:
             raise error.with_traceback(None) from error.__cause__  # what led to it here tells nobody anything
         except Exception as error:
             return self._failed(cache, function, error)
+
+    @contextmanager
+    def _looking_at_disk(self, function: FunctionType) -> Iterator[None]:
+        """Tells what was found on disk meanwhile."""
+        before = store().fared
+        yield
+        found, missed = (now - then for now, then in zip(store().fared, before, strict=True))
+        if found or missed:
+            what = f"{function.__qualname__}: {found} parts found on disk, {missed} made anew"
+            logs.tell(self.channels, "cache", what.__str__)
 
     def _compile(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> Any:
         varying = self._varying.get(function.__code__, frozenset())
@@ -371,7 +383,7 @@ class Compiler:
             times=clock.times,
         )
         self.records.append(record)
-        self._tell(record)
+        telling.tell(self.channels, record)
         record.folder = dumping.write(folder, record) if folder else ""
         run = dumping.run_text(record, assembled.function) if self.as_text else assembled.function
         self._generated.add(id(run.__code__))
@@ -381,18 +393,6 @@ class Compiler:
 
     def _dump_folder(self) -> str:
         return self.config.dump or config.dump or (dumping.temporary() if self.as_text else "")
-
-    def _tell(self, record: Record) -> None:
-        name = record.name
-        for each in record.specializations:
-            logs.tell(self.channels, "dynamic", lambda each=each: f"{name}: {each}")  # type: ignore[misc]
-        for reason in record.breaks:
-            logs.tell(self.channels, "breaks", lambda reason=reason: f"graph break at {reason}")  # type: ignore[misc]
-        logs.tell(self.channels, "graph", lambda: f"graph of {name}:\n{dumping.graph(record.module)}")
-        logs.tell(self.channels, "guards", lambda: f"guards of {name}:\n" + "\n".join(map(str, record.guards)))
-        if record.generated is not None:
-            code = record.generated
-            logs.tell(self.channels, "bytecode", lambda: f"bytecode of {name}:\n{dumping.bytecode(code)}")
 
     # --- what else a miss may lead to -------------------------------------------------------------------------------
     def _limit(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:

@@ -6,9 +6,14 @@ Each channel is the logger `jit.<channel>`; without a handler of the program's o
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 
-CHANNELS = ("recompiles", "breaks", "graph", "guards", "bytecode", "skips", "dynamic")
+#: Channel -> the language that its texts are in, "" for words.
+CHANNELS = {
+    "recompiles": "", "breaks": "", "skips": "", "dynamic": "", "graph": "python", "guards": "", "bytecode": "",
+    "aot": "python", "fusion": "", "kernels": "c", "cache": "", "time": "",
+}  # fmt: skip
 
 
 def parse(names: str) -> frozenset[str]:
@@ -21,6 +26,25 @@ def parse(names: str) -> frozenset[str]:
 
 
 def tell(wanted: frozenset[str], channel: str, text: Callable[[], str]) -> None:
-    """Logs `text()` if the channel is wanted."""
-    if channel in wanted:
-        logging.getLogger(f"jit.{channel}").warning("%s", text())
+    """Logs `text()` if the channel is wanted: in colour where that comes to a terminal."""
+    if channel not in wanted:
+        return
+    logger = logging.getLogger(f"jit.{channel}")
+    if logger.hasHandlers() or sys.stderr is None or not sys.stderr.isatty():
+        logger.warning("%s", text())
+    else:
+        _show(channel, text())
+
+
+def _show(channel: str, text: str) -> None:
+    from rich.console import Console  # most programs print nothing
+    from rich.syntax import Syntax
+
+    console = Console(file=sys.stderr, highlight=False)
+    first, line, rest = text.partition("\n")
+    console.print(f"[bold cyan]{channel}[/] ", end="")
+    console.print(first, markup=False, soft_wrap=True)
+    if line and CHANNELS[channel]:
+        console.print(Syntax(rest, CHANNELS[channel], background_color="default", word_wrap=True))
+    elif line:
+        console.print(rest, markup=False, soft_wrap=True)

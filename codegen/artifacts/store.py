@@ -138,6 +138,11 @@ class Store:
         sizes = [] if folder is None else [state.st_size for _, state in _states(folder, ENTRY.fullmatch)]
         return Info(self._folder, len(sizes), sum(sizes), self._hits, self._misses)
 
+    @property
+    def fared(self) -> tuple[int, int]:
+        """How often this process found what it looked for, and how often not."""
+        return self._hits, self._misses
+
     def entries(self) -> list[Entry]:
         """What the store holds, used last first."""
         folder = self._ready()

@@ -1,0 +1,77 @@
+"""What `JIT_LOGS` prints of a compiled frame: channel -> texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from codegen.aot.stages import Stages, texts
+from jit import dumping, logs
+
+if TYPE_CHECKING:
+    from jit.compiler import Record
+
+
+def tell(wanted: frozenset[str], record: Record) -> None:
+    """Logs what the channels that are wanted have to say of the frame."""
+    for channel, said in SAID.items():
+        if channel in wanted:
+            for text in said(record):
+                logs.tell(wanted, channel, text.__str__)
+
+
+def _breaks(record: Record) -> Iterator[str]:
+    for reason in record.breaks:
+        yield f"graph break at {reason}"
+
+
+def _dynamic(record: Record) -> Iterator[str]:
+    for each in record.specializations:
+        yield f"{record.name}: {each}"
+
+
+def _graph(record: Record) -> Iterator[str]:
+    yield f"graph of {record.name}:\n{dumping.graph(record.module)}"
+
+
+def _guards(record: Record) -> Iterator[str]:
+    yield f"guards of {record.name}:\n" + "\n".join(map(str, record.guards))
+
+
+def _bytecode(record: Record) -> Iterator[str]:
+    if record.generated is not None:
+        yield f"bytecode of {record.name}:\n{dumping.bytecode(record.generated)}"
+
+
+def _time(record: Record) -> Iterator[str]:
+    if record.times:
+        whole = sum(record.times.values())
+        stages = ", ".join(f"{stage} {seconds * 1e3:.0f} ms" for stage, seconds in record.times.items())
+        yield f"{record.name} was compiled in {whole * 1e3:.0f} ms: {stages}"
+
+
+def _files(*endings: str) -> Callable[[Record], Iterator[str]]:
+    """The files of the dump that end like this."""
+
+    def said(record: Record) -> Iterator[str]:
+        made = record.module.meta.get("stages") if record.module is not None else None
+        found = texts(made) if isinstance(made, Stages) else {}
+        for name, text in found.items():
+            if name.endswith(endings) and text.strip():
+                yield f"{name.rpartition('.')[0].replace('_', ', ')} of {record.name}:\n{text}"
+
+    return said
+
+
+#: In the order in which they are printed.
+SAID: dict[str, Callable[[Record], Iterator[str]]] = {
+    "dynamic": _dynamic,
+    "breaks": _breaks,
+    "graph": _graph,
+    "aot": _files("joint.py", "forward.py", "backward.py", "aot.txt"),
+    "fusion": _files("kernels.txt"),
+    "kernels": _files("kernels.c", "kernels.py", "plan.txt"),
+    "guards": _guards,
+    "bytecode": _bytecode,
+    "time": _time,
+}
