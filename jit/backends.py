@@ -20,7 +20,7 @@ from codegen.notices import notify
 from codegen.passes import Passes
 from codegen.plan.replay import replayed
 from jit import _C, cache, repro
-from jit.config import config
+from jit.config import config, in_force
 from jit.errors import BackendCompilerFailed
 
 Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -60,15 +60,16 @@ MODES = {
 
 def kernels(gm: fx.GraphModule, example_inputs: list[Any], mode: Mode = MODES["default"]) -> Callable[..., Any]:
     """Forward and backward as kernels of our own, and ATen's where it has the better ones, or they can't be made."""
-    compiler = Kernels(cache.store(), _failed, mode.measures)
+    settings = in_force()
+    compiler = Kernels(cache.store(settings), _failed, mode.measures, settings.fast_math)
     forward: GraphCompiler = compiler
     backward: GraphCompiler = compiler.of_list
     if mode.graphs:
         forward, backward = replayed(forward), replayed(backward, takes_list=True)
     forward, backward = pieced(forward, forward, ATEN.forward), pieced(backward, forward, ATEN.backward)
-    passes = Passes(frozenset(name.strip() for name in config.passes_off.split(",") if name.strip()))
-    settings = replace(FUSED, forward=forward, backward=backward, inference=forward, passes=passes)
-    return compile_graph(gm, example_inputs, settings)
+    passes = Passes(frozenset(name.strip() for name in settings.passes_off.split(",") if name.strip()))
+    stage = replace(FUSED, forward=forward, backward=backward, inference=forward, passes=passes)
+    return compile_graph(gm, example_inputs, stage)
 
 
 def _failed(error: Exception) -> None:

@@ -28,7 +28,7 @@ from codegen.residual.resume import raise_again
 from jit import _C, backends, collector, dumping, logs, progress, stance, telling
 from jit.cache import store
 from jit.clock import Clock
-from jit.config import Config, config
+from jit.config import Config, config, using
 from jit.errors import (
     SKIPPED,
     BackendCompilerFailed,
@@ -344,7 +344,8 @@ class Compiler:
             return _no_results  # it only read sizes
         stats.graphs += 1
         clock.lap("bytecode")
-        made = backends.run(self.backend, module, example_inputs)
+        with using(self.config):
+            made = backends.run(self.backend, module, example_inputs)
         clock.lap("the graph")
         return made
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -21,6 +24,8 @@ class Config:
     auto_include, auto_exclude: comma-separated patterns of modules (`mylib.*`) whose functions `JIT_AUTO` compiles
         though they are a library's, or leaves alone; the second one decides where both fit.
     passes_off: comma-separated passes over graphs to leave out (`codegen.passes.table()` names them).
+    fast_math: kernels for a CPU may add in another order, multiply by reciprocals and forget the sign of zero: the last
+        digits differ from eager code's.
     disk_cache: keep compiled kernels on disk, for the next process.
     cache_dir: their folder, "" for $XDG_CACHE_HOME/framejit, else ~/.cache/framejit. Nobody else may write to it.
     cache_size_limit: bytes that they may take; those used longest ago go first.
@@ -36,6 +41,7 @@ class Config:
     auto_include: str = ""
     auto_exclude: str = ""
     passes_off: str = ""
+    fast_math: bool = False
     disk_cache: bool = True
     cache_dir: str = ""
     cache_size_limit: int = 1 << 30
@@ -49,6 +55,24 @@ class Config:
         if unknown:
             raise ValueError(f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(known))}")
         return replace(self, **options)
+
+
+_in_force: ContextVar[Config | None] = ContextVar("in_force", default=None)
+
+
+def in_force() -> Config:
+    """The settings of the compilation under way, else `config`."""
+    return _in_force.get() or config
+
+
+@contextmanager
+def using(settings: Config) -> Iterator[None]:
+    """These are in force meanwhile."""
+    token = _in_force.set(settings)
+    try:
+        yield
+    finally:
+        _in_force.reset(token)
 
 
 _FALSE = {"", "0", "false", "no", "off"}

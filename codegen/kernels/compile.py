@@ -60,11 +60,13 @@ class Kernels:
 
     `store`: where compiled code is kept from process to process. `failed`: is told of errors of the compiler's own.
     `measures`: on a GPU, tiles are chosen by their times, and products of matrices that beat the library's are kernels.
+    `is_fast`: on a CPU, C's rules of arithmetic are loosened (`toolchain.FAST`).
     """
 
     store: Store
     failed: Callable[[Exception], None] = raise_it
     measures: bool = False
+    is_fast: bool = False
     made: dict[Any, Compiled] = field(default_factory=dict)  # by `likeness`
 
     def __call__(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -151,7 +153,7 @@ class Kernels:
         """The kernels of this source by their names."""
         if not source:
             return dict[str, Function]().__getitem__
-        library = ctypes.CDLL(str(compile_c(source, store=self.store, openmp=False)))
+        library = ctypes.CDLL(str(compile_c(source, store=self.store, openmp=False, fast=self.is_fast)))
 
         @functools.cache
         def function(name: str) -> Function:

@@ -50,6 +50,9 @@ FLAGS = (
     *("-std=gnu11", "-shared", "-fPIC"),
     *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing"),
 )
+#: What `fast` adds. Not -ffast-math itself: gcc then links a start-up file that turns small numbers into zeros in the
+#: whole process, and takes it for granted that there are no NaNs.
+FAST = ("-fassociative-math", "-freciprocal-math", "-fno-signed-zeros", "-ffp-contract=fast")
 NATIVE = {"x86_64": ("-march=native",), "aarch64": ("-mcpu=native",)}
 ENTRY_POINTS = {"gcc": "GOMP_parallel", "clang": "__kmpc_fork_call"}  # what a parallel loop calls
 CPU_FACTS = {
@@ -145,18 +148,19 @@ def runtime(family: str) -> Path | None:
     return Path(os.fsdecode(place.file)) if found and place.file else None
 
 
-def compile_c(source: str, *, store: Store, openmp: bool = True, level: str = "-O2") -> Path:
+def compile_c(source: str, *, store: Store, openmp: bool = True, level: str = "-O2", fast: bool = False) -> Path:
     """A shared library made of `source`, to be loaded within a minute; later the store may evict it.
 
     With `openmp`, `#pragma omp parallel` starts threads where torch's runtime can run them (then the source sees the
-    macro `_OPENMP`); `#pragma omp simd` always counts. The numbers are those of C, whatever `level` is.
+    macro `_OPENMP`); `#pragma omp simd` always counts. The numbers are those of C, whatever `level` is, unless `fast`.
     Raises NoCompiler, CompileError, and OSError where temporary files can't be made.
     """
     compiler = find()
     if compiler is None:
         raise NoCompiler("no C compiler: none of $CC, cc, gcc and clang is on PATH (install one, or set CC)")
     library = runtime(compiler.family) if openmp else None
-    flags = (*FLAGS, level, *NATIVE.get(platform.machine(), ()), "-fopenmp" if library else "-fopenmp-simd")
+    rules, threads = FAST if fast else (), "-fopenmp" if library else "-fopenmp-simd"
+    flags = (*FLAGS, *rules, level, *NATIVE.get(platform.machine(), ()), threads)
     made = key(
         source=source,
         flags=" ".join(flags),
