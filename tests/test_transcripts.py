@@ -121,6 +121,7 @@ print(f(torch.ones(2)))
 """,
     "Ctrl-C while it compiles": """
 import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
 
 def backend(graph, inputs):
     signal.raise_signal(signal.SIGINT)

@@ -420,8 +420,7 @@ class InstanceNamespace(Variable):
     def find(self, tx: Translator, name: str) -> Variable | None:
         pending = tx.ledger.pending(self.owner, name)
         if pending is not None:
-            is_slot = isinstance(tx.lookup(self.owner.cls, name), MemberDescriptorType)
-            return None if pending is DELETED or is_slot else pending
+            return None if pending is DELETED or self._is_slot(name) else pending
         if self.owner.value is MISSING:
             return None
         return self.owner._existing(tx, name, MISSING)
@@ -440,7 +439,11 @@ class InstanceNamespace(Variable):
             gone = {name for name in stored if tx.ledger.pending(self.owner, name) is DELETED}
             names = [name for name in stored if name not in gone and not tx.ledger.renewed(self.owner, name)]
         stores = tx.ledger.stores(self.owner)
-        return names + [name for name, value in stores.items() if value is not DELETED and name not in names]
+        new = [name for name, value in stores.items() if value is not DELETED and name not in names]
+        return names + [name for name in new if not self._is_slot(name)]
+
+    def _is_slot(self, name: str) -> bool:
+        return isinstance(self.tx.lookup(self.owner.cls, name), MemberDescriptorType)
 
     def pairs(self, tx: Translator) -> list[tuple[Variable, Variable]]:
         """All attributes."""

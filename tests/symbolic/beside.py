@@ -51,6 +51,9 @@ class Translator:
         self.hashed = []
         self.numbers_hashed = set()
 
+    def with_context(self, error):
+        return error
+
     def know(self, source, kind, payload):
         self.known.append((source.text, kind, payload))
 
