@@ -17,7 +17,7 @@ from symbolic.sources import Source
 from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, same_constant
 from symbolic.variables.containers import TupleVariable
-from symbolic.variables.objects import instance_dict
+from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:
@@ -61,11 +61,10 @@ Event = Guard | Found | None
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """A call of a module or function that begins: `state` is all that there is besides guards and arguments."""
+    """A call of a module that begins: `state` is all that there is besides guards and arguments."""
 
-    called: Variable
-    source: Source | None  # and the value, of a module
-    value: Any
+    module: ObjectVariable
+    source: Source
     args: tuple[Variable, ...]
     names: tuple[str, ...]  # of the last of them
     looks: dict[TensorVariable, tuple[Any, ...]]  # of the tensors among the arguments
@@ -87,11 +86,11 @@ class Reading:
 
 # --- where ------------------------------------------------------------------------------------------------------------
 class Place:
-    """A module and the path to it; None, of functions."""
+    """A module and the path to it."""
 
-    def __init__(self, source: Source | None, module: Any) -> None:
-        self._values: dict[Source, Any] = {} if source is None else {source: module}
-        self._below: dict[Source, bool] = {} if source is None else {source: True}
+    def __init__(self, source: Source, module: Any) -> None:
+        self._values: dict[Source, Any] = {source: module}
+        self._below: dict[Source, bool] = {source: True}
 
     def has(self, source: Source) -> bool:
         """Whether the path leads through the module."""
@@ -159,16 +158,12 @@ class Match:
 
     def __init__(self, old: Reading, new: Reading, exposed: set[Variable]) -> None:
         self.old, self.new, self.exposed = old, new, exposed
-        self._sources: dict[Source, Source] = {}
-        self._variables: dict[Variable, Variable] = {old.called: new.called}
-        self._images: dict[Variable, Variable] = {new.called: old.called}
-        self.nodes: dict[fx.Node, fx.Node] = {}
+        self._sources: dict[Source, Source] = {old.source: new.source}
         self._below = Place(new.source, None)
-        if old.source is not None and new.source is not None:
-            if old.source is new.source:
-                raise Differs
-            self._sources[old.source] = new.source
-        if len(old.args) != len(new.args) or old.names != new.names:
+        self._variables: dict[Variable, Variable] = {old.module: new.module}
+        self._images: dict[Variable, Variable] = {new.module: old.module}
+        self.nodes: dict[fx.Node, fx.Node] = {}
+        if old.source is new.source or len(old.args) != len(new.args) or old.names != new.names:
             raise Differs
         for one, other in zip(old.args, new.args, strict=True):
             self.argument(one, other)

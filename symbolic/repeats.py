@@ -1,4 +1,4 @@
-"""Calls of modules, and of functions on tensors, that are equal to one before: read once, and repeated.
+"""Calls of modules that are equal to one before: read once, and repeated.
 
 Of a call of a module the log has every fact that was told of what lies at the module's path and every value that was
 taken in from there, in order. The guards of a capture are all that its outcome depends on; so the same code, called in
@@ -6,9 +6,6 @@ the same state on arguments that look the same, comes to the same operations and
 holds of what lies at another module's path. That is looked up fact by fact, on the objects themselves: values are taken
 in as reading would (`Translator.wrap`), which tells the same facts in the same order, so that up to a difference
 nothing is told that reading would not have told. Only when all of them hold are the operations repeated.
-
-A function goes by no path: besides what it is handed, all that it goes by is the same for all its calls in the same
-state.
 
 That paths may be exchanged in this way is not taken for granted. Of two calls, one after the other, both are read in
 full; only if what was told and recorded by the second is that of the first, but for the path, is a third repeated.
@@ -39,7 +36,6 @@ from symbolic.torch_state import TorchState
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import TupleVariable
-from symbolic.variables.functions import FunctionVariable
 from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.tensors import TensorVariable, take_data
@@ -64,7 +60,7 @@ _MOVES = frozenset({take_data, torch.Tensor.set_, "set_"})
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """A call that was read: what it told below its path, what it recorded, how far it came."""
+    """A call of a module that was read: what it told below its path, what it recorded, how far it came."""
 
     call: Reading
     events: list[Event]
@@ -79,7 +75,7 @@ class Record:
 
 
 class Repeats:
-    """The calls in one capture."""
+    """The calls of modules in one capture."""
 
     def __init__(self, tx: Translator, enabled: bool) -> None:
         self.tx = tx
@@ -115,24 +111,25 @@ class Repeats:
         self._unlike.clear()
 
     # --- calls ------------------------------------------------------------------------------------------------------
-    def begin(self, function: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Reading | Question | None:
+    def begin(self, module: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Reading | Question | None:
         """A call that may be recorded or repeated; None for others."""
-        if not self.enabled:
+        if not self.enabled or self.tx.ledger.is_reading:
             return None
-        is_module, given = type(function) is ObjectVariable, (*args, *kwargs.values())
-        if is_module and not _has_path(function):  # type: ignore[arg-type]
+        if type(module) is not ObjectVariable:
+            return self.answers.begin(module, args, kwargs)
+        if not isinstance(module.value, torch.nn.Module):
             return None
-        tensors = [each for each in flat(given) if isinstance(each, TensorVariable)]
-        if not is_module and (type(function) is not FunctionVariable or not tensors):
-            return self.answers.begin(function, args, kwargs)
-        looks = {each: look(each.fake) for each in tensors}
+        source = module.source
+        if source is None or source.is_made or source.kind == "const" or not source.is_end or module.payload:
+            return None
+        given = (*args, *kwargs.values())
         tx, graph = self.tx, self.tx.graph
-        key = _key(function, len(args), kwargs, looks)
+        looks = {each: look(each.fake) for each in flat(given) if isinstance(each, TensorVariable)}
+        key = _key(module, len(args), kwargs, looks)
         if self._unlike[key] > TRIES:
             return None
-        source, value = (function.source, function.value) if type(function) is ObjectVariable else (None, None)
         return Reading(
-            function, source, value, given, tuple(kwargs), looks, self._state(), tx.step, tx.started, len(self.log),
+            module, source, given, tuple(kwargs), looks, self._state(), tx.step, tx.started, len(self.log),
             len(tx.known), graph.calls, self.effects, graph.graph._root.prev, tx.stack_trace(), len(tx.generators),
             graph.draws, graph.fake_mode.writes, key,
         )  # fmt: skip
@@ -152,7 +149,7 @@ class Repeats:
         if sum(map(_new, told)) != len(tx.known) - call.known or not all(map(_is_ordinary, nodes)):
             return
         try:
-            place = Place(call.source, call.value)
+            place = Place(call.source, call.module.value)
             events = [event for event in told if _concerns(event, place)]
             for event in events:
                 _check(event, place)
@@ -196,7 +193,7 @@ class Repeats:
 
     def _look_up(self, record: Record, call: Reading, match: Match) -> None:
         """Takes in what the record took in. Raises `Differs` at the first fact that is another."""
-        tx, place = self.tx, Place(call.source, call.value)
+        tx, place = self.tx, Place(call.source, call.module.value)
         for event in record.events:
             if isinstance(event, Found):
                 source = match.source(event.source)
@@ -271,24 +268,14 @@ class Repeats:
         return (*sizes, *parts, *tx.graph.state, vars(TorchState()))
 
 
-def _has_path(module: ObjectVariable) -> bool:
-    """Whether it is a module, and nothing below it was looked at before."""
-    source = module.source
-    if source is None or source.is_made or source.kind == "const" or not source.is_end or module.payload:
-        return False
-    return isinstance(module.value, torch.nn.Module)
-
-
-def _key(function: Variable, positional: int, names: Iterable[str], looks: dict[TensorVariable, Any]) -> Any:
+def _key(module: ObjectVariable, positional: int, names: Iterable[str], looks: dict[TensorVariable, Any]) -> Any:
     """What calls that may be the same have in common: cheap to find, and no more than a guess."""
-    if type(function) is not ObjectVariable:
-        return function, positional, tuple(names), *looks.values()
-    parts = instance_dict(function.value) or {}
+    parts = instance_dict(module.value) or {}
     tables = (parts.get(name) for name in ("_parameters", "_modules"))
     tensors, modules = (list(table.values()) if isinstance(table, dict) else [] for table in tables)
     own = tuple(each.shape for each in tensors if type(each) in (torch.Tensor, torch.nn.Parameter))
     within = tuple(map(type, modules))
-    return function.cls, positional, tuple(names), own, within, *looks.values()
+    return module.cls, positional, tuple(names), own, within, *looks.values()
 
 
 def _concerns(event: Event, place: Place) -> bool:

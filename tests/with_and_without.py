@@ -79,14 +79,14 @@ def outcome(*args):
 
 @contextmanager
 def compared(monkeypatch):
-    """Within: for each capture, how many calls of each function, or class of modules, were repeated."""
+    """Within: for each capture, how many calls of each class of modules were repeated."""
     counts = []
     begin, repeat = Repeats.begin, Repeats.repeat
 
     def counting(self, call):
         answer = repeat(self, call)
         if answer is not None and isinstance(call, Reading):
-            counts[-1][call.called.real() if call.source is None else call.called.cls] += 1
+            counts[-1][call.module.cls] += 1
         return answer
 
     def both(*args):
