@@ -39,4 +39,6 @@ def _then_install(loader: object) -> None:
 
 
 def install() -> None:
-    sys.meta_path.insert(0, _WithTorch())  # type: ignore[arg-type]
+    """Does nothing the second time: Python may read a start-up line by two paths to the same folder."""
+    if not any(isinstance(finder, _WithTorch) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _WithTorch())  # type: ignore[arg-type]

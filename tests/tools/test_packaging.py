@@ -60,6 +60,7 @@ def test_the_start_up_line_acts_only_when_asked_and_when_torch_is_imported(site,
     script = """
 import site, sys
 site.addsitedir(sys.argv[1])
+site.addsitedir(sys.argv[1] + "/.")
 assert "jit" not in sys.modules and "torch" not in sys.modules
 import json, torch
 assert torch.__loader__.exec_module.__self__ is torch.__loader__
@@ -132,7 +133,7 @@ def test_the_source_distribution_has_all_it_takes_to_build(source, tmp_path):
     name = run(sys.executable, "-c", script, tmp_path, cwd=source).splitlines()[-1]
     with tarfile.open(tmp_path / name) as archive:
         files = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    needed = sources(source, "*.py") | sources(source, "csrc/*") | {f"{package}/py.typed" for package in PACKAGES}
+    needed = {"framejit_start.py"} | sources(source, "*.py") | sources(source, "csrc/*") | {f"{package}/py.typed" for package in PACKAGES}
     assert needed | {"setup.py", "pyproject.toml", "README.md", "tools/build_backend.py"} <= files
     assert not {file for file in files if file.startswith("tests/")}
 
@@ -146,6 +147,7 @@ print(jit.__file__)
 """
 NAME = "from importlib.metadata import entry_points as all; print(*all(group='torch_dynamo_backends', name='framejit'))"
 ASK = "import sys; print('jit.autowrap' in sys.modules)"
+ASK_WITH_TORCH = "import torch, sys; print('jit.autowrap' in sys.modules)"
 
 
 @pytest.mark.long
@@ -159,13 +161,17 @@ def test_an_installation_works_and_goes_away(source, venv, tmp_path, editable):
     assert home.is_relative_to(source if editable else venv.parent.parent)
     assert "jit.dynamo_backend:framejit" in run(venv, "-c", NAME, cwd=tmp_path)
     assert run(venv, "-c", ASK, cwd=tmp_path) == "False\n"
-    assert run(venv, "-c", ASK, cwd=tmp_path, JIT_AUTO="1") == "True\n"
-    assert run(venv, "-I", "-c", ASK, cwd=tmp_path, JIT_AUTO="1") == "False\n"
+    assert run(venv, "-c", ASK, cwd=tmp_path, JIT_AUTO="1") == run(venv, "-c", ASK_WITH_TORCH, cwd=tmp_path) == "False\n"
+    assert run(venv, "-c", ASK_WITH_TORCH, cwd=tmp_path, JIT_AUTO="1") == "True\n"
+    assert run(venv, "-I", "-c", ASK_WITH_TORCH, cwd=tmp_path, JIT_AUTO="1") == "False\n"
+    why = run(venv.with_name("framejit"), "why", "tensor-value", cwd=tmp_path)
+    assert why == run(venv, "-m", "jit", "why", "tensor-value", cwd=tmp_path) and "torch.where" in why
 
     listed = run(*pip, "show", "--files", "framejit", cwd=tmp_path).split()
     assert START_UP_NAME in listed
     if not editable:
         assert sources(source, "*.py") | {f"{package}/py.typed" for package in PACKAGES} <= set(listed)
+        assert {"framejit_start.py", "jit/breaks.md", "jit/page.html"} <= set(listed)
         assert not [file for file in listed if "csrc" in file]
 
     run(*pip, "uninstall", "--yes", "framejit", cwd=tmp_path)
