@@ -95,6 +95,7 @@ def test_dump_writes_its_folder(script, tmp_path):
     assert done.returncode == 0 and list((tmp_path / "out").glob("*-step/graph.py")), done.stderr
 
 
+@pytest.mark.long
 def test_bench_times_both(script):
     done = python("-m", "jit", "bench", "--rounds", "1", script)
     assert done.returncode == 0 and "times as fast, start-up included" in done.stdout, done.stderr

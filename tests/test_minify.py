@@ -86,7 +86,9 @@ def test_the_first_stage_that_fails_is_to_blame(backend, stages, tmp_path):
     assert len(found) == stages and found[backend] == minify.Outcome("raises ArithmeticError", "no running sums")
 
 
-@pytest.mark.parametrize("fault, kind", [("refuses", "raises ArithmeticError"), ("dies", "dies"), ("is_wrong", "differs")])
+@pytest.mark.parametrize("fault, kind", [
+    pytest.param("refuses", "raises ArithmeticError", marks=pytest.mark.long), ("dies", "dies"),
+    pytest.param("is_wrong", "differs", marks=pytest.mark.long)])
 def test_a_graph_shrinks_to_the_operation_at_fault(fault, kind, tmp_path):
     given = script(LONG, tmp_path, "aot_eager", fault)
     found = minify.blame(given)

@@ -214,7 +214,12 @@ def golden():
     return {name: f"{RULE}{name}\n{RULE}{text}" for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+#: What other tests look at, too: each process takes seconds.
+LONG = {"a call of what can't be read", "a setting that is none", "a channel that is none", "a backend that is none",
+        "a program that raises by itself"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in PROGRAMS])
 def test_the_first_message_is_this_one(name, golden, tmp_path):
     found = transcript(name, tmp_path)
     if golden is not None:
