@@ -6,7 +6,6 @@ import functools
 import os
 import sys
 import warnings
-from types import FrameType
 
 import torch
 
@@ -26,11 +25,11 @@ def notify(text: str) -> None:
 
 def warn(text: str) -> None:
     """A UserWarning at the line of the user's that led here: the innermost one outside of this project and of torch."""
-    frame: FrameType | None = sys._getframe(1)
-    found = frame
-    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
-        frame = frame.f_back
-    found = frame or found
-    assert found is not None
+    found = here = sys._getframe(1)
+    while found.f_code.co_filename.startswith(_NOT_THE_USERS):
+        if found.f_back is None:
+            found = here
+            break
+        found = found.f_back
     registry = found.f_globals.setdefault("__warningregistry__", {})
     warnings.warn_explicit(text, UserWarning, found.f_code.co_filename, found.f_lineno, registry=registry)

@@ -34,9 +34,10 @@ class AutoCompiler(Compiler):
     """A compiler that chooses its functions itself."""
 
     rests = True
+    #: Whether calls are timed, as written and compiled: for the report.
+    is_timed = False
 
     def __init__(self, settings: Config = config) -> None:
-        self.is_timed = False
         super().__init__(backends.resolve("default"), settings, False, None)
 
     def classify(self, code: CodeType) -> Any:

@@ -252,9 +252,10 @@ class Compiler:
     @contextmanager
     def _looking_at_disk(self, function: FunctionType) -> Iterator[None]:
         """Tells what was found on disk meanwhile."""
-        before = store().fared
+        disk = store(self.config)
+        before = disk.fared
         yield
-        found, missed = (now - then for now, then in zip(store().fared, before, strict=True))
+        found, missed = (now - then for now, then in zip(disk.fared, before, strict=True))
         if found or missed:
             what = f"{function.__qualname__}: {found} parts found on disk, {missed} made anew"
             logs.tell(self.channels, "cache", what.__str__)

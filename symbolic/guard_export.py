@@ -133,6 +133,10 @@ def _no_attribute_of_class(page: Page, source: Source | None, name: str) -> str:
     return f"not any({name!r} in vars(cls) for cls in {page.path(source)}.__mro__)"
 
 
+def _is(page: Page, source: Source | None, payload: Any) -> str:
+    return f"{page.path(source)} is {page.object(payload)}"
+
+
 def _storage(page: Page, source: Source | None, groups: list[list[Source]]) -> str:
     return f"memory_is_shared_within({', '.join(f'[{page.paths(group)}]' for group in groups)})"
 
@@ -140,8 +144,8 @@ def _storage(page: Page, source: Source | None, groups: list[list[Source]]) -> s
 #: kind -> the guard as a Python expression. The kinds are those of `guards.TEXT`.
 _PYTHON: dict[str, Callable[[Page, Source | None, Any], str]] = {
     "type": lambda page, source, payload: f"type({page.path(source)}) is {page.object(payload)}",
-    "is": lambda page, source, payload: f"{page.path(source)} is {page.object(payload)}",
-    "is_weak": lambda page, source, payload: f"{page.path(source)} is {page.object(payload)}",
+    "is": _is,
+    "is_weak": _is,
     "eq": lambda page, source, payload: f"{page.path(source)} == {page.object(payload)}",
     "tensor": _tensor,
     "unhooked": lambda page, source, payload: f"is_unhooked({page.path(source)})",
