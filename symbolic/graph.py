@@ -45,7 +45,6 @@ from symbolic.shapes import (
 from symbolic.sources import Source
 from symbolic.torch_state import enter_inference, leave_inference, state_of_operations
 from symbolic.variables.base import MISSING, Variable
-from symbolic.variables.buffers import owns_memory
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import ListVariable, TupleVariable
@@ -248,7 +247,7 @@ class GraphBuilder:
         return self._moves + sum(counts)
 
     def _marks_of_inputs(self) -> list[tuple[torch.Tensor, Any]]:
-        memory = {variable.fake.untyped_storage()._cdata for variable in self._tensors()}
+        memory = {variable.fake.untyped_storage()._cdata for variable in self.tensors()}
         return [(fake, mark) for fake, mark in self._marks if fake.untyped_storage()._cdata in memory]
 
     def _placeholder(self, source: Source, example: Any) -> fx.Node:
@@ -267,7 +266,8 @@ class GraphBuilder:
         it runs on. None where no sizes vary."""
         return None if self._came is None else self._came.from_tensor(fake)
 
-    def _tensors(self) -> list[TensorVariable]:
+    def tensors(self) -> list[TensorVariable]:
+        """The inputs that are tensors."""
         return [variable for variable in self.inputs if isinstance(variable, TensorVariable)]
 
     def _facts(self, value: torch.Tensor) -> dict[str, Any]:
@@ -289,67 +289,6 @@ class GraphBuilder:
         code = getattr(type(module).forward, "__code__", None)
         names = code.co_varnames[1 : code.co_argcount] if code is not None else ()
         self.names = {args.step("index", index): f"l_{name}_" for index, name in enumerate(names)}
-
-    def guard_aliases(self) -> None:
-        """Guards which inputs are one tensor, and which share memory, if the graph changes any of them.
-
-        A graph that only reads gives the same for two inputs as for one that comes in twice.
-        """
-        tensors = [each for each in self._tensors() if each.source is not None and not each.source.is_made]
-        self._guard_memory()
-        if len(tensors) < 2 or not self.mutates_inputs():
-            return
-        self.tx.apart(*tensors)
-        memory: dict[int, list[TensorVariable]] = {}
-        for variable in tensors:
-            memory.setdefault(variable.value.untyped_storage()._cdata, []).append(variable)
-        self.tx.know(None, "storage", [[each.source for each in group] for group in memory.values()])
-        for group in memory.values():
-            if len(group) > 1:
-                self._guard_places(group)
-
-    def _guard_memory(self) -> None:
-        """Guards that no input lies in the memory of a buffer that the frame read or changed."""
-        for step, buffer in self.tx.buffers[:1]:
-            for variable in self._tensors():
-                source = variable.source
-                if source is None:
-                    continue
-                if source.is_made or not owns_memory(variable.value):
-                    raise Restart(step, GraphBreak("buffer beside a tensor in memory of others", buffer.describe()))
-                self.tx.know(source, "predicate", owns_memory)
-
-    def _guard_places(self, group: list[TensorVariable]) -> None:
-        """Guards where in the memory that they share these inputs lie, and which are views of one another."""
-        known: dict[int, Source] = {id(each.value): each.source for each in group if each.source is not None}
-        for variable in group:
-            value, source = variable.value, variable.source
-            assert source is not None
-            self.tx.know(source, "predicate", BeginsAt(value.storage_offset()))
-            base = None if value.is_inference() else value._base
-            self.tx.know(source, "predicate", _is_no_view if base is None else _is_view)
-            if base is not None:
-                of = source.attr("_base")
-                if known.setdefault(id(base), of) is not of:
-                    self.tx.know(of, "same", known[id(base)])
-        if len(known) > len(group):
-            self.tx.know(None, "distinct", list(known.values()))
-
-    def guard_offset(self, variable: TensorVariable) -> None:
-        """Guards where in their memory the inputs begin that `variable` may be a view of."""
-        self.tx.repeats.tell(None)
-        memory = variable.fake.untyped_storage()._cdata
-        for known in self._tensors():
-            if known.source is not None and known.fake.untyped_storage()._cdata == memory:
-                self.tx.know(known.source, "predicate", BeginsAt(known.value.storage_offset()))
-
-    def only_claims(self, variable: TensorVariable) -> bool:
-        """Whether it may be a view made without grad that says it requires a gradient, as its base does, and gets none.
-        For an input that is guarded."""
-        if variable.source is not None:
-            known = _only_claims if _only_claims(variable.value) else _keeps_its_word
-            self.tx.know(variable.source, "predicate", known)
-        return _only_claims(variable.fake)
 
     def guard_shapes(self) -> None:
         """Guards what capture found of the sizes of inputs."""
@@ -697,7 +636,7 @@ class GraphBuilder:
         self.fake_mode.shape_env = self.shapes.env
         self.fake_mode.static_shapes = False
         self._came = FakeMode(allow_non_fake_inputs=True, shape_env=self.shapes.env)
-        for known in self._tensors():
+        for known in self.tensors():
             value = known.example if isinstance(known, DrawnTensor) else known.value
             known.node.meta["came"] = self._came.from_known(value, known.fake, self.fake_mode)
         self.tx.repeats.enabled = False
@@ -853,39 +792,6 @@ def _example(node: fx.Node) -> Any:
 
 def _blank(fake: torch.Tensor) -> Blank:
     return Blank(tuple(map(int, fake.shape)), fake.dtype, fake.device)
-
-
-class BeginsAt:
-    """storage offset as it was"""
-
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
-
-    def __call__(self, value: Any) -> bool:
-        return value.storage_offset() == self.offset
-
-
-def _is_view(value: torch.Tensor) -> bool:
-    """a view"""
-    return not value.is_inference() and value._is_view()
-
-
-def _is_no_view(value: torch.Tensor) -> bool:
-    """no view"""
-    return not _is_view(value)
-
-
-def _only_claims(value: torch.Tensor) -> bool:
-    """a view made without grad, which may get no gradient though it says so"""
-    if not _is_view(value) or not value._base.requires_grad:  # type: ignore[union-attr]
-        return False
-    # Of its history it may not be asked: autograd would take it again where it was written, and may fail to.
-    return bool(torch._C._autograd._get_creation_meta(value) != torch._C._autograd.CreationMeta.DEFAULT)
-
-
-def _keeps_its_word(value: torch.Tensor) -> bool:
-    """no view made without grad"""
-    return not _only_claims(value)
 
 
 def _mark(fake: torch.Tensor) -> tuple[int, bool] | None:

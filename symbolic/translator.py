@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from sideeffects.effects import Advance, DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
-from symbolic import dropped, opcodes, polyfills, wrap
+from symbolic import dropped, input_memory, opcodes, polyfills, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
 from symbolic.code import looks_at_frames
 from symbolic.errors import (
@@ -655,7 +655,7 @@ def capture(
         hooks.settle(tx)
         outside.settle(tx, entered)
         tx.guard_aliases()
-        tx.graph.guard_aliases()
+        input_memory.guard_aliases(tx.graph)
     except BaseException:
         tx.close()
         raise

@@ -57,11 +57,6 @@ def has_no_views(value: Any) -> bool:
     return True
 
 
-def owns_memory(value: torch.Tensor) -> bool:
-    """memory of its own"""
-    return value.untyped_storage().resizable()
-
-
 def plain(value: Any) -> Any:
     """A copy, of the built-in type."""
     return array.__copy__(value) if isinstance(value, array) else bytearray.copy(value)

@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from sideeffects.effects import DELETED
+from symbolic import input_memory
 from symbolic.errors import ASKS_NODE, GraphBreak
 from symbolic.gradients import differentiate_with
 from symbolic.signatures import takes
@@ -180,10 +181,10 @@ class TensorVariable(Variable):
             return ConstantVariable(self.length(tx))
         if name == "requires_grad_":
             wanted = [arg.constant() for arg in (*args, *kwargs.values())] or [True]
-            if wanted == [self.fake.requires_grad] and not (wanted[0] and tx.graph.only_claims(self)):
+            if wanted == [self.fake.requires_grad] and not (wanted[0] and input_memory.only_claims(tx, self)):
                 return self
         if name == "storage_offset":
-            tx.graph.guard_offset(self)
+            input_memory.guard_offset(tx.graph, self)
         if name == "size" and tx.graph.shapes is not None and not args and not kwargs:
             return tx.new_tuple(tx.graph.sizes(self), torch.Size)
         return tx.graph.call_method(name, [self, *args], kwargs)
