@@ -3,6 +3,7 @@
 PYTEST_DONT_REWRITE: the programs are what is tested.
 """
 import contextlib
+import collections
 import dataclasses
 import importlib
 import sys
@@ -483,9 +484,11 @@ def test_what_torch_is_built_on_is_not_compiled():
         def __post_init__(self):
             self.both = self.first + self.second
 
+    Named = collections.namedtuple("Named", "first second")
+
     @jit.disable(recursive=False)
     def opaque():
-        return int(sympy.expand((sympy.Symbol("n") + 1) ** 2).subs("n", 2)) + Pair(1).both
+        return int(sympy.expand((sympy.Symbol("n") + 1) ** 2).subs("n", 2)) + Named(Pair(1).both, 0).first
 
     @jit.compile(backend="eager")
     def program(x):
