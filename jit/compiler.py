@@ -539,7 +539,9 @@ def describe(value: Any) -> str:
 def is_library(code: CodeType) -> bool:
     """Whether the hook leaves this code alone: torch and what it is built on, the standard library, the compiler and
     what these generate. Where the program's own code calls it, it is traced all the same."""
-    return code.co_filename.startswith(_LIBRARY) or code.co_qualname.startswith(_MADE_BY_DATACLASS) or _makes_tuple(code)
+    if code.co_filename.startswith(_LIBRARY):
+        return True
+    return code.co_qualname.startswith(_MADE_BY_DATACLASS) or _makes_tuple(code)
 
 
 def _makes_tuple(code: CodeType) -> bool:

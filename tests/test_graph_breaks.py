@@ -2,8 +2,8 @@
 
 PYTEST_DONT_REWRITE: the programs are what is tested.
 """
-import contextlib
 import collections
+import contextlib
 import dataclasses
 import importlib
 import sys
