@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import sympy
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     GuardOnDataDependentSymNode,
@@ -129,6 +129,7 @@ class Environment(ShapeEnv):
         )
         self._assumed: set[Any] = set()
         self._is_usual = self._looks = False
+        self.answers = 0  # how many there were
 
     @contextmanager
     def usually(self, looks: bool) -> Iterator[None]:
@@ -151,6 +152,7 @@ class Environment(ShapeEnv):
         self, orig_expr: Any, hint: Any = None, fx_node: Any = None, size_oblivious: bool = False,
         fallback_value: bool | None = None, **settings: Any,
     ) -> Any:  # fmt: skip
+        self.answers += bool(orig_expr.free_symbols)
         if self._is_usual and fallback_value is not None:
             answer = self._usually(orig_expr)
             if answer == fallback_value or (self._looks and answer is not None):
@@ -196,6 +198,16 @@ class Environment(ShapeEnv):
 def usually(env: ShapeEnv | None, looks: bool = False) -> AbstractContextManager[None]:
     """`Environment.usually`, of any environment."""
     return env.usually(looks) if isinstance(env, Environment) else nullcontext()
+
+
+def environment(values: Iterable[Any]) -> ShapeEnv | None:
+    """The one that fakes and symbols have their sizes from."""
+    for value in values:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode.shape_env
+        if isinstance(value, torch.SymInt) and hasattr(value.node, "shape_env"):
+            return value.node.shape_env
+    return None
 
 
 def ask_contiguous(env: ShapeEnv, tensor: torch.Tensor) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._pytree import tree_leaves
 
@@ -22,7 +21,7 @@ from codegen.aot.recorder import Untraceable
 from codegen.direct import as_captured
 from symbolic.late import compute
 from symbolic.quick_graph import Graph
-from symbolic.shapes import CHECKS, Environment, must_be_equal, usually
+from symbolic.shapes import CHECKS, Environment, environment, must_be_equal, usually
 from symbolic.torch_state import TorchState, enter_inference, leave_inference
 
 log = logging.getLogger(__name__)
@@ -112,7 +111,7 @@ def compile_graph(
     for program in programs:
         try:
             # What the capture asked of sizes is known, and what is asked beyond that is how to go about it.
-            with torch.inference_mode(mode) if mode is not None else nullcontext(), usually(_sizes(examples)):
+            with torch.inference_mode(mode) if mode is not None else nullcontext(), usually(environment(examples)):
                 compiled: Any = compile_program(program, examples, settings, original, graph.meta.get("together", ()))
         except Untraceable as reason:
             log.info("a graph runs as it was captured: %s", reason)
@@ -120,11 +119,6 @@ def compile_graph(
         compiled.stages = replace(compiled.stages, captured=rewritten if program is not original else None)
         return compiled if mode is None else _under(mode, compiled)
     return as_captured(graph)
-
-
-def _sizes(examples: Sequence[Any]) -> Any:
-    """The environment that these have their sizes from."""
-    return next((value.fake_mode.shape_env for value in examples if isinstance(value, FakeTensor)), None)
 
 
 def _settle(result: Any, foreseen: Sequence[int]) -> None:

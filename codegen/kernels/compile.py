@@ -34,6 +34,7 @@ from codegen.plan.build import build
 from codegen.plan.check import check
 from codegen.plan.steps import CPU, Function, Plan
 from codegen.progress import tell
+from symbolic.shapes import Environment, environment
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +84,10 @@ class Kernels:
             compiled = self.made.get((like, takes_list))
             if compiled is None:
                 make = self._on_device if device.type == "cuda" else self._on_processor
-                compiled = self.made[like, takes_list] = make(graph, like, takes_list, device)
+                before = answers(graph)
+                compiled = make(graph, like, takes_list, device)
+                if answers(graph) == before:
+                    self.made[like, takes_list] = compiled
             graph.meta.update(plan=compiled.plan, texts=compiled.texts)
             return compiled.run
         except (Unsupported, NotImplementedError) as reason:
@@ -117,7 +121,7 @@ class Kernels:
     def _on_processor(
         self, graph: fx.GraphModule, like: Likeness, takes_list: bool, device: torch.device
     ) -> Compiled:
-        place = kept.place(graph, like, takes_list)
+        place, before = kept.place(like, takes_list), answers(graph)
         planned = place and self._kept(graph, place)
         if not planned:
             tell("choosing kernels")
@@ -128,7 +132,7 @@ class Kernels:
             function = self._load(source)
             functions = {kernel.name: function(kernel.name) for kernel in made.kernels}
             planned = plan(made, _parameters(graph), functions, "graph", takes_list)
-            if place:
+            if place and answers(graph) == before:
                 kept.keep(self.store, place, graph, planned, source)
 
         def texts() -> dict[str, str]:
@@ -162,6 +166,13 @@ class Kernels:
             return Function(name, address, library)
 
         return function
+
+
+def answers(graph: fx.GraphModule) -> int:
+    """How many there were of questions about the sizes of a graph. Where kernels come of such an answer, they are that
+    graph's alone: others that are alike might get another, and must be guarded for it."""
+    env = environment(node.meta.get("val") for node in graph.graph.find_nodes(op="placeholder"))
+    return env.answers if isinstance(env, Environment) else 0
 
 
 def _parameters(graph: fx.GraphModule) -> list[str]:

@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Any, Protocol, Union
 
 import sympy
+import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 Monomial = tuple["Atom", ...]  # sorted by `order`; () is the constant
@@ -588,6 +589,11 @@ def of_sympy(expr: sympy.Expr) -> Index:
                 first = extremum(kind.lower(), first, other)
             return first
     raise NotImplementedError(f"a size {expr}")
+
+
+def is_size(value: Any) -> bool:
+    """Whether it is an expression of sizes; other integers that vary are as floats are."""
+    return isinstance(value, torch.SymInt) and hasattr(value.node, "expr")
 
 
 def of_size(size: Any) -> Index:

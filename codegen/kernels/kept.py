@@ -24,11 +24,9 @@ _FOLDERS = [Path(__file__).parent, Path(text.__file__).parent]
 _FILES = [Path(late.__file__)]
 
 
-def place(graph: fx.GraphModule, like: Likeness, takes_list: bool) -> str | None:
-    """The key of what this graph becomes; None for one that another process can't tell to be the same: its sizes vary,
-    which kernels go by what is known of them, or it holds functions or large tensors of its own."""
-    if any(_has_symbols(node.meta.get("val")) for node in graph.graph.nodes):
-        return None
+def place(like: Likeness, takes_list: bool) -> str | None:
+    """The key of what a graph becomes; None for one that another process can't tell to be the same: it holds functions
+    or large tensors of its own."""
     lines = []
     for op, what, given, operands, value in like:
         name = _name(what)
@@ -63,14 +61,6 @@ def read(plan: str, graph: fx.GraphModule, function: text.Functions) -> Plan:
 
 def _constants(graph: fx.GraphModule) -> list[Any]:
     return [attrgetter(str(node.target))(graph) for node in graph.graph.find_nodes(op="get_attr")]
-
-
-def _has_symbols(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return value._has_symbolic_sizes_strides
-    if isinstance(value, tuple | list):
-        return any(map(_has_symbols, value))
-    return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
 def _name(what: Any) -> str | None:

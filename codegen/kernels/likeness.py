@@ -7,6 +7,10 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.node import map_aggregate
+
+from codegen.kernels import index as ix
+from symbolic.late import NUMBERS
 
 #: Of each node: its kind, operation or attribute's contents, the text of its arguments, which nodes are among these (by
 #: their places in the graph), properties of its value.
@@ -30,24 +34,47 @@ def likeness(graph: fx.GraphModule) -> Likeness:
     """Equal for graphs of the same operations on tensors of the same properties, as long as their attributes live.
 
     Operations and large attributes are told by identity, other arguments by their text: it tells 0.0 from -0.0 and
-    False."""
+    False. Sizes that vary go by the order they come up in. Raises NotImplementedError for sizes that kernels know no
+    word for."""
     numbers: dict[fx.Node, int] = {}
     operands: list[int] = []
+    sizes = _Sizes()
 
-    def operand(node: fx.Node) -> Any:
-        operands.append(numbers[node])
-        return _OPERAND
+    def operand(given: Any) -> Any:
+        if isinstance(given, fx.Node):
+            operands.append(numbers[given])
+            return _OPERAND
+        return sizes.number(given) if ix.is_size(given) else given
 
     lines = []
     for node in graph.graph.nodes:
         operands.clear()
-        given = fx.map_arg((node.args, node.kwargs), operand)
+        given = map_aggregate((node.args, node.kwargs), operand)
         numbers[node] = len(numbers)
         what: Any = None if node.op == "placeholder" else node.target
         if node.op == "get_attr":
             what = _contents(attrgetter(str(node.target))(graph))
-        lines.append((node.op, what, repr(given), tuple(operands), _properties(node.meta.get("val"))))
+        lines.append((node.op, what, repr(given), tuple(operands), _properties(node.meta.get("val"), sizes)))
     return tuple(lines)
+
+
+class _Sizes:
+    """Those of one graph that vary, as text that kernels go by, without the names that this capture has for them."""
+
+    def __init__(self) -> None:
+        self.names: dict[ix.Symbol, ix.Index] = {}
+        self.known: dict[Any, str] = {}
+
+    def number(self, value: int | torch.SymInt) -> int | str:
+        if isinstance(value, int):
+            return value
+        expr = value.node.expr
+        if expr not in self.known:
+            size = ix.of_size(value)
+            for symbol in sorted(ix.symbols(size), key=ix.order):
+                self.names.setdefault(symbol, ix.index(ix.Symbol(f"z{len(self.names)}")))
+            self.known[expr] = ix.key(ix.substitute(size, self.names))
+        return self.known[expr]
 
 
 def _contents(value: Any) -> Any:
@@ -57,16 +84,16 @@ def _contents(value: Any) -> Any:
     return bytes(value.reshape(-1).view(torch.uint8).tolist())
 
 
-def _properties(value: Any) -> Any:
+def _properties(value: Any, sizes: _Sizes) -> Any:
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided:
             return value.layout, value.dtype, value.device, str(value.shape)
         geometry = (*value.shape, *value.stride(), value.storage_offset())
-        return value.dtype, value.device, value.dim(), tuple(map(_number, geometry))
+        return value.dtype, value.device, value.dim(), tuple(map(sizes.number, geometry))
     if isinstance(value, tuple | list):
-        return tuple(map(_properties, value))
+        return tuple(_properties(item, sizes) for item in value)
+    if ix.is_size(value):
+        return type(value), sizes.number(value)
+    if isinstance(value, NUMBERS):
+        return type(value), "computed"  # by the graph itself, or given to it
     return type(value), str(value)
-
-
-def _number(value: int | torch.SymInt) -> int | str:
-    return value if isinstance(value, int) else str(value)

@@ -122,7 +122,7 @@ def _given(low: Lowering, node: fx.Node) -> Any:
             if isinstance(step, torch.SymInt) and step.node.expr.is_Symbol:
                 low.program.steps.setdefault(Symbol(step.node.expr.name), (node.name, dim))
         return low.ref(given)
-    if is_size(value):
+    if ix.is_size(value):
         if value.node.expr.is_Symbol:
             low.program.sizes.setdefault(Symbol(value.node.expr.name), (node.name, None))
         return ix.of_size(value)
@@ -133,18 +133,13 @@ def _given(low: Lowering, node: fx.Node) -> Any:
     return low.program.scalars[node.name]
 
 
-def is_size(value: Any) -> bool:
-    """Whether it is an expression of sizes; other integers that vary are as floats are."""
-    return isinstance(value, torch.SymInt) and hasattr(value.node, "expr")
-
-
 def _call(low: Lowering, values: dict[fx.Node, Any], node: fx.Node, row: Row | None) -> Any:
     given: Any = fx.map_arg((node.args, node.kwargs), values.__getitem__)
     args, kwargs = given
     if node.target is operator.getitem:
         source, item = args
         return source[item]
-    if is_size(low.out):
+    if ix.is_size(low.out):
         return ix.of_size(low.out)
     if node.target in NUMBERS:
         return _number(NUMBERS[node.target], args)
@@ -268,7 +263,7 @@ def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
 
 def _other(result: Any) -> ix.Index | None:
     """A result that is no tensor: an integer that the sizes tell, or nothing that anybody reads."""
-    if type(result) is int or is_size(result):
+    if type(result) is int or ix.is_size(result):
         return ix.of_size(result)
     return None
 

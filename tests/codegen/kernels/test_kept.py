@@ -3,11 +3,14 @@
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
 from codegen.artifacts.store import Store
 from codegen.kernels import compile, kept, unrolled
 from codegen.kernels.likeness import likeness
 from codegen.kernels.toolchain import find
+from symbolic.fakes import FakeMode
+from symbolic.shapes import Environment
 
 pytestmark = pytest.mark.skipif(find() is None, reason="needs a C compiler")
 
@@ -103,7 +106,7 @@ def test_a_damaged_file_is_made_again(store, lowered, damage):
 def test_what_is_no_plan_is_made_again(store, lowered, change):
     first = results(store)
     graph = traced(program, *inputs())
-    place = kept.place(graph, likeness(graph), False)
+    place = kept.place(likeness(graph), False)
     plan, source = kept.find(store, place)
     assert change(plan, source) != (plan, source)
     store.put(place, "\n".join(change(plan, source)).encode())
@@ -119,7 +122,7 @@ def test_kernels_without_their_library_are_compiled_again(store, lowered):
 
 def place(function, *args, takes_list=False, mode="fake"):
     graph = traced(function, *args, mode=mode)
-    return kept.place(graph, likeness(graph), takes_list)
+    return kept.place(likeness(graph), takes_list)
 
 
 def of(x):
@@ -154,7 +157,7 @@ def test_the_default_dtype_counts():
     graph = traced(of, X)
     torch.set_default_dtype(torch.float64)
     try:
-        assert kept.place(graph, likeness(graph), False) != before
+        assert kept.place(likeness(graph), False) != before
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -165,13 +168,92 @@ def test_what_it_is_made_by_counts(monkeypatch):
     assert place(of, X) != before
 
 
-@pytest.mark.parametrize(
-    "placed",
-    [lambda: place(of, X, mode="symbolic"), lambda: place(lambda x: x + LARGE, LARGE + 1, mode="real")],
-    ids=["sizes vary", "a large tensor"],
-)
-def test_what_no_key_tells_has_no_place(placed):
-    assert placed() is None
+def test_what_no_key_tells_has_no_place():
+    assert place(lambda x: x + LARGE, LARGE + 1, mode="real") is None
+
+
+# --- sizes that vary --------------------------------------------------------------------------------------------------
+def varying(function, *sizes, before=0):
+    """The graph of a function of tensors that share an environment. Sizes that are text vary: equal texts are one size.
+    `before`: there are so many symbols already."""
+    env = Environment(False)
+    mode = FakeMode(shape_env=env, allow_non_fake_inputs=True)
+    every = StatelessSymbolicContext([DimDynamic.DYNAMIC])
+    for _ in range(before):
+        mode.from_tensor(torch.empty(5), symbolic_context=every)
+    names = dict.fromkeys(size for each in sizes for size in each if isinstance(size, str))
+    known = {name: mode.from_tensor(torch.empty(3 + n), symbolic_context=every).shape[0] for n, name in enumerate(names)}
+    with mode:
+        given = [torch.empty([known.get(size, size) for size in each]) for each in sizes]
+    return make_fx(function)(*given), given
+
+
+def scores(x, y):
+    return ((x + y).softmax(-1) * x.shape[0], x.reshape(-1), x.shape[0] * x.shape[1])
+
+
+SIZES = ("a", "b"), ("a", "b")
+
+
+def test_the_next_process_lowers_nothing_for_sizes_that_vary(store, lowered):
+    def run(before, boxed):
+        graph, given = varying(scores, *SIZES, before=before)
+        compiled = (compile.Kernels(store).of_list if boxed else compile.Kernels(store))(graph, given)
+        for size in ((4, 6), (1, 3), (7, 1)):
+            x, y = torch.randn(size), torch.randn(size)
+            for found, wanted in zip(compiled([x, y]) if boxed else compiled(x, y), scores(x, y), strict=True):
+                torch.testing.assert_close(found, wanted)
+
+    for boxed in (False, True):
+        run(0, boxed)
+        assert len(lowered) == 1 + boxed
+        run(0, boxed)
+        run(3, boxed)  # where sizes have other names
+        assert len(lowered) == 1 + boxed
+
+
+def sized(function, *sizes, before=0):
+    return kept.place(likeness(varying(function, *sizes, before=before)[0]), False)
+
+
+def test_sizes_go_by_what_ties_them_and_not_by_their_names():
+    every = {
+        "apart": sized(scores, *SIZES),
+        "one": sized(scores, ("a", "a"), ("a", "a")),
+        "a number": sized(scores, ("a", 4), ("a", 4)),
+        "another": sized(scores, ("a", 5), ("a", 5)),
+        "the other": sized(scores, (4, "a"), (4, "a")),
+        "broadcast": sized(scores, ("a", "b"), ("b",)),
+        "a sum": sized(lambda x, y: (x.new_zeros(x.shape[0] + 2),), *SIZES),
+        "another sum": sized(lambda x, y: (x.new_zeros(x.shape[0] + 3),), *SIZES),
+        "of the other": sized(lambda x, y: (x.new_zeros(x.shape[1] + 2),), *SIZES),
+    }
+    assert None not in every.values() and len(set(every.values())) == len(every)
+    assert sized(scores, *SIZES, before=4) == sized(scores, ("b", "a"), ("b", "a")) == every["apart"]
+
+
+def test_what_is_known_of_sizes_counts_where_kernels_go_by_it():
+    """A formula that is known to be 1 is broadcast."""
+    graph, (x, _) = varying(scores, *SIZES)
+    length = x.shape[0]
+    next(iter(graph.graph.nodes)).meta["val"] = (length + 7) // 8
+    before = likeness(graph)
+    torch._check(length <= 16)
+    assert likeness(graph) == before
+    torch._check(length <= 8)
+    assert likeness(graph) != before
+
+
+def test_kernels_that_come_of_an_answer_are_their_graphs_alone(store, lowered, monkeypatch):
+    """Whoever asks is guarded for the answer, so each asks for itself."""
+    lower = unrolled.lower
+    monkeypatch.setattr(unrolled, "lower", lambda graph, *rest: bool(size > 2) and lower(graph, *rest))
+    kernels = compile.Kernels(store)
+    for count in (1, 2):
+        graph, given = varying(scores, *SIZES)
+        size = given[0].shape[0]
+        kernels(graph, given)
+        assert len(lowered) == count and store.info().entries == 1  # the library
 
 
 def test_what_cannot_be_written_is_compiled_each_time(store, lowered):
