@@ -87,6 +87,8 @@ OPERATION_RAISES = "operation raises"
 NO_FAKE, _REGISTER = "no fake impl registered", "give its register_fake a function whose results look the same"
 #: Operations after which a tensor lies elsewhere, which may be where it lay before.
 _MOVES = (take_data, torch.Tensor.set_, "set_")
+#: What takes a Size for the size of a new tensor, and any other tuple for its contents. A graph has no Size.
+_BY_SIZE = frozenset({"new", torch.Tensor.new, torch.Tensor})
 SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _PLUMBING = frozenset({"_modules", "_parameters", "_buffers", "__dict__"})
 
@@ -409,6 +411,8 @@ class GraphBuilder:
     def _record(
         self, op: str, target: Any, run: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable]
     ) -> Variable:
+        if target in _BY_SIZE and args and args[-1].python_type() is torch.Size:
+            args, kwargs = args[:-1], {**kwargs, "size": args[-1]}
         while True:
             try:
                 return self._recorded(op, target, run, args, kwargs)

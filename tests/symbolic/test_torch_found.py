@@ -44,3 +44,23 @@ def test_backends_of_attention_as_keys():
         return x * len(order), SDPBackend.MATH in order, list(order)[1] == SDPBackend.FLASH_ATTENTION
 
     check(program, X, graphs=1)
+
+
+def test_a_size_says_how_large_a_tuple_what_is_in_it():
+    two, none = torch.Size([2]), torch.Size([])
+
+    def program(x):
+        sized = [x.new(x.shape), x.new(two, device="cpu"), x.new(none), torch.Tensor.new(x, x.shape[1:]), torch.Tensor(two)]
+        return [each.zero_() for each in sized], x.new(size=two).zero_(), x.new((3, 2)), x.new([1]), torch.Tensor((2, 5))
+
+    check(program, X, graphs=1)
+
+
+def test_distributions_that_make_tensors_by_size():
+    def program(x):
+        torch.manual_seed(0)
+        scale = x.abs() + 0.5
+        one, two = torch.distributions.Laplace(x, scale), torch.distributions.Pareto(scale, scale)
+        return one.rsample(), two.rsample(), torch.distributions.Multinomial(3, probs=scale).sample()
+
+    check(program, X)
