@@ -17,6 +17,7 @@ from symbolic.reach import reachable
 from symbolic.signatures import takes
 from symbolic.variables import caches, copying, iteration, stdlib, text
 from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.buffers import BufferVariable, array_of
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
@@ -456,9 +457,11 @@ def _unbound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     if receiver.is_constant() and (folded := fold(tx, fn, args, kwargs)) is not None:
         return folded
     if isinstance(receiver, ObjectVariable):
-        if receiver.payload is not None and fn.__objclass__ is not object:
-            return receiver.payload.method(tx, name, rest, kwargs)
-        return ObjectMethod(receiver, name, fn).call(tx, rest, kwargs)
+        if receiver.payload is None or fn.__objclass__ is object:
+            return ObjectMethod(receiver, name, fn).call(tx, rest, kwargs)
+        receiver = receiver.payload
+    if type_lookup(receiver.python_type(), name) is not fn:  # OrderedDict's is not that of dict
+        raise GraphBreak("native method of an object", f"{name_of(fn)} of {receiver.describe()}")
     return receiver.method(tx, name, rest, kwargs)
 
 

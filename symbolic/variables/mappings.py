@@ -156,8 +156,9 @@ class DictVariable(NativeVariable):
     def _load_names(self, tx: Translator) -> None:
         """Learns the keys of the existing dict and their order."""
         assert self.source is not None
-        ordered = issubclass(self.cls, OrderedDict)
-        reals = tuple(OrderedDict.__iter__(self._contents) if ordered else dict.__iter__(self._contents))
+        reals = tuple(dict.__iter__(self._contents))
+        if issubclass(self.cls, OrderedDict):
+            reals = _in_order(self._contents, reals)
         if issubclass(self.cls, dict):
             tx.know(self.source, "keys", reals)  # in the order of the OrderedDict, not that of the dict under it
         else:
@@ -587,6 +588,17 @@ _COUNTER_NATIVE = frozenset({"__init__", "__missing__", "__delitem__", "update",
 
 def _implemented(answer: Variable) -> Variable | None:
     return None if answer.is_constant() and answer.constant() is NotImplemented else answer
+
+
+def _in_order(contents: OrderedDict[Any, Any], keys: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The keys of an OrderedDict in its own order, which methods of dict leave as it is."""
+    try:
+        ordered = tuple(OrderedDict.__iter__(contents))
+    except KeyError:  # of one that is in its order alone
+        ordered = ()
+    if set(map(id, ordered)) != set(map(id, keys)):
+        raise GraphBreak("operation not supported by the object", "OrderedDict whose order has other keys than it has")
+    return ordered
 
 
 class Lacks:

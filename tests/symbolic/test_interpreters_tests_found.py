@@ -12,7 +12,7 @@ import operator
 import types
 import typing
 import weakref
-from collections import deque
+from collections import Counter, OrderedDict, deque
 
 import jit
 from tests.differential import same_as_eager, tensors
@@ -25,7 +25,7 @@ def errors_of(*calls):
     for call in calls:
         try:
             found.append(call())
-        except (TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
+        except (TypeError, ValueError, AttributeError, RuntimeError, LookupError) as error:
             found.append(f"{type(error).__name__}: {error}")
     return found
 
@@ -423,3 +423,29 @@ def test_attributes_of_partials(x):
 @same_as_eager
 def test_namespaces_of_eval_by_name(x):
     return x + 1, errors_of(lambda: eval("a + b", {"a": 1}, {"b": 2}), lambda: eval("a", globals={"a": 3}))
+
+
+# --- methods of another class than the value's own ----------------------------------------------------------------------
+@same_as_eager
+def test_methods_of_dict_on_an_ordered_dict(x):
+    made = OrderedDict(a=x, b=2, c=3)
+    popped = dict.pop(made, "b"), dict.get(made, "c")
+    dict.__setitem__(made, "d", 4)
+    return popped, errors_of(lambda: list(made)), list(dict.keys(made)), len(made), dict.__eq__(made, {"a": x})
+
+
+@same_as_eager
+def test_an_ordered_dict_whose_order_has_other_keys_than_it_has(x):
+    lost, gained = OrderedDict(a=1, b=2), OrderedDict(a=1, b=2)
+    dict.__delitem__(lost, "a")
+    dict.__setitem__(gained, "c", 3)
+    jit.graph_break()
+    found = list(gained), len(gained), errors_of(lambda: list(lost)), len(lost)
+    return x + 1, found
+
+
+@same_as_eager
+def test_methods_of_object_on_values_of_other_types(x):
+    counts = Counter("aab")
+    dict.update(counts, a=1)
+    return x + 1, object.__eq__([1], [1]), object.__ne__({}, {}), list.__eq__([1], [1]), counts, dict.copy(counts)
