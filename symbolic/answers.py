@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
@@ -145,7 +144,7 @@ class Answers:
         held = self._held.get(variable)
         if held is None:
             held = self._held[variable] = Held(self._all(variable), 0, len(written))
-        elif held.parts is not None and not held.parts.isdisjoint(islice(written, held.seen, None)):
+        elif held.parts is not None and not held.parts.isdisjoint(written[held.seen :]):
             held.parts, held.changes = self._all(variable), held.changes + 1
         held.seen = len(written)
         return held

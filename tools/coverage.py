@@ -16,6 +16,7 @@ import dataclasses
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -73,7 +74,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Runner:
-    """`limit`: seconds that a plain method may take; compiled ones get more."""
+    """`limit`: seconds of processor time that a plain method may take; compiled ones get more."""
 
     links: str
     limit: float
@@ -96,8 +97,8 @@ class Runner:
         return found
 
     def allowed(self, plain: Outcome) -> float:
-        """The seconds that the compiled method may take: all of its instructions are looked at, one by one."""
-        return self.limit + 100 * plain.seconds
+        """The seconds that the compiled method may take: it is captured instruction by instruction, up to a limit."""
+        return self.limit + min(100 * plain.seconds, 5 * self.limit)
 
     def again(self, task: Task, name: str, before: Outcome) -> Outcome | None:
         """The outcome of a method alone; None if it is not to be judged, since so it does not pass plain either."""
@@ -112,7 +113,7 @@ class Runner:
         """Runs child processes until every method has an outcome: where one does not survive, the next goes on."""
         found: dict[str, Outcome] = {}
         while task.methods is None or task.methods:
-            lines, said = self.child(task)
+            lines, said, status = self.child(task)
             if not lines:
                 raise SystemExit(f"{task.module} can't be loaded:\n{said}")
             begun, methods = None, task.methods or dict.fromkeys(lines[0]["has"], self.limit)
@@ -123,14 +124,14 @@ class Runner:
                     name, begun = line.pop("ends"), None
                     found[name] = Outcome(**line)
             if begun is not None:
-                how = "hangs" if "Timeout (" in said else "crashes"
+                how = "hangs" if "Timeout (" in said or status == -signal.SIGPROF else "crashes"
                 found[begun] = Outcome("fails", 0.0, f"{how}:\n{said[-3000:]}")
             left = {name: limit for name, limit in methods.items() if name not in found}
             task = dataclasses.replace(task, methods=left)
         return found
 
-    def child(self, task: Task) -> tuple[list[dict[str, Any]], str]:
-        """Runs one process to its end: the lines of its results, and what it said on stderr."""
+    def child(self, task: Task) -> tuple[list[dict[str, Any]], str, int]:
+        """Runs one process to its end: the lines of its results, what it said on stderr, and its status."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
         environment["JIT_BREAK_EVERYWHERE"] = str(int(self.break_everywhere))
         with tempfile.TemporaryDirectory(prefix="framejit-coverage-") as folder:
@@ -142,7 +143,7 @@ class Runner:
                 command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, text=True, errors="replace",
             )  # fmt: skip
-            return [json.loads(line) for line in results.read_text().splitlines()], done.stderr
+            return [json.loads(line) for line in results.read_text().splitlines()], done.stderr, done.returncode
 
 
 def verdict_on(module: str, name: str, outcome: Outcome) -> Found:
@@ -211,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--break-everywhere", action="store_true", help="break the graph wherever it can be broken")
     parser.add_argument("--auto", action="store_true", help="run the modules as scripts under JIT_AUTO=1 instead")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="processes at a time")
-    parser.add_argument("--limit", type=float, default=20, help="seconds that a plain method may take (default 20)")
+    parser.add_argument("--limit", type=float, default=20, help="processor seconds of a plain method (default 20)")
     parser.add_argument("--details", action="store_true", help="count reasons with their details")
     parser.add_argument("--markdown", action="store_true", help="print tables as Markdown")
     parser.add_argument("--json", type=Path, default=ALL, help="all that was found (default build/coverage.json)")

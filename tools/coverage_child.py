@@ -7,13 +7,16 @@ name of each when it begins, its outcome when it is over.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 import unittest
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from types import MethodType
 from typing import IO, Any
@@ -33,8 +36,8 @@ FALLS_BACK = "falls back"
 
 @dataclass(frozen=True)
 class Task:
-    """`links`: where the tests are read from. `methods`: their ids and how many seconds each may take; None: all of the
-    module, each `limit` seconds. `results`: the file that takes the lines."""
+    """`links`: where the tests are read from. `methods`: their ids and how much processor time each may take, in
+    seconds; None: all of the module, each `limit`. `results`: the file that takes the lines."""
 
     module: str
     links: str
@@ -77,7 +80,7 @@ def run_once(case: unittest.TestCase) -> tuple[str, str]:
 
 def run(case: unittest.TestCase, made: Compiler | None) -> Outcome:
     """Runs a method, each time in an instance of its own; stops at the first run that does not pass."""
-    started, name = time.perf_counter(), case._testMethodName
+    started, name = time.process_time(), case._testMethodName
     verdict, trouble = "skipped", ""
     errors = compiler.stats.errors
     for _ in range(RUNS):
@@ -89,7 +92,7 @@ def run(case: unittest.TestCase, made: Compiler | None) -> Outcome:
             break
     if compiler.stats.errors > errors:
         verdict, trouble = "fails", trouble or "an error of the compiler that the test took for its own"
-    outcome = Outcome(verdict, time.perf_counter() - started, trouble)
+    outcome = Outcome(verdict, time.process_time() - started, trouble)
     if made is None:
         return outcome
     reasons, is_compiled = records(made)
@@ -113,6 +116,16 @@ def records(made: Compiler) -> tuple[list[tuple[str, str]], bool]:
     return list(dict.fromkeys(reasons)), bool(made.records) and not made.records[0].skipped
 
 
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Ends the process, with a traceback, after as many seconds of processor time, or four times as long asleep."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    faulthandler.dump_traceback_later(4 * seconds, exit=True, file=2)
+    yield
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    faulthandler.cancel_dump_traceback_later()
+
+
 def tell(results: IO[str], line: dict[str, Any]) -> None:
     results.write(json.dumps(line) + "\n")
     results.flush()
@@ -126,14 +139,15 @@ def main() -> None:
     suite = unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module(f"test.{task.module}"))
     found = {case.id(): case for case in cases(suite)}
     jit.config.on_error = "raise"
+    faulthandler.register(signal.SIGPROF, file=2, chain=True)
+    gc.freeze()  # tests that collect garbage need not go through torch each time
     with open(task.results, "a") as results:
         tell(results, {"has": list(found)})
         for name, limit in (task.methods or dict.fromkeys(found, task.limit)).items():
             tell(results, {"begins": name})
             made = Compiler(backends.eager, jit.config, False, None) if task.is_compiled else None
-            faulthandler.dump_traceback_later(limit, exit=True, file=2)
-            outcome = run(found[name], made)
-            faulthandler.cancel_dump_traceback_later()
+            with limited(limit):
+                outcome = run(found[name], made)
             tell(results, {"ends": name, **asdict(outcome)})
     os._exit(0)  # threads that tests left behind may never end
 

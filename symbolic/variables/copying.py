@@ -27,7 +27,7 @@ from symbolic.variables.containers import TupleVariable
 from symbolic.variables.functions import BoundMethod, PartialVariable
 from symbolic.variables.identity import IdVariable
 from symbolic.variables.mappings import DictVariable
-from symbolic.variables.native import each
+from symbolic.variables.native import NativeVariable, each
 from symbolic.variables.objects import NATIVE_METHODS, ObjectVariable
 from symbolic.variables.positions import NO_INSTANCES, is_python_class, type_name
 from symbolic.variables.tables import handles, library
@@ -59,7 +59,7 @@ def _copy(tx: Translator, x: Variable) -> Variable:
         return x
     if isinstance(x, BufferVariable):
         return BufferVariable(x.known(tx))
-    if kind in _NATIVE_COPIES:
+    if kind in _NATIVE_COPIES and not (isinstance(x, NativeVariable) and x.attributes(tx)):
         return x.method(tx, "copy", [], {})
     if isinstance(x, TensorVariable):
         return _shallow_tensor(tx, x)
@@ -377,7 +377,8 @@ def _own_state(tx: Translator, x: Variable) -> Variable | None:
     """`object.__getstate__(x)`, None for none."""
     cls = x.python_type()
     if not isinstance(x, ObjectVariable):
-        return None
+        attributes = x.attributes(tx) if isinstance(x, NativeVariable) else []
+        return tx.new_dict(attributes) if attributes else None
     namespace = tx.instance_namespace(x) if cls.__dictoffset__ else None
     state: Variable | None = namespace if namespace is not None and namespace.length(tx) else None
     slots = {name: _optional(tx, x, name) for name in _copyreg._slotnames(cls)}
@@ -446,7 +447,9 @@ def _restore(tx: Translator, made: Variable, state: Variable) -> None:
         tx.call(own, [state], {})
         return
     slots: Variable = NONE
-    if isinstance(state, TupleVariable) and len(state.items) == 2:
+    if isinstance(made, NativeVariable):
+        state, slots = NONE, state
+    elif isinstance(state, TupleVariable) and len(state.items) == 2:
         state, slots = state.items
     if state.python_type() is not type(None):
         tx.call(tx.getattr(tx.getattr(made, "__dict__"), "update"), [state], {})

@@ -590,7 +590,7 @@ def _implemented(answer: Variable) -> Variable | None:
     return None if answer.is_constant() and answer.constant() is NotImplemented else answer
 
 
-def _in_order(contents: OrderedDict[Any, Any], keys: tuple[Any, ...]) -> tuple[Any, ...]:
+def _in_order(contents: Any, keys: tuple[Any, ...]) -> tuple[Any, ...]:
     """The keys of an OrderedDict in its own order, which methods of dict leave as it is."""
     try:
         ordered = tuple(OrderedDict.__iter__(contents))

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import torch
 
+from sideeffects.effects import DELETED
 from symbolic.errors import GraphBreak, Observed, Restart
 from symbolic.signatures import takes
 from symbolic.variables.base import BINARY, COMPARISONS, INPLACE, MISSING, UNARY, Identity, Variable
 from symbolic.variables.constants import is_constant_value
 from symbolic.variables.identity import IdVariable
 from symbolic.variables.methods import NativeMethod
+from symbolic.variables.objects import instance_dict
 from symbolic.variables.positions import has, stand_in, type_name
 
 if TYPE_CHECKING:
@@ -274,10 +276,33 @@ class NativeVariable(Variable):
         pending = tx.ledger.pending(self, name)
         if isinstance(pending, Variable):
             return pending
+        if pending is None and (held := self._held(tx, name)) is not None:
+            return held
         found = inspect.getattr_static(kind, name, MISSING)
         if found is not MISSING:
             return self.bind(tx, name, found)
         tx.raise_(AttributeError, f"'{type_name(kind)}' object has no attribute '{name}'")
+
+    def _held(self, tx: Translator, name: str) -> Variable | None:
+        """The attribute as the `__dict__` of an existing one (OrderedDict, Counter) holds it."""
+        stored = instance_dict(self.value) if self.value is not MISSING and self.source is not None else None
+        if stored is None:
+            return None
+        assert self.source is not None
+        namespace = self.source.step("dict")
+        if name in stored:
+            return tx.wrap(stored[name], namespace.step("item", name))
+        tx.know(namespace, "absent", name)
+        return None
+
+    def attributes(self, tx: Translator) -> list[tuple[Variable, Variable]]:
+        """What it has in its `__dict__`, by name."""
+        if self.value is not MISSING and self.source is not None and (stored := instance_dict(self.value)) is not None:
+            if stored:
+                raise GraphBreak("attribute of a container not supported", f"{self.describe()}.__dict__")
+            tx.know(self.source.step("dict"), "len", 0)
+        stores = tx.ledger.stores(self) if self.python_type().__dictoffset__ else {}
+        return [(tx.from_constant(name), value) for name, value in stores.items() if value is not DELETED]
 
     def bind(self, tx: Translator, name: str, found: Any) -> Variable:
         """What a class attribute that is no native method is, seen from an instance."""
@@ -293,6 +318,8 @@ class NativeVariable(Variable):
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
         if not self.python_type().__dictoffset__:
             self.misuse(tx, setattr, self.blank(), name, None)
+        if self.find(name) is not None:
+            raise GraphBreak("attribute of a container not supported", f"{self.describe()}.{name} = ...")
         tx.ledger.store(self, name, value)
 
     def delattr(self, tx: Translator, name: str) -> None:

@@ -14,6 +14,8 @@ import typing
 import weakref
 from collections import Counter, OrderedDict, deque
 
+import torch
+
 import jit
 from tests.differential import same_as_eager, tensors
 
@@ -449,3 +451,22 @@ def test_methods_of_object_on_values_of_other_types(x):
     counts = Counter("aab")
     dict.update(counts, a=1)
     return x + 1, object.__eq__([1], [1]), object.__ne__({}, {}), list.__eq__([1], [1]), counts, dict.copy(counts)
+
+
+def described(**attributes):
+    made = OrderedDict(a=1)
+    made.__dict__.update(attributes)
+    return made
+
+
+@same_as_eager(make=lambda: (described(note=[1]),), changed=[lambda: (described(),)])
+def test_attributes_of_an_existing_ordered_dict(made):
+    return torch.ones(2), getattr(made, "note", None), hasattr(made, "other"), copy.copy(made), copy.deepcopy(made)
+
+
+@same_as_eager
+def test_copies_of_an_ordered_dict_have_its_attributes(x):
+    made = OrderedDict(a=1)
+    made.note = [1]
+    shallow, deep = copy.copy(made), copy.deepcopy(made)
+    return x + 1, shallow, deep, shallow.note is made.note, deep.note is made.note, deep.note, hasattr(made.copy(), "note")
