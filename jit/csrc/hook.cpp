@@ -43,11 +43,32 @@ void jit_set_region(void *region) {
     if (is_in != had_hook) watch(is_in);
 }
 
+static jit_thread_t *main_thread; /* from when it enters a region that rests */
+
+void jit_main_enters(void) { main_thread = &jit_thread; }
+
 /* Counts frames that the hook looked at in vain. */
 static void look_in_vain(void) {
     if (++jit_thread.idle != JIT_REST_AFTER || !jit_region_rests(jit_thread.region)) return;
     jit_thread.resting = 1;
     jit_await_operation();
+    watch(0);
+}
+
+/* What a thread that was put to rest by another does as soon as it runs again. */
+static int await_operation(void *) {
+    if (jit_thread.resting) jit_await_operation();
+    return 0;
+}
+
+/* Counts frames of a thread that is in no region among those of the main thread, which may be waiting for it. */
+static void look_for_another(void) {
+    jit_thread_t *other = main_thread;
+    if (other == NULL || other == &jit_thread || ++other->idle < JIT_REST_AFTER) return;
+    other->idle = 0;
+    if (other->resting || other->region == NULL || !jit_region_rests(other->region)) return;
+    if (Py_AddPendingCall(await_operation, NULL) < 0) return; /* too many calls are pending: later, then */
+    other->resting = 1;
     watch(0);
 }
 
@@ -159,7 +180,10 @@ static PyObject *evaluate(PyThreadState *tstate, jit_frame_t *frame, int throwin
         if (jit_thread.handed) let_go(jit_thread.handed);
         return run(tstate, frame, throwing);
     }
-    if (jit_thread.region == NULL || jit_thread.resting) return run(tstate, frame, throwing);
+    if (jit_thread.region == NULL || jit_thread.resting) {
+        if (!jit_thread.resting) look_for_another();
+        return run(tstate, frame, throwing);
+    }
     if (!may_be_replaced(tstate, frame, throwing)) {
         look_in_vain();
         return run(tstate, frame, throwing);

@@ -15,6 +15,10 @@ void jit_set_region(void *region);
 /* Whether the hook may rest in this region. */
 int jit_region_rests(void *region);
 
+/* The main thread, which this is, enters a region that rests. Frames of threads in no region count as its own, for it may be
+ * waiting for them. */
+void jit_main_enters(void);
+
 /* From when the hook rests until the next operation on a tensor, or change of region, of this thread. */
 void jit_await_operation(void);
 void jit_await_no_more(void);

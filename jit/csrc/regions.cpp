@@ -5,6 +5,7 @@
 
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/record_function.h>
+#include <unistd.h>
 
 namespace jit {
 namespace {
@@ -84,11 +85,13 @@ std::unique_ptr<at::ObserverContext> wake(const at::RecordFunction&) {
 int jit_region_rests(void* region) { return static_cast<jit::Region*>(region)->rests; }
 
 void jit_await_operation(void) {
+    if (jit::awaiting != at::INVALID_CALLBACK_HANDLE) return;
     jit::awaiting =
         at::addThreadLocalCallback(at::RecordFunctionCallback(jit::wake).scopes({at::RecordScope::FUNCTION}));
 }
 
 void jit_await_no_more(void) {
+    if (jit::awaiting == at::INVALID_CALLBACK_HANDLE) return;
     at::removeCallback(std::exchange(jit::awaiting, at::INVALID_CALLBACK_HANDLE));
 }
 
@@ -141,6 +144,7 @@ PyObject* region_ex(PyObject* self, PyObject* args) {
 PyObject* region_enter(PyObject* self, PyObject*) {
     innermost_entered() = new Entered{Owned<Region>::share(as_region(self)), jit_thread.region, innermost_entered()};
     jit_set_region(as_region(self));
+    if (as_region(self)->rests && gettid() == getpid()) jit_main_enters();
     Py_RETURN_NONE;
 }
 

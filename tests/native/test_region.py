@@ -569,6 +569,35 @@ def test_an_operation_of_another_thread_wakes_nobody():
     assert compiler.run(program) == (True, False)
 
 
+def test_the_main_thread_rests_while_it_waits_for_another():
+    compiler = resting()
+    thread = threading.Thread(target=idle, args=(REST_AFTER * 2,))
+    compiler.region.enter()
+    try:
+        thread.start()
+        thread.join()
+        before = compiler.region.resting, leaf(1)
+        torch.ones(1)
+        after = compiler.region.resting, leaf(2)
+    finally:
+        compiler.region.exit()
+    assert before == (True, ("original", 1)) and after == (False, ("compiled", "leaf", (2,)))
+
+
+def test_the_main_thread_stays_awake_while_others_find_nothing_and_it_does():
+    compiler = resting()
+    compiler.region.enter()
+    try:
+        for number in range(3):
+            thread = threading.Thread(target=idle, args=(REST_AFTER * 2 // 3,))
+            thread.start()
+            thread.join()
+            found = compiler.region.resting, leaf(number)
+    finally:
+        compiler.region.exit()
+    assert found == (False, ("compiled", "leaf", (2,)))
+
+
 def test_resting_leaks_nothing():
     compiler = resting()
 
