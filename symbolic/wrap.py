@@ -228,8 +228,7 @@ def _deque(tx: Translator, value: deque[Any], source: Source) -> Variable:
 
 
 def _deque_part(tx: Translator, value: deque[Any], source: Source) -> DequeVariable:
-    if value.maxlen is not None:
-        tx.know(source.attr("maxlen"), "eq", value.maxlen)
+    tx.know(source.attr("maxlen"), "eq", value.maxlen)
     variable = DequeVariable([], value.maxlen, source)
     variable.unread = functools.partial(_elements, tx, value, source, "getitem")
     return variable
@@ -392,11 +391,11 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
         tx.know(source.step("call", plain_value), "eq", payload.value)
     elif is_a(value, deque) and cls.__getitem__ is deque.__getitem__ and cls.__len__ is deque.__len__:
         payload = _deque_part(tx, value, source)
-    elif is_a(value, bytearray):
+    elif is_a(value, (bytearray, array)):
         payload = _buffer_part(tx, value, source)
     elif is_a(value, (set, frozenset)):
         payload = _set_part(tx, value, source)
-    elif is_a(value, (deque, array)):
+    elif is_a(value, deque):
         raise GraphBreak("subclass of a builtin container", cls.__qualname__)
     make = ExistingException if is_a(value, BaseException) else ObjectVariable
     variable = make(cls, value, source, payload)
@@ -422,7 +421,7 @@ def _named(cls: type) -> bool:
 
 
 def _native_base(cls: type) -> type:
-    return next(base for base in cls.__mro__ if base in (OrderedDict, defaultdict, Counter, dict))
+    return next(base for base in cls.__mro__ if base in (OrderedDict, defaultdict, dict))
 
 
 def _iterator(tx: Translator, value: Any, source: Source) -> Variable:

@@ -7,6 +7,7 @@ import itertools
 import operator
 import types
 import weakref
+from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
@@ -108,7 +109,8 @@ def _slice(w: Writer, v: Any) -> None:
 
 
 def _object(w: Writer, v: objects.ObjectVariable) -> None:
-    w.call(runtime.new_object, v.cls, *v.new_args)
+    typecode = [v.payload.added.typecode] if issubclass(v.cls, array) else []  # type: ignore[union-attr]
+    w.call(runtime.new_object, v.cls, *v.new_args, *typecode)
     w.keep(v)
     if v.payload is not None and not v.new_args and type(v.payload) in CONTENTS:
         w._built[v.payload] = w._built[v]
@@ -349,6 +351,16 @@ def _set_contents(w: Writer, target: Variable, v: mappings.SetVariable, before: 
         w.call(runtime.set_set, target, Emit(lambda: w.emit.build("set", w.load_all(v.items.values()))))
 
 
+def _deque_contents(w: Writer, target: Variable, v: containers.DequeVariable, before: Any) -> None:
+    if v.is_bound_anew:
+        w.call(deque.__init__, target, Emit(lambda: w.load_list(v.items)), v.maxlen)
+    else:
+        _plain_deque_contents(w, target, v, before)
+
+
+_plain_deque_contents = _sequence_contents(runtime.set_deque, deque.extend)
+
+
 def _buffer_contents(w: Writer, target: Variable, v: buffers.BufferVariable, before: Any) -> None:
     base: Any = v.native()
     appended = v.appended(before)
@@ -361,7 +373,7 @@ def _buffer_contents(w: Writer, target: Variable, v: buffers.BufferVariable, bef
 CONTENTS.update(
     {
         containers.ListVariable: _sequence_contents(runtime.set_list, list.extend),
-        containers.DequeVariable: _sequence_contents(runtime.set_deque, deque.extend),
+        containers.DequeVariable: _deque_contents,
         buffers.BufferVariable: _buffer_contents,
         mappings.DictVariable: _dict_contents,
         hook_dicts.HooksVariable: _dict_contents,

@@ -24,7 +24,7 @@ from symbolic.variables.constants import ConstantVariable, SliceVariable, is_con
 from symbolic.variables.containers import DequeVariable
 from symbolic.variables.functions import CellVariable
 from symbolic.variables.identity import IdVariable
-from symbolic.variables.native import NativeVariable, checked_hash, taken
+from symbolic.variables.native import NativeVariable, checked_hash, each, taken
 from symbolic.variables.numbers import NumberVariable, holds_number
 from symbolic.variables.objects import ObjectMethod, ObjectVariable
 from symbolic.variables.positions import as_index, stand_in, type_name
@@ -436,8 +436,9 @@ FOLDING_CLASS_METHODS.update({(int, "from_bytes"), (float, "fromhex"), (bytes, "
 
 @class_method(dict, "fromkeys")
 def _from_keys(tx: Translator, fn: Any, iterable: Variable, value: Variable | None = None, /) -> Variable:
-    made = tx.new_dict([], fn.__self__)
-    for key in tx.unpack(iterable):
+    """One of any derived class, too, which stores in the way of its own."""
+    made = tx.call(tx.class_variable(fn.__self__), [], {})
+    for key in each(tx, iterable):
         made.setitem(tx, key, value if value is not None else ConstantVariable(None))
     return made
 
@@ -469,7 +470,8 @@ def _bound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     """A native method bound to an existing object, or a native class method."""
     owner = fn.__self__
     if isinstance(owner, type):
-        handler = CLASS_METHODS.get((owner, fn.__name__))
+        definer = next((base for base in owner.__mro__ if fn.__name__ in vars(base)), owner)
+        handler = CLASS_METHODS.get((definer if issubclass(definer, dict) else owner, fn.__name__))
         if handler is not None:
             fits = takes(handler, tx, fn, *args, **kwargs)
             return handler(tx, fn, *args, **kwargs) if fits else misused(tx, fn, args, kwargs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import gc
 import operator
+from array import array
 from collections import OrderedDict, defaultdict, deque
 from types import (
     BuiltinFunctionType,
@@ -27,7 +28,7 @@ from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, FixedVariable, Variable, lookup
-from symbolic.variables.buffers import BufferVariable
+from symbolic.variables.buffers import BufferVariable, array_of
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import DequeVariable, TupleVariable
 from symbolic.variables.exceptions import ExceptionVariable
@@ -254,9 +255,9 @@ def _fill(tx: Translator, made: ObjectVariable, args: list[Variable], kwargs: di
         return  # which lets arguments pass
     if kwargs and not issubclass(made.cls, (dict, deque, bytearray)):
         raise GraphBreak("arguments do not fit the function", made.describe())
-    if issubclass(made.cls, dict):
+    if issubclass(made.cls, dict) and not issubclass(made.cls, defaultdict):
         made.payload.method(tx, "update", args, kwargs)
-    elif issubclass(made.cls, (deque, bytearray)):
+    elif issubclass(made.cls, (defaultdict, deque, bytearray)):
         made.payload.method(tx, "__init__", args, kwargs)
     elif issubclass(made.cls, list):
         for items in args[:1]:
@@ -538,7 +539,7 @@ def payload_for(tx: Translator, cls: type, args: list[Variable]) -> Variable | N
     if issubclass(cls, OrderedDict):
         return tx.new_dict([], OrderedDict)
     if issubclass(cls, defaultdict):
-        raise GraphBreak("construction by a native __new__", cls.__qualname__)
+        return tx.new_dict([], defaultdict)
     if issubclass(cls, dict):
         return tx.new_dict([])
     if issubclass(cls, list):
@@ -547,6 +548,8 @@ def payload_for(tx: Translator, cls: type, args: list[Variable]) -> Variable | N
         return DequeVariable([])
     if issubclass(cls, bytearray):
         return BufferVariable(bytearray())
+    if issubclass(cls, array):
+        return array_of(tx, *args)
     if issubclass(cls, tuple):
         return tx.new_tuple(tx.unpack(args[0]) if args else [])
     if issubclass(cls, set):

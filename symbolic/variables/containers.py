@@ -313,7 +313,7 @@ class MutableSequence(SequenceVariable):
         if op is operator.imul:
             if answers(other, "__rmul__"):
                 return None
-            self.replace(tx, tx.unpack(self.repeated(tx, other)))
+            self.replace(tx, tx.unpack(SequenceVariable.repeated(self, tx, other)))
             return self
         return None
 
@@ -421,10 +421,16 @@ class DequeVariable(MutableSequence):
         super().__init__(items, source, cls, value)
         self.maxlen = maxlen
         self.state = 0
+        self.is_bound_anew = False  # with another `maxlen` than it came with
         self.owner: Any = None  # the ObjectVariable whose native part this is
 
     def model(self) -> Any:
         return deque(self.items, self.maxlen)
+
+    def takes(self, before: MutableSequence | None = None) -> str:
+        if not self.is_bound_anew:
+            return super().takes(before)
+        return f"{self}.__init__([{', '.join(map(str, self.items))}], {self.maxlen})"
 
     def kept(self, items: list[Variable]) -> list[Variable]:
         return list(deque(items, self.maxlen))
@@ -434,8 +440,6 @@ class DequeVariable(MutableSequence):
         self.state += 1
 
     def born(self, tx: Translator, items: Iterable[Variable]) -> Variable:
-        if self.cls is not deque or self.owner is not None:
-            raise GraphBreak("copy of a deque of a user's class", self.describe())
         return DequeVariable(list(items), self.maxlen)
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
@@ -480,19 +484,41 @@ class DequeVariable(MutableSequence):
 
     def do___init__(self, tx: Translator, iterable: Variable | None = None, maxlen: Variable | None = None) -> None:
         bound = as_index(tx, maxlen) if maxlen is not None else None
-        if self.owner is not None and bound != self.maxlen:
-            raise GraphBreak("bound of a deque of a user's class", self.describe())
         tx.attempt(deque, (), bound)
-        self.maxlen = bound
         self.replace(tx, [])
+        self.is_bound_anew = self.is_bound_anew or bound != self.maxlen
+        self.maxlen = bound
         if iterable is not None:
             self.extend(tx, iterable)
 
     def do_copy(self, tx: Translator, /) -> Variable:
-        return self.born(tx, self.items)
+        """One of a user's class is copied by calling the class."""
+        if self.owner is None:
+            return self.born(tx, self.items)
+        bound = [] if self.maxlen is None else [tx.from_constant(self.maxlen)]
+        return tx.call(tx.class_of(self.owner), [self.owner, *bound], {})
 
     def do___copy__(self, tx: Translator, /) -> Variable:
-        return self.born(tx, self.items)
+        return self.do_copy(tx)
+
+    def concatenated(self, tx: Translator, other: Variable) -> Variable | None:
+        if self.owner is None or not self.is_kin(native_part(other)):
+            return super().concatenated(tx, other)
+        made = self.do_copy(tx)
+        native_part(made).extend(tx, getattr(other, "owner", None) or other)  # type: ignore[attr-defined]
+        return made
+
+    def repeated(self, tx: Translator, other: Variable) -> Variable:
+        if self.owner is None:
+            return super().repeated(tx, other)
+        made = self.do_copy(tx)
+        native_part(made).inplace(tx, operator.imul, other)
+        return made
+
+    OPERATORS: ClassVar[dict[Any, Callable[..., Variable | None]]] = {
+        operator.add: concatenated,
+        operator.mul: repeated,
+    }
 
     def do_extendleft(self, tx: Translator, iterable: Variable, /) -> None:
         items = iterable.unpack(tx) if isinstance(iterable, SequenceVariable) else each(tx, iterable)

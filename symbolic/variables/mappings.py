@@ -79,8 +79,6 @@ class DictVariable(NativeVariable):
 
     # --- entries ----------------------------------------------------------------------------------------------------
     def find(self, name: str) -> Method | None:
-        if name in _BY_ITEMS and self._has_items_of_its_own():
-            raise GraphBreak("method that runs those of a user's class", f"{name} of {self.owner.describe()}")
         inherited = super().find(name)
         if self.cls is not Counter or name in _COUNTER_NATIVE:
             return inherited
@@ -89,11 +87,16 @@ class DictVariable(NativeVariable):
             return inherited
         return Method(lambda self, tx, /, *args, **kwargs: tx.inline(function, [self, *args], kwargs))
 
-    def _has_items_of_its_own(self) -> bool:
-        """Whether it is an OrderedDict whose class looks up, stores or deletes items in its own way."""
-        if self.owner is None or not issubclass(self.cls, OrderedDict):
-            return False
-        return any(getattr(self.owner.cls, name) is not getattr(OrderedDict, name) for name in _ITEM_METHODS)
+    @property
+    def whole(self) -> Any:
+        """The object whose native part this is, if it is one's: CPython's own code works on it here and there."""
+        return self.owner if self.owner is not None else self
+
+    def _put(self, tx: Translator, pairs: Iterable[Pair]) -> None:
+        """An OrderedDict stores what it is given in the way of its class, a dict does not."""
+        place = self.whole if issubclass(self.cls, OrderedDict) else self
+        for key, value in pairs:
+            place.setitem(tx, key, value)
 
     def hashed(self, tx: Translator, key: Variable) -> Any:
         """What stands for a key in `entries`."""
@@ -351,8 +354,8 @@ class DictVariable(NativeVariable):
         if name != "default_factory" or not issubclass(self.cls, defaultdict):
             return super().setattr(tx, name, value)
         self.default_factory = value
-        if self.source is not None:
-            tx.ledger.store(self, name, value)
+        if self.source is not None or self.owner is not None:
+            tx.ledger.store(self.whole, name, value)
 
     # --- operators --------------------------------------------------------------------------------------------------
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
@@ -365,17 +368,25 @@ class DictVariable(NativeVariable):
             return tx.from_constant(self.equals(tx, theirs) is (op is operator.eq))
         if op is not operator.or_:
             return None
-        for part in (self, theirs):
-            if part.owner is not None and issubclass(part.cls, (OrderedDict, defaultdict)):
-                raise GraphBreak("union that a user's class makes", part.describe())
-        mine = self.owner.cls if self.owner is not None else self.cls
+        mine = self.whole.cls
+        maker = theirs if issubclass(theirs.whole.cls, mine) and not issubclass(self.cls, _MAKERS) else self
+        if maker.owner is not None and issubclass(maker.cls, _MAKERS):
+            return maker.joined(tx, self.whole, theirs.whole)
         cls = theirs.cls if issubclass(theirs.cls, mine) and theirs.cls is not Counter else self.cls
         made = self.born(tx, self.pairs(tx), cls if issubclass(cls, dict) else dict)
         if made.cls is not self.cls:
             made.default_factory = theirs.default_factory
-        for key, value in theirs.pairs(tx):
-            made.store(tx, key, value)
+        DictVariable.do_update(made, tx, theirs.whole)
         return made
+
+    def joined(self, tx: Translator, left: Variable, right: Variable) -> Variable:
+        """The union that a class derived from OrderedDict or defaultdict makes by calling itself."""
+        made = tx.call(tx.class_of(self.owner), [*self._factory(tx), left], {})
+        DictVariable.do_update(native_part(made), tx, right)  # type: ignore[arg-type]
+        return made
+
+    def _factory(self, tx: Translator) -> list[Variable]:
+        return [self.getattr(tx, "default_factory")] if issubclass(self.cls, defaultdict) else []
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         return self.binary(tx, op, other) if op in (operator.eq, operator.ne) else None
@@ -383,8 +394,6 @@ class DictVariable(NativeVariable):
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if self.cls is Counter and INPLACE[op][1] in vars(Counter):
             return _implemented(tx.inline(getattr(Counter, INPLACE[op][1]), [self, other], {}))
-        if self._has_items_of_its_own():
-            raise GraphBreak("union that a user's class makes", self.describe())
         if op is not operator.ior:
             return None
         if not issubclass(self.cls, dict):
@@ -421,7 +430,8 @@ class DictVariable(NativeVariable):
             nothing = factory.is_constant() and factory.constant() is None
             if not nothing and not has(factory.python_type(), "__call__"):
                 tx.raise_(TypeError, "first argument must be callable or None")
-            self.default_factory = None if nothing else factory
+            if not nothing or self.default_factory is not None:
+                self.setattr(tx, "default_factory", factory)
         self.do_update(tx, *args, **kwargs)
 
     def do___missing__(self, tx: Translator, key: Variable, /) -> Variable:
@@ -431,7 +441,7 @@ class DictVariable(NativeVariable):
         if factory is None or (factory.is_constant() and factory.constant() is None):
             raise_with(tx, KeyError, key)
         value = tx.call(factory, [], {})
-        self.store(tx, key, value)
+        self.whole.setitem(tx, key, value)
         return value
 
     def do_get(self, tx: Translator, key: Variable, default: Variable | None = None, /) -> Variable | None:
@@ -462,22 +472,32 @@ class DictVariable(NativeVariable):
         return tx.new_tuple([key, value])
 
     def do_setdefault(self, tx: Translator, key: Variable, default: Variable | None = None) -> Variable:
-        found = self.lookup(tx, key)
+        place = self.whole if issubclass(self.cls, OrderedDict) else self
+        if place is not self:
+            found = self.owner.getitem(tx, key) if self.owner.contains(tx, key) else None
+        else:
+            found = self.lookup(tx, key)
         if found is None:
             found = default if default is not None else tx.from_constant(None)
-            self.store(tx, key, found)
+            place.setitem(tx, key, found)
         return found
 
     def do_update(self, tx: Translator, /, *args: Variable, **kwargs: Variable) -> None:
         if self.cls is Counter:
             return self._count(tx, list(args), kwargs)
-        for key, value in self._incoming(tx, list(args), kwargs):
-            self.store(tx, key, value)
+        self._put(tx, self._incoming(tx, list(args), kwargs))
 
     def do_clear(self, tx: Translator, /) -> None:
         self.empty(tx)
 
     def do_copy(self, tx: Translator, /) -> Variable:
+        if self.owner is not None and issubclass(self.cls, defaultdict):
+            return tx.call(tx.class_of(self.owner), [*self._factory(tx), self.owner], {})
+        if self.owner is not None and issubclass(self.cls, OrderedDict):
+            made = tx.call(tx.class_of(self.owner), [], {})
+            for key in self.unpack(tx):
+                made.setitem(tx, key, self.owner.getitem(tx, key))
+            return made
         copied = self.cls if self.cls in (OrderedDict, defaultdict, Counter) else dict
         return self.born(tx, self.pairs(tx), copied)
 
@@ -524,7 +544,8 @@ class DictVariable(NativeVariable):
             self.misuse(tx, self.blank().update, *[None] * len(args))
         for other in args:
             theirs = native_part(other)
-            if isinstance(theirs, DictVariable) and getattr(other.python_type(), "__iter__", None) in _DICT_ITERS:
+            iters = _DICT_ITERS if theirs is other or not issubclass(self.cls, OrderedDict) else ()
+            if isinstance(theirs, DictVariable) and getattr(other.python_type(), "__iter__", None) in iters:
                 yield from theirs.pairs(tx)
             elif tx.hasattr(other, "keys"):
                 for key in each(tx, tx.call(tx.getattr(other, "keys"), [], {})):
@@ -578,10 +599,8 @@ def _ordered_clear_counts() -> bool:
 
 
 _ORDERED_CLEAR_COUNTS = _ordered_clear_counts()
+_MAKERS = (OrderedDict, defaultdict)  # classes derived from these are called to make unions
 _DICT_ITERS = (dict.__iter__, OrderedDict.__iter__, MappingProxyType.__iter__)
-_ITEM_METHODS = ("__contains__", "__getitem__", "__setitem__", "__delitem__")
-#: Methods of an OrderedDict that run these, whatever they are.
-_BY_ITEMS = frozenset({"__init__", "update", "setdefault", "pop", "popitem", "copy"})
 #: Methods of Counter that are written here; the others are those of the library, traced.
 _COUNTER_NATIVE = frozenset({"__init__", "__missing__", "__delitem__", "update", "copy", "fromkeys"})
 

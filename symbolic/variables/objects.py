@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -233,6 +233,8 @@ class ObjectVariable(Variable):
             tx.call(tx.class_attribute(type(raw), "__set__"), [tx.class_attribute(self.cls, name), self, value], {})
         elif name == "__dict__" and value is tx.instance_namespace(self):
             pass  # the end of an assignment in place
+        elif self.payload is not None and raw is defaultdict.__dict__["default_factory"]:
+            self.payload.setattr(tx, name, value)
         elif isinstance(raw, GetSetDescriptorType):
             raise GraphBreak("store to a native attribute", f"{self.cls.__qualname__}.{name}")
         elif not self._takes(raw):

@@ -10,9 +10,10 @@ import enum
 import inspect
 import re
 import string
+import sys
 from array import array
 from collections import OrderedDict, defaultdict, deque, namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,6 +34,7 @@ from symbolic.variables.late_text import (
     unmarked,
 )
 from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.positions import native_part
 from symbolic.variables.tables import fold, handles, known
 from symbolic.variables.tensors import METHODS
 
@@ -93,25 +95,47 @@ def repr_of(tx: Translator, variable: Variable) -> str:
         return marked(tx, answer)
     if raw is BaseException.__repr__:
         return f"{kind.__name__}({', '.join(repr_of(tx, arg) for arg in tx.unpack(tx.getattr(variable, 'args')))})"
-    holder = variable.payload if isinstance(variable, ObjectVariable) and variable.payload is not None else variable
     shell = _SHELLS.get(raw) if raw.__hash__ is not None else None
     if raw is object.__repr__:  # it shows the object's address
         return marked(tx, TextVariable(object.__repr__, [variable]))
-    if shell is None or (holder is not variable and raw not in (list.__repr__, tuple.__repr__, dict.__repr__)):
+    if shell is None:
         raise GraphBreak("text of an object", kind.__qualname__)
-    return repr(shell(tx, holder))
+    return repr(shell(tx, variable))
 
 
 def _texts(tx: Translator, variable: Variable) -> list[_Text]:
     return [_Text(repr_of(tx, item)) for item in tx.unpack(variable)]
 
 
-def _dict_shell(kind: Any) -> Callable[[Translator, Variable], Any]:
-    def shell(tx: Translator, variable: Variable) -> Any:
-        items = [tx.unpack(pair) for pair in tx.unpack(variable.method(tx, "items", [], {}))]
-        return kind((_Text(repr_of(tx, key)), _Text(repr_of(tx, value))) for key, value in items)
+def _bare(variable: Variable, base: Any) -> Any:
+    """The built-in class, or one with the name of the user's class that is derived from it: some texts begin so."""
+    kind = variable.python_type()
+    return base if kind is base else type(kind.__name__, (base,), {})
 
-    return shell
+
+def _pair_texts(tx: Translator, pairs: Variable) -> Iterator[tuple[_Text, _Text]]:
+    for pair in tx.unpack(pairs):
+        key, value = tx.unpack(pair)
+        yield _Text(repr_of(tx, key)), _Text(repr_of(tx, value))
+
+
+def _dict_shell(tx: Translator, variable: Variable) -> dict[Any, Any]:
+    return dict(_pair_texts(tx, native_part(variable).method(tx, "items", [], {})))
+
+
+def _ordered_shell(tx: Translator, variable: Variable) -> Any:
+    """Of an OrderedDict, that first asks its `items`, or from Python 3.12 on makes a dict of itself."""
+    listed = variable
+    if sys.version_info >= (3, 12) and native_part(variable) is not variable:
+        listed = tx.new_dict([])
+        listed.method(tx, "update", [variable], {})
+    return _bare(variable, OrderedDict)(_pair_texts(tx, listed.method(tx, "items", [], {})))
+
+
+def _buffer_shell(tx: Translator, variable: Variable) -> Any:
+    value = known(tx, native_part(variable))
+    made = _bare(variable, type(value))
+    return made(value.typecode, value) if isinstance(value, array) else made(value)
 
 
 def _set_shell(tx: Translator, variable: Variable) -> _Text:
@@ -132,26 +156,26 @@ def _view_shell(tx: Translator, variable: Variable) -> _Text:
 
 
 def _deque_shell(tx: Translator, variable: Variable) -> Any:
-    return deque(_texts(tx, variable), tx.getattr(variable, "maxlen").constant())
+    return _bare(variable, deque)(_texts(tx, variable), tx.getattr(variable, "maxlen").constant())
 
 
 def _defaultdict_shell(tx: Translator, variable: Variable) -> _Text:
     factory = repr_of(tx, tx.getattr(variable, "default_factory"))
-    return _Text(f"defaultdict({factory}, {_dict_shell(dict)(tx, variable)!r})")
+    return _Text(f"{variable.python_type().__name__}({factory}, {_dict_shell(tx, variable)!r})")
 
 
 _SHELLS: dict[Any, Callable[[Translator, Variable], Any]] = {
-    list.__repr__: _texts,
-    tuple.__repr__: lambda tx, variable: tuple(_texts(tx, variable)),
-    dict.__repr__: _dict_shell(dict),
-    OrderedDict.__repr__: _dict_shell(OrderedDict),
+    list.__repr__: lambda tx, variable: _texts(tx, native_part(variable)),
+    tuple.__repr__: lambda tx, variable: tuple(_texts(tx, native_part(variable))),
+    dict.__repr__: _dict_shell,
+    OrderedDict.__repr__: _ordered_shell,
     defaultdict.__repr__: _defaultdict_shell,
     set.__repr__: _set_shell,
     frozenset.__repr__: _set_shell,
     deque.__repr__: _deque_shell,
     **{type(view).__repr__: _view_shell for kind in (dict, OrderedDict) for view in _views(kind())},
-    bytearray.__repr__: known,
-    array.__repr__: known,
+    bytearray.__repr__: _buffer_shell,
+    array.__repr__: _buffer_shell,
     torch.Size.__repr__: lambda tx, variable: _Text(f"torch.Size({_texts(tx, variable)!r})"),
 }
 

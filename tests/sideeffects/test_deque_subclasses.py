@@ -1,11 +1,12 @@
 """Deques of a user's class, with methods of their own."""
+import array
 import collections
 import copy
 
 import pytest
 import torch
 
-from tests.differential import check
+from tests.differential import check, same_as_eager
 
 pytestmark = pytest.mark.break_everywhere
 
@@ -105,3 +106,40 @@ def initialised_again(x, q):
 @pytest.mark.parametrize("make", [Told, Own, Bounded, lambda items: Told(items, 3)], ids=["told", "own", "bounded", "told of 3"])
 def test_others(program, make):
     check(program, make=lambda: (torch.ones(2), make([1, 2, 3])))
+
+
+def test_bounds_are_guarded():
+    def program(x, q):
+        q.append(5)
+        return x + 1, len(q), list(q)
+    bounds = [lambda bound=bound: (torch.ones(2), collections.deque([3, 1, 2], bound)) for bound in (None, 3, 5)]
+    check(program, make=bounds[0], changed=bounds[1:], graphs=1)
+
+
+class Numbers(array.array):
+    def append(self, item):
+        self.last = item
+        super().append(item)
+
+
+class Groups(collections.defaultdict):
+    def __setitem__(self, key, value):
+        self.last = key
+        super().__setitem__(key, value)
+
+
+class Ordered(collections.OrderedDict):
+    def __setitem__(self, key, value):
+        self.last = key
+        super().__setitem__(key, value)
+
+
+@same_as_eager(graphs=1, make=lambda: (torch.ones(2),))
+def test_others_are_born(x):
+    """Of a user's array, defaultdict and OrderedDict, and a deque with a bound of its own."""
+    numbers, groups, ordered, bounded = Numbers("l", [1, 2]), Groups(list, q=1), Ordered(a=1), Bounded([1, 2, 3])
+    numbers.append(3)
+    groups["z"].append(x)
+    ordered.update(b=2)
+    bounded.append(x)
+    return x + 1, numbers, groups, ordered, bounded, repr(numbers), repr(ordered), repr(bounded.copy()), numbers.last, groups.last
