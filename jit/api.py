@@ -123,6 +123,10 @@ def door_for(made: Compiler, model: Any) -> Any:
 
 
 # --- modules ----------------------------------------------------------------------------------------------------------
+#: In the flags of classes that Python code made.
+_HEAP_TYPE = 1 << 9
+
+
 def compiled_module(made: Compiler, module: torch.nn.Module) -> torch.nn.Module:
     """An object that is the module to its user (same class, same `__dict__`), whose call is compiled."""
     cls = type(module)
@@ -140,7 +144,9 @@ def compiled_module(made: Compiler, module: torch.nn.Module) -> torch.nn.Module:
     }
     metaclass: Any = type(cls)
     twin = metaclass(cls.__name__, (cls,), body)
-    compiled = twin.__new__(twin)
+    # What makes an object of a class need not make one of those derived from it: FSDP's modules make none.
+    native: Any = next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
+    compiled = native.__new__(twin)
     object.__setattr__(compiled, "__dict__", module.__dict__)
     _recipes[twin] = made
     return compiled
