@@ -31,6 +31,7 @@ from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import NO_INSTANCES, type_name
+from symbolic.variables.properties import PropertyVariable
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.tensors import TensorVariable
 from symbolic.warned import heard
@@ -131,6 +132,8 @@ class Protocols:
             if not len(items) == fields.n_fields == fields.n_sequence_fields:  # some have fields beside their elements
                 raise GraphBreak("construction by a native __new__", cls.__qualname__)
             return TupleVariable(items, None, cls)
+        if issubclass(cls, property):
+            return PropertyVariable(cls)
         payload = payload_for(self, cls, args)
         if payload is None and _native_new(cls) is not object.__new__:
             raise GraphBreak("construction by a native __new__", cls.__qualname__)

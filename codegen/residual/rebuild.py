@@ -42,6 +42,7 @@ from symbolic.variables import (
     numbers,
     objects,
     outside,
+    properties,
     randoms,
     sets,
     stdlib,
@@ -115,6 +116,14 @@ def _object(w: Writer, v: objects.ObjectVariable) -> None:
     if v.payload is not None and not v.new_args and type(v.payload) in CONTENTS:
         w._built[v.payload] = w._built[v]
         w.contents(v.payload)
+
+
+def _property(w: Writer, v: properties.PropertyVariable) -> None:
+    _object(w, v)
+    if v.made_of is not None:
+        args, kwargs = v.made_of
+        w.call_with(property.__init__, [v, *args], kwargs)
+        w.emit.pop()
 
 
 def _exception(w: Writer, v: exceptions.ExceptionVariable) -> None:
@@ -281,6 +290,7 @@ BUILD.update(
             (symbols.SymbolVariable, numbers.NumberVariable, numbers.GivenNumber), lambda w, v: w.load(v.output)
         ),
         objects.ObjectVariable: _object,
+        properties.PropertyVariable: _property,
         exceptions.ExceptionVariable: _exception,
         objects.ObjectMethod: _object_method,
         exceptions.TracebackVariable: _traceback,

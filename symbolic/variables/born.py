@@ -32,6 +32,7 @@ from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.native import stand_in
 from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.properties import PropertyVariable
 from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:
@@ -272,9 +273,14 @@ def _items(tx: Translator, variable: Any) -> Any:
     return variable.python_type()([model(tx, item) for item in tx.unpack(variable)])
 
 
+def _property(tx: Translator, variable: PropertyVariable) -> Any:
+    raise GraphBreak("descriptor not supported", variable.describe())
+
+
 _MODELS: dict[type, Callable[[Any, Any], Any]] = {
     ClosureFunction: _function,
     ObjectVariable: _object,
+    PropertyVariable: _property,
     DictVariable: lambda tx, v: {model(tx, key): model(tx, value) for key, value in v.pairs(tx)},
     **dict.fromkeys((ListVariable, SetVariable, TupleVariable), _items),
     CellVariable: lambda tx, v: CellType(),

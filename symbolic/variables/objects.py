@@ -166,6 +166,8 @@ class ObjectVariable(Variable):
         if isinstance(getter, FunctionType):
             descriptor = tx.class_attribute(self.cls, name)
             return tx.call(tx.class_attribute(kind, "__get__"), [descriptor, self, tx.class_of(self)], {})
+        if getter is property.__get__ and tx.lookup(kind, "fget") is property.fget:
+            return _read_property(self, tx, name, raw)
         if getter is not MISSING and not isinstance(raw, type):
             bound = tx.bind_descriptor(self, name, raw)
             if bound is not None:
@@ -174,7 +176,7 @@ class ObjectVariable(Variable):
         return tx.class_attribute(self.cls, name)
 
     def _native(self, tx: Translator, name: str, raw: Any) -> Variable:
-        if isinstance(raw, ClassMethodDescriptorType):
+        if isinstance(raw, (ClassMethodDescriptorType, BuiltinFunctionType)):  # which bind no instance
             return tx.getattr(tx.class_of(self), name)
         if self.payload is not None and getattr(raw, "__objclass__", object) in self.payload.python_type().__mro__[:-1]:
             return NativeMethod(self.payload, name)

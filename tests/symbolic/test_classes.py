@@ -10,6 +10,7 @@ import typing
 import pytest
 import torch
 
+import jit
 from tests.differential import check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
@@ -706,3 +707,56 @@ def test_stores_to_an_existing_class_are_seen_by_its_instances_and_subclasses(x,
     Counted.go = lambda self, x: x - self.step
     Counted.size = 4
     return a.go(x), b.go(x), CountedMore.step, a.step, a.size, b.size
+
+
+class Noted(property):
+    def __init__(self, function, note):
+        super().__init__(function)
+        self.note = note
+
+
+class Measured:
+    @functools.partial(Noted, note="of it")
+    def doubled(self):
+        return self.x * 2
+
+
+@same_as_eager(graphs=1)
+def test_a_subclass_of_property_is_read(x):
+    m = Measured()
+    m.x = x
+    return m.doubled, Measured.doubled.note
+
+
+def facts(made):
+    return type(made), made.note, made.fget(3), made.fset, vars(made)
+
+
+def test_an_instance_of_a_subclass_of_property_is_made():
+    kept = []
+
+    def program(x):
+        kept.append(Noted(lambda self: self + 1, "kept"))
+        dropped = Noted(None, note="dropped")
+        return x * isinstance(dropped, property), dropped.note
+
+    eagerly = facts(program(X) and kept.pop())
+    compiled = jit.compile(program, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(X)[0], X) and facts(kept.pop()) == eagerly
+
+
+@same_as_eager
+def test_a_property_of_the_frames_own_subclass(x):
+    class Local:
+        value = Noted(lambda self: 5, "local")
+
+    made = Noted(lambda self: 1, "read")
+    made.x = x
+    return x + Local().value, made.fget(0)
+
+
+@same_as_eager(graphs=1, make=lambda: (torch.ones(2), Vector(torch.ones(2))))
+def test_new_through_an_instance(x, v):
+    made = v.__new__(Child)
+    made.t = x
+    return made.t + 1, type(made)

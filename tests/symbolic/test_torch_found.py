@@ -64,3 +64,12 @@ def test_distributions_that_make_tensors_by_size():
         return one.rsample(), two.rsample(), torch.distributions.Multinomial(3, probs=scale).sample()
 
     check(program, X)
+
+
+def test_distributions_check_their_arguments_in_the_graph():
+    def program(x):
+        one = torch.distributions.Categorical(logits=x)
+        two = torch.distributions.Normal(0.0, 1.0).expand(x.shape)
+        return one.log_prob(torch.ones(2, 3)), one.entropy(), two.log_prob(x)
+
+    check(program, X, graphs=1)
