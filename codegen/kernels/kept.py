@@ -26,7 +26,7 @@ _FILES = [Path(late.__file__)]
 
 def place(like: Likeness, takes_list: bool) -> str | None:
     """The key of what a graph becomes; None for one that another process can't tell to be the same: it holds functions
-    or large tensors of its own."""
+    or very large tensors of its own."""
     lines = []
     for op, what, given, operands, value in like:
         name = _name(what)

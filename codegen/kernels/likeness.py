@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from operator import attrgetter
 from typing import Any
 
@@ -16,8 +17,8 @@ from symbolic.late import NUMBERS
 #: their places in the graph), properties of its value.
 Likeness = tuple[tuple[str, Any, str, tuple[int, ...], Any], ...]
 
-#: Bytes of an attribute that are looked at.
-SMALL = 1 << 14
+#: Bytes of an attribute that are looked at: a digest of more would take longer than compiling the graph again.
+LOOKED_AT = 1 << 24
 
 
 class _Operand:
@@ -33,9 +34,9 @@ _OPERAND = _Operand()
 def likeness(graph: fx.GraphModule) -> Likeness:
     """Equal for graphs of the same operations on tensors of the same properties, as long as their attributes live.
 
-    Operations and large attributes are told by identity, other arguments by their text: it tells 0.0 from -0.0 and
-    False. Sizes that vary go by the order they come up in. Raises NotImplementedError for sizes that kernels know no
-    word for."""
+    Operations and very large attributes are told by identity, other attributes by a digest of their contents, and other
+    arguments by their text: it tells 0.0 from -0.0 and False. Sizes that vary go by the order they come up in. Raises
+    NotImplementedError for sizes that kernels know no word for."""
     numbers: dict[fx.Node, int] = {}
     operands: list[int] = []
     sizes = _Sizes()
@@ -79,9 +80,10 @@ class _Sizes:
 
 def _contents(value: Any) -> Any:
     """A constant that passes have computed is another tensor in each graph."""
-    if type(value) is not torch.Tensor or value.device.type != "cpu" or value.nbytes > SMALL:
+    if type(value) is not torch.Tensor or value.device.type != "cpu" or value.nbytes > LOOKED_AT:
         return id(value)
-    return bytes(value.reshape(-1).view(torch.uint8).tolist())
+    shown = value.detach().resolve_conj().resolve_neg().reshape(-1).view(torch.uint8)
+    return hashlib.sha256(shown.numpy().tobytes()).digest()
 
 
 def _properties(value: Any, sizes: _Sizes) -> Any:

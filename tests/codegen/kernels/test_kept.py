@@ -56,13 +56,17 @@ def constant(x, y):
     return x + torch.arange(8.0) * y, torch.tensor([1.0, 2.0])
 
 
+def large_constant(x, y):
+    return (x + torch.tensor([[float(at)] * 8 for at in range(600)])[596:],)
+
+
 def random(x, y):
     torch.manual_seed(3)
     return (x.bernoulli(0.5) * y,)
 
 
 @pytest.mark.parametrize("boxed", [False, True])
-@pytest.mark.parametrize("function", [program, constant, random], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", [program, constant, large_constant, random], ids=lambda f: f.__name__)
 def test_the_next_process_lowers_nothing(store, lowered, function, boxed):
     torch.manual_seed(1)
     first = results(store, function, boxed=boxed)
@@ -130,7 +134,7 @@ def of(x):
 
 
 X = torch.ones(3, 2)
-LARGE = torch.ones(5000)
+LARGE = torch.ones((1 << 22) + 1)
 OTHERS = {
     "an argument": lambda: place(lambda x: x * 3.0 + torch.tensor([1.0, 2.0]), X),
     "a sign": lambda: place(lambda x: x * -2.0 + torch.tensor([1.0, 2.0]), X),

@@ -40,7 +40,9 @@ OTHERS = {
     "a third": dict(args=(), constant=torch.tensor([0.0])),
     "dtype of a constant": dict(args=(), constant=torch.tensor([0])),
     "large constant": dict(args=(), constant=torch.zeros(100, 100)),
-    "another large one": dict(args=(), constant=torch.zeros(100, 100)),
+    "another large one": dict(args=(), constant=torch.eye(100)),
+    "very large constant": dict(args=(), constant=torch.zeros(2100, 2100)),
+    "another very large one": dict(args=(), constant=torch.zeros(2100, 2100)),
 }
 
 
@@ -59,8 +61,9 @@ def test_names_do_not_count(given):
     assert made(**given) == made(**given, names=("other", "names"))
 
 
-def test_values_of_constants_count_not_who_they_are():
-    assert made(constant=torch.tensor([2.5])) == made(constant=torch.tensor([2.5]))
+@pytest.mark.parametrize("make", [lambda: torch.tensor([2.5]), lambda: torch.tensor([2.5j]).conj(), lambda: torch.eye(300)])
+def test_values_of_constants_count_not_who_they_are(make):
+    assert made(constant=make()) == made(constant=make())
 
 
 def test_layers_with_gradients_of_their_own_are_compiled_once(monkeypatch):
