@@ -163,11 +163,10 @@ def _locals(tx: Translator) -> Variable:
 
 
 def local_names(tx: Translator, frame: Frame) -> Variable:
-    """The namespace of a class body or a module; of a function a copy of what is bound, in the order of its slots, and
-    so inside of an inlined comprehension, whose variables are in slots."""
+    """The namespace of a class body or a module; of a function a copy of what is bound, in the order of its slots."""
     if frame.space is not None and not frame.locals:
         return frame.space
-    if frame.space is not None and not versions.PY313:  # 3.12 leaves out some
+    if frame.space is not None:  # 3.12 leaves out some, 3.13.0 has nothing else
         raise GraphBreak("locals() in an inlined comprehension", frame.name)
     code = frame.code.raw
     try:
@@ -180,12 +179,7 @@ def local_names(tx: Translator, frame: Frame) -> Variable:
     except GraphBreak as cause:  # residual code has other locals
         raise GraphBreak(READS_FRAME, f"{cause.reason}: {cause.detail}") from cause
     order = {name: found[name] for name in code.co_varnames if name in found} | found
-    made = tx.new_dict([])
-    if frame.space is not None:
-        made.method(tx, "update", [frame.space], {})
-    for name, value in order.items():
-        made.setitem(tx, ConstantVariable(name), value)
-    return made
+    return tx.new_dict([(ConstantVariable(name), value) for name, value in order.items()])
 
 
 def _calls_again(frame: Frame) -> bool:
