@@ -112,8 +112,7 @@ class Answers:
         self._known[asked.key] = Answer(asked.state, result, tx.step - asked.step)
 
     def close(self) -> None:
-        self._known.clear()
-        self._held.clear()
+        vars(self).clear()
 
     def _is_one_object(self, result: Variable, asked: Question) -> bool:
         """Whether each call of eager code, too, would answer with the very same object."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -79,14 +80,14 @@ def letting_go() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        found: BaseException | None = error
-        while found is not None:
-            frames, entry = [], found.__traceback__
-            while entry is not None:
-                frames.append(entry.tb_frame)
-                entry = entry.tb_next
-            for frame in reversed(frames):
-                with suppress(RuntimeError):  # it still runs
-                    frame.clear()
-            found = found.__cause__ or found.__context__
+        _clear_frames(error)
         raise
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    while error is not None:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        for frame in reversed(frames):
+            with suppress(RuntimeError):  # it still runs
+                frame.clear()
+        error = error.__cause__ or error.__context__

@@ -31,12 +31,11 @@ class Frame:
         "on_return",
         "boundary",
         "entered",
-        "generator",
+        "is_generator",
         "handled",
         "function",
         "space",
         "reading",
-        "seen",
         "again",
     )
 
@@ -56,8 +55,7 @@ class Frame:
         self.boundary = False
         self.entered = 0
         self.reading: Any = None  # the call of a module that it is, if that may be repeated
-        self.generator: Any = None
-        self.seen: Any = None  # the variable for the frame itself
+        self.is_generator = False
         self.again: tuple[int, int] | None = None  # index of the last RERAISE, and where that came from
         self.handled: Variable | None = None  # of a generator set aside: the exception that it is handling
 

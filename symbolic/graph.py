@@ -130,7 +130,7 @@ class GraphBuilder:
         self.names: dict[Source, str] = {}
         self._marks: list[tuple[torch.Tensor, Any]] = []  # of every fake tensor when it was first met
         self._inference: list[int] = []  # where the inference guards were made that the frame is inside of
-        self.holds = Holds(tx, self)
+        self.holds = Holds(tx)
         self._made = 0  # inputs that the compiled code makes
         self._late = False  # whether there are ints that are known only when the graph runs
         self._moves = False  # whether operations let tensors lie elsewhere

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from symbolic.errors import GraphBreak, Restart
 
 if TYPE_CHECKING:
-    from symbolic.graph import GraphBuilder
     from symbolic.translator import Translator
 
 
@@ -26,9 +25,8 @@ class _Hold:
 
 
 class Holds:
-    def __init__(self, tx: Translator, graph: GraphBuilder) -> None:
+    def __init__(self, tx: Translator) -> None:
         self._tx = tx
-        self._graph = graph
         self._held: list[_Hold] = []
 
     def draw_no_more(self, cause: GraphBreak) -> None:
@@ -38,19 +36,19 @@ class Holds:
     def write_no_more(self, cause: GraphBreak, unless: Callable[[], bool]) -> None:
         """So do those, and those that write into what exists; not if `unless()`, which is asked then, says that nothing
         is the matter."""
-        self._hold(cause, self._graph.writes, unless)
+        self._hold(cause, self._tx.graph.writes, unless)
 
     def _hold(self, cause: GraphBreak, writes: int | None, unless: Callable[[], bool]) -> None:
         step = self._tx.break_step(cause)
-        self._held.append(_Hold(step, self._tx.located(cause), self._graph.draws, writes, unless))
+        self._held.append(_Hold(step, self._tx.located(cause), self._tx.graph.draws, writes, unless))
 
     def check(self) -> None:
         """After an operation. Raises `Restart`."""
         if not self._held:
             return
-        writes = self._graph.writes if any(hold.writes is not None for hold in self._held) else 0
+        writes = self._tx.graph.writes if any(hold.writes is not None for hold in self._held) else 0
         for hold in list(self._held):
-            if self._graph.draws != hold.draws or hold.writes not in (None, writes):
+            if self._tx.graph.draws != hold.draws or hold.writes not in (None, writes):
                 if not hold.unless():
                     raise Restart(hold.step, hold.cause)
                 self._held.remove(hold)

@@ -154,7 +154,7 @@ class Protocols:
             except (GraphBreak, Observed, GuardOnDataDependentSymNode):
                 raise
             except Exception as error:
-                failure = error
+                failure = error.with_traceback(None)  # which holds this very frame
         if warned:
             re.purge()  # a pattern that it knows is not warned of again
             raise GraphBreak("operation that warns", str(warned[0].message))

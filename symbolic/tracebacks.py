@@ -32,8 +32,8 @@ def frame_of(
     found = _stand_ins.get((id(code), line, names))
     if found is None:
         found = _stand_ins[id(code), line, names] = code, _stand_in(code, line, names)
-    made: FrameType = FunctionType(found[1], namespace)(sys._getframe, *variables)
-    return made
+    finished: Callable[..., FrameType] = FunctionType(found[1], namespace)
+    return finished(sys._getframe, *variables)  # in no variable: it holds this frame, too
 
 
 def line_at(code: CodeType, offset: int) -> int | None:

@@ -47,7 +47,7 @@ from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable
 from symbolic.variables.classes import InstanceNamespace, check_init
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.exceptions import AnyException
+from symbolic.variables.exceptions import AnyException, FrameVariable
 from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.live import LiveIterator
@@ -85,6 +85,7 @@ class Translator(Protocols):
         fake_mode = FakeMode(allow_non_fake_inputs=False, shape_env=shapes.env if shapes is not None else None)
         self.graph = GraphBuilder(self, fake_mode, shapes)
         self.frames: list[Frame] = []
+        self.frames_seen: dict[Frame, FrameVariable] = {}  # the variables for frames themselves
         self.repeats = Repeats(self, not (options.dynamic or options.break_everywhere or options.varying))
         self.known: dict[int, Variable] = {}
         self.keepalive: list[Any] = []
@@ -128,6 +129,9 @@ class Translator(Protocols):
         """Lets go of everything: reference counts free most of it at once, several times as fast as a search for
         garbage. Nobody may ask it anything after that."""
         self.repeats.close()
+        for each in self.known.values():
+            if isinstance(each, ObjectVariable) and each.payload is not None:
+                each.payload.owner = None  # type: ignore[attr-defined]
         vars(self).clear()
 
     # --- facts ------------------------------------------------------------------------------------------------------
@@ -488,7 +492,7 @@ class Translator(Protocols):
         found: Counter[tuple[str, int]] = Counter()
         for frame in self.frames if len(self.frames) > BROKEN_RECURSION_LIMIT else ():
             found[place := _place(frame.code.raw)] += 1
-            if found[place] > BROKEN_RECURSION_LIMIT and frame.generator is None:
+            if found[place] > BROKEN_RECURSION_LIMIT and not frame.is_generator:
                 return frame
         return None
 

@@ -10,7 +10,6 @@ from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.generators import GeneratorVariable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -106,7 +105,7 @@ def return_const(tx: Translator, frame: Frame, inst: Inst) -> None:
 @opcode("RETURN_GENERATOR")
 def return_generator(tx: Translator, frame: Frame, inst: Inst) -> None:
     # The generator object was made by the call; its frame passes here when it is first resumed.
-    if not isinstance(frame.generator, GeneratorVariable):
+    if not frame.is_generator:
         raise GraphBreak("generator frame", frame.name)
 
 

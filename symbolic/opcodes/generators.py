@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @opcode("YIELD_VALUE")
 def yield_value(tx: Translator, frame: Frame, inst: Inst) -> None:
-    if not isinstance(frame.generator, GeneratorVariable):
+    if not frame.is_generator:
         raise GraphBreak("generator frame", frame.name)
     tx.yield_value(frame.pop())
 

@@ -77,11 +77,10 @@ class AnyException(ObjectVariable):
         if frames:
             trace = self.own(tx, "__traceback__")
             for frame in frames:
-                if frame.seen is None:
-                    frame.seen = FrameVariable(frame)
+                seen = tx.frames_seen.setdefault(frame, FrameVariable(frame))
                 if is_none(trace) and issubclass(self.cls, NameError):
-                    frame.seen.variables = dict(frame.locals)  # other names are proposed from among these
-                trace = TracebackVariable(frame.seen, frame.code.insts[frame.current].offset, trace)
+                    seen.variables = dict(frame.locals)  # other names are proposed from among these
+                trace = TracebackVariable(seen, frame.code.insts[frame.current].offset, trace)
             self.set_own(tx, "__traceback__", trace)
 
     def take_context(self, tx: Translator, handled: AnyException) -> None:

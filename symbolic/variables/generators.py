@@ -65,7 +65,7 @@ class GeneratorVariable(Variable):
         self.state = "new"  # new, suspended, running, closed
         self.is_counted = False
         self.stands_for: type | None = None  # the class of an iterator of Python's own, which this does the work of
-        frame.generator = self
+        frame.is_generator = True
 
     def born(self, tx: Translator) -> None:
         """It has been made by a call; it has the names that its function has now."""

@@ -1,16 +1,19 @@
 """What `tools/fuzz` found: programs that did something else compiled."""
 
 import copy
+import gc
 import itertools
 import operator
 import random
 import time
 import types
+import weakref
 
 import pytest
 import torch
 
-from tests.differential import check
+import jit
+from tests.differential import COUNTING, check
 
 PROGRAMS = []
 
@@ -177,3 +180,74 @@ def keys_missed_while_an_error_is_handled(x, n):
 def test_program(fn, calls):
     first, *changed = [lambda rest=rest: (torch.ones(2, 3), *rest) for rest in calls]
     check(fn, make=first, changed=changed)
+
+
+LEFT_IN_HANDLERS = pytest.mark.skipif(
+    not COUNTING, reason="a frame that breaks in a handler ends with the exception, whose traceback leads to the frame"
+)
+
+
+class Rows(list):
+    pass
+
+
+def lent_to_a_generator(x, thing):
+    return x + sum(1 for _ in (each for each in thing))
+
+
+def lent_to_a_coroutine(x, thing):
+    async def longer(rows):
+        return len(rows)
+
+    try:
+        longer(thing).send(None)
+    except StopIteration as end:
+        return x + end.value
+
+
+def there_when_an_operation_fails(x, thing):
+    try:
+        return (1, 2)[len(thing)]
+    except IndexError:
+        return x + 1
+
+
+def there_when_a_call_raises(x, thing):
+    def inner(rows):
+        raise KeyError(len(rows))
+
+    try:
+        inner(thing)
+    except KeyError:
+        return x + 1
+
+
+def there_when_the_graph_breaks(x, thing):
+    print(len(thing), file=None if thing else thing)
+    time.time()
+    return x + len(thing)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lent_to_a_generator,
+        pytest.param(lent_to_a_coroutine, marks=LEFT_IN_HANDLERS),
+        there_when_an_operation_fails,
+        pytest.param(there_when_a_call_raises, marks=LEFT_IN_HANDLERS),
+        there_when_the_graph_breaks,
+    ],
+)
+def test_what_a_capture_saw_ends_when_nobody_has_it(fn, capsys):
+    # What is imported now holds the frames that import it.
+    jit.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    thing = Rows([1, 2])
+    ends, compiled = weakref.ref(thing), jit.compile(fn, backend="eager")
+    gc.collect()
+    gc.disable()
+    try:
+        compiled(torch.ones(2), thing)
+        del thing
+        assert ends() is None
+    finally:
+        gc.enable()
