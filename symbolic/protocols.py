@@ -69,7 +69,7 @@ class Protocols:
     def of_classes(self: Any, function: Callable[..., Any], *args: Variable) -> Variable:
         """`function(*args)`, which gives a class, an alias or a union of classes (or NotImplemented)."""
         value = self.attempt(function, *(born.model(self, arg) for arg in args))
-        if born.holds_model(self, value):
+        if value is not NotImplemented and (born.holds_model(self, value) or any(map(born.varies, args))):
             return born.make(self, function, list(args), {})
         return self.from_constant(value)
 

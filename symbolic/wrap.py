@@ -438,6 +438,8 @@ def _super(tx: Translator, value: Any, source: Source) -> Variable:
     tx.know(source.attr("__thisclass__"), "is", value.__thisclass__)
     if value.__self__ is None:
         raise GraphBreak("super() with one argument")
+    if value.__self_class__ is not value.__self__ and value.__self_class__ is not type(value.__self__):
+        raise GraphBreak("super() of an object of another class", source.text)
     return SuperVariable(value.__thisclass__, tx.wrap(value.__self__, source.attr("__self__")), source)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
 from symbolic.errors import GraphBreak
-from symbolic.variables.base import MISSING, ExistingVariable, Variable, lookup
+from symbolic.variables.base import MISSING, ExistingVariable, FixedVariable, Variable, lookup
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.functions import (
@@ -233,13 +233,25 @@ def model(tx: Translator, variable: Variable) -> Any:
 
 
 def holds_model(tx: Translator, value: Any) -> bool:
-    """Whether an object that tracing came by holds what stands for a class: the program must not get it."""
+    """Whether an object that tracing came by holds what stands for something else: the program must not get it."""
+    models = {id(found) for variable, found in tx.models.items() if type(variable) is not TupleVariable}
     found, layer = False, [value]
-    for _ in range(_DEPTH if tx.ledger.classes else 0):
+    for _ in range(_DEPTH if models or tx.ledger.classes else 0):
         parts = gc.get_referents(*layer)
-        found = found or any(id(part) in tx.ledger.classes for part in parts)
+        found = found or any(
+            id(part) in models or isinstance(tx.known.get(id(part)), (BornClass, MadeVariable)) for part in parts
+        )
         layer = [part for part in parts if not isinstance(part, _APART)]
     return found
+
+
+def varies(variable: Variable) -> bool:
+    """Whether another call may have another object there, though all that is known of it is the same."""
+    if variable.is_constant() or isinstance(variable, FixedVariable):
+        return False
+    if isinstance(variable, TupleVariable):
+        return any(varies(item) for item in variable.items)
+    return variable.source is not None and variable.source.root.kind != "const"
 
 
 #: How deep `holds_model` looks, and what it does not look into.

@@ -290,9 +290,6 @@ def _update_wrapper(
             if not isinstance(wrapper, ClosureFunction):  # a function has them as it is
                 wrapper.setattr(tx, name, tx.new_tuple([]))
             continue
-        if born is not None and name == "__annotations__" and born.annotations is None:
-            wrapper.setattr(tx, name, tx.new_dict([]))
-            continue
         try:
             value = tx.getattr(wrapped, name)
         except Observed as raised:

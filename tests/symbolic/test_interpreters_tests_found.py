@@ -470,3 +470,70 @@ def test_copies_of_an_ordered_dict_have_its_attributes(x):
     made.note = [1]
     shallow, deep = copy.copy(made), copy.deepcopy(made)
     return x + 1, shallow, deep, shallow.note is made.note, deep.note is made.note, deep.note, hasattr(made.copy(), "note")
+
+
+# --- objects of the frame in what Python's own code makes of them ---------------------------------------------------------
+class Numbered:
+    __slots__ = ("number", "rest")
+
+    def __init__(self, number):
+        self.number = number
+
+
+@same_as_eager
+def test_aliases_of_objects_made_in_the_frame(x):
+    made = Numbered(3)
+    alias, pair = list[made], dict[str, (made, Numbered)]
+    forward = typing.ForwardRef("Numbered | int")
+    union = list[forward] | int
+    jit.graph_break()
+    found = union.__args__[0].__args__[0]
+    return x + alias.__args__[0].number, alias.__args__[0] is made, pair.__args__, found is forward, found.__forward_arg__
+
+
+@same_as_eager
+def test_annotations_are_one_dict_of_a_function_and_its_wrapper(x):
+    def inner():
+        pass
+
+    def outer():
+        pass
+
+    functools.update_wrapper(outer, inner)
+    return x + 1, outer.__annotations__ is inner.__annotations__
+
+
+class Greets:
+    def greet(self):
+        return "hello"
+
+
+class GreetsMore(Greets):
+    def greet(self):
+        return super(GreetsMore, self).greet() + ", you"
+
+
+class StandsFor:
+    def __init__(self, other):
+        object.__setattr__(self, "other", other)
+
+    def __getattribute__(self, name):
+        return getattr(object.__getattribute__(self, "other"), name)
+
+
+@same_as_eager
+def test_super_of_an_object_that_says_it_is_of_another_class(x):
+    return x + 1, GreetsMore.__dict__["greet"](StandsFor(GreetsMore()))
+
+
+def aliases_of(made, new_type):
+    return list[made], typing.List[new_type], dict[str, (made, Numbered)], list[int, made] | None
+
+
+def test_aliases_of_objects_that_another_call_has_others_of():
+    compiled = jit.compile(aliases_of, backend="eager")
+    for name in ("One", "Two"):
+        made, new_type = Numbered(3), typing.NewType(name, int)
+        first, second, third, fourth = compiled(made, new_type)
+        assert first.__args__[0] is third.__args__[1][0] is fourth.__args__[0].__args__[1] is made
+        assert second.__args__[0] is new_type
