@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import fnmatch
 import functools
+import linecache
 import os
 import sys
 import sysconfig
@@ -55,7 +56,7 @@ class AutoCompiler(Compiler):
                 return False
             if _fits(module, self.config.auto_include):
                 return True
-        return not is_library(code) and not path.startswith(_INSTALLED) and os.path.exists(path)
+        return not is_library(code) and not path.startswith(_INSTALLED) and _is_written(code.co_filename)
 
     def miss(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:
         # A continuation is worth it because its function was.
@@ -76,6 +77,11 @@ def _worth_it(value: Any) -> bool:
     if type(value) is dict:
         return any(map(_worth_it, list(value.values())[:8]))
     return False
+
+
+def _is_written(file: str) -> bool:
+    """Whether there is such a file, or its text is where tracebacks look for it, as that of a notebook's cells is."""
+    return file in linecache.cache or os.path.exists(file)
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import subprocess
 import sys
@@ -85,3 +86,43 @@ def test_own_functions_can_be_left_alone():
     code = script.__code__
     assert AutoCompiler().classify(code) is not None
     assert AutoCompiler(config.with_options({"auto_exclude": "*.test_autowrap"})).classify(code) is None, module
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_cells_of_notebooks_are_compiled_and_text_that_nobody_wrote_is_not(is_shown, monkeypatch):
+    name, text = "<ipython-input-1-0123456789ab>", "def step(x):\n    return x * 2\n"
+    scope = {}
+    exec(compile(text, name, "exec"), scope)
+    if is_shown:
+        monkeypatch.setitem(linecache.cache, name, (len(text), None, text.splitlines(True), name))
+    assert (AutoCompiler().classify(scope["step"].__code__) is not None) is is_shown
+
+
+@pytest.mark.long
+def test_a_notebook(tmp_path):
+    pytest.importorskip("IPython")
+    (tmp_path / "own.py").write_text("def more(x):\n    return x + 1\n")
+    done = script(
+        """
+        import os, pathlib, time, torch
+        from IPython.core.interactiveshell import InteractiveShell
+        from jit import stats
+        shell = InteractiveShell.instance()
+        def cell(text):
+            done = shell.run_cell(text, store_history=True)
+            done.raise_error()
+            return done.result
+        cell("import torch")
+        for factor in (2, 3):  # the second time it is another function of that name
+            cell(f"def step(x):\\n    return (x * {factor}).relu().sum()")
+            cell("for _ in range(3): found = step(torch.ones(8))")
+            print("step", cell("found.item()"), stats()["graphs"])
+        cell("%load_ext autoreload\\n%autoreload 2\\nimport own\\ndef twice(x): return own.more(x) * 2")
+        for number in (1, 10):
+            own = pathlib.Path(__file__).with_name("own.py")
+            own.write_text(f"def more(x):\\n    return x + {number}\\n")
+            os.utime(own, (time.time() + 100 * number,) * 2)
+            print("twice", cell("[twice(torch.ones(1)).item() for _ in range(3)]"))
+        """, tmp_path)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("step", "twice"))]
+    assert lines == ["step 16.0 1", "step 24.0 2", "twice [4.0, 4.0, 4.0]", "twice [22.0, 22.0, 22.0]"]
