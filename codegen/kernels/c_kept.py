@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codegen.kernels.index import Symbol, symbols
+from codegen.kernels.index import Index, Symbol, stride_of, symbols
 from codegen.kernels.ir import Expr, Kernel, Load, Loop, Op, Result, Running, indices_in, reads, walk
 from codegen.kernels.ops import OPS
 
@@ -54,13 +54,20 @@ def values_of_lanes(loop: Loop, lane: Symbol, written: set[str]) -> list[Expr]:
         at = indices_in(expr)
         here = symbols(at) if at is not None else frozenset()
         changes = isinstance(expr, Running) or (isinstance(expr, Load) and expr.buffer in written)
-        costs[expr] = sum(costs[arg] for arg in expr.args) + (OPS[expr.name].cost if isinstance(expr, Op) else 0)
+        own = OPS[expr.name].cost if isinstance(expr, Op) else DEAR if at is not None and _is_apart(at, lane) else 0
+        costs[expr] = sum(costs[arg] for arg in expr.args) + own
         if changes or here & set(loop.axes) or any(arg in varying for arg in expr.args):
             varying.add(expr)
             found |= {arg: None for arg in expr.args if arg in fixed and costs[arg] >= DEAR}
         elif lane in here or isinstance(expr, Result) or any(arg in fixed for arg in expr.args):
             fixed.add(expr)
     return list(found)
+
+
+def _is_apart(at: Index, lane: Symbol) -> bool:
+    """Whether neighbouring lanes read what is apart."""
+    stride = stride_of(at, lane)
+    return stride is None or stride.constant not in (0, 1)
 
 
 def _roots(loops: list[Loop]) -> list[Expr]:

@@ -67,7 +67,12 @@ def _cost(kernel: Kernel, lanes: bool) -> float:
         rounds = 1.0
         for loop_axis in loop.axes:
             rounds *= _extent(loop_axis)
-        each = sum(_access(at, axis, width) for at in indices(loop.body))
+        each = 0.0
+        for at in indices(loop.body):
+            cost = _access(at, axis, width)
+            if lanes and cost == APART and not set(loop.axes) & ix.symbols(at):  # read once, and kept
+                total, cost = total + APART, 1 / width
+            each += cost
         exprs = {expr for statement in loop.body for expr in walk(*reads(statement))}
         each += sum(OPS[expr.name].cost for expr in exprs if isinstance(expr, Op)) / width
         each += WAITED if not lanes and _runs(loop) and _extent(kernel.axes[-1]) >= SHARED else 0

@@ -79,7 +79,8 @@ class Made:
 @dataclass(frozen=True)
 class Definition:
     """`strides`: of the tensor if it comes to lie in memory, in elements. `is_view`: it is the
-    memory of the tensor that it reads, if that can be; never a copy where torch has none. `source`: the user's line."""
+    memory of the tensor that it reads, if that can be; never a copy where torch has none. `is_kept`: it comes to lie in
+    memory, cheap as it is. `source`: the user's line."""
 
     name: str
     shape: Shape
@@ -91,6 +92,7 @@ class Definition:
     over: tuple[Symbol, ...] = ()
     source: str = ""
     is_view: bool = False
+    is_kept: bool = False
 
     def __str__(self) -> str:
         left = f"{self.name}[{', '.join(f'{axis} < {axis.size}' for axis in self.axes)}]"

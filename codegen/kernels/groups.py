@@ -20,7 +20,7 @@ from codegen.kernels import index as ix
 from codegen.kernels import ir
 from codegen.kernels.definitions import Made, Program, Shape
 from codegen.kernels.index import Index, Symbol
-from codegen.kernels.nodes import Node, Nodes
+from codegen.kernels.nodes import Node, Nodes, physical
 from codegen.kernels.split import FEW_ROWS, LONG
 
 #: More tensors than that a kernel does not touch.
@@ -202,7 +202,8 @@ class _Grouping:
         if joined is None:
             return None
         rows, members = joined
-        goes = self._in_step(members) and _meets(members, node) and not _is_serial(members[node.name], rows)
+        member = members[node.name]
+        goes = self._in_step(members) and _meets(members, node) and not (_is_serial(member, rows) or _leaps(member))
         return joined if goes else None
 
     def _in_step(self, members: Mapping[str, Member]) -> bool:
@@ -355,17 +356,32 @@ def _in_order(
     total = math.prod(_sizes(rows), start=ix.index(1))
     position = ix.linear_position(tuple(map(ix.index, rows)), _sizes(rows))
     shapes = {member.inner for member in members.values()}
-    for cut in range(len(sizes), -1, -1):
-        if math.prod(sizes[:cut], start=ix.index(1)) != total:
-            continue
-        place = dict(zip(node.axes, ix.indices_at(position, sizes[:cut]), strict=False))
-        rest = tuple(size for size in sizes[cut:] if size != 1)
+    for first, last in _cuts(sizes, total):
+        start = ix.indices_at(position, first)
+        rest = tuple(size for size in last if size != 1)
         count = math.prod(rest, start=ix.index(1))
         for shape in (rest, *(s for s in shapes if s != rest)):
             if math.prod(shape, start=ix.index(1)) == count:
                 axes = tuple(inner(number, size) for number, size in enumerate(shape))
-                at = ix.linear_position(tuple(map(ix.index, axes)), shape)
-                yield {**place, **dict(zip(node.axes[cut:], ix.indices_at(at, sizes[cut:]), strict=True))}, shape
+                at = ix.indices_at(ix.linear_position(tuple(map(ix.index, axes)), shape), last)
+                if len(first) + len(last) > len(sizes):
+                    between = start[-1] * last[0] + at[0]
+                    yield dict(zip(node.axes, (*start[:-1], between, *at[1:]), strict=True)), shape
+                else:
+                    yield dict(zip(node.axes, (*start, *at), strict=True)), shape
+
+
+def _cuts(sizes: Shape, count: Index) -> Iterator[tuple[Shape, Shape]]:
+    """The sizes in two, the first ones being so many places: between two of them, or within one."""
+    for cut in range(len(sizes), -1, -1):
+        before = math.prod(sizes[:cut], start=ix.index(1))
+        if before == count:
+            yield sizes[:cut], sizes[cut:]
+            continue
+        parts = ix.floor_divide(count, before).constant
+        size = sizes[cut].constant if cut < len(sizes) else None
+        if parts and size and size % parts == 0 and before * parts == count:
+            yield (*sizes[:cut], ix.index(parts)), (ix.index(size // parts), *sizes[cut + 1 :])
 
 
 def _covers(rows: tuple[Symbol, ...], member: Member) -> bool:
@@ -401,6 +417,16 @@ def _is_serial(member: Member, rows: Shape) -> bool:
     count = math.prod(rows, start=ix.index(1)).constant
     size = math.prod(member.inner, start=ix.index(1)).constant
     return count is not None and count <= FEW_ROWS and (size is None or size * count >= LONG)
+
+
+def _leaps(member: Member) -> bool:
+    """Whether it is written with leaps through memory, though a kernel of its own could go from one to the next."""
+    definition = member.node.definition
+    if definition.over or not member.inner or not any(step == 1 for step in definition.strides):
+        return False
+    last = inner(len(member.inner) - 1, member.inner[-1])
+    step = ix.stride_of(physical(member.element(), definition.strides), last)
+    return step is not None and step.constant is not None and step.constant > 1
 
 
 def _meets(members: Mapping[str, Member], node: Node) -> bool:

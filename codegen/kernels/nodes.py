@@ -147,11 +147,13 @@ class _Finder:
 
     # --- which tensors lie in memory ----------------------------------------------------------------------------------
     def _wanted(self) -> Iterator[str]:
-        """Results, and what ATen reads."""
+        """Results, what ATen reads, and what a lowering wants there."""
         yield from self.program.given_back
         for tensor in self.program.tensors.values():
             if isinstance(tensor, Made) and tensor.name in self.found.needed:
                 yield from tensor.reads
+            elif isinstance(tensor, Definition) and tensor.is_kept and tensor.name in self.found.needed:
+                yield tensor.name
 
     def _alias(self, name: str) -> bool:
         """Notes a tensor that needs no memory of its own."""

@@ -9,7 +9,7 @@ import torch
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
-from codegen.kernels.definitions import Definition, Program, Tensor, axes_of, contiguous
+from codegen.kernels.definitions import Definition, Program, Tensor, contiguous
 from codegen.kernels.index import Symbol
 from codegen.kernels.nodes import at
 from codegen.kernels.ops import REDUCTIONS
@@ -68,10 +68,10 @@ def _halves(definition: Definition, program: Program) -> tuple[Definition, Defin
     cut, parts = found
     size = found[0].size
     length = (size + parts - 1) // parts
-    # [.., part]: over the places of that axis in this part, and the other axes
-    axes = axes_of((*definition.shape, ix.index(parts)))
+    # [part, ..]: over the places of that axis in this part, and the other axes. What lies next to each other stays so.
+    axes = (Symbol("part", ix.index(parts)), *definition.axes)
     within = Symbol(cut.name, length)
-    place = ix.index(axes[-1]) * length + ix.index(within)
+    place = ix.index(axes[0]) * length + ix.index(within)
     value = definition.value
     if ix.is_within(place, size):
         value = ir.rewrite(value, lambda expr: None, {cut: place})
@@ -88,5 +88,5 @@ def _halves(definition: Definition, program: Program) -> tuple[Definition, Defin
         tuple(within if axis is cut else axis for axis in definition.over), definition.source,
     )  # fmt: skip
     over = Symbol("r0", ix.index(parts))
-    element = ir.read(name, (*map(ix.index, definition.axes), ix.index(over)), definition.dtype)
+    element = ir.read(name, (ix.index(over), *map(ix.index, definition.axes)), definition.dtype)
     return part, replace(definition, value=element, over=(over,))

@@ -205,6 +205,8 @@ class _Function:
         each = block(self.config.r, size)
         w.enter_loop(loop.axes, "" if size.constant else f"({w.index(size).text} > 0)")
         one = self._is_one_tile(loop)
+        if not one or self.laid_out != loop.axes:
+            w.forget("r")
         if one and self.laid_out != loop.axes:
             self._dimension("r", loop.axes, each, "", True)
             self.laid_out = loop.axes
@@ -235,6 +237,7 @@ class _Function:
         """A maximum and the sum of exponentials below it, of a loop of several tiles."""
         w, size, axis = self.w, size_of(loop.axes), len(self.w.order) - 1
         w.enter_loop(loop.axes, "" if size.constant else f"({w.index(size).text} > 0)")
+        w.forget("r")
         self._open(loop, block(self.config.r, size))
         top, total = (self._reduction(reduce, False) for reduce in (pair.top, pair.total))
         values = self._masked(top)

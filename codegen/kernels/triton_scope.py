@@ -115,6 +115,11 @@ class Writer:
         for scope in self.scopes:
             scope.known = {e: k for e, k in scope.known.items() if k.only_in is None or k.only_in == self.loop}
 
+    def forget(self, dimension: str) -> None:
+        """What was computed along it is not known any more: it means something else from here on."""
+        for scope in self.scopes:
+            scope.known = {e: k for e, k in scope.known.items() if dimension not in (k.shape or ())}
+
     # --- shapes -------------------------------------------------------------------------------------------------------
     def extents(self, shape: frozenset[str]) -> str:
         return f"[{', '.join(self.dimensions[d].block if d in shape else '1' for d in self.order)}]"

@@ -71,11 +71,11 @@ class Lowering:
     # --- making tensors -----------------------------------------------------------------------------------------------
     def define(
         self, shape: Sequence[Index], dtype: torch.dtype, value: Callable[..., Expr], hint: str = "",
-        is_view: bool = False,
+        is_view: bool = False, is_kept: bool = False,
     ) -> Ref:
-        """t[i0, i1, ...] = value(i0, i1, ...), of that dtype already. `is_view`: as in `Definition`."""
+        """t[i0, i1, ...] = value(i0, i1, ...), of that dtype already. `is_view`, `is_kept`: as in `Definition`."""
         axes = axes_of(shape)
-        return self._add(tuple(shape), dtype, axes, value(*map(ix.index, axes)), None, (), hint, is_view)
+        return self._add(tuple(shape), dtype, axes, value(*map(ix.index, axes)), None, (), hint, is_view, is_kept)
 
     def reduce(
         self, kind: str, shape: Sequence[Index], dims: Sequence[int], value: Callable[..., Expr],
@@ -105,7 +105,7 @@ class Lowering:
 
     def _add(
         self, shape: Shape, dtype: torch.dtype, axes: Any, value: Expr, kind: str | None, over: Any, hint: str,
-        is_view: bool = False,
+        is_view: bool = False, is_kept: bool = False,
     ) -> Ref:
         assert kind is not None or value.dtype == dtype, (self.node, value.dtype, dtype)
         if any(size == 0 for size in shape):  # nothing is read
@@ -114,7 +114,7 @@ class Lowering:
             value, kind, over = ir.literal(REDUCTIONS[kind].empty(value.dtype), dtype), None, ()
         name = self.fresh(f"{self.node.name}.{hint}" if hint else self.node.name)
         self.program.tensors[name] = Definition(
-            name, shape, dtype, contiguous(shape), axes, value, kind, over, self.source, is_view
+            name, shape, dtype, contiguous(shape), axes, value, kind, over, self.source, is_view, is_kept
         )
         return Ref(name, shape, dtype)
 

@@ -162,27 +162,41 @@ def _layer_norm_backward(
     def slope(at: Sequence[Index]) -> Expr:
         return _scaled(to(grad.at(at), wide), weight, None, at[dims[0] :])
 
+    def of_x() -> Ref:
+        inverse = lambda at: to(scale.at(kept(at, dims)), wide)  # noqa: E731
+        sums = _sums(low, x, dims, slope, distance)
+        return _centred(low, x, count(x, dims), slope, distance, inverse, x.dtype, sums)
+
     return (
-        _centred(low, x, dims, slope, distance, lambda at: to(scale.at(kept(at, dims)), wide), x.dtype)
-        if wanted[0] else None,
-        _summed(low, 1, x, outer, wanted, lambda *at: to(grad.at(at), wide) * distance(at)),
-        _summed(low, 2, x, outer, wanted, lambda *at: to(grad.at(at), wide)),
+        of_x() if wanted[0] else None,
+        _summed(low, 1, x.shape, outer, wanted, lambda *at: to(grad.at(at), wide) * distance(at)),
+        _summed(low, 2, x.shape, outer, wanted, lambda *at: to(grad.at(at), wide)),
     )  # fmt: skip
 
 
-def _centred(
+def _sums(
     low: Lowering, x: Ref, dims: Sequence[int], slope: Callable[[Sequence[Index]], Expr],
-    distance: Callable[[Sequence[Index]], Expr], scale: Callable[[Sequence[Index]], Expr], dtype: torch.dtype,
-) -> Ref:
-    """The gradient by x, which was normalised over dims: scale * (slope - mean(slope) - distance * mean(slope *
-    distance)), where `distance` is the normalised value."""
+    distance: Callable[[Sequence[Index]], Expr],
+) -> Callable[[Sequence[Index]], tuple[Expr, Expr]]:
+    """Over dims, of slope and slope * distance: in the row of an element."""
     sums = low.reduce("sum", x.shape, dims, lambda *at: slope(at), True, "sum")
     products = low.reduce("sum", x.shape, dims, lambda *at: slope(at) * distance(at), True, "products")
-    n = sized(count(x, dims), sums.dtype)
+    return lambda at: (sums.at(kept(at, dims)), products.at(kept(at, dims)))
+
+
+def _centred(
+    low: Lowering, x: Ref, size: Index, slope: Callable[[Sequence[Index]], Expr],
+    distance: Callable[[Sequence[Index]], Expr], scale: Callable[[Sequence[Index]], Expr], dtype: torch.dtype,
+    sums: Callable[[Sequence[Index]], tuple[Expr, Expr]],
+) -> Ref:
+    """The gradient by x, which was normalised over rows of that size: scale * (slope - mean(slope) - distance *
+    mean(slope * distance)), where `distance` is the normalised value. `sums`: in the row of an element, of slope and of
+    slope * distance."""
 
     def element(*at: Index) -> Expr:
-        row = kept(at, dims)
-        return to(scale(at) * (slope(at) - (sums.at(row) / n + distance(at) * (products.at(row) / n))), dtype)
+        of_slope, of_product = sums(at)
+        n = sized(size, of_slope.dtype)
+        return to(scale(at) * (slope(at) - (of_slope / n + distance(at) * (of_product / n))), dtype)
 
     return low.define(x.shape, dtype, element)
 
@@ -234,7 +248,7 @@ def _rms_norm_backward(
 
     return (
         of_x() if wanted[0] else None,
-        _summed(low, 1, x, outer, wanted, lambda *at: to(grad.at(at), wide) * distance(at)),
+        _summed(low, 1, x.shape, outer, wanted, lambda *at: to(grad.at(at), wide) * distance(at)),
     )
 
 
@@ -382,57 +396,111 @@ def _batch_norm_backward(
     def scaled(*at: Index) -> Expr:
         return to(slope(at) * of_channel(at[1])[1], low.out[0].dtype)
 
+    sums = low.reduce("sum", x.shape, over, lambda *at: to(grad.at(at), wide), hint="sums")
+    products = low.reduce("sum", x.shape, over, lambda *at: to(grad.at(at), wide) * distance(at), hint="products")
+
+    def of_channel_sums(at: Sequence[Index]) -> tuple[Expr, Expr]:
+        return _scaled(sums[at[1]], weight, None, [at[1]]), _scaled(products[at[1]], weight, None, [at[1]])
+
     def of_x() -> Ref:
-        if training:
-            return _centred(low, x, over, slope, distance, lambda at: of_channel(at[1])[1], low.out[0].dtype)
-        return low.define(x.shape, low.out[0].dtype, scaled)
+        if not training:
+            return low.define(x.shape, low.out[0].dtype, scaled)
+        inverse = lambda at: of_channel(at[1])[1]  # noqa: E731
+        return _centred(low, x, count(x, over), slope, distance, inverse, low.out[0].dtype, of_channel_sums)
 
     return (
         of_x() if wanted[0] else None,
-        _summed(low, 1, x, over, wanted, lambda *at: to(grad.at(at), wide) * distance(at)),
-        _summed(low, 2, x, over, wanted, lambda *at: to(grad.at(at), wide)),
+        _rounded(low, products, low.out[1], "weight") if wanted[1] else None,
+        _rounded(low, sums, low.out[2], "bias") if wanted[2] else None,
     )
 
 
 def _summed(
-    low: Lowering, result: int, x: Ref, over: Sequence[int], wanted: Sequence[bool], value: Callable[..., Expr]
+    low: Lowering, result: int, shape: Sequence[Index], over: Sequence[int], wanted: Sequence[bool],
+    value: Callable[..., Expr],
 ) -> Ref | None:
     """The gradient of a weight or bias, if it is wanted."""
     if not wanted[result] or low.out[result] is None:
         return None
-    return converted(low, low.reduce("sum", x.shape, over, value, hint=f"sum_{result}"), low.out[result].dtype)
+    return converted(low, low.reduce("sum", shape, over, value, hint=f"sum_{result}"), low.out[result].dtype)
 
 
 # --- group norm -------------------------------------------------------------------------------------------------------
+class _Groups:
+    """Groups of channels: which of them what belongs to, and sums over them. Rows are [batch, group, 1, 1]."""
+
+    def __init__(self, low: Lowering, x: torch.Tensor, batch: Any, channels: Any, inner: Any, groups: int) -> None:
+        self.low, self.size = low, ix.index(channels) // groups
+        self.channels = tuple(map(ix.index, (batch, channels, inner)))
+        self.shape = (self.channels[0], ix.index(groups), self.size, self.channels[2])
+        #: Whether the channels of a place lie next to each other.
+        self.lie_together = x.dim() > 2 and isinstance(x.stride(1), int) and x.stride(1) == 1
+
+    def row(self, at: Sequence[Index]) -> list[Index]:
+        """Of an element [batch, channel, ...]."""
+        return [at[0], at[1] // self.size, ix.index(0), ix.index(0)]
+
+    def flat(self, x: Ref) -> Ref:
+        """x as [batch, channel, place]."""
+        return self.low.define(
+            self.channels, x.dtype, lambda n, c, place: x.at([n, c, *ix.indices_at(place, x.shape[2:])]), "flat", True
+        )
+
+    def of_channels(self, value: Callable[..., Expr], hint: str) -> Ref:
+        """Sums of value(batch, channel, place), [batch, channel]."""
+        return self.low.reduce("sum", self.channels, [2], value, hint=hint)
+
+    def of(self, value: Callable[..., Expr], hint: str) -> Ref:
+        """Sums of value(batch, channel)."""
+
+        def element(n: Index, g: Index, c: Index, _: Index) -> Expr:
+            return value(n, g * self.size + c)
+
+        return self.low.reduce("sum", (*self.shape[:3], ix.index(1)), [2], element, True, hint)
+
+    def summed(self, value: Callable[..., Expr], hint: str) -> Ref:
+        """Sums of value(batch, channel, place): in the order of memory."""
+        if self.lie_together:
+            sums = self.of_channels(value, hint)
+            return self.of(lambda *at: sums[at], hint)
+
+        def element(n: Index, g: Index, c: Index, place: Index) -> Expr:
+            return value(n, g * self.size + c, place)
+
+        return self.low.reduce("sum", self.shape, [2, 3], element, True, hint)
+
+    def at(self, ref: Ref, hint: str) -> Callable[[Sequence[Index]], Expr]:
+        """What a group has, of an element [batch, channel, ...]: said of each channel if channels are gone through."""
+        if not self.lie_together:
+            return lambda at: ref.at(self.row(at)[: ref.dim])
+        shape = self.channels[:2]
+        each = self.low.define(shape, ref.dtype, lambda *at: ref.at(self.row(at)[: ref.dim]), hint, is_kept=True)
+        return lambda at: each.at(at[:2])
+
+
 @lowers(aten.native_group_norm.default)
 def _group_norm(
     low: Lowering, x: Ref, weight: Ref | None, bias: Ref | None, batch: Any, channels: Any, inner: Any, groups: int,
     eps: Any,
 ) -> tuple[Ref, ...]:
-    wide = computed_in(x.dtype)
-    grouped, group_of = _grouped(low, x, batch, channels, inner, groups)
-    mean, squares = deviations(low, grouped, [2, 3], wide)
-    scale = _inverse_root(low, squares, count(grouped, [2, 3]), eps, wide)
+    wide, grouped = computed_in(x.dtype), _Groups(low, low.fake(0), batch, channels, inner, groups)
+    flat, size = grouped.flat(x), grouped.size * grouped.shape[3]
+    mean = converted(
+        low, grouped.summed(lambda *at: to(flat[at], wide), "sum"), wide, lambda e: e / sized(size, wide)
+    )
+    mean_of = grouped.at(mean, "mean_of")
+
+    def squared(*at: Index) -> Expr:
+        distance = to(flat[at], wide) - mean_of(at)
+        return distance * distance
+
+    scale = _inverse_root(low, grouped.summed(squared, "squares"), size, eps, wide)
+    scale_of = grouped.at(scale, "rstd_of")
 
     def element(*at: Index) -> Expr:
-        row = [*group_of(at), ix.index(0), ix.index(0)]
-        value = (to(x[at], wide) - mean.at(row)) * scale.at(row)
-        return to(_scaled(value, weight, bias, [at[1]]), x.dtype)
+        return to(_scaled((to(x[at], wide) - mean_of(at)) * scale_of(at), weight, bias, [at[1]]), x.dtype)
 
     return low.define(x.shape, x.dtype, element), *_saved(low, [mean, scale])
-
-
-def _grouped(
-    low: Lowering, x: Ref, batch: Any, channels: Any, inner: Any, groups: int
-) -> tuple[Ref, Callable[[Sequence[Index]], list[Index]]]:
-    """x as [batch, group, channel of the group, place], and the first two of an element of x."""
-    each = ix.index(channels) // groups
-    shape = tuple(map(ix.index, (batch, groups, each, inner)))
-
-    def element(n: Index, g: Index, c: Index, place: Index) -> Expr:
-        return x.at([n, g * each + c, *ix.indices_at(place, x.shape[2:])])
-
-    return low.define(shape, x.dtype, element, "grouped", is_view=True), lambda at: [at[0], at[1] // each]
 
 
 @lowers(aten.native_group_norm_backward.default)
@@ -440,33 +508,36 @@ def _group_norm_backward(
     low: Lowering, grad: Ref, x: Ref, mean: Ref, scale: Ref, weight: Ref | None, batch: Any, channels: Any, inner: Any,
     groups: int, wanted: Sequence[bool],
 ) -> tuple[Ref | None, ...]:
-    wide, over = computed_in(x.dtype), _channels(x)
-    grouped, group_of = _grouped(low, x, batch, channels, inner, groups)
-    changes, _ = _grouped(low, grad, batch, channels, inner, groups)
-    each = grouped.shape[2]
+    """Sums of each channel first, once through the memory: all three gradients need them."""
+    wide, grouped = computed_in(x.dtype), _Groups(low, low.fake(1), batch, channels, inner, groups)
+    flat, changes = grouped.flat(x), grouped.flat(grad)
+    mean_of, scale_of = grouped.at(mean, "mean_of"), grouped.at(scale, "rstd_of")
 
-    def distance(at: Sequence[Index]) -> Expr:
-        row = at[:2]
-        return (to(grouped.at(at), wide) - to(mean.at(row), wide)) * to(scale.at(row), wide)
+    def distance(x: Ref, at: Sequence[Index]) -> Expr:
+        return to(x.at(at), wide) - to(mean_of(at), wide)
 
     def slope(at: Sequence[Index]) -> Expr:
-        return _scaled(to(changes.at(at), wide), weight, None, [at[1] * each + at[2]])
+        return _scaled(to(grad.at(at), wide), weight, None, [at[1]])
+
+    def scaled(value: Expr, at: Sequence[Index]) -> Expr:
+        return value * to(scale_of(at), wide)
+
+    products = grouped.of_channels(lambda *at: to(changes[at], wide) * distance(flat, at), "products")
+    sums = grouped.of_channels(lambda *at: to(changes[at], wide), "sums")
+
+    def of_group(value: Callable[..., Expr], hint: str) -> Callable[[Sequence[Index]], Expr]:
+        return grouped.at(grouped.of(lambda *at: _scaled(value(*at), weight, None, [at[1]]), hint), f"{hint}_of")
 
     def of_x() -> Ref:
-        found = _centred(low, grouped, [2, 3], slope, distance, lambda at: to(scale.at(at[:2]), wide), wide)
-
-        def element(*at: Index) -> Expr:
-            place = ix.linear_position(tuple(at[2:]), x.shape[2:])
-            return to(found.at([*group_of(at), at[1] % each, place]), low.out[0].dtype)
-
-        return low.define(x.shape, low.out[0].dtype, element)
-
-    def of_weight(*at: Index) -> Expr:
-        row = group_of(at)
-        return to(grad[at], wide) * (to(x[at], wide) - to(mean.at(row), wide)) * to(scale.at(row), wide)
+        of_slope = of_group(lambda *at: sums[at], "sum")
+        of_product = of_group(lambda *at: scaled(products[at], at), "product")
+        return _centred(
+            low, x, grouped.size * grouped.shape[3], slope, lambda at: scaled(distance(x, at), at),
+            lambda at: to(scale_of(at), wide), low.out[0].dtype, lambda at: (of_slope(at), of_product(at)),
+        )  # fmt: skip
 
     return (
         of_x() if wanted[0] else None,
-        _summed(low, 1, x, over, wanted, of_weight),
-        _summed(low, 2, x, over, wanted, lambda *at: to(grad[at], wide)),
+        _summed(low, 1, grouped.channels[:2], [0], wanted, lambda *at: scaled(products[at], at)),
+        _summed(low, 2, grouped.channels[:2], [0], wanted, lambda *at: sums[at]),
     )
