@@ -61,7 +61,7 @@ MODES = {
 def kernels(gm: fx.GraphModule, example_inputs: list[Any], mode: Mode = MODES["default"]) -> Callable[..., Any]:
     """Forward and backward as kernels of our own, and ATen's where it has the better ones, or they can't be made."""
     settings = in_force()
-    compiler = Kernels(cache.store(settings), _failed, mode.measures, settings.fast_math)
+    compiler = Kernels(cache.store(settings), _failed, mode.measures, settings.fast_math, settings.round_halves)
     forward: GraphCompiler = compiler
     backward: GraphCompiler = compiler.of_list
     if mode.graphs:

@@ -26,6 +26,8 @@ class Config:
     passes_off: comma-separated passes over graphs to leave out (`codegen.passes.table()` names them).
     fast_math: kernels for a CPU may add in another order, multiply by reciprocals and forget the sign of zero: the last
         digits differ from eager code's.
+    round_halves: float16 and bfloat16 are rounded after each operation, as eager code does it; off, kernels round only
+        what they store or compare: faster, and nearer to what float32 gives than eager code is.
     disk_cache: keep compiled kernels on disk, for the next process.
     cache_dir: their folder, "" for $XDG_CACHE_HOME/framejit, else ~/.cache/framejit. Nobody else may write to it.
     cache_size_limit: bytes that they may take; those used longest ago go first.
@@ -42,6 +44,7 @@ class Config:
     auto_exclude: str = ""
     passes_off: str = ""
     fast_math: bool = False
+    round_halves: bool = True
     disk_cache: bool = True
     cache_dir: str = ""
     cache_size_limit: int = 1 << 30

@@ -26,9 +26,10 @@ from codegen.kernels.lowering.lower import lower
 from codegen.kernels.measure import Trials
 from codegen.kernels.planning import plan
 from codegen.kernels.products import may_round, scheduled
-from codegen.kernels.schedule import schedule
+from codegen.kernels.schedule import Schedule, schedule
 from codegen.kernels.toolchain import NoCompiler, compile_c
 from codegen.kernels.triton_tune import Device
+from codegen.kernels.unrounded import unrounded
 from codegen.notices import notify
 from codegen.plan.build import build
 from codegen.plan.check import check
@@ -61,13 +62,15 @@ class Kernels:
 
     `store`: where compiled code is kept from process to process. `failed`: is told of errors of the compiler's own.
     `measures`: on a GPU, tiles are chosen by their times, and products of matrices that beat the library's are kernels.
-    `is_fast`: on a CPU, C's rules of arithmetic are loosened (`toolchain.FAST`).
+    `is_fast`: on a CPU, C's rules of arithmetic are loosened (`toolchain.FAST`). `rounds_halves`: what each operation
+    gives of halves is rounded, as eager code does it.
     """
 
     store: Store
     failed: Callable[[Exception], None] = raise_it
     measures: bool = False
     is_fast: bool = False
+    rounds_halves: bool = True
     made: dict[Any, Compiled] = field(default_factory=dict)  # by `likeness`
 
     def __call__(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -109,7 +112,7 @@ class Kernels:
             made = scheduled(graph, trials.wins)
         tell(f"compiling {len(made.kernels)} kernels")
         described = _described(device) if trials is None else trials.described
-        made = together(made)
+        made = together(self._rounded(made))
         code = device_code(made, graph.graph.find_nodes(op="placeholder"), described, self.store, trials)
         planned = plan(made, _parameters(graph), code.functions, "graph", takes_list, device, code.aligned)
 
@@ -121,11 +124,11 @@ class Kernels:
     def _on_processor(
         self, graph: fx.GraphModule, like: Likeness, takes_list: bool, device: torch.device
     ) -> Compiled:
-        place, before = kept.place(like, takes_list), answers(graph)
+        place, before = kept.place(like, takes_list, self.rounds_halves), answers(graph)
         planned = place and self._kept(graph, place)
         if not planned:
             tell("choosing kernels")
-            made = unrolled.scheduled(graph, like)
+            made = self._rounded(unrolled.scheduled(graph, like))
             tell(f"compiling {len(made.kernels)} kernels")
             source = print_c(made.kernels) if made.kernels else ""
             source = _COMMENT.sub("", source)  # equal kernels were made of different lines
@@ -136,10 +139,13 @@ class Kernels:
                 kept.keep(self.store, place, graph, planned, source)
 
         def texts() -> dict[str, str]:
-            made = schedule(lower(graph))
+            made = self._rounded(schedule(lower(graph)))
             return {"kernels.txt": f"{made}\n", "kernels.c": print_c(made.kernels), "plan.txt": f"{planned}\n"}
 
         return Compiled(build(planned, _fallback(graph, takes_list)), planned, texts, graph)
+
+    def _rounded(self, made: Schedule) -> Schedule:
+        return made if self.rounds_halves else unrounded(made)
 
     def _kept(self, graph: fx.GraphModule, place: str) -> Plan | None:
         """The plan that an earlier process made of such a graph."""

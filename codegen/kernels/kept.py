@@ -24,7 +24,7 @@ _FOLDERS = [Path(__file__).parent, Path(text.__file__).parent]
 _FILES = [Path(late.__file__)]
 
 
-def place(like: Likeness, takes_list: bool) -> str | None:
+def place(like: Likeness, takes_list: bool, rounds_halves: bool = True) -> str | None:
     """The key of what a graph becomes; None for one that another process can't tell to be the same: it holds functions
     or very large tensors of its own."""
     lines = []
@@ -33,7 +33,7 @@ def place(like: Likeness, takes_list: bool) -> str | None:
         if name is None:
             return None
         lines.append((op, name, given, operands, value))
-    settings = f"{takes_list} {torch.get_default_dtype()}"
+    settings = f"{takes_list} {rounds_halves} {torch.get_default_dtype()}"
     return key(graph=repr(lines), settings=settings, made_by=_made_by())
 
 
