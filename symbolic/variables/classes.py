@@ -180,6 +180,8 @@ class ClassVariable(FixedVariable):
         return made
 
     def _metaclass_call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if isinstance(self.value, _EnumMeta) and not self.value.__members__:  # makes a class, another one each time
+            raise GraphBreak("construction not supported", self.describe())
         if all(arg.is_constant() for arg in (*args, *kwargs.values())) and isinstance(self.value, _EnumMeta):
             named = {name: arg.constant() for name, arg in kwargs.items()}
             return tx.from_constant(tx.attempt(self.value, *(arg.constant() for arg in args), **named))
@@ -385,12 +387,23 @@ class PythonModuleVariable(FixedVariable):
         found = space.find(tx, name)
         if found is not None:
             return found
+        if name in self.value.__dict__:
+            return self._deleted(tx, space, name)
         value = tx.attempt(getattr, self.value, name)  # lazily importing modules answer here
         if name in self.value.__dict__:
             found = space.find(tx, name)
             assert found is not None
             return found
         return tx.wrap(value, tx.sources.const(value, f"{self._name()}.{name}"))
+
+    def _deleted(self, tx: Translator, space: Any, name: str) -> Variable:
+        """An attribute that the frame deleted."""
+        hook = space.find(tx, "__getattr__")
+        if hook is not None:
+            return tx.call(hook, [ConstantVariable(name)], {})
+        if type(self.value) is not ModuleType or hasattr(ModuleType, name):
+            raise GraphBreak("attribute deletion not supported", f"{self.describe()}.{name}")
+        return tx.raise_(AttributeError, f"module {self._name()!r} has no attribute {name!r}")
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
         raw = lookup(type(self.value), name)
@@ -521,6 +534,19 @@ class InstanceNamespace(Variable):
             for key, value in tx.new_dict([]).merged(tx, args, kwargs):
                 self.setitem(tx, key, value)
             return ConstantVariable(None)
+        if name == "setdefault" and args and not kwargs:
+            found = self.find(tx, args[0].constant())
+            if found is None:
+                found = args[1] if len(args) > 1 else ConstantVariable(None)
+                self.setitem(tx, args[0], found)
+            return found
+        if name == "clear" and not (args or kwargs):
+            for key, _ in self.pairs(tx):
+                self._store(tx, key.constant(), DELETED)
+            return ConstantVariable(None)
+        if name == "popitem" and not (args or kwargs) and (pairs := self.pairs(tx)):
+            self._store(tx, pairs[-1][0].constant(), DELETED)
+            return tx.new_tuple(list(pairs[-1]))
         if name in ("items", "keys", "values") and not (args or kwargs):
             return DictViewVariable(self, name)
         if name == "copy":

@@ -301,6 +301,48 @@ for _name in ("debug", "info", "warning", "error", "critical", "log"):
     )
 
 
+class Enabled:
+    """messages of the level are shown, or are not: the predicate of a guard"""
+
+    def __init__(self, level: Any, answer: bool) -> None:
+        self.level = level
+        self.answer = answer
+        self.__doc__ = f"messages of level {level} {'shown' if answer else 'not shown'}"
+
+    def __call__(self, logger: Any) -> bool:
+        return logger.isEnabledFor(self.level) is self.answer
+
+
+@handles(logging.Logger.isEnabledFor)
+def _is_enabled_for(tx: Translator, logger: Variable, level: Variable) -> Variable:
+    if logger.source is None or not level.is_constant():
+        raise GraphBreak("warning or log message", f"isEnabledFor of {logger.describe()}")
+    answer = tx.attempt(logger.real().isEnabledFor, level.constant())
+    tx.know(logger.source, "predicate", Enabled(level.constant(), answer))
+    return ConstantVariable(answer)
+
+
+def has_handlers(logger: Any) -> bool:
+    """there are handlers"""
+    return len(logger.handlers) > 0
+
+
+def _by_root(name: str) -> None:
+    """Functions that are methods of the root logger, once that has a handler."""
+
+    @handles(getattr(logging, name))
+    def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
+        root = _get_logger(tx)
+        if not has_handlers(logging.root):
+            raise GraphBreak("warning or log message", f"logging.{name} where nothing is set up")
+        tx.know(root.source, "predicate", has_handlers)
+        return logged(tx, getattr(logging.Logger, name), [root, *args], kwargs)
+
+
+for _name in ("debug", "info", "warning", "error", "critical", "log"):
+    _by_root(_name)
+
+
 # --- warnings ---------------------------------------------------------------------------------------------------------
 def only_shows(module: Any) -> bool:
     """warnings are no errors, and only shown"""

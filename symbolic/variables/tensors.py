@@ -86,12 +86,12 @@ class TensorVariable(Variable):
             if name in DATA_METHODS and hasattr(torch.Tensor, name):
                 return NativeMethod(self, name)
             raise GraphBreak("tensor attribute not known while tracing", name)
-        if self.value is not MISSING and name in (getattr(self.value, "__dict__", None) or ()):
+        if pending is None and self.value is not MISSING and name in (getattr(self.value, "__dict__", None) or ()):
             assert self.source is not None
             return tx.wrap(self.value.__dict__[name], self.source.step("dict").step("item", name))
         raw = getattr(torch.Tensor, name, MISSING)
         if raw is MISSING:
-            if self.value is not MISSING:
+            if pending is None and self.value is not MISSING:
                 assert self.source is not None
                 tx.know(self.source, "no_attr", name)
             return tx.raise_(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
@@ -153,9 +153,12 @@ class TensorVariable(Variable):
         tx.ledger.store(self, name, value)
 
     def delattr(self, tx: Translator, name: str) -> None:
-        if name != "grad":
+        if name == "grad":
+            self.setattr(tx, name, ConstantVariable(None))
+        elif isinstance(tx.ledger.pending(self, name), Variable):
+            tx.ledger.store(self, name, DELETED)
+        else:
             super().delattr(tx, name)
-        self.setattr(tx, name, ConstantVariable(None))
 
     def _can_be_gradient(self, value: Variable) -> bool:
         if isinstance(value, TensorVariable):

@@ -2,12 +2,13 @@
 import ast
 import collections
 import io
+from typing import get_args
 
 import pytest
 import torch
 
 import jit
-from sideeffects.effects import Advance, Call, DelAttr, SetAttr
+from sideeffects.effects import Advance, Call, DelAttr, Effect, SetAttr, SetContents
 from tests.differential import COUNTING
 
 TOTAL = 0
@@ -47,6 +48,10 @@ def queued(x, ring):
     ring.appendleft(9)
 
 
+def bounded(x, ring):
+    ring.__init__([1, 2], 1)
+
+
 def counted(x, out):
     global TOTAL
     TOTAL = 4
@@ -70,6 +75,7 @@ LINES = [
     (entered, lambda: {"old": 1}, ["del table['old']; table['a'] = 1"]),
     (added, lambda: {1, 2}, ["bag.clear(); bag.update([2, 5])"]),
     (queued, lambda: collections.deque([1]), ["ring.clear(); ring.extend([9, 1])"]),
+    (bounded, lambda: collections.deque([1]), ["ring.__init__([2], 1)"]),
     (counted, io.StringIO, [f"{__name__}.TOTAL = 4", "print('so', '1', file=out)"]),
     (hooked, lambda: torch.ones(3, requires_grad=True), ["w.register_hook(lambda: ...)  # RemovableHandle(...)"]),
     (written, lambda: torch.ones(3, requires_grad=True), ["w.grad = None", "x.label = 'a'"]),
@@ -86,14 +92,22 @@ def test_the_dump_lists_the_ledger_in_lines_of_python(program, make, lines, tmp_
         ast.parse(line)
 
 
-@pytest.mark.parametrize("effect, line", [
+PRINTED = [
     (SetAttr("box", "value", "x"), "box.value = x"),
     (DelAttr("box", "value"), "del box.value"),
     (Advance("it", 1, frozenset()), "next(it, None)"),
     (Advance("it", 3, frozenset()), "for _ in range(3): next(it, None)"),
     (Call("print", ("x", "1"), {"end": "''"}), "print(x, 1, end='')"),
     (Call("w.register_hook", ("hook",), {}, result="handle"), "w.register_hook(hook)  # handle"),
-], ids=str)
+]
+
+
+def test_there_are_no_other_effects():
+    """Besides stores of contents, which the dump shows."""
+    assert {type(effect) for effect, _ in PRINTED} == {*get_args(Effect)} - {SetContents}
+
+
+@pytest.mark.parametrize("effect, line", PRINTED, ids=str)
 def test_effects_print_whatever_they_are_about(effect, line):
     assert str(effect) == line
     ast.parse(line)

@@ -5,12 +5,14 @@ frame, modules among them; cells and globals; what an autograd function saves; h
 Objects that nobody sees any more are not made. Its notes leave out hooks of intermediates that are no global function,
 and their handles."""
 import functools
+import types
 from collections import OrderedDict
 
 import pytest
 import torch
 
-from tests.differential import check, same_as_eager
+import jit
+from tests.differential import COUNTING, check, same_as_eager
 
 COUNT = 0
 
@@ -90,6 +92,39 @@ def test_attributes_of_an_object_from_outside(x, thing):
 def test_deleted_attributes_are_not_there(x, thing):
     del thing.value
     return x + hasattr(thing, "value")
+
+
+SETTINGS = types.ModuleType("tests.sideeffects.those_of_the_first_rows")
+
+
+def test_attributes_of_a_module():
+    def program(x):
+        SETTINGS.level = SETTINGS.level + 1
+        SETTINGS.result = x * SETTINGS.level
+        SETTINGS.passing = 1
+        del SETTINGS.passing, SETTINGS.old
+        try:
+            said = SETTINGS.old
+        except AttributeError as error:
+            said = str(error)
+        return SETTINGS.result + 1, hasattr(SETTINGS, "passing"), said
+
+    found = []
+    for call in (program, jit.compile(program, backend="eager", fullgraph=COUNTING)):
+        vars(SETTINGS).update(level=1, old=2, result=None)
+        result = call(torch.ones(3))
+        found.append((result[0].tolist(), *result[1:], SETTINGS.level, SETTINGS.result.tolist(), sorted(vars(SETTINGS))))
+    assert found[0] == found[1]
+
+
+def test_attributes_of_new_classes_are_deleted():
+    def program(x):
+        class Local:
+            kept, gone = x + 1, 2
+        Local.more = 3
+        del Local.gone, Local.more
+        return x * hasattr(Local, "gone"), Local.kept, sorted(name for name in vars(Local) if not name.startswith("_"))
+    check(program, torch.ones(3))
 
 
 @same_as_eager(graphs=1)

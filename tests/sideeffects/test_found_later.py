@@ -1,5 +1,6 @@
 """What random programs found, each fault as a small program of its own: sets, slots, views, iterators, breaks."""
 import array
+import enum
 import itertools
 
 import pytest
@@ -361,3 +362,13 @@ def test_a_hook_of_several_tensors_that_a_gradient_refuses():
             return str(error)
 
     check(program, make=lambda: (torch.ones(3), torch.ones(3, requires_grad=True)))
+
+
+def test_an_enum_made_by_a_call_is_a_new_class_of_the_caller_s_module():
+    made = []
+
+    def program(x):
+        kind = enum.Enum("Kind", "A B")
+        made.append(kind)
+        return x + 1, kind.__module__, [member.name for member in kind], kind is made[0]
+    check(program, torch.ones(2))

@@ -33,6 +33,21 @@ def test_views_are_live():
     both(program, graphs=1)
 
 
+def test_methods_that_change_it():
+    def program(x, make):
+        thing = make(1)
+        names = vars(thing)
+        found = names.setdefault("number", 5), names.setdefault("more", x), names.setdefault("none")
+        names |= {"last": x + 1}
+        last = names.popitem()
+        seen = dict(names)
+        names.clear()
+        thing.again = x
+        return found, last, seen, hasattr(thing, "number"), names, thing
+
+    both(program, graphs=1)
+
+
 def test_attributes_that_come_during_iteration():
     def program(x, make):
         thing = make(1)

@@ -8,6 +8,14 @@ BACKENDS = ["eager", "aot_eager", "default"]
 
 
 # --- (x, w, y) with w a leaf, y a plain tensor of the same shape ------------------------------------------------------
+def attributes(x, w, y):
+    x.note, w.note, z = "a", "b", x * 2
+    del x.note
+    z.note = "c"
+    del z.note
+    return hasattr(x, "note"), w.note, hasattr(z, "note"), z
+
+
 def data_of_a_leaf(x, w, y):
     w.data = x * 2
     return (w * w).sum()
@@ -103,7 +111,7 @@ def detached(x, w, y):
 PROGRAMS = [
     data_of_a_leaf, data_of_a_plain_tensor, data_of_another_shape, data_of_an_intermediate, data_taken_and_written,
     data_twice, set_of_a_plain_tensor, set_of_an_intermediate, resized, gradient_read_and_set, gradient_dropped,
-    gradient_deleted, comes_to_require_one, attribute_requires_grad, detached, data_of_one_another,
+    gradient_deleted, comes_to_require_one, attribute_requires_grad, detached, data_of_one_another, attributes,
 ]  # fmt: skip
 
 

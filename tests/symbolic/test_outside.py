@@ -65,6 +65,15 @@ def printed_values(x):
     return y
 
 
+def asked_whether_shown(x):
+    if LOG.isEnabledFor(logging.DEBUG):
+        LOG.debug("not shown")
+        x = x + 1
+    if LOG.isEnabledFor(logging.ERROR):
+        logging.error("by the root %d", x.shape[0])
+    return x * 2
+
+
 def printed_gradients(x, w):
     y = w * x
     print(y, w)
@@ -153,6 +162,22 @@ def test_between_other_effects(program):
 
 def test_objects():
     check(printed_objects, *tensors(4), Shown("s"), graphs=1, recompiles=True)
+
+
+def test_asked_whether_messages_are_shown_and_by_the_root():
+    handler, level_before = Prints(), LOG.level
+    logging.root.addHandler(handler)
+    try:
+        check(asked_whether_shown, *tensors(4), graphs=1)
+        compiled = jit.compile(asked_whether_shown, backend="eager")
+        found = []
+        for level in (logging.WARNING, logging.DEBUG, logging.CRITICAL):
+            LOG.setLevel(level)
+            found.append([call(torch.zeros(2)).sum().item() for call in (asked_whether_shown, compiled)])
+        assert found == [[0, 0], [4, 4], [0, 0]]
+    finally:
+        logging.root.removeHandler(handler)
+        LOG.setLevel(level_before)
 
 
 def test_a_file_of_the_users_own():
