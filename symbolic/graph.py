@@ -89,6 +89,7 @@ NO_FAKE, _REGISTER = "no fake impl registered", "give its register_fake a functi
 _MOVES = (take_data, torch.Tensor.set_, "set_")
 #: What takes a Size for the size of a new tensor, and any other tuple for its contents. A graph has no Size.
 _BY_SIZE = frozenset({"new", torch.Tensor.new, torch.Tensor})
+_TENSOR_TYPE: Any = type(torch.DoubleTensor)
 SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _PLUMBING = frozenset({"_modules", "_parameters", "_buffers", "__dict__"})
 
@@ -716,6 +717,8 @@ class GraphBuilder:
             return self.here(variable.node), variable.value
         if isinstance(variable, (ConstantVariable, ClassVariable)):
             value = variable.constant()
+            if value is torch.Tensor or type(value) is _TENSOR_TYPE:  # which no code of a graph can spell
+                return f"{value.__module__}.{value.__name__}", value
             return value, value
         if isinstance(variable, NumberVariable):
             return self.here(variable.node), variable.fake

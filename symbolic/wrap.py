@@ -186,7 +186,8 @@ def _tensor(tx: Translator, value: torch.Tensor, source: Source) -> Variable:
         raise GraphBreak("tensor layout not supported", str(value.layout))
     if source.kind == "const" or source.root.kind == "born":
         raise GraphBreak("tensor constant", source.text)
-    if not value.is_inference() and value._base is not None and not _lie_together(value, value._base):
+    base = None if value.is_inference() else value._base
+    if base is not None and not (base.layout is torch.strided and _lie_together(value, base)):
         raise GraphBreak("view that lies elsewhere than its base", source.text)  # a stand-in would lie with its own
     return tx.graph.add_input(value, source)
 

@@ -73,3 +73,17 @@ def test_distributions_check_their_arguments_in_the_graph():
         return one.log_prob(torch.ones(2, 3)), one.entropy(), two.log_prob(x)
 
     check(program, X, graphs=1)
+
+
+def test_types_by_their_old_names():
+    def program(x):
+        return x.type(torch.DoubleTensor), x.type(torch.LongTensor) + 1, x.double().type(torch.Tensor), x.type(x.type())
+
+    check(program, X, graphs=1)
+
+
+def test_parts_of_sparse_tensors_are_left_alone():
+    def program(x):
+        return x[0].to_sparse_csr().values() * 2, x.to_sparse().coalesce().indices() + 1, x.to_sparse().to_dense()
+
+    check(program, X)
