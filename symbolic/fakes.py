@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
 from symbolic import viewed
-from symbolic.shapes import usually
+from symbolic.shapes import Environment, expression, expressions, usually
 from symbolic.strides import strides_of
 
 aten = torch.ops.aten
@@ -33,10 +33,11 @@ _VIEWS = frozenset({
     aten.slice.Tensor, aten.select.int, aten.squeeze.dim, aten.squeeze.dims, aten.transpose.int, aten.unsqueeze.default,
     aten.view.default, aten._unsafe_view.default,
 })  # fmt: skip
-#: Those that give it other sizes.
-_RESHAPES: dict[Any, Callable[..., Any]] = {
+#: How those lie where sizes vary.
+_LIES: dict[Any, Callable[..., Any]] = {
     aten.view.default: viewed.view, aten._unsafe_view.default: viewed.view, aten.expand.default: viewed.expand,
-    aten.unsqueeze.default: viewed.unsqueeze,
+    aten.unsqueeze.default: viewed.unsqueeze, aten.permute.default: viewed.permute, aten.t.default: viewed.turn,
+    aten.transpose.int: viewed.transpose, aten.detach.default: viewed.same, aten.alias.default: viewed.same,
 }  # fmt: skip
 #: The same, of several.
 _SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int})
@@ -95,15 +96,17 @@ class FakeMode(FakeTensorMode):
                 return [self._standing_in(view, args[0].fake_device) for view in views]
             if _is_pure(func):
                 return self._looked_up(func, types, args, kwargs or {})
-        elif func in _RESHAPES and len(args) == 2 and not kwargs and self._is_plain(args[0]):
-            value, asked = args
-            lies = _RESHAPES[func](value.shape, value.stride(), asked)
+        elif func in _LIES and not kwargs and self._is_plain(args[0]):
+            value, *asked = args
+            lies = _LIES[func](value.shape, value.stride(), *asked)
             if lies is not None and not value.is_conj() and not value.is_neg():
                 with in_kernel_invocation_manager(self):
                     made = aten.as_strided.default(value, *lies, value.storage_offset())
                 return self._standing_in(made, value.fake_device)
         elif _gives_new(func):  # what broadcasts is the same for one as for others, and so is what is new
             with usually(self.shape_env, looks=True):
+                if _is_pure(func) and isinstance(self.shape_env, Environment):
+                    return self._looked_up(func, types, args, kwargs or {})
                 self.draws += torch.Tag.nondeterministic_seeded in func.tags
                 return self._laid_out(func, types, args, kwargs or {})
         written = _written(func)
@@ -173,13 +176,14 @@ class FakeMode(FakeTensorMode):
         if _KNOWN_ELEMENTS in looks and _LOOKS_ONLY not in looks:  # those of the result are known, too
             return self.dispatch(func, types, args, kwargs)
         key = tuple(looks)
-        known = _known.get(key)
+        every = self.shape_env.looks if isinstance(self.shape_env, Environment) else _known
+        known = every.get(key)
         if known is None:
             results = self._laid_out(func, types, args, kwargs)
-            if key not in _known:
-                if len(_known) >= MANY:
-                    _known.clear()
-                _known[key] = self._looks_of(results, args, kwargs)
+            if key not in every:
+                if len(every) >= MANY:
+                    every.clear()
+                every[key] = self._looks_of(results, args, kwargs)
             return results
         of_each, is_tuple = known
         results = tuple(map(self._new, of_each))
@@ -231,13 +235,18 @@ class FakeMode(FakeTensorMode):
                 if not self._is_own(value) or value.is_neg() or value.is_conj():
                     return False
                 known = _LOOKS_ONLY if value.constant is None else _KNOWN_ELEMENTS
-                looks += (known, value.dtype, value.shape, value.stride(), value.storage_offset(), value.fake_device)
+                lies: tuple[Any, ...] = value.shape, value.stride(), value.storage_offset()
+                if self.shape_env is not None:
+                    lies = expressions(lies[0]), expressions(lies[1]), expression(lies[2])
+                looks += (known, value.dtype, *lies, value.fake_device)
             elif kind in _LISTS:
                 looks.append(kind)
                 if not self._look(value, looks):
                     return False
             elif kind in _CONSTANTS:
                 looks += (kind, value)
+            elif kind is torch.SymInt and hasattr(value.node, "expr"):
+                looks += (kind, expression(value))
             else:
                 return False
         return True
@@ -251,7 +260,9 @@ class FakeMode(FakeTensorMode):
                 return None
             looks = result.shape, result.stride(), result.dtype, result.fake_device
             again, lies = self._new(looks), result.untyped_storage()
-            if _rest(result) != _rest(again) or lies.nbytes() != again.untyped_storage().nbytes():
+            if _rest(result) != _rest(again):
+                return None
+            if expression(lies.nbytes()) != expression(again.untyped_storage().nbytes()):
                 return None
             if lies._cdata in memory:
                 return None
@@ -360,7 +371,7 @@ def _hint(size: Any) -> Any:
 
 
 def _rest(value: torch.Tensor) -> Any:
-    return torch._C._dispatch_keys(value), value.requires_grad, value.storage_offset(), value.is_inference()
+    return torch._C._dispatch_keys(value), value.requires_grad, expression(value.storage_offset()), value.is_inference()
 
 
 def _tensors_in(value: Any) -> list[torch.Tensor]:

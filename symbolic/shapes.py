@@ -129,7 +129,9 @@ class Environment(ShapeEnv):
         )
         self._assumed: set[Any] = set()
         self._is_usual = self._looks = False
+        self._usual: dict[Any, bool | None] = {}
         self.answers = 0  # how many there were
+        self.looks: dict[Any, Any] = {}  # what operations on fakes gave, for `FakeMode`
 
     @contextmanager
     def usually(self, looks: bool) -> Iterator[None]:
@@ -163,6 +165,12 @@ class Environment(ShapeEnv):
     def _usually(self, expr: Any) -> bool | None:
         """What is true of it for all sizes from SMALLEST on, if that is known."""
         ranges = {s: self.var_to_range[s] for s in expr.free_symbols if s in self.var_to_range}
+        key = expr, frozenset(ranges.items())
+        if key not in self._usual:
+            self._usual[key] = self._found_usual(expr, ranges)
+        return self._usual[key]
+
+    def _found_usual(self, expr: Any, ranges: dict[Any, Any]) -> bool | None:
         may_be_one = {s: r for s, r in ranges.items() if r.lower == LEAST and r.upper >= SMALLEST}
         usual = {s: ValueRanges(SMALLEST, r.upper) for s, r in may_be_one.items()}
         found = bound_sympy(expr, ranges | usual)
@@ -223,6 +231,11 @@ def ask_contiguous(env: ShapeEnv, tensor: torch.Tensor) -> None:
 
 def expression(size: Any) -> sympy.Expr:
     return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+
+
+def expressions(sizes: Iterable[Any]) -> tuple[Any, ...]:
+    """The same of several, of which plain numbers stay as they are."""
+    return tuple(size.node.expr if isinstance(size, torch.SymInt) else size for size in sizes)
 
 
 class Shapes:

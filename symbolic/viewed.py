@@ -14,6 +14,32 @@ from symbolic.shapes import expression
 Lies = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
+def same(sizes: Sequence[Any], strides: Sequence[Any]) -> Lies:
+    return tuple(sizes), tuple(strides)
+
+
+def permute(sizes: Sequence[Any], strides: Sequence[Any], dims: Sequence[int]) -> Lies | None:
+    """Sizes and strides of the same in another order of dimensions. None where that is none."""
+    if len(dims) != len(sizes) or any(not -len(sizes) <= dim < len(sizes) for dim in dims):
+        return None
+    places = [dim % len(sizes) for dim in dims]
+    if len(set(places)) < len(places):
+        return None
+    return tuple(sizes[at] for at in places), tuple(strides[at] for at in places)
+
+
+def transpose(sizes: Sequence[Any], strides: Sequence[Any], one: int, other: int) -> Lies | None:
+    dims = list(range(len(sizes)))
+    if not all(-len(dims) <= dim < len(dims) for dim in (one, other)):
+        return None
+    dims[one], dims[other] = dims[other], dims[one]
+    return permute(sizes, strides, dims)
+
+
+def turn(sizes: Sequence[Any], strides: Sequence[Any]) -> Lies | None:
+    return permute(sizes, strides, range(len(sizes))[::-1]) if len(sizes) <= 2 else None
+
+
 def unsqueeze(sizes: Sequence[Any], strides: Sequence[Any], dim: int) -> Lies | None:
     """Sizes and strides of the same with one dimension more. None where there is no such place."""
     places = len(sizes) + 1

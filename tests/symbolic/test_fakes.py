@@ -1,10 +1,12 @@
 """Stand-ins say of views what eager tensors say."""
 import pytest
 import torch
+from sympy import Eq
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from symbolic.fakes import FakeMode
+from symbolic.shapes import Shapes
 
 VIEWS = {
     "detach": lambda x: x.detach(),
@@ -269,3 +271,65 @@ def test_operations_on_two_lie_as_the_first(operation, dtype, turned):
         with mode:
             fake = operation(*(mode.from_tensor(each, static_shapes=True) for each in given))
         assert (fake.shape, fake.stride(), fake.dtype) == (real.shape, real.stride(), real.dtype)
+
+
+def test_what_an_operation_gave_for_such_sizes_is_known(monkeypatch):
+    """In one environment: the second of equal layers asks torch nothing."""
+    shapes = Shapes(lambda: ("", 0))
+    mode, ran = FakeMode(shape_env=shapes.env, allow_non_fake_inputs=True), []
+    dispatch = FakeTensorMode.dispatch
+    monkeypatch.setattr(FakeTensorMode, "dispatch", lambda self, func, *rest: (ran.append(func), dispatch(self, func, *rest))[1])
+    x = shapes.fake(mode, torch.randn(5, 6), [0])
+    w = mode.from_tensor(torch.randn(6, 6), static_shapes=True)
+    made, counts = [], []
+    with mode:
+        for _ in range(3):
+            layer = (x @ w + x.shape[0]).relu()
+            made += [layer, (layer.t() * 2).contiguous().view(-1, 2, 3)]
+            counts.append(len(ran))
+    assert counts[0] == counts[1] == counts[2] > 0, ran
+    for one, other in zip(made[:2], made[2:4], strict=True):
+        assert (one.shape, one.stride(), one.dtype) == (other.shape, other.stride(), other.dtype)
+    assert len({each.untyped_storage()._cdata for each in made}) == 6
+    assert made[1].shape == (x.shape[0], 2, 3)
+    assert not [guard for guard in shapes.env.guards if guard.expr.func is Eq]
+
+
+TURNED = {
+    "permute": lambda x: x.permute(2, 0, -2), "transpose": lambda x: x.transpose(0, -1), "t": lambda x: x[0].t(),
+    "t of a row": lambda x: x[0, 0].t(), "detach": lambda x: x.detach(), "alias": torch.ops.aten.alias.default,
+    "all at once": lambda x: x.transpose(1, 2).permute(1, 2, 0).detach().transpose(-3, 1),
+}  # fmt: skip
+NOT_TURNED = [lambda x: x.permute(0, 1), lambda x: x.permute(0, 0, 1), lambda x: x.transpose(0, 3), lambda x: x.t()]
+
+
+@pytest.mark.parametrize("needs", [False, True], ids=["plain", "with a gradient"])
+@pytest.mark.parametrize("turn", TURNED.values(), ids=TURNED)
+def test_what_is_turned_asks_nothing_of_sizes(turn, needs):
+    shapes, real = Shapes(lambda: ("", 0)), torch.randn(5, 6, 7)
+    mode = FakeMode(shape_env=shapes.env, allow_non_fake_inputs=True)
+    x = shapes.fake(mode, real, [0, 1]).requires_grad_(needs)
+    made, wanted = turn(x), turn(real)
+    assert not shapes.env.guards
+    assert (made.dim(), made.is_contiguous()) == (wanted.dim(), wanted.is_contiguous())
+    assert [int(size) for size in (*made.shape, *made.stride())] == [*wanted.shape, *wanted.stride()]
+    assert made.untyped_storage()._cdata == x.untyped_storage()._cdata
+
+
+@pytest.mark.parametrize("turn", NOT_TURNED)
+def test_what_cannot_be_turned_is_left_to_torch(turn):
+    """Which raises other errors than of real tensors, but raises."""
+    shapes, real = Shapes(lambda: ("", 0)), torch.randn(5, 6, 7)
+    for x in (real, shapes.fake(FakeMode(shape_env=shapes.env), real, [0, 1])):
+        with pytest.raises((RuntimeError, IndexError, ValueError)):
+            turn(x)
+
+
+def test_sizes_of_another_environment_are_others():
+    """Symbols are called the same in all of them."""
+    for environment in (ShapeEnv, lambda: Shapes(lambda: ("", 0)).env):
+        for length in (5, 7):
+            mode = FakeMode(shape_env=environment(), allow_non_fake_inputs=True)
+            x = mode.from_tensor(torch.randn(length, 6), symbolic_context=StatelessSymbolicContext([DimDynamic.DYNAMIC] * 2))
+            with mode:
+                assert (x + 1).shape[0].node.hint == length
