@@ -14,7 +14,7 @@ from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._pytree import tree_leaves
 
-from codegen.aot.function import Settings, compile_program, unchanged
+from codegen.aot.function import Settings, compile_program
 from codegen.aot.numbers import Varying
 from codegen.aot.partition import min_cut_partition
 from codegen.aot.recorder import Untraceable
@@ -131,7 +131,7 @@ def _settle(result: Any, foreseen: Sequence[int]) -> None:
 
 def _rewritten(graph: fx.GraphModule, settings: Settings) -> fx.GraphModule | None:
     """What passes make of a captured graph, which stays as it is; None if that is nothing else."""
-    if settings.passes is unchanged:
+    if not settings.passes.concern("before_autograd", graph):
         return None
     made = Graph()
     made.output(made.graph_copy(graph.graph, {}))

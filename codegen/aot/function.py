@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import fx
@@ -53,9 +53,22 @@ def in_place(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[.
     return direct(graph)
 
 
-def unchanged(stage: str, graph: fx.GraphModule) -> bool:
-    """No passes."""
-    return False
+class Passes(Protocol):
+    """What changes graphs on their way (see `codegen.passes`)."""
+
+    def concern(self, stage: str, graph: fx.GraphModule) -> bool:
+        """Whether it may change this one."""
+
+    def __call__(self, stage: str, graph: fx.GraphModule) -> bool:
+        """Changes the graph; answers whether it did."""
+
+
+class NoPasses:
+    def concern(self, stage: str, graph: fx.GraphModule) -> bool:
+        return False
+
+    def __call__(self, stage: str, graph: fx.GraphModule) -> bool:
+        return False
 
 
 @dataclass(frozen=True)
@@ -63,8 +76,7 @@ class Settings:
     """How programs are compiled. The compilers take (graph, example inputs) and answer with a function of the same
     inputs, `backward` with one of a list of them, which it may empty; `partition` cuts a joint graph (see
     `default_partition`); `decompositions`: OpOverload -> function. `mutations_inside`: without gradients, graphs write
-    into inputs themselves, at their end, where that is safe. `passes(stage, graph)` changes graphs on their way and
-    answers whether it did (see `codegen.passes`). `suspended(function, *args)` calls what compiles while
+    into inputs themselves, at their end, where that is safe. `suspended(function, *args)` calls what compiles while
     somebody's backward runs: away from the frame hook that may be active there."""
 
     forward: GraphCompiler = as_it_is
@@ -73,7 +85,7 @@ class Settings:
     partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]] = default_partition
     decompositions: Decompositions = field(default_factory=dict)
     mutations_inside: bool = False
-    passes: Callable[[str, fx.GraphModule], bool] = unchanged
+    passes: Passes = NoPasses()
     name: str = "CompiledBackward"
     suspended: Callable[..., Any] = operator.call
 

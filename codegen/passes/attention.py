@@ -24,9 +24,10 @@ from codegen.passes.registry import register
 
 #: Where torch's is quicker. Elsewhere the scores stay in a cache, and the kernels in between are few.
 SHORTEST = 256  # keys
+_SOFTMAXES = (F.softmax, torch.softmax, "softmax")
 
 
-@register("attention", "before_autograd")
+@register("attention", "before_autograd", of=_SOFTMAXES)
 def use_attention(graph: fx.GraphModule) -> bool:
     """softmax(q @ k.T * scale + mask) @ v becomes scaled_dot_product_attention, on CPUs, in float32 and float64."""
     if not torch.backends.cuda.flash_sdp_enabled():  # asked on CPUs as well
@@ -53,7 +54,6 @@ class _Attention:
 
 
 _PRODUCTS = (operator.matmul, torch.matmul, "matmul", "__matmul__")
-_SOFTMAXES = (F.softmax, torch.softmax, "softmax")
 _TIMES = (operator.mul, torch.mul, torch.multiply, "mul", "multiply")
 _BY = (operator.truediv, torch.div, torch.true_divide, "div", "true_divide")
 _PLUS = (operator.add, torch.add, "add")

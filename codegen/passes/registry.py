@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import fx
 
@@ -23,6 +24,12 @@ class Pass:
     run: Rewrite
     optional: bool
     about: str
+    of: tuple[Any, ...] = ()
+
+    def concerns(self, graph: fx.GraphModule) -> bool:
+        """Whether there is anything in a graph for it to look at."""
+        found = (graph.graph.find_nodes(op=_kind(target), target=target) for target in self.of)
+        return not self.of or any(found)
 
 
 @dataclass(frozen=True)
@@ -45,12 +52,17 @@ class Change:
 _table: dict[str, Pass] = {}
 
 
+def _kind(target: Any) -> str:
+    return "call_method" if isinstance(target, str) else "call_function"
+
+
 def register(
-    name: str, when: str | Iterable[str], *, optional: bool = True, before: str | None = None
+    name: str, when: str | Iterable[str], *, optional: bool = True, before: str | None = None, of: Iterable[Any] = ()
 ) -> Callable[[Rewrite], Rewrite]:
     """Adds `function(graph) -> whether it changed something` to the table, for one stage or several.
 
     Passes run in the order of the table: this one comes last, or `before` another. `optional` ones can be switched off.
+    `of`: functions, and names of methods; a graph that calls none of them is none of this one's business.
 
     A pass gives each node that it makes a value in `meta["val"]`, and neither drops nor repeats an operation that draws
     random numbers. Results of the graph stay apart from each other and from its inputs if they were, and keep their
@@ -72,7 +84,7 @@ def register(
         about = (run.__doc__ or "").strip().split("\n")[0]
         rows = list(_table.values())
         at = len(rows) if before is None else rows.index(_table[before])
-        rows.insert(at, Pass(name, stages, run, optional, about))
+        rows.insert(at, Pass(name, stages, run, optional, about, tuple(of)))
         _table.clear()
         _table.update((each.name, each) for each in rows)
         return run
@@ -111,9 +123,14 @@ class Passes:
     def of(self, stage: str) -> list[Pass]:
         return [each for each in table() if stage in each.when and each.name not in self.off]
 
+    def concern(self, stage: str, graph: fx.GraphModule) -> bool:
+        """Whether any of a stage may change the graph."""
+        return any(each.concerns(graph) for each in self.of(stage))
+
     def __call__(self, stage: str, graph: fx.GraphModule) -> bool:
         """Runs those of a stage; answers whether they changed the graph. What they did is in `graph.meta["passes"]`."""
-        changes = [change for each in self.of(stage) if (change := self.run(each, graph)) is not None]
+        concerned = (each for each in self.of(stage) if each.concerns(graph))
+        changes = [change for each in concerned if (change := self.run(each, graph)) is not None]
         if changes:
             graph.meta["passes"] = (*graph.meta.get("passes", ()), *changes)
             _forget_written(graph)

@@ -89,6 +89,31 @@ def test_before_autograd(added):
     assert torch.allclose(gradient, 1 / x.cos() ** 2)
 
 
+@pytest.mark.parametrize(
+    ("program", "count"),
+    [(lambda x: x.exp(), 0), (lambda x: x.sin(), 1), (torch.cos, 2), (lambda x: x.cos(), 1), (lambda x: x.exp().sin().cos(), 2)],
+    ids=["no", "a method", "a function", "an operation", "several"],
+)
+def test_a_pass_is_given_what_it_is_about(added, monkeypatch, program, count):
+    given, copies, copy = [], [], torch.fx.Graph.graph_copy
+    monkeypatch.setattr(torch.fx.Graph, "graph_copy", lambda *args, **named: copies.append(args) or copy(*args, **named))
+
+    def looking(graph):
+        given.append(graph)
+        return False
+
+    register("looking", when=("before_autograd", "inference"), of=(torch.cos, "sin", aten.cos.default))(looking)
+    added.append("looking")
+
+    def backend(graph, example_inputs):
+        return compile_graph(graph, example_inputs, replace(ATEN, passes=Passes()))
+
+    x = torch.randn(3)
+    assert torch.equal(jit.compile(lambda x: program(x), backend=backend)(x), program(x))
+    is_captured = any("val" not in node.meta for graph in given for node in graph.graph.find_nodes(op="placeholder"))
+    assert len(given) == count and bool(copies) == is_captured
+
+
 def test_what_cannot_be_compiled_after_passes_is_compiled_without(added):
     def broken(graph):
         found = [node for node in graph.graph.nodes if node.target == "sin"]
