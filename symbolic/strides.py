@@ -139,7 +139,37 @@ def _of_index(func: Any, given: Looks, made: Look) -> Sequence[Any] | None:
     return of_lookup(source, indices)
 
 
+def _of_dropout_backward(func: Any, given: Looks, made: Look) -> Sequence[Any] | None:
+    """The gradient by the mask, which was scaled before."""
+    grad, mask = (_of_dtype(each, made.dtype) for each in given[:2])
+    return of_loop([grad, mask._replace(strides=preserved(mask))])
+
+
+def _of_unpooling(func: Any, given: Looks, made: Look) -> Sequence[Any] | None:
+    """By channels, if what comes in is."""
+    return _packed(made.shape, _CHANNELS_LAST, 0) if _is_by_channels(given[0]) else None
+
+
+#: The dims of images from the innermost out.
+_CHANNELS_LAST = (1, 3, 2, 0)
+
+
+def _is_by_channels(look: Look) -> bool:
+    """What `Tensor.suggest_memory_format` goes by."""
+    if len(look.shape) != 4 or look.strides[1] == 0:
+        return False
+    least: Any = 0
+    for dim in _CHANNELS_LAST:
+        size, stride = look.shape[dim], look.strides[dim]
+        if size == 0 or stride < least or (dim == 0 and least == look.strides[1]):
+            return False
+        least = stride * size if size > 1 else stride
+    return True
+
+
 _RULES: dict[Any, Rule] = {
+    aten.native_dropout_backward.default: _of_dropout_backward,
+    aten.max_unpool2d.default: _of_unpooling,
     **dict.fromkeys((aten.index.Tensor, aten._unsafe_index.Tensor), _of_index),
     **dict.fromkeys((aten.empty_like.default, aten.full_like.default), _of_like),
     **dict.fromkeys((aten.ones_like.default, aten.zeros_like.default), _of_like),

@@ -83,6 +83,35 @@ def test_operations_on_elements(operation, count):
     assert compared > 5
 
 
+def test_gradients_of_dropout():
+    rng = random.Random(0)
+    for _ in range(60):
+        shape = [rng.choice([1, 2, 3, 4]) for _ in range(rng.choice([1, 2, 3, 4]))]
+        given = [drawn(rng, shape, rng.choice([torch.float32, torch.float64])), drawn(rng, shape, torch.bool), 2.0]
+        fake = stand_in(aten.native_dropout_backward, given)
+        assert looks(fake) == looks(aten.native_dropout_backward(*given)), [looks(each) for each in given[:2]]
+
+
+def test_unpooled_images():
+    rng = random.Random(0)
+    for _ in range(60):
+        sizes = [rng.choice([1, 1, 2, 3]), rng.choice([1, 1, 2, 3]), rng.choice([2, 2, 4]), rng.choice([2, 4])]
+        layout = rng.choice([torch.channels_last, torch.contiguous_format])
+        x, at = torch.nn.functional.max_pool2d(torch.randn(sizes).to(memory_format=layout), 2, return_indices=True)
+        fake = stand_in(aten.max_unpool2d, [x, at, sizes[2:]])
+        assert looks(fake) == looks(aten.max_unpool2d(x, at, sizes[2:])), looks(x)
+
+
+def test_what_is_made_of_unpooled_images():
+    x, at = torch.nn.functional.max_pool2d(torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last), 2, return_indices=True)
+
+    def program(x, at):
+        return torch.nn.functional.max_unpool2d(x, at, 2).relu() * 2
+
+    found, expected = jit.compile(program, backend="default")(x, at), program(x, at)
+    assert looks(found) == looks(expected) and torch.equal(found, expected)
+
+
 @pytest.mark.parametrize("operation", LOOKUPS)
 def test_lookups(operation):
     rng = random.Random(0)
