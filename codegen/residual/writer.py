@@ -262,10 +262,13 @@ class Writer:
         return count
 
     def check_keys(self, keys: Iterable[Any]) -> None:
-        """What a container is about to be given has the hash that it had when the program gave it. Raises Restart if it
-        may have another."""
+        """What a container is about to be given has the hash that it had when the program gave it, and is equal to what
+        it was equal to. Raises Restart if it may have another."""
+        keys = list(keys)
+        together = {id(key) for key in (*keys, *own_keys(keys))}
         for key in own_keys(keys):
-            if not all(_alike(self._attrs.get(place), was) for place, was in key.read.items()):
+            read = [place for places in key.read_among(together) for place in places.items()]
+            if not all(_alike(self._attrs.get(place), was) for place, was in read):
                 key.stays()
 
     def load_map(self, entries: Iterable[tuple[Variable, Variable]]) -> None:

@@ -156,6 +156,10 @@ class ClassVariable(FixedVariable):
         meta_call = tx.lookup(type(self.value), "__call__")
         if isinstance(meta_call, FunctionType):
             return self._metaclass_call(tx, args, kwargs)
+        if isinstance(meta_call, (type, staticmethod)):  # TypedDict has dict there
+            return tx.call(tx.getattr(tx.class_variable(type(self.value)), "__call__"), args, kwargs)
+        if not isinstance(meta_call, NATIVE_DESCRIPTORS):
+            raise GraphBreak("descriptor not supported", f"{type(self.value).__qualname__}.__call__")
         return self.construct(tx, args, kwargs)
 
     def construct(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
@@ -190,7 +194,7 @@ class ClassVariable(FixedVariable):
     def _plain_call(self, tx: Translator) -> bool:
         return (
             self.value not in NATIVE_CONSTRUCTORS
-            and not isinstance(tx.lookup(type(self.value), "__call__"), FunctionType)
+            and isinstance(tx.lookup(type(self.value), "__call__"), NATIVE_DESCRIPTORS)
             and not isinstance(tx.lookup(self.value, "__new__"), (FunctionType, staticmethod, classmethod))
         )
 

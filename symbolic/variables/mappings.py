@@ -546,7 +546,11 @@ class DictVariable(NativeVariable):
             theirs = native_part(other)
             iters = _DICT_ITERS if theirs is other or not issubclass(self.cls, OrderedDict) else ()
             if isinstance(theirs, DictVariable) and getattr(other.python_type(), "__iter__", None) in iters:
-                yield from theirs.pairs(tx)
+                pairs, before = theirs.pairs(tx), theirs.state
+                for pair in pairs:
+                    yield pair
+                    if theirs.state != before:  # by a comparison of keys
+                        raise GraphBreak("keys changed during iteration", theirs.describe())
             elif tx.hasattr(other, "keys"):
                 for key in each(tx, tx.call(tx.getattr(other, "keys"), [], {})):
                     yield key, other.getitem(tx, key)

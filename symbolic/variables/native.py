@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import torch
@@ -114,7 +114,7 @@ class OwnKey:
     are. An operation has a key of its own and asks once for each that it is compared with.
 
     A container files it under the hash that it had when it came in. `read` is what that was made of: places and what
-    was pending there; `born_at` the step."""
+    was pending there; `born_at` the step. `answers`: what it is compared with, what comes of that and what was read."""
 
     def __init__(self, tx: Translator, variable: Variable, hashed: int, read: dict[tuple[Any, str], Any]) -> None:
         self.tx = tx
@@ -122,7 +122,7 @@ class OwnKey:
         self.hashed = hashed
         self.read = read
         self.born_at = tx.anchor()
-        self.answers: dict[int, tuple[Any, bool]] = {}
+        self.answers: dict[int, tuple[Any, bool, dict[tuple[Any, str], Any]]] = {}
 
     def __hash__(self) -> int:
         return self.hashed
@@ -132,18 +132,30 @@ class OwnKey:
             return True
         known = self.answers.get(id(other))
         if known is None:
-            answer = self._equals(other)
-            known = self.answers[id(other)] = (other, answer)
+            answer, read = self._equals(other)
+            known = self.answers[id(other)] = (other, answer, read)
             if isinstance(other, OwnKey):
-                other.answers[id(self)] = (self, answer)
+                other.answers[id(self)] = (self, answer, read)
         return known[1]
 
-    def _equals(self, other: object) -> bool:
+    def read_among(self, keys: Container[int]) -> list[dict[tuple[Any, str], Any]]:
+        """What it and those of these (by id) that it was compared with went by."""
+        return [self.read, *(read for other, _, read in self.answers.values() if id(other) in keys)]
+
+    def _equals(self, other: object) -> tuple[bool, dict[tuple[Any, str], Any]]:
+        tx = self.tx
         if isinstance(other, (OwnKey, Identity)):
-            return self.tx.equal(self.variable, other.variable)
-        if is_constant_value(other):
-            return self.tx.equal(self.variable, self.tx.from_constant(other))
-        raise GraphBreak("key with its own hash", self.variable.describe())
+            theirs = other.variable
+        elif is_constant_value(other):
+            theirs = tx.from_constant(other)
+        else:
+            raise GraphBreak("key with its own hash", self.variable.describe())
+        seen = len(tx.ledger.written)
+        with tx.ledger.reading() as read:
+            answer = tx.equal(self.variable, theirs)
+        if len(tx.ledger.written) > seen:  # what makes the container again asks again
+            raise GraphBreak("key whose hash does something", self.variable.describe())
+        return answer, read
 
     def stays(self) -> NoReturn:
         """What holds it has to have it before it gets another hash."""

@@ -537,3 +537,54 @@ def test_aliases_of_objects_that_another_call_has_others_of():
         first, second, third, fourth = compiled(made, new_type)
         assert first.__args__[0] is third.__args__[1][0] is fourth.__args__[0].__args__[1] is made
         assert second.__args__[0] is new_type
+
+
+# --- keys that are compared by what changes ------------------------------------------------------------------------------
+@same_as_eager
+def test_keys_that_are_compared_by_a_variable_of_the_frame(x):
+    class Alike(int):
+        def __hash__(self):
+            return 13
+
+        def __eq__(self, other):
+            return len(found) > 1 and int(self) == int(other)
+
+    found = {}
+    found = {Alike(1), Alike(2)}
+    jit.graph_break()
+    return x + len(found)
+
+
+@same_as_eager
+def test_comparisons_that_change_the_dict_that_is_read(x):
+    class Clears:
+        def __hash__(self):
+            return 0
+
+        def __eq__(self, other):
+            given.clear()
+            return False
+
+    given = {1: 1, Clears(): 0, 2: 2}
+    taking = {Clears(): 0, 1: 1}
+    return x + 1, errors_of(lambda: taking.update(given)), len(taking), len(given)
+
+
+class Movie(typing.TypedDict):
+    name: str
+    year: int
+
+
+class CallsSomethingElse(type):
+    __call__ = staticmethod(lambda *args: args)
+
+
+class Called(metaclass=CallsSomethingElse):
+    pass
+
+
+@same_as_eager
+def test_calls_of_classes_whose_metaclass_calls_something_else(x):
+    film = Movie(name="it", year=3)
+    made = typing.TypedDict("Made", {"name": str})(name="x")
+    return x + film["year"], film, type(film) is dict, type(made) is dict, Called(), Called(1)
