@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import jit
-from tools.fuzz_author import write
+from tools.fuzz_author import FAMILIES, write
 from tools.fuzz_judge import Verdict, judge
 from tools.fuzz_shrink import shrink
 
@@ -34,7 +34,7 @@ PER_PROCESS = 60
 
 @dataclass(frozen=True)
 class Finding:
-    """`name`: what `tools/fuzz` takes to run the program again."""
+    """`name`: what `tools/fuzz` takes to run the program again (and the family, if there was one)."""
 
     name: str
     verdict: Verdict
@@ -92,12 +92,14 @@ def pool() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(1, context, initializer=prepare, max_tasks_per_child=PER_PROCESS)
 
 
-def work(seed: int, first: int, step: int, end: float, patience: float, report: Report, lock: threading.Lock) -> None:
+def work(
+    seed: int, first: int, step: int, end: float, family: str, patience: float, report: Report, lock: threading.Lock
+) -> None:
     """Programs `first`, `first + step`, ... of a seed, in a process of their own, until the time is over."""
     workers, number = pool(), first
     while time.monotonic() < end:
         name = f"{seed}.{number}"
-        text = write(number_of(name))
+        text = write(number_of(name), family)
         try:
             found = workers.submit(examine, name, text, patience).result()
         except BrokenProcessPool:
@@ -122,6 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=10, help="how long (default 10)")
     parser.add_argument("--processes", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="programs at a time")
     parser.add_argument("--break-everywhere", action="store_true", help="break the graph wherever it can be broken")
+    parser.add_argument("--family", choices=FAMILIES, default="", help="write programs with much of it")
     parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds to make a finding small, 0: as it is")
     options = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -131,13 +134,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report, lock = Report(), threading.Lock()
     if options.programs:
         for name in options.programs:
-            text = Path(name).read_text() if os.path.exists(name) else write(number_of(name))
+            text = Path(name).read_text() if os.path.exists(name) else write(number_of(name), options.family)
             with pool() as workers:
                 report.add(workers.submit(examine, name, text, options.patience).result())
     else:
         print(f"seed {options.seed}", flush=True)
         end, count = time.monotonic() + 60 * options.minutes, options.processes
-        rest = (count, end, options.patience, report, lock)
+        rest = (count, end, options.family, options.patience, report, lock)
         threads = [threading.Thread(target=work, args=(options.seed, first, *rest)) for first in range(count)]
         for thread in threads:
             thread.start()

@@ -1,7 +1,8 @@
-"""Writes programs by the tables of `fuzz_grammar.txt`: the same text for the same seed."""
+"""Writes programs by the tables of `fuzz_grammar*.txt`: the same text for the same seed (and family)."""
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 import textwrap
@@ -25,11 +26,14 @@ _PARAMETERS = (
     ("box", "box"),
     ("dial", "dial"),
     ("net", "net"),
+    ("z", "rows"),
 )
 HOLE = re.compile(r"\{(?:@(?P<again>\w+)|(?P<hat>\^?)(?P<what>[a-z]+)(?::(?P<kind>[a-z]+))?(?:=(?P<name>\w+))?)\}")
 _PLAIN = {"digit": "01234", "bit": "01", "word": ("'a'", "'b'", "'k'", "'zebra'", "'count'", "''")}
 #: How deep expressions and blocks lie in one another, how many statements a block has, how often a production is tried.
 DEEPEST, BLOCKS, LONGEST, TRIES = 3, 3, 3, 20
+#: How many times as often a family's productions are taken where it is asked for.
+MORE = 8
 
 
 class NoWay(Exception):
@@ -57,36 +61,35 @@ class Place:
     returns: str | None = "result"  # the kind that the function around returns
 
 
-def _tables(text: str) -> dict[str, Table]:
+FAMILIES = tuple(sorted(path.stem[13:] for path in _HERE.glob("fuzz_grammar_*.txt")))
+
+
+@functools.cache
+def _tables(family: str) -> tuple[dict[str, Table], dict[str, Table]]:
+    """The tables of all files, and what is in them that has no other expressions in it."""
     tables: dict[str, Table] = {}
-    for line in text.splitlines():
-        if line.startswith("== "):
-            table = tables[line[3:]] = []
-        elif line[:4].strip().isdigit():
-            table.append((int(line[:4]), line[4:]))
-        elif line and line[0] != "#":
-            weight, start = table.pop()
-            table.append((weight, f"{start}\n{line[4:]}"))
-    return tables
+    for name in ("", *FAMILIES):
+        times = MORE if name and name == family else 1
+        for line in (_HERE / f"fuzz_grammar{name and '_'}{name}.txt").read_text().splitlines():
+            if line.startswith("== "):
+                table = tables.setdefault(line[3:], [])
+            elif line[:4].strip().isdigit():
+                table.append((times * int(line[:4]), line[4:]))
+            elif line and line[0] != "#":
+                weight, start = table.pop()
+                table.append((weight, f"{start}\n{line[4:]}"))
+    flat = {kind: [each for each in table if _is_flat(each[1], tables)] or table for kind, table in tables.items()}
+    return tables, flat
 
 
-_TABLES = _tables((_HERE / "fuzz_grammar.txt").read_text())
-_STATEMENTS, _COMPOUNDS, _LEAVES = (_TABLES.pop(name) for name in ("STATEMENTS", "COMPOUNDS", "LEAVES"))
-
-
-def _is_flat(text: str) -> bool:
-    """Whether a production has no other expressions in it."""
-    return not any(match["what"] in _TABLES for match in HOLE.finditer(text))
-
-
-_FLAT: dict[str, Table] = {
-    kind: [each for each in table if _is_flat(each[1])] or table for kind, table in _TABLES.items()
-}
+def _is_flat(text: str, tables: dict[str, Table]) -> bool:
+    return not any(match["what"] in tables for match in HOLE.finditer(text))
 
 
 class Author:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, family: str = "") -> None:
         self.random = random.Random(seed)
+        self.tables, self.flat = _tables(family)
         self.count = 0
 
     def program(self) -> str:
@@ -103,8 +106,8 @@ class Author:
         lines: list[str] = []
         for _ in range(count):
             compound = place.blocks < BLOCKS and self.random.random() < 0.45 / (1 + place.blocks)
-            table = _COMPOUNDS if compound else _STATEMENTS + 4 * _LEAVES * place.in_loop
-            text, bound = self.fitting(table, place)
+            simple = self.tables["STATEMENTS"] + 4 * self.tables["LEAVES"] * place.in_loop
+            text, bound = self.fitting(self.tables["COMPOUNDS"] if compound else simple, place)
             lines += text.split("\n")
             place = replace(place, names=place.names + bound)
         return lines, place
@@ -118,7 +121,7 @@ class Author:
 
     # --- productions --------------------------------------------------------------------------------------------------
     def expression(self, kind: str, place: Place) -> str:
-        table = _TABLES if place.depth < DEEPEST else _FLAT
+        table = self.tables if place.depth < DEEPEST else self.flat
         text, _ = self.fitting(table[kind], replace(place, depth=place.depth + 1))
         return text
 
@@ -167,7 +170,7 @@ class Author:
         return "\n".join(lines), tuple(bound["new"])
 
     def hole(self, what: str, kind: str | None, place: Place) -> str:
-        if what in _TABLES:
+        if what in self.tables:
             return self.expression(what, place)
         if what == "early":
             if place.returns is None:
@@ -181,6 +184,6 @@ class Author:
         return self.random.choice(_PLAIN[what])
 
 
-def write(seed: int) -> str:
-    """The program of a seed."""
-    return Author(seed).program()
+def write(seed: int, family: str = "") -> str:
+    """The program of a seed, with much of a family in it."""
+    return Author(seed, family).program()

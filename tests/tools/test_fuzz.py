@@ -11,7 +11,7 @@ from symbolic.opcodes import HANDLERS
 from symbolic.variables.constants import ConstantVariable
 from tests.differential import COUNTING
 from tools.fuzz import examine, number_of
-from tools.fuzz_author import write
+from tools.fuzz_author import FAMILIES, write
 from tools.fuzz_judge import judge, tried
 from tools.fuzz_shrink import shrink
 
@@ -34,6 +34,13 @@ def arguments(way):
 
 def test_the_same_text_for_the_same_seed() -> None:
     assert write(3) == write(3) != write(4)
+
+
+def test_a_family_is_written_more_often() -> None:
+    assert write(3, "async") == write(3, "async") != write(3)
+    assert sum(write(seed, "async").count("async def") for seed in range(9)) > sum(
+        write(seed).count("async def") for seed in range(9)
+    )
 
 
 def test_programs_are_valid_and_most_return() -> None:
@@ -64,5 +71,15 @@ def test_small_programs_still_have_what_is_wrong() -> None:
 
 
 def test_programs_run_compiled_as_they_do_eagerly() -> None:
-    few = 30 if COUNTING else 8  # where the graph breaks everywhere, there is much to compile
-    assert [number for number in range(few) if judge(write(number_of(f"0.{number}"))).kind] == []
+    few = 6 if COUNTING else 4  # where the graph breaks everywhere, there is much to compile
+    assert wrong_ones(range(few)) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", FAMILIES)
+def test_programs_of_a_family_run_compiled_as_they_do_eagerly(family: str) -> None:
+    assert wrong_ones(range(6), family) == []
+
+
+def wrong_ones(numbers: range, family: str = "") -> list[int]:
+    return [number for number in numbers if judge(write(number_of(f"0.{number}"), family)).kind]
