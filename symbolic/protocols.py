@@ -49,6 +49,10 @@ _SYMBOLS[operator.pow] = "** or pow()"
 _INPLACE_SYMBOLS = dict(zip(INPLACE, "+= -= *= /= //= %= **= @= <<= >>= &= |= ^=".split(), strict=True))
 
 
+#: Those whose instances have attributes only.
+_BARE = (object.__new__, types.SimpleNamespace.__new__)
+
+
 def _native_new(cls: type) -> Any:
     """The nearest `__new__` along the MRO that is not Python code."""
     for base in cls.__mro__:
@@ -135,7 +139,7 @@ class Protocols:
         if issubclass(cls, property):
             return PropertyVariable(cls)
         payload = payload_for(self, cls, args)
-        if payload is None and _native_new(cls) is not object.__new__:
+        if payload is None and _native_new(cls) not in _BARE:
             raise GraphBreak("construction by a native __new__", cls.__qualname__)
         filled = (BufferVariable, DequeVariable, DictVariable, ListVariable, SetVariable)
         from_args = payload is not None and not isinstance(payload, filled)

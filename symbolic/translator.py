@@ -45,7 +45,7 @@ from symbolic.torch_state import TorchState, TracingState
 from symbolic.variables import hooks, outside, symbols
 from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable
-from symbolic.variables.classes import InstanceNamespace, check_init
+from symbolic.variables.classes import InstanceNamespace, Own, check_init
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import AnyException, FrameVariable
 from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction
@@ -104,6 +104,7 @@ class Translator(Protocols):
         self._raised_at: dict[Variable, int] = {}
         self.unnamed: set[Variable] = set()
         self._looked_up: dict[tuple[int, str], Any] = {}
+        self._own: set[tuple[int, str]] = set()  # classes and names that were asked for there
         self.generators: list[GeneratorVariable] = []  # that the frame started
         self.waiting: list[GeneratorVariable] = []  # of these the ones that have not ended (see `dropped`)
         self.given_generators = False  # whether the frame was handed one whose end may be seen
@@ -235,9 +236,18 @@ class Translator(Protocols):
             pending = self.ledger.pending(known, name) if known is not None else None
             if isinstance(pending, Variable):
                 return pending
-            if name in base.__dict__:
+            if self._has_own(base, name):
                 break
         return None
+
+    def _has_own(self, cls: type, name: str) -> bool:
+        """Whether a class has the attribute itself: guarded for those that may change."""
+        answer = name in cls.__dict__
+        if is_python_class(cls) and id(cls) not in self.ledger.classes and (id(cls), name) not in self._own:
+            self._own.add((id(cls), name))
+            self.keepalive.append(cls)
+            self.know(self.sources.const(cls, cls.__qualname__), "predicate", Own(name, answer))
+        return answer
 
     def bind_descriptor(self, owner: Variable, name: str, raw: Any) -> Variable | None:
         """A compiled function found on a class binds like the function behind it."""

@@ -17,6 +17,7 @@ from types import (
     MethodType,
     ModuleType,
     NoneType,
+    SimpleNamespace,
     WrapperDescriptorType,
 )
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ from symbolic.variables.mappings import DictViewVariable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import (
     NATIVE_DESCRIPTORS,
+    NATIVE_METHODS,
     OBJECT_METHODS,
     ObjectMethod,
     ObjectVariable,
@@ -57,6 +59,18 @@ def of_the_program(raw: Any) -> bool:
     """Whether a hook is written in Python, and not by the library."""
     function = getattr(raw, "__func__", raw)
     return isinstance(function, FunctionType) and function.__module__.partition(".")[0] not in _LIBRARY
+
+
+class Own:
+    """the class has an attribute itself, or has not: the predicate of a guard"""
+
+    def __init__(self, name: str, answer: bool) -> None:
+        self.name = name
+        self.answer = answer
+        self.__doc__ = f"{name!r} {'in' if answer else 'not in'} the class itself"
+
+    def __call__(self, cls: type) -> bool:
+        return (self.name in cls.__dict__) is self.answer
 
 
 class ClassVariable(FixedVariable):
@@ -177,6 +191,8 @@ class ClassVariable(FixedVariable):
             _fill(tx, made, args, kwargs)
         elif isinstance(made, ExceptionVariable):
             made.native_init(tx, args, kwargs)
+        elif init is SimpleNamespace.__init__:
+            _fill_namespace(tx, made, *args, **kwargs)
         elif init is not object.__init__:
             raise GraphBreak("construction by a native __init__", self.describe())
         elif (args or kwargs) and self.value.__new__ is object.__new__:
@@ -272,6 +288,18 @@ def _fill(tx: Translator, made: ObjectVariable, args: list[Variable], kwargs: di
         made.payload.method(tx, "update", args, {})
 
 
+def _fill_namespace(tx: Translator, made: Any, /, *args: Variable, **kwargs: Variable) -> Variable:
+    """`SimpleNamespace.__init__`, which asks no `__setattr__`"""
+    if args:  # from 3.13 on
+        raise GraphBreak("arguments do not fit the function", made.describe())
+    for name, value in kwargs.items():
+        tx.instance_namespace(made).setitem(tx, ConstantVariable(name), value)
+    return ConstantVariable(None)
+
+
+NATIVE_METHODS[SimpleNamespace.__init__] = _fill_namespace
+for _name in ("__getattribute__", "__setattr__", "__delattr__"):
+    NATIVE_METHODS[getattr(SimpleNamespace, _name)] = OBJECT_METHODS[_name]
 #: Methods that metaclasses call through `super()`.
 _OF_TYPE = (type.__call__, type.__init__, type.__setattr__, type.__delattr__, type.__dict__["__prepare__"])
 OBJECT_METHODS["__call__"] = lambda tx, owner, *args, **kwargs: owner.construct(tx, list(args), kwargs)

@@ -14,6 +14,7 @@ import sys
 from array import array
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -132,6 +133,12 @@ def _ordered_shell(tx: Translator, variable: Variable) -> Any:
     return _bare(variable, OrderedDict)(_pair_texts(tx, listed.method(tx, "items", [], {})))
 
 
+def _namespace_shell(tx: Translator, variable: Variable) -> Any:
+    assert isinstance(variable, ObjectVariable)
+    pairs = tx.instance_namespace(variable).pairs(tx)
+    return _bare(variable, SimpleNamespace)(**{name.constant(): _Text(repr_of(tx, value)) for name, value in pairs})
+
+
 def _buffer_shell(tx: Translator, variable: Variable) -> Any:
     value = known(tx, native_part(variable))
     made = _bare(variable, type(value))
@@ -174,6 +181,7 @@ _SHELLS: dict[Any, Callable[[Translator, Variable], Any]] = {
     frozenset.__repr__: _set_shell,
     deque.__repr__: _deque_shell,
     **{type(view).__repr__: _view_shell for kind in (dict, OrderedDict) for view in _views(kind())},
+    SimpleNamespace.__repr__: _namespace_shell,
     bytearray.__repr__: _buffer_shell,
     array.__repr__: _buffer_shell,
     torch.Size.__repr__: lambda tx, variable: _Text(f"torch.Size({_texts(tx, variable)!r})"),

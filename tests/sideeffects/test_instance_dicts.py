@@ -1,4 +1,6 @@
 """`obj.__dict__`: what is made of it shows the attributes as they are."""
+import types
+
 import torch
 
 from tests.differential import check
@@ -91,3 +93,22 @@ def test_views_as_sets():
         return sorted(names & {"more", "other"}), "more" in names, sorted(names | {"a"}), names.isdisjoint({"number"}), thing.more
 
     both(program, graphs=1)
+
+
+class Space(types.SimpleNamespace):
+    def __init__(self, **names):
+        super().__init__(more=3, **names)
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, (value, name))
+
+
+def test_simple_namespaces():
+    def program(x):
+        plain, own = types.SimpleNamespace(a=x + 1, made=2, tx=3), Space(a=x)
+        plain.c, own.b = x, 4
+        del plain.tx
+        plain.__init__(d=own.more)
+        return plain, own, plain.a * plain.made, vars(own), repr(types.SimpleNamespace(a=1, b="b", c=Space()))
+
+    check(program, torch.ones(2), graphs=1)

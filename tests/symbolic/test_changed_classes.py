@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import same_as_eager
+from tests.differential import check, same_as_eager
 
 X = torch.arange(3.0)
 
@@ -164,3 +164,36 @@ def test_super_sees_what_was_stored(x):
     seen = Above().take()
     Base.take = old
     return x + seen
+
+
+def test_a_store_to_the_base_of_a_class_that_comes_to_have_its_own():
+    class Base:
+        made = 0
+
+    class Child(Base):
+        pass
+
+    def program(x):
+        Base.made = 5
+        Child.made += 1
+        return x + Child.made, Base.made
+
+    check(program, X, graphs=1)
+
+
+def test_a_class_that_no_longer_has_its_own():
+    class Base:
+        made = 3
+
+    class Child(Base):
+        made = 3
+
+    def program(x):
+        Base.made = 5
+        return x + Child.made
+
+    compiled = jit.compile(program, backend="eager")
+    assert compiled(X)[0] == 3
+    Base.made = 3
+    del Child.made
+    assert compiled(X)[0] == 5
