@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch._tensor_str import PRINT_OPTS
@@ -21,6 +23,24 @@ def history_of(tensor: torch.Tensor) -> str | None:
         return "requires_grad=True" if tensor.requires_grad else ""
     name = type(tensor.grad_fn).__name__
     return f"grad_fn=<{name}>" if _OF_TORCH.fullmatch(name) else None
+
+
+@dataclass(frozen=True)
+class TextUnder:
+    """`function(*args)` while `dtype` is the default, which texts of tensors leave out."""
+
+    function: Callable[..., str]
+    dtype: torch.dtype
+
+    def __call__(self, *args: Any) -> str:
+        now = torch.get_default_dtype()
+        if now is self.dtype:
+            return self.function(*args)
+        torch.set_default_dtype(self.dtype)
+        try:
+            return self.function(*args)
+        finally:
+            torch.set_default_dtype(now)
 
 
 @dataclass(frozen=True)

@@ -285,7 +285,8 @@ class MutableSequence(SequenceVariable):
         at = as_index(tx, index)
         new: Any = value
         if isinstance(at, slice) and self.NATIVE is list:
-            new = tx.unpack(value) if is_iterable(value) else stand_in(value)
+            given = self if native_part(value) is self else value  # a list does not ask itself
+            new = tx.unpack(given) if is_iterable(given) else stand_in(given)
         tx.ledger.keep(self)
         contents = self.model()
         tx.attempt(operator.setitem, contents, at, new)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symbolic.errors import GraphBreak
-from symbolic.tensor_text import TensorText, history_of
+from symbolic.tensor_text import TensorText, TextUnder, history_of
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.methods import NativeMethod
@@ -203,7 +203,7 @@ def late_template(tx: Translator, template: str, right: Variable) -> Variable | 
     examples = tuple(_example(item) if late else item.constant() for item, late in zip(items, late_ones, strict=True))
     tx.attempt(template.__mod__, examples)
     shown = [snapshot(tx, item) if isinstance(item, TensorVariable) else item for item in items]
-    return TextVariable(template.__mod__, [tx.new_tuple(shown)])
+    return TextVariable(TextUnder(template.__mod__, torch.get_default_dtype()), [tx.new_tuple(shown)])
 
 
 def _example(variable: Variable) -> Any:
@@ -219,7 +219,7 @@ def _shown(tx: Translator, tensor: TensorVariable) -> tuple[Variable, Callable[[
     history = None if came or tensor.fake.grad_fn in tx.graph.foreign else history_of(tensor.fake)
     if history is None:
         raise GraphBreak("text that tells of an autograd graph not known", tensor.describe())
-    return snapshot(tx, tensor), TensorText(tensor.cls, history)
+    return snapshot(tx, tensor), TextUnder(TensorText(tensor.cls, history), torch.get_default_dtype())
 
 
 def snapshot(tx: Translator, tensor: TensorVariable) -> Variable:

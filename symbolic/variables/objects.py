@@ -395,7 +395,14 @@ class ObjectVariable(Variable):
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if self.payload is not None and isinstance(tx.lookup(self.cls, INPLACE[op][1]), NATIVE_DESCRIPTORS):
-            return self if self.payload.inplace(tx, op, _native_part(other)) is not None else None
+            is_asked = (
+                op is operator.iadd
+                and issubclass(self.cls, (list, deque))
+                and isinstance(other, ObjectVariable)
+                and other.special(tx, "__iter__") is not None
+            )
+            given = other if is_asked else _native_part(other)
+            return self if self.payload.inplace(tx, op, given) is not None else None
         return self._operator(tx, INPLACE[op][1], other, lambda p: None)
 
     def _operator(

@@ -1,5 +1,6 @@
 """What random programs found, each fault as a small program of its own: sets, slots, views, iterators, breaks."""
 import array
+import collections
 import enum
 import itertools
 
@@ -372,3 +373,34 @@ def test_an_enum_made_by_a_call_is_a_new_class_of_the_caller_s_module():
         made.append(kind)
         return x + 1, kind.__module__, [member.name for member in kind], kind is made[0]
     check(program, torch.ones(2))
+
+
+class Trail(collections.deque):
+    """A class of the program's."""
+
+
+class Asked(list):
+    def __iter__(self):
+        print("asked")
+        return super().__iter__()
+
+
+def test_a_list_whose_slice_becomes_itself_is_not_asked():
+    def program(x, own):
+        born = Asked([x, 1])
+        for each in (own, born):
+            each[1:1] = each
+            each[1:1] = Asked([3])
+        return own, born, x + 1
+
+    check(program, make=lambda: (torch.ones(2), Asked([1, 2])), graphs=1)
+
+
+def test_what_is_added_in_place_is_asked_for_its_elements():
+    def program(x, own):
+        queue = Trail([x])
+        own += Asked([3])
+        queue += Asked([4])
+        return own, queue, x + 1
+
+    check(program, make=lambda: (torch.ones(2), Asked([1, 2])), graphs=1)

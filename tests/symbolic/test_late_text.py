@@ -133,3 +133,15 @@ def test_sizes_stay_symbols():
     for size in (3, 4, 7):
         assert compiled(torch.ones(size, 2))[1] == f"{torch.Size([size, 2])} {size:>5} {size}"
     counter.expect(1)
+
+
+def test_the_default_dtype_is_that_of_the_time():
+    def program(x):
+        print(x, [x * 2])
+        first = "%s" % x
+        torch.set_default_dtype(torch.float64)
+        print(x, first)
+        torch.set_default_dtype(torch.float32)
+        return x + 1
+
+    check(program, torch.ones(2), graphs=1)
