@@ -112,3 +112,12 @@ def test_simple_namespaces():
         return plain, own, plain.a * plain.made, vars(own), repr(types.SimpleNamespace(a=1, b="b", c=Space()))
 
     check(program, torch.ones(2), graphs=1)
+
+
+def test_globals_are_updated():
+    def program(x):
+        globals().update(found_here=x + 1, Thing=Thing)
+        globals().update({"found_here": found_here + 1}, found_there="a")  # noqa: F821
+        return x * 2, found_here, found_there  # noqa: F821
+
+    check(program, torch.ones(2), graphs=1)
