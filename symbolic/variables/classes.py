@@ -563,7 +563,7 @@ class InstanceNamespace(Variable):
             self._store(tx, args[0].constant(), DELETED)
             return found
         if name == "update":
-            for key, value in tx.new_dict([]).merged(tx, args, kwargs):
+            for key, value in tx.new_dict([]).incoming(tx, args, kwargs):
                 self.setitem(tx, key, value)
             return ConstantVariable(None)
         if name == "setdefault" and args and not kwargs:

@@ -485,7 +485,7 @@ class DictVariable(NativeVariable):
     def do_update(self, tx: Translator, /, *args: Variable, **kwargs: Variable) -> None:
         if self.cls is Counter:
             return self._count(tx, list(args), kwargs)
-        self._put(tx, self._incoming(tx, list(args), kwargs))
+        self._put(tx, self.incoming(tx, list(args), kwargs))
 
     def do_clear(self, tx: Translator, /) -> None:
         self.empty(tx)
@@ -535,11 +535,8 @@ class DictVariable(NativeVariable):
     def do_items(self, tx: Translator, /) -> Variable:
         return DictViewVariable(self, "items")
 
-    def merged(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> list[Pair]:
-        """What `update(*args, **kwargs)` stores, in order."""
-        return list(self._incoming(tx, args, kwargs))
-
-    def _incoming(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Iterator[Pair]:
+    def incoming(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Iterator[Pair]:
+        """What `update(*args, **kwargs)` stores, each before the next is asked for."""
         if len(args) > 1:
             self.misuse(tx, self.blank().update, *[None] * len(args))
         for other in args:

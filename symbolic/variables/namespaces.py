@@ -116,7 +116,7 @@ class NamespaceVariable(Names):
             found = self.find(tx, args[0].constant())
             return found if found is not None else args[1] if len(args) > 1 else ConstantVariable(None)
         if name == "update" and all(arg.python_type() is dict for arg in args):  # others run code in between
-            new = tx.new_dict([]).merged(tx, args, kwargs)
+            new = list(tx.new_dict([]).incoming(tx, args, kwargs))
             if all(key.python_type() is str for key, _ in new):
                 for key, value in new:
                     self.setitem(tx, key, value)

@@ -121,3 +121,20 @@ def test_globals_are_updated():
         return x * 2, found_here, found_there  # noqa: F821
 
     check(program, torch.ones(2), graphs=1)
+
+
+def test_what_an_update_asks_sees_what_it_stored():
+    def program(x, make):
+        thing = make(1)
+
+        def pairs():
+            yield "number", x + 1
+            yield "more", thing.number
+            raise ValueError(thing.more is thing.number)
+
+        try:
+            vars(thing).update(pairs())
+        except ValueError as error:
+            return thing, str(error)
+
+    both(program, graphs=1)
