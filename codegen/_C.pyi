@@ -117,6 +117,7 @@ class Plan:
     def __new__(
         cls, source: Any, name: str, parameters: tuple[Any, ...], steps: tuple[Any, ...], results: tuple[Any, ...],
         takes_list: bool, fallback: Callable[..., Any] | None, aligned: tuple[int, ...],
+        about: Callable[[], tuple[str | None, ...]] | None = None,
     ) -> Plan: ...
     def __call__(self, *args: Any) -> tuple[Any, ...]: ...
     @property
@@ -127,6 +128,14 @@ class Plan:
 def plan_counts() -> dict[str, int]:
     """Since the process began: plans made ("plans"), runs of plans ("invocations"), of these, how many their fallbacks
     served ("fallbacks")."""
+
+#: Called after each run of a plan with what it was made with as `about`; by step the nanoseconds (none while launches
+#: are recorded as a CUDA graph) and the bytes of tensors that operations were given and gave; what its number slots
+#: held.
+_Watcher = Callable[[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...]], object]
+
+def watch(function: _Watcher | None, /) -> _Watcher | None:
+    """Who is told of each run of a plan in this process, from now on. Answers with who was before."""
 
 def workspace_bytes() -> int:
     """How much memory this thread keeps for the blocks of plans."""

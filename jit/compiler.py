@@ -65,7 +65,8 @@ _RAISES = frozenset({ESCAPES, OPERATION_RAISES})
 
 @dataclass
 class Record:
-    """What one capture made, for people: `explain`, the dump and the statistics read these."""
+    """What one capture made, for people: `explain`, the dump and the statistics read these. `code`: what runs compiled;
+    `shown`: what people know it by, of a module's call its `forward`."""
 
     name: str
     code: CodeType
@@ -81,6 +82,15 @@ class Record:
     why: str = ""  # the entries before it do not serve the call that it was made for
     continues: tuple[CodeType, ...] = ()  # what goes on after its breaks
     times: dict[str, float] = field(default_factory=dict)  # seconds by stage
+    shown: CodeType = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        self.shown = self.shown or self.code
+
+    @property
+    def label(self) -> str:
+        """What its calls are called in traces."""
+        return f"{self.name} ({place(self.shown)})"
 
 
 @dataclass
@@ -370,8 +380,9 @@ class Compiler:
         stats.breaks += len(breaks)
         clock.lap("guards")
         folder = self._dump_folder()
+        known = _known_as(function, slots)
         record = Record(
-            function.__qualname__,
+            known.__qualname__,
             function.__code__,
             assembled.module,
             program.guards,
@@ -383,6 +394,7 @@ class Compiler:
             why=self.explain_miss(cache, function, slots) if folder else "",
             continues=tuple(door.code for door in assembled.doors),
             times=clock.times,
+            shown=known.__code__,
         )
         self.records.append(record)
         telling.tell(self.channels, record)
@@ -520,6 +532,14 @@ def reason_of(captured: Capture) -> BreakReason:
     cause = captured.exit.cause
     stack = getattr(cause, "stack", None) or (("<unknown>", 0, "<unknown>"),)
     return BreakReason(cause.reason, cause.detail, cause.hint, stack, getattr(cause, "columns", (0, 0)))
+
+
+def _known_as(function: FunctionType, slots: tuple[Any, ...]) -> FunctionType:
+    """The function that people know a call by."""
+    if function is torch.nn.Module.__call__ and isinstance(slots[0], torch.nn.Module):
+        forward = getattr(slots[0].forward, "__func__", None)
+        return forward if isinstance(forward, FunctionType) else function
+    return function
 
 
 def place(code: CodeType) -> str:

@@ -35,7 +35,7 @@ def _data(path: str, record: Any, files: dict[str, str], became: dict[str, str])
     nodes = list(_nodes(record.module))
     return {
         "name": record.name,
-        "place": f"{record.code.co_filename}:{record.code.co_firstlineno}",
+        "place": f"{record.shown.co_filename}:{record.shown.co_firstlineno}",
         "process": os.getpid(),
         "folder": os.path.basename(path),
         "code": f"{os.getpid()}-{id(record.code)}",
@@ -71,7 +71,7 @@ def _nodes(module: Any) -> Iterator[dict[str, Any]]:
 
 def _sources(record: Any, nodes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The lines of the function, then those of others that were captured with it, each with its fate."""
-    code = record.code
+    code = record.shown
     ends = {each.stack[-1][:2]: str(each).partition("\n")[0] for each in record.breaks}
     calls = {entry[:2]: "its callee breaks the graph" for each in record.breaks for entry in each.stack[:-1]}
     graph = {(node["file"], node["line"]) for node in nodes if node["file"]}

@@ -74,7 +74,7 @@ def show(state: DebugState, out: TextIO) -> None:
     for row in found:
         cells = (row.calls, row.entries, row.operations, row.breaks or "")
         saved = "" if row.saved is None else f"{row.saved:.3f} s"
-        table.add_row(row.name, _short(row.place), *map(str, cells), *([saved] if is_timed else []))
+        table.add_row(row.name, short(row.place), *map(str, cells), *([saved] if is_timed else []))
     console.print(table)
     listed = mends(state)
     if listed:
@@ -97,7 +97,7 @@ def _operations(entry: EntryState) -> Iterator[object]:
         yield from (node for node in entry.graph.graph.nodes if node.op.startswith("call"))
 
 
-def _short(place: str) -> str:
+def short(place: str) -> str:
     """Relative to the working folder, where it lies below."""
     file, _, line = place.rpartition(":")
     near = os.path.relpath(file) if os.path.isabs(file) else file

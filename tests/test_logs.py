@@ -37,7 +37,7 @@ SAYS = {
     "graph": "graph of program:\n",
     "aot": "torch.ops.aten.sin.default",
     "fusion": "parallel for",
-    "kernels": "int kernel_0",
+    "kernels": "_0(void *const *buffers",
     "guards": "float32[3]",
     "bytecode": "RESUME",
     "time": " ms",

@@ -8,6 +8,7 @@ functional: what tensors show of which memory is kept apart from the operations 
 from __future__ import annotations
 
 import operator
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -109,6 +110,7 @@ class Recorder(Memories, TorchDispatchMode):
         self.randoms: list[fx.Node] = []
         self.draws = Draws()
         self.redrawn = False  # a random operation ran again in the backward
+        self.traced: tuple[list[int], list[str]] = [], []  # autograd's next number after each node, and its trace
         self.applied: dict[fx.Node, Any] = {}  # in the backward: the autograd node that each node is of
         self.has_numbers = False  # that are known only when the graph runs
         # By id of a cast that autocast may keep: the cast, the leaf, and what was in this.
@@ -174,10 +176,22 @@ class Recorder(Memories, TorchDispatchMode):
         node.meta.update(val=value, phase=self.phase)
         if self.phase == "backward":
             self.applied[node] = torch._C._current_autograd_node()
-        trace = self.stack_trace()
+        trace = self._trace(self.applied.get(node))
         if trace:
             node.meta["stack_trace"] = trace
         return node
+
+    def _trace(self, applied: Any) -> str | None:
+        """Where in the user's code the operation under way comes from, or what an autograd node differentiates."""
+        numbers, traces = self.traced
+        if self.phase == "backward":
+            at = len(numbers) if applied is None else bisect_right(numbers, applied._sequence_nr())
+            return traces[at] if at < len(traces) else None
+        trace = self.stack_trace()
+        if trace:
+            numbers.append(torch.autograd._get_sequence_nr())
+            traces.append(trace)
+        return trace
 
     def _symbolic(self, args: Any) -> Any:
         return map_aggregate(args, lambda a: self.number(a) if isinstance(a, NUMBERS) else a)

@@ -46,9 +46,14 @@ void find(void* library, const char* name, Function& function) {
     if (!function) fail(std::string("the CUDA driver has no ") + name);
 }
 
-Driver open_driver() {
+void* open_library() {
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) fail(std::string("no CUDA driver: ") + dlerror());
+    return library;
+}
+
+Driver open_driver() {
+    void* library = open_library();
     Driver driver;
     find(library, "cuInit", driver.init);
     find(library, "cuGetErrorName", driver.get_error_name);
@@ -62,6 +67,33 @@ Driver open_driver() {
     find(library, "cuFuncSetAttribute", driver.set_attribute);
     find(library, "cuLaunchKernel", driver.launch);
     return driver;
+}
+
+// Of clocks.
+struct Events {
+    Result (*is_capturing)(void* stream, int* status);
+    Result (*create)(void** event, unsigned flags);
+    Result (*record)(void* event, void* stream);
+    Result (*synchronize)(void* event);
+    Result (*elapsed)(float* milliseconds, void* start, void* end);
+    Result (*destroy)(void* event);
+};
+
+Events open_events() {
+    void* library = open_library();
+    Events events;
+    find(library, "cuStreamIsCapturing", events.is_capturing);
+    find(library, "cuEventCreate", events.create);
+    find(library, "cuEventRecord", events.record);
+    find(library, "cuEventSynchronize", events.synchronize);
+    find(library, "cuEventElapsedTime", events.elapsed);
+    find(library, "cuEventDestroy_v2", events.destroy);
+    return events;
+}
+
+const Events& events() {
+    static const Events found = open_events();
+    return found;
 }
 
 // Throws again at the next call if there is none.
@@ -118,6 +150,36 @@ void launch_kernel(DeviceKernel kernel, c10::Device device, int64_t programs, in
     void* extra[] = {BUFFER_POINTER, arguments, BUFFER_SIZE, &argument_bytes, END};
     check(driver().launch(kernel, (unsigned)programs, 1, 1, threads, 1, 1, shared_bytes, current_stream(device), nullptr, extra),
           "cuLaunchKernel");
+}
+
+DeviceClock::DeviceClock(c10::Device device) {
+    enter_context(device);
+    stream_ = current_stream(device);
+    int status = 0;
+    check(events().is_capturing(stream_, &status), "cuStreamIsCapturing");
+    is_running_ = status == 0;
+}
+
+DeviceClock::~DeviceClock() {
+    for (void* event : events_) events().destroy(event);
+}
+
+void DeviceClock::mark() {
+    if (!is_running_) return;
+    check(events().create(&events_.emplace_back(nullptr), 0), "cuEventCreate");
+    check(events().record(events_.back(), stream_), "cuEventRecord");
+}
+
+std::vector<int64_t> DeviceClock::nanoseconds() const {
+    std::vector<int64_t> times;
+    if (events_.empty()) return times;
+    check(events().synchronize(events_.back()), "cuEventSynchronize");
+    for (size_t at = 1; at < events_.size(); ++at) {
+        float milliseconds = 0;
+        check(events().elapsed(&milliseconds, events_[at - 1], events_[at]), "cuEventElapsedTime");
+        times.push_back((int64_t)((double)milliseconds * 1e6));
+    }
+    return times;
 }
 
 }  // namespace codegen

@@ -2,6 +2,7 @@
 #include "graft.h"
 #include "node.h"
 #include "plan.h"
+#include "watch.h"
 
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/version.h>
@@ -25,6 +26,9 @@ PyMethodDef functions[] = {
          return Py_BuildValue("{sLsLsL}", "plans", (long long)plan_counters.plans, "invocations",
                               (long long)plan_counters.invocations, "fallbacks", (long long)plan_counters.fallbacks);
      }, METH_NOARGS, "plan_counts() -> dict\n\nSince the process began: plans made, runs of them, runs of their fallbacks."},
+    {"watch", watch, METH_O,
+     "watch(function) -> the one before\n\nCalls function(about, nanoseconds, bytes, numbers) after each run of a plan from now "
+     "on; None: nobody is called."},
     {"workspace_bytes", [](PyObject*, PyObject*) { return PyLong_FromSize_t(workspace_bytes()); }, METH_NOARGS,
      "workspace_bytes() -> int\n\nHow much memory this thread keeps for the blocks of plans."},
     {}};

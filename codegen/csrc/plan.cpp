@@ -1,5 +1,6 @@
 // The Python type `Plan`: its arguments in, the steps, its results out.
 #include "plan.h"
+#include "watch.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -121,6 +122,7 @@ struct PlanState {
     vectorcallfunc vectorcall;
     Ref source;  // the plan as Python has it
     Ref fallback;  // a callable that does the same with any tensors, or none
+    About about;
     std::string name;
     std::vector<Parameter> parameters;
     Steps steps;
@@ -129,7 +131,7 @@ struct PlanState {
     Reader slots;
 
     int visit(visitproc visitor, void* argument) const {
-        if (int stop = visit_all(visitor, argument, source, fallback)) return stop;
+        if (int stop = visit_all(visitor, argument, source, fallback, about)) return stop;
         for (const Result& result : results)
             if (int stop = result.constant.visit(visitor, argument)) return stop;
         for (const auto& step : steps)
@@ -205,7 +207,8 @@ void run_steps(const PlanState& plan, Frame& frame) {
     c10::impl::ExcludeDispatchKeyGuard as_cast(c10::autocast_dispatch_keyset);
     torch::PyWarningHandler warnings;
     try {
-        for (const auto& step : plan.steps) step->run(frame);
+        if (is_looked_at()) run_before_eyes(plan.about, plan.steps, frame);
+        else for (const auto& step : plan.steps) step->run(frame);
     } catch (...) {
         warnings.set_in_exception();
         throw;
@@ -260,17 +263,17 @@ PyObject* call(PyObject* self, PyObject* const* arguments, size_t flagged_count,
 
 // --- the type ---------------------------------------------------------------------------------------------------------
 PyObject* plan_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-    static const char* names[] = {"source", "name", "parameters", "steps", "results", "takes_list", "fallback", "aligned", nullptr};
+    static const char* names[] = {"source", "name", "parameters", "steps", "results", "takes_list", "fallback", "aligned", "about", nullptr};
     const char* name;
-    PyObject *source, *parameters, *steps, *results, *fallback, *aligned;
+    PyObject *source, *parameters, *steps, *results, *fallback, *aligned, *about = Py_None;
     int takes_list;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OsO!O!O!pOO!:Plan", (char**)names, &source, &name, &PyTuple_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OsO!O!O!pOO!|O:Plan", (char**)names, &source, &name, &PyTuple_Type,
                                      &parameters, &PyTuple_Type, &steps, &PyTuple_Type, &results, &takes_list, &fallback,
-                                     &PyTuple_Type, &aligned))
+                                     &PyTuple_Type, &aligned, &about))
         return nullptr;
     try {
         Ref other = fallback == Py_None ? Ref() : share(fallback);
-        PlanState state{call, share(source), std::move(other), name, {}, {}, {}, takes_list != 0, {}};
+        PlanState state{call, share(source), std::move(other), About(about), name, {}, {}, {}, takes_list != 0, {}};
         for (PyObject* native : items(parameters)) {
             if (native == Py_None) {
                 state.parameters.push_back({Kind::Constant, 0});

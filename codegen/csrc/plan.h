@@ -56,11 +56,14 @@ struct Frame {
     c10::SmallVector<Lease, 1> leases;
     c10::SmallVector<at::Tensor, 1> reserved;  // blocks on a device
     torch::jit::Stack stack;  // of operations, empty between steps
+    bool is_measured = false;
+    int64_t moved = 0;  // if it is measured: bytes of the tensors that an operation was given, and gave
 };
 
 struct Step {
     virtual ~Step() = default;
     virtual void run(Frame& frame) const = 0;
+    virtual bool is_on_device() const { return false; }
     virtual int visit(visitproc, void*) const { return 0; }
 };
 

@@ -204,11 +204,25 @@ private:
     int64_t elements_ = 0;
 };
 
+int64_t bytes_of(const at::Tensor& tensor) { return tensor.defined() ? (int64_t)tensor.nbytes() : 0; }
+
+int64_t bytes_of(const torch::jit::Stack& stack) {
+    int64_t bytes = 0;
+    for (const IValue& value : stack) {
+        if (value.isTensor()) bytes += bytes_of(value.toTensor());
+        else if (value.isTensorList())
+            for (const at::Tensor& tensor : value.toTensorVector()) bytes += bytes_of(tensor);
+    }
+    return bytes;
+}
+
 struct Call : Step {
     Call(Reader& reader, PyObject* native)
         : operation(c10::Dispatcher::singleton().findSchemaOrThrow(text(item(native, 1)), text(item(native, 2)))) {
         const c10::FunctionSchema& schema = operation.schema();
         is_aten = schema.operator_name().getNamespace() == "aten";
+        for (const c10::Argument& result : schema.returns())
+            is_view |= result.alias_info() && !result.alias_info()->isWrite();
         const std::vector<PyObject*> given = items(item(native, 3)), kept = items(item(native, 4));
         if (given.size() != schema.arguments().size())
             raise(PyExc_TypeError, "%s takes %zu arguments", schema.name().c_str(), schema.arguments().size());
@@ -234,12 +248,14 @@ struct Call : Step {
             stack.push_back(argument ? argument->in(frame) : otherwise);
             patience.see(stack.back());
         }
+        if (C10_UNLIKELY(frame.is_measured) && !is_view) frame.moved += bytes_of(stack);
         if (is_aten && patience.is_short()) {
             operation.callBoxed(stack);
         } else {
             ReleaseGil released;
             operation.callBoxed(stack);
         }
+        if (C10_UNLIKELY(frame.is_measured) && !is_view) frame.moved += bytes_of(stack);
         for (size_t at = 0; at < results.size(); ++at) results[at].keep(std::move(stack[at]), frame);
         stack.clear();
     }
@@ -251,7 +267,7 @@ struct Call : Step {
     }
 
     c10::OperatorHandle operation;
-    bool is_aten;
+    bool is_aten, is_view = false;
     std::vector<std::pair<std::optional<Argument>, IValue>> arguments;  // or the schema's default
     std::vector<Target> results;
 };

@@ -102,6 +102,8 @@ struct DeviceLaunch : Step {
         }
     }
 
+    bool is_on_device() const override { return true; }
+
     void run(Frame& frame) const override {
         const int64_t count = programs.in(frame);
         if (count <= 0) return;

@@ -31,6 +31,7 @@ from codegen.kernels.toolchain import NoCompiler, compile_c
 from codegen.kernels.triton_tune import Device
 from codegen.kernels.unrounded import unrounded
 from codegen.notices import notify
+from codegen.plan.about import About
 from codegen.plan.build import build
 from codegen.plan.check import check
 from codegen.plan.steps import CPU, Function, Plan
@@ -114,12 +115,13 @@ class Kernels:
         described = _described(device) if trials is None else trials.described
         made = together(self._rounded(made))
         code = device_code(made, graph.graph.find_nodes(op="placeholder"), described, self.store, trials)
-        planned = plan(made, _parameters(graph), code.functions, "graph", takes_list, device, code.aligned)
+        places = _places(graph)
+        planned = plan(made, _parameters(graph), code.functions, "graph", takes_list, device, code.aligned, places)
 
         def texts() -> dict[str, str]:
             return {"kernels.txt": f"{made}\n", "kernels.py": code.source, "plan.txt": f"{planned}\n"}
 
-        return Compiled(build(planned, _fallback(graph, takes_list)), planned, texts, graph)
+        return Compiled(_built(planned, graph), planned, texts, graph)
 
     def _on_processor(
         self, graph: fx.GraphModule, like: Likeness, takes_list: bool, device: torch.device
@@ -134,7 +136,7 @@ class Kernels:
             source = _COMMENT.sub("", source)  # equal kernels were made of different lines
             function = self._load(source)
             functions = {kernel.name: function(kernel.name) for kernel in made.kernels}
-            planned = plan(made, _parameters(graph), functions, "graph", takes_list)
+            planned = plan(made, _parameters(graph), functions, "graph", takes_list, nodes=_places(graph))
             if place and answers(graph) == before:
                 kept.keep(self.store, place, graph, planned, source)
 
@@ -142,7 +144,7 @@ class Kernels:
             made = self._rounded(schedule(lower(graph)))
             return {"kernels.txt": f"{made}\n", "kernels.c": print_c(made.kernels), "plan.txt": f"{planned}\n"}
 
-        return Compiled(build(planned, _fallback(graph, takes_list)), planned, texts, graph)
+        return Compiled(_built(planned, graph), planned, texts, graph)
 
     def _rounded(self, made: Schedule) -> Schedule:
         return made if self.rounds_halves else unrounded(made)
@@ -183,6 +185,14 @@ def answers(graph: fx.GraphModule) -> int:
 
 def _parameters(graph: fx.GraphModule) -> list[str]:
     return [node.name for node in graph.graph.find_nodes(op="placeholder")]
+
+
+def _places(graph: fx.GraphModule) -> dict[str, int]:
+    return {node.name: at for at, node in enumerate(graph.graph.nodes)}
+
+
+def _built(planned: Plan, graph: fx.GraphModule) -> Callable[..., Any]:
+    return build(planned, _fallback(graph, planned.takes_list), About(planned, graph))
 
 
 def _fallback(graph: fx.GraphModule, takes_list: bool) -> Callable[..., Any]:

@@ -22,6 +22,7 @@ from codegen.kernels.ir import Kernel, Store
 from codegen.kernels.lowering.context import Unsupported
 from codegen.kernels.nodes import physical
 from codegen.kernels.schedule import Launch, Schedule
+from codegen.kernels.traffic import traffic
 from codegen.plan import steps as s
 from codegen.plan.memory import Intermediate, lay_out
 from codegen.plan.numbers import Numbers
@@ -68,18 +69,18 @@ Functions = Mapping[str, s.Function] | Mapping[str, OnDevice]
 
 def plan(
     schedule: Schedule, parameters: list[str], functions: Functions, name: str, takes_list: bool = False,
-    device: torch.device = s.CPU, aligned: Set[str] = frozenset(),
+    device: torch.device = s.CPU, aligned: Set[str] = frozenset(), nodes: Mapping[str, int] | None = None,
 ) -> s.Plan:
     """`parameters`: names of the inputs in their order; `functions`: by the names of the kernels; `device`: where all
-    tensors are; `aligned`: inputs whose memory is to be."""
-    made = _Planner(schedule, parameters, functions, name, takes_list, device).plan()
+    tensors are; `aligned`: inputs whose memory is to be; `nodes`: the places of the graph's, by name."""
+    made = _Planner(schedule, parameters, functions, name, takes_list, device, nodes or {}).plan()
     return replace(made, aligned=tuple(at for at, parameter in enumerate(parameters) if parameter in aligned))
 
 
 class _Planner:
     def __init__(
         self, schedule: Schedule, parameters: list[str], functions: Functions, name: str, takes_list: bool,
-        device: torch.device,
+        device: torch.device, nodes: Mapping[str, int],
     ) -> None:
         self.schedule = schedule
         self.program = schedule.program
@@ -87,6 +88,8 @@ class _Planner:
         self.name = name
         self.takes_list = takes_list
         self.device = device
+        self.nodes = nodes
+        self.traffic: dict[str, Index] = {}  # by kernel
         self.slots: dict[str, s.TensorSlot | s.BlockSlot] = {}
         self.parameters: list[s.TensorSlot | s.NumberSlot | None] = []
         scalars = 0
@@ -278,16 +281,28 @@ class _Planner:
         buffers = tuple(self.slots[name] for name in launch.tensors)
         sizes = tuple(self.numbers.of(ix.index(size)) for size in launch.sizes)
         scalars = tuple(map(self._scalar, launch.scalars))
+        made = zip(launch.tensors, kernel.buffers * launch.copies, strict=True)
+        origin = self._origin(*(name for name, buffer in made if buffer.role != "in"))
+        if kernel.name not in self.traffic:
+            self.traffic[kernel.name] = traffic(kernel)
+        moved = self.numbers.program(ix.substitute(self.traffic[kernel.name] * launch.copies, known))
         if isinstance(function, OnDevice):
             plain = tuple(scalar.value if isinstance(scalar, s.Floating) else scalar for scalar in scalars)
             error = (None,) if function.reports_errors else ()
             programs = self.numbers.of(ix.substitute(function.programs, known))
             arguments = (*buffers, *error, *sizes, *plain, None, None)
-            self.steps.append(s.DeviceLaunch(function.function, programs, arguments, self.device))
+            self.steps.append(
+                s.DeviceLaunch(function.function, programs, arguments, self.device, origin, moved)
+            )
             return
         total = math.prod((ix.substitute(axis.size or ix.index(1), known) for axis in kernel.axes), start=ix.index(1))
         grain = max(1, GRAIN // _work(kernel))
-        self.steps.append(s.Launch(function, buffers, self.numbers.of(total), sizes, scalars, grain))
+        self.steps.append(s.Launch(function, buffers, self.numbers.of(total), sizes, scalars, grain, origin, moved))
+
+    def _origin(self, *names: str) -> tuple[int, ...]:
+        """Where the graph computes these tensors."""
+        nodes = {name.partition(".")[0] for name in names}
+        return tuple(sorted(self.nodes[node] for node in nodes if node in self.nodes))
 
     def _scalar(self, name: str) -> s.Count | s.Floating:
         slot = self.given[name]
@@ -309,10 +324,12 @@ class _Planner:
         kwargs = fx.map_arg(node.kwargs, operands.__getitem__)
         if not isinstance(node.target, OpOverload):
             assert callable(node.target)
-            self.steps.append(s.Python(node.target, args, tuple(self._tensor(each.name) for each in call.made)))
+            results = tuple(self._tensor(each.name) for each in call.made)
+            self.steps.append(s.Python(node.target, args, results, self._origin(node.name)))
             return
         op: Any = INSIDE[node.target] if self._may_write_inside(made, time) else node.target
-        self.steps.append(s.Call(op, args, tuple(kwargs.items()), self._call_results(call)))
+        kept = self._call_results(call)
+        self.steps.append(s.Call(op, args, tuple(kwargs.items()), kept, self._origin(node.name)))
         for each in call.made:
             if each.name in self.read and each.is_fresh and node.target not in FORESEEN:
                 sizes = tuple(map(self.numbers.of, each.shape))

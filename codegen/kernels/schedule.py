@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,12 +11,15 @@ import torch
 from codegen.kernels import index as ix
 from codegen.kernels import ir
 from codegen.kernels.check import check
-from codegen.kernels.definitions import Program, Stored
+from codegen.kernels.definitions import Definition, Program, Stored
 from codegen.kernels.groups import Call, Group, Member, group, inner
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Buffer, Expr, Kernel, Loop, Reduce, Statement, Store
 from codegen.kernels.nodes import CHEAP, Alias, Node, Nodes, cost, find_nodes, physical, simplify
 from codegen.kernels.split import split
+
+#: Operations that the name of a kernel tells.
+WORDS = 3
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def schedule(program: Program) -> Schedule:
         kernel, tensors, sizes, scalars = _Kernel(program, nodes, unit).made()
         same = replace(kernel, name="", sources=())
         if same not in made:
-            made[same] = check(replace(kernel, name=f"kernel_{len(made)}_{kernel.name}"))
+            made[same] = check(replace(kernel, name=f"{kernel.name}_{len(made)}"))
         steps.append(Launch(made[same], tensors, sizes, scalars))
     written = {name: node.target for name, node in nodes.nodes.items() if node.target is not None}
     stored = {name: _stored(node) for name, node in nodes.nodes.items() if name in nodes.stored and name not in written}
@@ -117,12 +120,28 @@ class _Kernel:
         sizes = sorted(self._sizes(loops, buffers), key=lambda size: size.name)
         exprs = [expr for loop in loops for s in loop.body for expr in ir.walk(*ir.reads(s))]
         scalars = {expr.name: expr for expr in exprs if isinstance(expr, ir.Scalar)}
-        sources = dict.fromkeys(m.node.definition.source for m in self.group.members.values())
-        words = dict.fromkeys(map(_word, self.group.members))
-        name = "_".join(list(words)[-3:])
+        done = self._done()
+        sources = dict.fromkeys(definition.source for definition in done.values())
         axes = _in_order_of_memory(self.group.axes, loops)
+        name = _name(list(done), self.group.members)
         kernel = Kernel(name, axes, loops, buffers, tuple(sizes), tuple(scalars.values()), tuple(sources))
         return kernel, tuple(self.buffers), tuple(sizes), tuple(scalars)
+
+    def _done(self) -> dict[str, Definition]:
+        """All that it computes, in the program's order: its members, and what was put in the place of their Reads."""
+        found: dict[str, Definition] = {}
+        waiting = [member.node.definition for member in self.group.members.values()]
+        while waiting:
+            definition = waiting.pop()
+            if definition.name not in found:
+                found[definition.name] = definition
+                for expr in ir.walk(definition.value):
+                    read = self.program.tensors.get(expr.tensor) if isinstance(expr, ir.Read) else None
+                    if isinstance(read, Definition) and read.name not in self.nodes.nodes:
+                        waiting.append(read)
+        order = {name: at for at, name in enumerate(self.program.tensors)}
+        own = (each for each in found.values() if not each.is_view or each.name in self.group.members)
+        return {each.name: each for each in sorted(own, key=lambda each: order.get(each.name, len(order)))}
 
     # --- loops --------------------------------------------------------------------------------------------------------
     def _stage(self, name: str) -> int:
@@ -249,9 +268,21 @@ def _length(step: Index) -> tuple[int, int]:
     return max(((len(atoms), abs(factor)) for atoms, factor in step.terms), default=(0, 0))
 
 
+def _name(done: list[str], members: Container[str]) -> str:
+    """What a kernel is called that computes these: by three of its operations, the last of those that others read, or
+    that reduce, and then of all."""
+    words = {name: _word(name) for name in done}
+    chosen: dict[str, None] = {}
+    for name in sorted(reversed(done), key=lambda name: name not in members):
+        if len(chosen) < WORDS:
+            chosen.setdefault(words[name])
+    in_order = [word for word in dict.fromkeys(words.values()) if word in chosen]
+    return "_".join([*in_order, *(["fused"] if len(set(words.values())) > 1 else [])])
+
+
 def _word(name: str) -> str:
     """What a node's name says of the operation."""
-    node = name.partition(".")[0].strip("_")
-    return re.sub(r"(_default|_tensor|_scalar|_self|_dim|_int|_correction)*(_\d+)?$", "", node)
+    node = name.partition(".")[0].strip("_").removeprefix("native_")
+    return re.sub(r"(_default|_tensor|_scalar|_self|_dim|_int|_list|_correction)*(_\d+)?$", "", node)
 
 

@@ -14,17 +14,21 @@ from codegen.plan.check import check
 Native = tuple[Any, ...]  # the name of a kind, and what it is made of
 
 
-def build(plan: s.Plan, fallback: Callable[..., Any] | None = None) -> _C.Plan:
+def build(
+    plan: s.Plan, fallback: Callable[..., Any] | None = None, about: Callable[[], tuple[str | None, ...]] | None = None
+) -> _C.Plan:
     """`plan` as a callable, `built(*args) -> tuple`, or `built(list) -> tuple` if it takes a list.
 
     `fallback` is called in the same way where the plan can't run: under somebody who follows each operation (a dispatch
     mode, a tracer, a transform of torch.func), on tensors that stand for others, and on memory that is not `aligned`.
+    `about`: gives the names of the plan's range and of those of its steps, where somebody records a trace, and is what
+    watchers get to see (`about.About`).
     Raises Malformed, TypeError or ValueError for what is no plan: slots that no step sets before they are read,
     operations that do not take these arguments, programs that do not end with one number."""
     check(plan)
     return _C.Plan(
         plan, plan.name, tuple(map(_parameter, plan.parameters)), tuple(map(_step, plan.steps)),
-        tuple(map(_operand, plan.results)), plan.takes_list, fallback, plan.aligned,
+        tuple(map(_operand, plan.results)), plan.takes_list, fallback, plan.aligned, about,
     )  # fmt: skip
 
 

@@ -45,6 +45,10 @@ class Numbers:
         self.steps.append(Compute(slot, program))
         return slot
 
+    def program(self, value: ix.Integer) -> tuple[Token, ...]:
+        """What computes the value, for those who may want it."""
+        return tuple(self._program(ix.index(value)))
+
     def new(self, kind: type = int) -> NumberSlot:
         """A slot for something else."""
         self.next += 1

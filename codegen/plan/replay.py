@@ -21,6 +21,7 @@ from torch import fx
 
 from codegen import _C
 from codegen.aot.function import GraphCompiler
+from codegen.plan.about import is_profiled
 from symbolic.torch_state import is_watched
 
 log = logging.getLogger(__name__)
@@ -170,7 +171,7 @@ class Replayed:
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         given: Any = args[0] if self.takes_list else args
-        if is_watched() or (stream := self.recorder.stream()) is None:
+        if is_watched() or is_profiled() or (stream := self.recorder.stream()) is None:
             return self.run(*args)
         with self.lock:
             results = _C.below(self._replayed, stream, given)

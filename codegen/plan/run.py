@@ -20,6 +20,19 @@ _OPERATORS: dict[str, Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
+def computed(program: Sequence[s.Token], value: Callable[[int | s.NumberSlot], int]) -> int:
+    """What a program comes to, `value` being that of an operand."""
+    stack: list[int] = []
+    for token in program:
+        if isinstance(token, str):
+            b, a = stack.pop(), stack.pop()
+            stack.append(_OPERATORS[token](a, b))
+        else:
+            stack.append(value(token))
+    (result,) = stack
+    return result
+
+
 class _Scalar(ctypes.Union):
     _fields_ = [("f", ctypes.c_double), ("i", ctypes.c_int64)]
 
@@ -95,14 +108,7 @@ def _(step: s.Size, frame: _Frame) -> None:
 
 @_do.register
 def _(step: s.Compute, frame: _Frame) -> None:
-    stack: list[int] = []
-    for token in step.program:
-        if isinstance(token, str):
-            b, a = stack.pop(), stack.pop()
-            stack.append(_OPERATORS[token](a, b))
-        else:
-            stack.append(frame.value(token))
-    (frame.slots[step.number],) = stack
+    frame.slots[step.number] = computed(step.program, frame.value)
 
 
 @_do.register

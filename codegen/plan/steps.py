@@ -168,7 +168,10 @@ class Floating:
 class Launch:
     """Calls `function` for the positions 0..`total`, in ranges of at least `grain` of them on several threads.
 
-    Raises IndexError, after the plan has been cleaned up, if the function answers with anything but 0."""
+    Raises IndexError, after the plan has been cleaned up, if the function answers with anything but 0.
+
+    For people, as in other steps: `origin`, the positions in the graph of what it computes; `traffic`, a program for
+    the bytes that it moves."""
 
     function: Function
     buffers: tuple[TensorSlot | BlockSlot, ...]
@@ -176,6 +179,8 @@ class Launch:
     sizes: Counts = ()
     scalars: tuple[Count | Floating, ...] = ()
     grain: int = 1 << 15
+    origin: tuple[int, ...] = ()
+    traffic: tuple[Token, ...] = ()
 
     def __str__(self) -> str:
         groups = [self.buffers, self.sizes, self.scalars]
@@ -220,6 +225,8 @@ class DeviceLaunch:
     programs: Count
     arguments: tuple[TensorSlot | BlockSlot | Count | float | None, ...]
     device: torch.device
+    origin: tuple[int, ...] = ()
+    traffic: tuple[Token, ...] = ()
 
     def __str__(self) -> str:
         given = ", ".join("null" if argument is None else str(argument) for argument in self.arguments)
@@ -238,6 +245,7 @@ class Call:
     args: tuple[Any, ...]
     kwargs: tuple[tuple[str, Any], ...] = ()
     results: tuple[Result, ...] = ()
+    origin: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         given = [*map(_written, self.args), *(f"{name}={_written(value)}" for name, value in self.kwargs)]
@@ -265,6 +273,7 @@ class Python:
     function: Callable[..., tuple[Any, ...]]
     args: tuple[Any, ...]
     results: tuple[TensorSlot | NumberSlot | None, ...] = ()
+    origin: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         name = getattr(self.function, "__qualname__", repr(self.function))

@@ -2,6 +2,7 @@
 #include "cache.h"
 
 #include "binding.h"
+#include "ranges.h"
 #include "thread.h"
 #include "types.h"
 
@@ -51,6 +52,14 @@ Hit CacheState::find(const CallContext& call) {
         return hit;
     }
     return {};
+}
+
+void CallRange::open(at::StepCallbacks callbacks, const Hit& hit) {
+    if (!hit.entry->meta) return;
+    Ref label = take(PyObject_GetAttrString(hit.entry->meta.get(), "label"));
+    const char* text = label ? PyUnicode_AsUTF8(label.get()) : nullptr;
+    if (text) recorded_.emplace(std::move(callbacks)).before(std::string(text));
+    else PyErr_Clear();  // then the call has no range
 }
 
 Hit compile_on_miss(Cache* cache, PyObject* miss, PyObject* subject, const CallContext& call, PyObject* function) {

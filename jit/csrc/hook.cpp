@@ -135,6 +135,7 @@ static PyObject *run_compiled(PyThreadState *tstate, jit_frame_t *frame, jit_rep
     if (fits) {
         /* The values belong to the code alone, which may let go of them early. */
         with->hit.values = jit::Values();
+        const jit::CallRange range(with->hit);
         result = run(tstate, frame, 0);
     } else {
         result = run_beside(tstate, frame, with, slots);

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from codegen._C import watch
 from codegen.plan.build import build
 from codegen.plan.run import run
 from codegen.plan.steps import (
@@ -172,6 +173,26 @@ def test_types_are_checked():
         build(plan(DeviceLaunch(DeviceFunction("f", b"", ("i128",), 32), 1, (0,), CPU)))
     with pytest.raises(ValueError, match="threads"):
         build(plan(DeviceLaunch(DeviceFunction("f", b"", (), 0), 1, (), CPU)))
+
+
+@pytest.mark.parametrize("capturing", [0, 1])
+def test_watched_launches_are_timed_by_the_device(driver, capturing):
+    made = plan(
+        Allocate(T(1), (6,), (1,), F), add_one(T(0), T(1), 6), call(torch.ops.aten.neg.default, T(1), to=T(2)),
+        add_one(T(2), T(1), 6), results=(T(1),),
+    )  # fmt: skip
+    seen = []
+    driver.number("capturing").value = capturing
+    before = watch(lambda *told: seen.append(told))
+    try:
+        (y,) = build(made, about=lambda: ())(vector())
+    finally:
+        driver.number("capturing").value = 0
+        assert watch(before) is not None
+    assert torch.equal(y, -(vector() + 1) + 1)
+    ((_, times, moved, numbers),) = seen
+    assert times == (() if capturing else (0, 1_000_000, 0, 1_000_000))
+    assert moved == (0, 0, 48, 0) and numbers == () and driver.number("events_alive").value == 0
 
 
 def test_text():

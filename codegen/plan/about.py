@@ -1,0 +1,146 @@
+"""What people are told of a plan: of its steps in words, for ranges in traces, and of its runs, for profiles."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+from codegen import _C
+from codegen.plan import steps as s
+from codegen.plan.run import computed
+
+_TRACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A line of the program."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Doing:
+    """`kind`: "kernel", "ATen" or "Python"; `places`: the program's own lines that it comes from."""
+
+    name: str
+    kind: str
+    places: tuple[Place, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({', '.join(map(str, self.places))})" if self.places else self.name
+
+
+@dataclass(frozen=True, eq=False)
+class About:
+    """A plan, and the graph that it was made of, or one like that. Called, it gives labels for `build`."""
+
+    plan: s.Plan
+    graph: fx.GraphModule
+
+    @property
+    def is_backward(self) -> bool:
+        return self.plan.takes_list
+
+    def __call__(self) -> tuple[str | None, ...]:
+        """Operations of ATen have ranges of their own."""
+        doings = self.doings()
+        lines = sorted({place for doing in doings if doing for place in doing.places})
+        name = "backward graph" if self.is_backward else "graph"
+        if lines:
+            first, last = lines[0], lines[-1]
+            name += f" ({first} to {last.line if first.file == last.file else last})"
+        return name, *(str(doing) if doing and doing.kind != "ATen" else None for doing in doings)
+
+    def doings(self) -> tuple[Doing | None, ...]:
+        """Of each step; None for those that only deal with memory and numbers."""
+        nodes = list(self.graph.graph.nodes)
+        return tuple(_doing(step, nodes) for step in self.plan.steps)
+
+
+def _doing(step: s.Step, nodes: Sequence[fx.Node]) -> Doing | None:
+    def of(name: str, kind: str, origin: Iterable[int]) -> Doing:
+        return Doing(name, kind, tuple(sorted(set(_places(nodes[at] for at in origin)))))
+
+    match step:
+        case s.Launch() | s.DeviceLaunch():
+            return of(step.function.name, "kernel", step.origin)
+        case s.LaunchGroup():
+            name = " + ".join(launch.function.name for launch in step.launches)
+            return of(name, "kernel", (at for launch in step.launches for at in launch.origin))
+        case s.Call():
+            return of(str(step.op), "ATen", step.origin)
+        case s.Python():
+            return of(getattr(step.function, "__qualname__", repr(step.function)), "Python", step.origin)
+    return None
+
+
+def _places(nodes: Iterable[fx.Node]) -> Iterator[Place]:
+    """The innermost lines that are not torch's own."""
+    for node in nodes:
+        found = _TRACE.findall(node.meta.get("stack_trace") or "")
+        own = [each for each in found if not each[0].startswith(_TORCH)] or found
+        if own:
+            yield Place(own[-1][0], int(own[-1][1]))
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Run:
+    """`seconds`: of each step, none while its launches were recorded as a CUDA graph; `bytes`: of each, None where
+    nobody knows."""
+
+    about: About
+    seconds: tuple[float, ...]
+    bytes: tuple[int | None, ...]
+
+
+_profiles: list[list[Run]] = []
+
+
+def is_profiled() -> bool:
+    return bool(_profiles)
+
+
+@contextmanager
+def profiled() -> Iterator[list[Run]]:
+    """The runs of plans that were made with an `About`, in this process, until it ends."""
+    runs: list[Run] = []
+
+    def told(about: object, times: tuple[int, ...], moved: tuple[int, ...], numbers: tuple[int, ...]) -> None:
+        if isinstance(about, About):
+            steps = zip(about.plan.steps, moved, strict=True)
+            sizes = tuple(_bytes(step, count, numbers) for step, count in steps)
+            runs.append(Run(about, tuple(time * 1e-9 for time in times), sizes))
+
+    before = _C.watch(told)
+    _profiles.append(runs)
+    try:
+        yield runs
+    finally:
+        _profiles.remove(runs)
+        _C.watch(before)
+
+
+def _bytes(step: s.Step, moved: int, numbers: tuple[int, ...]) -> int | None:
+    """What a step moves in a run whose number slots held these."""
+
+    def value(operand: int | s.NumberSlot) -> int:
+        return numbers[operand.number] if isinstance(operand, s.NumberSlot) else operand
+
+    if isinstance(step, s.Call):
+        return moved
+    launches = step.launches if isinstance(step, s.LaunchGroup) else (step,)
+    programs = [each.traffic for each in launches if isinstance(each, s.Launch | s.DeviceLaunch) and each.traffic]
+    return sum(computed(program, value) for program in programs) if len(programs) == len(launches) else None
