@@ -783,7 +783,7 @@ class GraphBuilder:
 
 
 def _is(size: Any, symbol: Any) -> bool:
-    return isinstance(size, torch.SymInt) and size.node.expr is symbol
+    return isinstance(size, torch.SymInt) and size.node.expr == symbol
 
 
 def _method_call(name: str) -> Callable[..., Any]:

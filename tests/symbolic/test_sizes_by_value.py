@@ -3,9 +3,12 @@
 A graph is made for all sizes from 2 on. With others, with one or none, the program runs as it was written."""
 
 import pytest
+import sympy
 import torch
+from sympy.core.cache import clear_cache
 
 import jit
+from symbolic.graph import _is
 from tests.differential import COUNTING, check
 
 COUNTS = (4, 3, 1, 0, 8, 2)
@@ -367,3 +370,17 @@ def test_a_mask_made_where_the_default_type_is_another_one():
 
     worlds = _masks(4, 1, 0, 8)
     check(program, *worlds[0], changed=worlds[1:])
+
+
+def test_a_size_is_known_again_when_sympy_has_forgotten_its_symbol():
+    found = []
+
+    def backend(graph, inputs):
+        found.extend(node.meta["example_value"].size(0) for node in graph.graph.nodes if node.name == "nonzero")
+        return graph
+
+    jit.compile(lambda x: x.nonzero() + 1, backend=backend)(torch.ones(3))
+    (size,) = found
+    clear_cache()
+    again = sympy.Symbol(size.node.expr.name, **size.node.expr._assumptions_orig)
+    assert again is not size.node.expr and _is(size, again)
