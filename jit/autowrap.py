@@ -26,9 +26,9 @@ from jit.config import Config, config
 
 #: Calls of a function that run as written, to be timed, before it is compiled.
 WRITTEN = 2
-_INSTALLED = tuple(
-    {os.path.realpath(sysconfig.get_paths()[key]) + os.sep for key in ("purelib", "platlib", "stdlib")}
-)
+_STANDARD = os.path.realpath(sysconfig.get_paths()["stdlib"]) + os.sep
+#: What folders are called that libraries are installed in: there may be several, of a user, of the system.
+_INSTALLED = {"site-packages", "dist-packages"}
 
 
 class AutoCompiler(Compiler):
@@ -56,7 +56,9 @@ class AutoCompiler(Compiler):
                 return False
             if _fits(module, self.config.auto_include):
                 return True
-        return not is_library(code) and not path.startswith(_INSTALLED) and _is_written(code.co_filename)
+        if is_library(code) or path.startswith(_STANDARD) or not _INSTALLED.isdisjoint(path.split(os.sep)):
+            return False
+        return _is_written(code.co_filename)
 
     def miss(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:
         # A continuation is worth it because its function was.

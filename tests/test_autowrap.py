@@ -98,6 +98,17 @@ def test_cells_of_notebooks_are_compiled_and_text_that_nobody_wrote_is_not(is_sh
     assert (AutoCompiler().classify(scope["step"].__code__) is not None) is is_shown
 
 
+@pytest.mark.parametrize("folder, is_own", [
+    ("own", True), ("lib/python3/site-packages", False), ("usr/lib/dist-packages/deep", False), ("my-site-packages", True)])
+def test_libraries_run_as_they_are_wherever_they_are_installed(folder, is_own, tmp_path):
+    (tmp_path / folder).mkdir(parents=True)
+    path = tmp_path / folder / "some.py"
+    path.write_text(text := "def step(x): return x * 2")
+    scope = {}
+    exec(compile(text, path, "exec"), scope)
+    assert (AutoCompiler().classify(scope["step"].__code__) is not None) is is_own
+
+
 @pytest.mark.long
 def test_a_notebook(tmp_path):
     pytest.importorskip("IPython")
