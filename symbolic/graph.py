@@ -216,7 +216,6 @@ class GraphBuilder:
     def add_drawn(self, kind: type, name: str) -> DrawnNumber:
         """A placeholder for a number that an early call gives."""
         node = self._placeholder(self.tx.sources.const(object(), name), EXAMPLES[kind])
-        node.target = node.name  # no two are called the same
         variable = DrawnNumber(node, kind, self.tx)
         self.inputs.append(variable)
         self._late = self._late or kind is int
@@ -227,7 +226,6 @@ class GraphBuilder:
         fake = self.fake_mode.from_tensor(value, static_shapes=True)
         self._marks.append((fake, _mark(fake)))
         node = self._placeholder(self.tx.sources.const(object(), name), fake)
-        node.target = node.name
         node.meta["came"] = self._untouched(fake)
         variable = DrawnTensor(node, fake, torch.Tensor)
         variable.example = value
@@ -259,6 +257,7 @@ class GraphBuilder:
         last = self._input_point
         with graph.inserting_after(last) if last is not None else graph.inserting_before():
             node = graph.placeholder(self.names.get(source) or input_name(source))
+        node.target = node.name  # the name of its parameter, which no other input has
         self._input_point = node
         node.meta["example_value"] = example
         node.meta["source"] = source.text

@@ -12,7 +12,7 @@ from symbolic.variables.base import Variable
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.native import is_iterable
-from symbolic.variables.positions import has
+from symbolic.variables.positions import has, type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -87,7 +87,7 @@ def map_add(tx: Translator, frame: Frame, inst: Inst) -> None:
 def dict_update(tx: Translator, frame: Frame, inst: Inst) -> None:
     value = frame.pop()
     if not has(value.python_type(), "keys"):
-        tx.raise_(TypeError, f"{value.python_type().__name__!r} object is not a mapping")
+        tx.raise_(TypeError, f"{type_name(value.python_type())!r} object is not a mapping")
     frame.stack[-inst.arg].method(tx, "update", [value], {})
 
 

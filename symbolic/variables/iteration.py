@@ -14,7 +14,7 @@ from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.native import NativeVariable
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.positions import as_index
+from symbolic.variables.positions import as_index, type_name
 from symbolic.variables.tables import class_method, handles, is_tensor, special
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _iter(tx: Translator, value: Variable, sentinel: Variable | None = None, /) 
 @handles(next)
 def _next(tx: Translator, iterator: Variable, default: Variable | None = None, /) -> Variable:
     if tx.lookup(iterator.python_type(), "__next__") is MISSING:
-        tx.raise_(TypeError, f"{iterator.python_type().__name__!r} object is not an iterator")
+        tx.raise_(TypeError, f"{type_name(iterator.python_type())!r} object is not an iterator")
     item = tx.next(iterator)
     if item is not None:
         return item
@@ -85,7 +85,7 @@ def _reversed(tx: Translator, sequence: Variable, /) -> Variable:
     if tx.lookup(kind, "__reversed__") is not MISSING:
         raise GraphBreak("operation not supported by the object", f"reversed of {sequence.describe()}")
     if tx.lookup(kind, "__len__") is MISSING or tx.lookup(kind, "__getitem__") is MISSING:
-        tx.raise_(TypeError, f"{kind.__name__!r} object is not reversible")
+        tx.raise_(TypeError, f"{type_name(kind)!r} object is not reversible")
     return _standing_in(tx, reversed, polyfills.reversed, [sequence], {})
 
 

@@ -205,7 +205,7 @@ class ObjectVariable(Variable):
             return tx.call(tx.class_attribute(self.cls, "__getattr__"), [self, ConstantVariable(name)], {})
         if isinstance(tx.lookup(self.cls, name), MemberDescriptorType):
             tx.attempt(getattr, _namesake(self.cls, name), name)
-        return tx.raise_(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        return tx.raise_(AttributeError, f"{type_name(self.cls)!r} object has no attribute {name!r}")
 
     def _module_attribute(self, tx: Translator, name: str) -> Variable | None:
         """What `nn.Module.__getattr__` finds: a parameter, buffer or submodule."""

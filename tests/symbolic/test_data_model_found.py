@@ -238,3 +238,11 @@ def test_what_is_weakly_referenced_lives_as_long_as_its_variable(x):
     proxy, table = weakref.proxy(value), weakref.WeakValueDictionary(item=item)
     jit.graph_break()
     return x + 1, proxy.value, list(table)
+
+
+@same_as_eager
+def test_errors_say_the_full_names_of_classes_written_in_c(x):
+    space, days = types.SimpleNamespace(a=1), types.MappingProxyType({})
+    return x + 1, errors_of(
+        lambda: space.b, lambda: days.b, lambda: next(space), lambda: reversed(space), lambda: {**space}
+    )

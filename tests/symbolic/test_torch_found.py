@@ -87,3 +87,10 @@ def test_parts_of_sparse_tensors_are_left_alone():
         return x[0].to_sparse_csr().values() * 2, x.to_sparse().coalesce().indices() + 1, x.to_sparse().to_dense()
 
     check(program, X)
+
+
+def test_inputs_whose_names_differ_by_signs_only():
+    def program(x, table):
+        return x + table["a-b"] * table["a+b"] + table["a_b"] + table[" "]
+
+    check(program, make=lambda: (torch.ones(3), {key: torch.ones(3) for key in ("a-b", "a+b", "a_b", " ")}), graphs=1)
