@@ -30,6 +30,7 @@ from symbolic.marks import Mark, marks, maybe_mark_dynamic, put_marks, said
 from symbolic.shapes import Specialization
 from symbolic.variables import torch_functions
 from symbolic.variables.base import Variable
+from symbolic.variables.positions import is_python_class
 
 _compilers: weakref.WeakSet[Compiler] = weakref.WeakSet()
 _lock = threading.Lock()
@@ -124,8 +125,6 @@ def door_for(made: Compiler, model: Any) -> Any:
 
 
 # --- modules ----------------------------------------------------------------------------------------------------------
-#: In the flags of classes that Python code made.
-_HEAP_TYPE = 1 << 9
 
 
 def compiled_module(made: Compiler, module: torch.nn.Module) -> torch.nn.Module:
@@ -146,7 +145,7 @@ def compiled_module(made: Compiler, module: torch.nn.Module) -> torch.nn.Module:
     metaclass: Any = type(cls)
     twin = metaclass(cls.__name__, (cls,), body)
     # What makes an object of a class need not make one of those derived from it: FSDP's modules make none.
-    native: Any = next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
+    native: Any = next(base for base in cls.__mro__ if not is_python_class(base))
     compiled = native.__new__(twin)
     object.__setattr__(compiled, "__dict__", module.__dict__)
     _recipes[twin] = made
