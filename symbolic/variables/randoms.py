@@ -2,8 +2,7 @@
 
 Python's and numpy's generators, and those of torch that are not the default ones, have nothing to do with the graph:
 the residual code calls them before it, in eager code's order (see `drawn`). Torch's default one is drawn from by the
-graph, too: its state is set and read before the graph as long as this has drawn nothing, and after it if it draws
-nothing any more.
+graph, too: its state is set and read before the graph as long as this has drawn nothing, and then by the graph itself.
 """
 
 from __future__ import annotations
@@ -17,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from symbolic import random_states
 from symbolic.errors import GraphBreak
+from symbolic.signatures import takes
 from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable
@@ -26,6 +27,7 @@ from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import DESCRIPTORS, NATIVE_DESCRIPTORS, NATIVE_METHODS, ObjectVariable
 from symbolic.variables.outside import Answer
 from symbolic.variables.tables import HANDLERS, Args, Kwargs, handles, library
+from symbolic.variables.tensors import DrawnTensor, TensorVariable
 from symbolic.variables.torch_functions import HANDLERS as TORCH_HANDLERS
 
 if TYPE_CHECKING:
@@ -126,6 +128,8 @@ def is_apart(generator: torch.Generator) -> bool:
 
 def _on(tx: Translator, owner: Variable, name: str, args: Args, kwargs: Kwargs) -> Variable:
     """`owner.name(*args, **kwargs)`"""
+    if name in _ON_DEFAULT and _is_default(tx, owner) and takes(_ON_DEFAULT[name], tx, *args, **kwargs):
+        return _ON_DEFAULT[name](tx, *args, **kwargs)
     kind, cls = _kind(tx, owner), owner.python_type()
     function = getattr(cls, name)
     if name in kind.answers and not args and not kwargs:
@@ -267,9 +271,11 @@ def _of_factory(function: Any) -> Callable[..., Variable]:
         owner = kwargs.get("generator", NONE)
         if owner.python_type() is not torch.Generator:
             return tx.graph.call(function, list(args), kwargs)
+        given = {name: value for name, value in kwargs.items() if name != "generator"}
+        if _is_default(tx, owner):
+            return tx.graph.call(function, list(args), given)
         _kind(tx, owner)
         _, fixed = _fixed(tx, list(args))
-        given = {name: value for name, value in kwargs.items() if name != "generator"}
         example = _example(tx, functools.partial(function, generator=torch.Generator()), list(args), given)
         return early(tx, example, function.__name__, function, fixed, kwargs)
 
@@ -279,41 +285,85 @@ def _of_factory(function: Any) -> Callable[..., Variable]:
 TORCH_HANDLERS.update({function: _of_factory(function) for function in FACTORIES})
 
 
-# --- torch's ----------------------------------------------------------------------------------------------------------
-def _on_torch(tx: Translator, result: Answer | None, function: Any, *args: Variable) -> None:
-    """A call that sets or reads the state of the default generators, in order with what the graph draws."""
+# --- torch's default one ----------------------------------------------------------------------------------------------
+def is_default(generator: torch.Generator) -> bool:
+    """torch's default generator"""
+    return generator is torch.default_generator
+
+
+def _is_default(tx: Translator, owner: Variable) -> bool:
+    if owner.real() is not torch.default_generator:
+        return False
+    tx.know(owner.source, "predicate", is_default)
+    return True
+
+
+def _on_torch(tx: Translator, function: Any, operation: Any, example: Any, *args: Variable) -> Variable:
+    """`function(*args)`, which sets or reads the state of the default generators: before the graph as long as this has
+    drawn nothing and the arguments are there, else by the `operation` of the graph that does the same."""
     if tx.graph.inner:
         raise GraphBreak("random state set", function.__name__)
-    called = library(tx, function)
-    if tx.graph.draws == 0:
-        tx.ledger.early(result, called, *args)
-        tx.drawn_from.setdefault(torch, library(tx, torch.get_rng_state))
-    else:
-        tx.ledger.bear(result, called, *args)
-        tx.graph.holds.draw_no_more(GraphBreak("random state set", function.__name__))
+    tx.drawn_from.setdefault(torch, library(tx, torch.get_rng_state))
+    is_first = tx.graph.draws == 0 and not tx.graph.switches and not torch.is_inference_mode_enabled()
+    if is_first and all(_is_there(tx, arg) for arg in args):
+        return early(tx, example, function.__name__, function, [*args], {})
+    return tx.graph.call(operation, [*args])
 
 
-def _manual_seed(tx: Translator, seed: Variable) -> Variable:
+def _is_there(tx: Translator, variable: Variable) -> bool:
+    """Whether it is known, or an early call gave it and nobody wrote to it since."""
+    return variable.is_constant() or (isinstance(variable, DrawnTensor) and tx.graph.is_untouched(variable))
+
+
+def _seed(tx: Translator, function: Any, operation: Any, seed: Variable) -> Variable:
     number = seed.constant()
     if type(number) is not int or not -(1 << 63) <= number < 1 << 64:
         raise GraphBreak("random state set", f"manual_seed({number!r})")
-    _on_torch(tx, None, torch.manual_seed, seed)
+    same = ConstantVariable(number if number < 1 << 63 else number - (1 << 64))  # 64 bits either way
+    _on_torch(tx, function, operation, None, same)
     return tx.wrap(torch.default_generator, tx.sources.const(torch.default_generator, "torch.default_generator"))
 
 
+def _manual_seed(tx: Translator, seed: Variable) -> Variable:
+    return _seed(tx, torch.manual_seed, random_states.seed_all, seed)
+
+
+def _seed_default(tx: Translator, seed: Variable) -> Variable:
+    return _seed(tx, torch.default_generator.manual_seed, random_states.seed_one, seed)
+
+
 def _get_rng_state(tx: Translator) -> Variable:
-    state = Answer(torch.Tensor)
-    _on_torch(tx, state, torch.get_rng_state)
-    return state
+    return _on_torch(tx, torch.get_rng_state, random_states.get_state, torch.get_rng_state())
 
 
 def _set_rng_state(tx: Translator, new_state: Variable) -> Variable:
-    if not isinstance(new_state, Answer):  # a tensor may have been written to, or be of another kind
-        raise GraphBreak("random state set", "set_rng_state")
-    _on_torch(tx, None, torch.set_rng_state, new_state)
-    return NONE
+    fake = new_state.fake if isinstance(new_state, TensorVariable) else None
+    state = torch.get_rng_state()
+    if fake is None or (fake.dtype, fake.device, fake.shape) != (state.dtype, state.device, state.shape):
+        raise GraphBreak("random state set", f"set_rng_state of {new_state.describe()}")
+    return _on_torch(tx, torch.set_rng_state, random_states.set_state, None, new_state)
+
+
+def _initial_seed(tx: Translator) -> Variable:
+    if tx.graph.draws or tx.graph.inner:
+        raise GraphBreak("random state read", "initial_seed after random operations")
+    return early(tx, torch.initial_seed(), "initial_seed", torch.initial_seed, [], {})
 
 
 TORCH_HANDLERS.update(
-    {torch.manual_seed: _manual_seed, torch.get_rng_state: _get_rng_state, torch.set_rng_state: _set_rng_state}
-)
+    {
+        torch.manual_seed: _manual_seed, torch.get_rng_state: _get_rng_state, torch.set_rng_state: _set_rng_state,
+        torch.initial_seed: _initial_seed,
+    }
+)  # fmt: skip
+
+
+def _set_default(tx: Translator, state: Variable) -> Variable:
+    _set_rng_state(tx, state)
+    return tx.from_constant(torch.default_generator)
+
+
+_ON_DEFAULT: dict[str, Callable[..., Variable]] = {
+    "manual_seed": _seed_default, "get_state": _get_rng_state, "set_state": _set_default,
+    "initial_seed": _initial_seed,
+}  # fmt: skip

@@ -132,6 +132,71 @@ def seed_of_a_generator(x, _, g, *more):
     return x + 1, g.initial_seed()
 
 
+# --- torch's default one, before what the graph draws, in the midst of it and after -------------------------------------
+@one_graph
+def seeded_in_the_midst(x, *more):
+    a = torch.rand(3)
+    torch.manual_seed(5)
+    b = torch.nn.functional.dropout(x, 0.5)
+    torch.manual_seed(2**64 - 1)
+    return x + a, b, torch.rand(2)
+
+
+@one_graph
+def state_put_back(x, *more):
+    first = torch.get_rng_state()
+    a = torch.rand(3)
+    state = torch.get_rng_state()
+    b = torch.rand(3)
+    torch.set_rng_state(state)
+    c = torch.rand(3)
+    torch.set_rng_state(first)
+    return x + a - torch.rand(3), b - c, state, first
+
+
+@one_graph
+def state_written_to(x, *more):
+    state = torch.get_rng_state()
+    state.copy_(state.clone())
+    a = torch.rand(3)
+    torch.set_rng_state(state)
+    return x + a - torch.rand(3), state
+
+
+@one_graph
+def forked(x, *more):
+    a = torch.rand(3)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        b = torch.rand(3)
+    return x + a, b, torch.rand(3)
+
+
+@one_graph
+def methods_of_the_default_one(x, *more):
+    g = torch.default_generator.manual_seed(4)
+    a = torch.rand(3, generator=g)
+    state = g.get_state()
+    b = torch.rand(3)
+    same = g.set_state(state)
+    return x + a, b - torch.rand(3, generator=torch.default_generator), same is g, g
+
+
+@one_graph
+def seed_of_the_default_one(x, *more):
+    torch.manual_seed(5)
+    return x * torch.initial_seed(), torch.default_generator.initial_seed()
+
+
+@one_graph
+def state_under_no_grad(x, *more):
+    with torch.no_grad():
+        state = torch.get_rng_state()
+        a = torch.rand(3)
+        torch.set_rng_state(state)
+    return x * a * torch.rand(3)
+
+
 # --- numpy's ----------------------------------------------------------------------------------------------------------
 @one_graph
 def numbers_of_numpy(x, _, __, g, r):
@@ -191,8 +256,19 @@ def choice_of_several_types(x, g, *more):
     return x * g.choice([1, 2.5]), g.choice(["a", 1]), g.choices([1, 2.0], k=3)
 
 
-def default_generator(x, *more):
-    return x + torch.rand(3, generator=torch.default_generator)
+def state_that_is_none(x, *more):
+    a = torch.rand(3)
+    state = torch.get_rng_state() * 0 + 77
+    try:
+        torch.set_rng_state(state)
+    except RuntimeError as error:
+        return x + a, str(error)
+
+
+def initial_seed_in_the_midst(x, *more):
+    a = torch.rand(3)
+    torch.manual_seed(5)
+    return x + a, torch.initial_seed()
 
 
 def read_after_it_is_shared(x, _, __, g, r):
@@ -220,7 +296,7 @@ def wrong_arguments(x, g, *more):
         return x + 1, str(error)
 
 
-@pytest.mark.parametrize("fn", [choice_of_tensors, choice_of_several_types, default_generator, read_after_it_is_shared, written_in_place,
+@pytest.mark.parametrize("fn", [choice_of_tensors, choice_of_several_types, state_that_is_none, initial_seed_in_the_midst, read_after_it_is_shared, written_in_place,
                                 of_other_dtype_by_default, wrong_arguments], ids=lambda fn: fn.__name__)
 def test_as_it_is(fn):
     check(fn, make=make)
@@ -229,3 +305,21 @@ def test_as_it_is(fn):
 def test_a_generator_that_becomes_the_default_one():
     check(lambda x, g: x + torch.rand(3) + torch.rand(3, generator=g), make=lambda: (torch.ones(3), torch.Generator()),
           changed=lambda: (torch.ones(3), torch.default_generator))
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=["eager", "aot", "default"])
+def test_a_state_that_is_given_and_a_derivative_s_derivative(backend):
+    def program(x, state):
+        y = torch.nn.functional.dropout(x.sin(), 0.5)
+        torch.set_rng_state(state)
+        state.copy_(torch.get_rng_state())
+        z = y * torch.rand(3)
+        return (z * z.cos()).sum()
+
+    def then(result, x, state):
+        (g,) = torch.autograd.grad(result, x, create_graph=True)
+        return g.detach(), torch.autograd.grad(g.sum(), x), torch.rand(2)
+
+    check(program, make=lambda: (torch.arange(1.0, 4.0).requires_grad_(), torch.Generator().manual_seed(3).get_state()),
+          then=then, graphs=None if backend == "default" else 1, backend=backend, fullgraph=COUNTING or None,
+          tolerance=None if backend == "eager" else (1e-5, 1e-5))
