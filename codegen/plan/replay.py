@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
-from torch import fx
+from torch import Tag, fx
+from torch.utils._pytree import tree_leaves
 
 from codegen import _C
 from codegen.aot.function import GraphCompiler
@@ -273,7 +274,7 @@ def _memory(tensor: torch.Tensor) -> int:
 
 # --- as a compiler ----------------------------------------------------------------------------------------------------
 def replayed(compiler: GraphCompiler, takes_list: bool = False) -> GraphCompiler:
-    """`compiler`, whose functions are replayed where all their tensors are on one CUDA device."""
+    """`compiler`, whose functions are replayed where all that they take, give and draw is on one CUDA device."""
 
     def compiled(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         run = compiler(graph, example_inputs)
@@ -281,12 +282,23 @@ def replayed(compiler: GraphCompiler, takes_list: bool = False) -> GraphCompiler
         fakes = [node.meta["val"] for node in placeholders]
         tensors = [fake for fake in fakes if isinstance(fake, torch.Tensor)]
         devices = {fake.device for fake in tensors}
-        if len(devices) != 1 or (device := devices.pop()).type != "cuda":
+        if len(devices) != 1 or (device := devices.pop()).type != "cuda" or _does_more(graph, device):
             return run
         varies = any(isinstance(size, torch.SymInt) for fake in tensors for size in (*fake.shape, *fake.stride()))
         return Replayed(run, CudaRecorder(device), takes_list, written(graph), varies)
 
     return compiled
+
+
+def _does_more(graph: fx.GraphModule, device: torch.device) -> bool:
+    """Whether it gives tensors that are elsewhere, or draws there, or sets the state that others draw from: a recording
+    would not do that again."""
+    drawing = [node for node in graph.graph.nodes if Tag.nondeterministic_seeded in getattr(node.target, "tags", ())]
+    if any(node.meta.get("val") is None for node in drawing):
+        return True
+    outputs = graph.graph.output_node().all_input_nodes
+    values = tree_leaves([node.meta.get("val") for node in (*outputs, *drawing)])
+    return any(isinstance(value, torch.Tensor) and value.device != device for value in values)
 
 
 def written(graph: fx.GraphModule) -> frozenset[int]:

@@ -8,12 +8,15 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import jit
 from codegen.aot.backend import ATEN, compile_graph
 from codegen.aot.boxed import boxed
 from codegen.aot.function import as_it_is, in_place
 from codegen.plan.replay import MOST_KINDS, MOST_RECORDINGS, Replayed, replayed, written
+from symbolic import random_states
 from tests.codegen.kernels.schedules import traced
 
 GARBAGE = -77.0
@@ -473,3 +476,15 @@ def test_on_a_cpu_each_mode_is_the_default(mode):
 def test_unknown_modes():
     with pytest.raises(ValueError, match="unknown mode 'fastest'; there are default, reduce-overhead, max-autotune"):
         jit.compile(lambda x: x, mode="fastest")
+
+
+@pytest.mark.parametrize("function, is_replayed", [
+    (lambda x: (x * 2, torch.rand_like(x)), True),
+    (lambda x: (x * 2, torch.ones(3)), False),  # a recording would give the one that it was made with
+    (lambda x: (x * torch.rand(()),), False),
+    (lambda x: (random_states.seed_all(3), x * 2)[1:], False),
+], ids=["all on the device", "given elsewhere", "drawn elsewhere", "seeded"])
+def test_what_is_not_on_the_device_is_not_recorded(function, is_replayed):
+    with FakeTensorMode():
+        graph = make_fx(function)(torch.empty(3, device="cuda"))
+    assert isinstance(replayed(lambda graph, _: graph)(graph, ()), Replayed) is is_replayed
