@@ -65,7 +65,8 @@ def kernels(gm: fx.GraphModule, example_inputs: list[Any], mode: Mode = MODES["d
     forward: GraphCompiler = compiler
     backward: GraphCompiler = compiler.of_list
     if mode.graphs:
-        forward, backward = replayed(forward), replayed(backward, takes_list=True)
+        limit = settings.cuda_graph_limit
+        forward, backward = replayed(forward, limit), replayed(backward, limit, takes_list=True)
     forward, backward = pieced(forward, forward, ATEN.forward), pieced(backward, forward, ATEN.backward)
     passes = Passes(frozenset(name.strip() for name in settings.passes_off.split(",") if name.strip()))
     stage = replace(FUSED, forward=forward, backward=backward, inference=forward, passes=passes)

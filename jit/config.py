@@ -28,6 +28,8 @@ class Config:
         digits differ from eager code's.
     round_halves: float16 and bfloat16 are rounded after each operation, as eager code does it; off, kernels round only
         what they store or compare: faster, and nearer to what float32 gives than eager code is.
+    cuda_graph_limit: sizes (or numbers, or streams) that a graph is recorded for under `mode="reduce-overhead"`; calls
+        with further ones launch its kernels one by one.
     disk_cache: keep compiled kernels on disk, for the next process.
     cache_dir: their folder, "" for $XDG_CACHE_HOME/framejit, else ~/.cache/framejit. Nobody else may write to it.
     cache_size_limit: bytes that they may take; those used longest ago go first.
@@ -45,6 +47,7 @@ class Config:
     passes_off: str = ""
     fast_math: bool = False
     round_halves: bool = True
+    cuda_graph_limit: int = 16
     disk_cache: bool = True
     cache_dir: str = ""
     cache_size_limit: int = 1 << 30

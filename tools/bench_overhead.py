@@ -6,6 +6,7 @@ parameters, calling the graph, unpacking its results. The times with `backend="e
 operations one by one, stand beside it to show what that means for a whole call.
 """
 import argparse
+import time
 import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -278,6 +279,33 @@ def measure_guards(case: Case, rounds: int) -> list[str]:
     return [case.name, *map(duration, times.values()), f"{times['guards'] / times['eager']:.2%}"]
 
 
+def many_sizes(*tensors: T) -> T:
+    """Asks six things of the sizes of each matrix, and of their neighbours'."""
+    known = 0
+    for x, y in zip(tensors, (*tensors[1:], tensors[0]), strict=True):
+        rows, columns = x.shape
+        known += (rows * 3 < y.shape[1]) + 2 * (y.shape[0] + columns < 40) + 4 * (rows < columns)
+        known -= (columns % 7 == 6) + 2 * (rows != 31) + 4 * (columns * 2 - rows > 5)
+    return tensors[0] + known
+
+
+def measure_size_guards(rounds: int) -> list[str]:
+    """The guards of `many_sizes` for all sizes, beside those for these sizes alone."""
+    forget()
+    matrices = tuple(torch.ones(3 + n, 14 + 2 * n) for n in range(10))
+    timers, count = {}, 0
+    for name, dynamic in (("static", False), ("varying", True)):
+        compiled = jit.compile(many_sizes, dynamic=dynamic, backend="eager")
+        compiled(*matrices)
+        (entry,) = compiled.cache.entries
+        count = sum(guard.kind == "shape" for guard in entry.meta.guards)
+        names = {"check": entry.guards.check, "function": many_sizes, "slots": (matrices,)}
+        timers[name] = timeit.Timer("check(function, slots)", globals=names, timer=time.process_time)
+    times = take_turns(timers, rounds)
+    more = times["varying"] - times["static"]
+    return [f"10 matrices, {count} conditions", *map(duration, (*times.values(), more))]
+
+
 def row(case: Case, result: Result) -> list[str]:
     ours, theirs = result.added["ours"], result.added["theirs"]
     return [
@@ -305,6 +333,8 @@ def main() -> None:
     show('Cost of a cached step, backend="aot_eager"', columns, rows, options.markdown)
     rows = [measure_guards(STEP, options.rounds)] if options.only in STEP.name else []
     show("Guards of a cached step", ["per call", "eager step", "guards", "share"], rows, options.markdown)
+    rows = [measure_size_guards(options.rounds)] if options.only in "conditions on sizes" else []
+    show("Guards on 20 sizes", ["guards", "of these sizes", "of all sizes", "more"], rows, options.markdown)
     rows = [measure_kernels(case, options.rounds) for case in SMALL_CASES if options.only in case.name]
     columns = ["per call", "eager", "ours", "torch.compile", "eager / ours", "theirs / ours"]
     show('Small calls, backend="default" and inductor', columns, rows, options.markdown)

@@ -27,8 +27,8 @@ from symbolic.torch_state import is_watched
 
 log = logging.getLogger(__name__)
 
-#: A function is recorded for so many kinds of arguments (sizes, numbers, streams), and so often for each.
-MOST_KINDS, MOST_RECORDINGS = 16, 6
+#: A function is recorded so often for each kind of arguments.
+MOST_RECORDINGS = 6
 
 
 class Recorder(Protocol):
@@ -159,14 +159,16 @@ class _Kind:
 class Replayed:
     """`run`, which takes tensors of one device and numbers one by one, or in a list that it empties; gives a tuple.
 
-    `writes`: numbers of the arguments that it writes into. `varies`: whether the sizes of its arguments do. The first
-    call of each kind runs as it is, and so does what can't be recorded. Safe in several threads at a time."""
+    `writes`: numbers of the arguments that it writes into. `varies`: whether the sizes of its arguments do. It is
+    recorded for `limit` kinds of arguments (sizes, numbers, streams). The first call of each kind runs as it is, and so
+    do those of further kinds and what can't be recorded. Safe in several threads at a time."""
 
     run: Callable[..., tuple[Any, ...]]
     recorder: Recorder
     takes_list: bool = False
     writes: frozenset[int] = frozenset()
     varies: bool = False
+    limit: int = 16
     kinds: dict[Hashable, _Kind] = field(default_factory=dict)
     lock: Any = field(default_factory=threading.RLock)
 
@@ -189,7 +191,7 @@ class Replayed:
         key = self._key(stream, given, tensors)
         kind = self.kinds.get(key)
         if kind is None:
-            if len(self.kinds) < MOST_KINDS:
+            if len(self.kinds) < self.limit:
                 self.kinds[key] = _Kind(addresses)
             return None
         recording = kind.recording
@@ -273,7 +275,7 @@ def _memory(tensor: torch.Tensor) -> int:
 
 
 # --- as a compiler ----------------------------------------------------------------------------------------------------
-def replayed(compiler: GraphCompiler, takes_list: bool = False) -> GraphCompiler:
+def replayed(compiler: GraphCompiler, limit: int, takes_list: bool = False) -> GraphCompiler:
     """`compiler`, whose functions are replayed where all that they take, give and draw is on one CUDA device."""
 
     def compiled(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -285,7 +287,7 @@ def replayed(compiler: GraphCompiler, takes_list: bool = False) -> GraphCompiler
         if len(devices) != 1 or (device := devices.pop()).type != "cuda" or _does_more(graph, device):
             return run
         varies = any(isinstance(size, torch.SymInt) for fake in tensors for size in (*fake.shape, *fake.stride()))
-        return Replayed(run, CudaRecorder(device), takes_list, written(graph), varies)
+        return Replayed(run, CudaRecorder(device), takes_list, written(graph), varies, limit)
 
     return compiled
 

@@ -15,7 +15,8 @@ import jit
 from codegen.aot.backend import ATEN, compile_graph
 from codegen.aot.boxed import boxed
 from codegen.aot.function import as_it_is, in_place
-from codegen.plan.replay import MOST_KINDS, MOST_RECORDINGS, Replayed, replayed, written
+from codegen.plan.replay import MOST_RECORDINGS, Replayed, replayed, written
+from jit import backends
 from symbolic import random_states
 from tests.codegen.kernels.schedules import traced
 
@@ -170,12 +171,13 @@ def test_kinds():
 
 
 def test_too_many_kinds_run_as_they_are():
-    run, counted, recorder = of(lambda x, n: (x * n,))
+    run, counted, recorder = of(lambda x, n: (x * n,), limit=3)
     x = torch.ones(2)
-    for _ in range(2):
-        for n in range(2 * MOST_KINDS):
+    for _ in range(3):
+        for n in range(6):
             assert run(x, n)[0].tolist() == [n, n]
-    assert len(run.kinds) == recorder.recordings == MOST_KINDS
+    assert len(run.kinds) == recorder.recordings == 3 and recorder.replays == 6
+    assert counted.runs == 6 + 2 * 3 + recorder.recordings + recorder.replays
 
 
 def test_results_that_are_arguments():
@@ -329,7 +331,20 @@ def test_which_inputs_a_graph_writes():
 def test_graphs_on_a_cpu_are_left_alone():
     graph = traced(lambda x: x + 1, torch.ones(3))
     for takes_list, compiler in ((False, as_it_is), (True, boxed)):
-        assert not isinstance(replayed(compiler, takes_list)(graph, []), Replayed)
+        assert not isinstance(replayed(compiler, 4, takes_list)(graph, []), Replayed)
+
+
+def test_the_bound_is_a_setting(monkeypatch):
+    with FakeTensorMode():
+        graph = make_fx(lambda x: x + 1)(torch.empty(3, device="cuda"))
+    made = replayed(as_it_is, 5)(graph, [])
+    assert isinstance(made, Replayed) and made.limit == 5
+
+    seen = []
+    monkeypatch.setattr(backends, "replayed", lambda compiler, limit, takes_list=False: seen.append(limit) or compiler)
+    x = torch.randn(3)
+    assert torch.equal(jit.compile(lambda x: x + 1, mode="reduce-overhead", options={"cuda_graph_limit": 7})(x), x + 1)
+    assert seen == [7, 7]
 
 
 # --- whole programs ---------------------------------------------------------------------------------------------------
@@ -487,4 +502,4 @@ def test_unknown_modes():
 def test_what_is_not_on_the_device_is_not_recorded(function, is_replayed):
     with FakeTensorMode():
         graph = make_fx(function)(torch.empty(3, device="cuda"))
-    assert isinstance(replayed(lambda graph, _: graph)(graph, ()), Replayed) is is_replayed
+    assert isinstance(replayed(lambda graph, _: graph, 4)(graph, ()), Replayed) is is_replayed

@@ -3,10 +3,13 @@
     python -m tests.symbolic.shape_programs --seed 1 --programs 1000
 
 A call is served by compiled code whose guards hold for it: that it gives what eager code gives says that they suffice.
+`unsound` asks each entry by itself, so that none hides what another would do: about calls that it was not made for,
+with tensors that are views of others, of one another, and laid out in all ways.
 """
 from __future__ import annotations
 
 import argparse
+import copy
 import math
 import random
 import traceback
@@ -103,6 +106,14 @@ class Author:
         results = ", ".join([*self.tensors, *self.integers])
         return f"def program(x, y, n):\n    seen = []\n{body}\n    return {results}, seen\n"
 
+    def function(self) -> Any:
+        """The program, which knows its `text`."""
+        text = self.program()
+        scope: dict[str, Any] = {"torch": torch, "F": F, "math": math}
+        exec(text, scope)
+        scope["program"].text = text
+        return scope["program"]
+
     def calls(self, count: int) -> list[tuple[torch.Tensor, torch.Tensor, int]]:
         ranks = self.rng.choice([(1, 1), (2, 2), (2, 1), (3, 2), (2, 3)])
         found = []
@@ -115,6 +126,37 @@ class Author:
             found.append((x, y, self.rng.choice((0, 1, 2, 3, 4, 5, 8, -2))))
         return found
 
+    def other(self, call: Any) -> Any:
+        """A call like that one, of which some numbers are others, and where tensors may lie in any way."""
+        x, y, n = call
+        sizes = [[self.other_size(size) for size in part.shape] for part in (x, y)]
+        if self.rng.random() < 0.3:
+            sizes[1][-1] = sizes[0][-1]
+        if self.rng.random() < 0.2 and len(sizes[0]) == len(sizes[1]):
+            sizes[1] = sizes[0]
+        x, y = (self.laid(part) for part in sizes)
+        if self.rng.random() < 0.05:
+            y = x if x.dim() == y.dim() and self.rng.random() < 0.5 else x.reshape(-1)[: y.shape[0]].view([-1, *[1] * (y.dim() - 1)])
+        return x, y, n if self.rng.random() < 0.5 else self.rng.choice((0, 1, 2, 3, 4, 6, 7, -1, True, 2.0))
+
+    def other_size(self, size: int) -> int:
+        kind = self.rng.random()
+        return size if kind < 0.4 else max(size + self.rng.choice((-1, 1)), 0) if kind < 0.6 else self.rng.choice((*SIZES, 8, 12))
+
+    def laid(self, sizes: list[int]) -> torch.Tensor:
+        """A tensor of that size, in memory of its own or part of another's."""
+        kind = self.rng.random()
+        if kind < 0.5:
+            return torch.randn(sizes, generator=_generator())
+        if kind < 0.65:
+            return torch.randn(sizes[::-1], generator=_generator()).permute(*reversed(range(len(sizes))))
+        if kind < 0.8:
+            larger = torch.randn([size + 2 for size in sizes], generator=_generator())
+            return larger[tuple(slice(at, at + size) for at, size in zip((1, 0, 2), sizes, strict=False))]
+        if kind < 0.9:
+            return torch.randn([*sizes[:-1], 2 * sizes[-1]], generator=_generator())[..., ::2]
+        return torch.randn([1, *sizes[1:]], generator=_generator()).expand(sizes)
+
 
 def _generator() -> torch.Generator:
     return torch.Generator().manual_seed(7)
@@ -122,7 +164,7 @@ def _generator() -> torch.Generator:
 
 def outcome(program: Any, call: Any) -> Any:
     """What it gives, and which tensors of that lie in the memory of which others and of what came in."""
-    given = [part.clone() if isinstance(part, torch.Tensor) else part for part in call]
+    given = copy.deepcopy(call)
     try:
         results = program(*given)
     except Exception as error:
@@ -148,23 +190,48 @@ def same(one: Any, other: Any) -> bool:
 def findings(seed: int, backend: str, dynamic: bool | None, calls: int = 9) -> list[str]:
     """What goes wrong with the program of that seed, in words."""
     author = Author(seed)
-    text = author.program()
-    scope: dict[str, Any] = {"torch": torch, "F": F, "math": math}
-    exec(text, scope)
-    compiled = jit.compile(scope["program"], backend=backend, dynamic=dynamic)
-    found = []
+    program = author.function()
+    compiled = jit.compile(program, backend=backend, dynamic=dynamic)
     made = author.calls(calls)
     for call in [*made, *made[:3]]:
-        expected = outcome(scope["program"], call)
-        try:
-            got = outcome(compiled, call)
-        except BaseException:
-            got = traceback.format_exc()
-        if not same(expected, got):
-            shapes = [tuple(part.shape) if isinstance(part, torch.Tensor) else part for part in call]
-            found.append(f"seed {seed}, {backend}, dynamic={dynamic}, {shapes}:\n{text}  eager {expected}\n  ours {got}")
-            break
-    return found
+        wrong = difference(program, compiled, call)
+        if wrong:
+            return [f"seed {seed}, {backend}, dynamic={dynamic}, {wrong}"]
+    return []
+
+
+def difference(program: Any, compiled: Any, call: Any) -> str:
+    """What a call gives that should not be, in words."""
+    expected = outcome(program, call)
+    try:
+        got = outcome(compiled, call)
+    except BaseException:
+        got = traceback.format_exc()
+    if same(expected, got):
+        return ""
+    said = [f"{tuple(part.shape)} strides {part.stride()}" if isinstance(part, torch.Tensor) else part for part in call]
+    return f"{said}:\n{program.text}  eager {expected}\n  ours {got}"
+
+
+def unsound(seed: int, backend: str, dynamic: bool | None, calls: int = 5, others: int = 30) -> tuple[list[str], int]:
+    """Entries of the program of that seed whose guards hold for a call that their code gives another result for, in
+    words; and for how many calls they held."""
+    author = Author(seed)
+    program = author.function()
+    compiled = jit.compile(program, backend=backend, dynamic=dynamic)
+    made = author.calls(calls)
+    for call in made:
+        outcome(compiled, call)
+    asked = [author.other(author.rng.choice(made)) for _ in range(others)]
+    found, held = [], 0
+    for entry in compiled.cache.entries:
+        served = [call for call in asked if entry.guards.check(program, call) is not None]
+        held += len(served)
+        alone = jit.compile(program, backend=backend, dynamic=dynamic)
+        alone.cache.add(entry)
+        wrong = [said for call in served if (said := difference(program, alone, call))]
+        found += [f"seed {seed}, {backend}, dynamic={dynamic}, {said}" for said in wrong[:1]]
+    return found, held
 
 
 def main() -> None:
@@ -177,7 +244,7 @@ def main() -> None:
     total = 0
     for seed in range(options.seed, options.seed + options.programs):
         for dynamic in (None, True):
-            for finding in findings(seed, options.backend, dynamic):
+            for finding in (*findings(seed, options.backend, dynamic), *unsound(seed, options.backend, dynamic)[0]):
                 total += 1
                 print(finding, flush=True)
         jit.reset()

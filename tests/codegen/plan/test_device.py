@@ -1,5 +1,6 @@
 """Launches through the CUDA driver: what it is asked for, and what comes of it."""
 
+import ctypes
 import struct
 import threading
 from dataclasses import replace
@@ -9,6 +10,7 @@ import torch
 
 from codegen._C import watch
 from codegen.plan.build import build
+from codegen.plan.replay import Replayed
 from codegen.plan.run import run
 from codegen.plan.steps import (
     Allocate,
@@ -89,6 +91,54 @@ def test_no_programs_no_launch(driver):
     made = plan(Size(N(0), T(0), 0), add_one(T(0), T(0), 0, programs=N(0)))
     build(made)(torch.ones(0))
     assert driver.launches() == []
+
+
+class Recorder:
+    """A graph of launches: each, with the addresses that it had, is done again by the driver's own kernel."""
+
+    def __init__(self, driver):
+        self.driver, self.sizes, self.replays = driver, [], 0
+
+    def stream(self):
+        return 0
+
+    def record(self, function):
+        self.driver.launches()
+        with self.driver.working(WORK(lambda name, arguments: None)):  # while a stream is captured, nothing runs
+            results = function()
+        launches = self.driver.launches()
+        self.sizes.append(len(results[0]))
+
+        def replay():
+            self.replays += 1
+            for launch in launches:
+                x, y, _, n, by, start, factor, *_ = struct.unpack("@QQQifqdQQ", launch.arguments)
+                source, target = ((ctypes.c_float * (n + start)).from_address(at) for at in (x, y))
+                target[:n] = [(each + by) * factor for each in source[start:]]
+        return replay, results
+
+
+WORK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
+
+
+@pytest.mark.parametrize("limit", [0, 2, 9])
+def test_sizes_are_recorded_up_to_a_bound_and_launched_beyond(driver, limit):
+    made = build(plan(
+        Size(N(0), T(0), 0), Compute(N(1), (N(0), 3, "+", 4, "//")), Allocate(T(1), (N(0),), (1,), F),
+        add_one(T(0), T(1), N(0), by=3.0, factor=2.0, programs=N(1)), results=(T(1),),
+    ))  # fmt: skip
+    recorder, sizes = Recorder(driver), (5, 7, 2, 9)
+    run = Replayed(made, recorder, varies=True, limit=limit)
+    launched = []
+    for _ in range(4):
+        driver.launches()
+        for n in sizes:
+            x = vector(n)
+            assert torch.equal(run(x)[0], (x + 3) * 2)
+        launched.append(len(driver.launches()))
+    assert recorder.sizes[: len(run.kinds)] == list(sizes[:limit]) and len(run.kinds) == min(limit, len(sizes))
+    assert recorder.replays == 3 * len(run.kinds)
+    assert launched[0] == len(sizes) and launched[-1] == len(sizes) - len(run.kinds)
 
 
 def test_an_image_is_loaded_once(driver):
