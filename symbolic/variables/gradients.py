@@ -93,36 +93,48 @@ def _grad(
     ).found
 
 
+def _is_none(variable: Variable) -> bool:
+    return variable.is_constant() and variable.constant() is None
+
+
 def _optional_tensors(tx: Translator, variable: Variable) -> list[Variable]:
     return [variable] if isinstance(variable, TensorVariable) else tx.unpack(variable)
 
 
-def _backward(
+def _backward_of_one(
     tx: Translator, result: Variable, gradient: Variable = NONE, retain_graph: Variable = NONE,
     create_graph: Variable = FALSE, inputs: Variable = NONE,
 ) -> Variable:
-    """Gradients of all leaves behind a tensor (or of `inputs`), each added to what its leaf has."""
-    assert isinstance(result, TensorVariable)
-    if not result.fake.requires_grad:
-        return _raise_like_eager(result)
+    return _backward(tx, result, gradient, retain_graph, create_graph, NONE, inputs)
+
+
+def _backward(
+    tx: Translator, tensors: Variable, grad_tensors: Variable = NONE, retain_graph: Variable = NONE,
+    create_graph: Variable = FALSE, grad_variables: Variable = NONE, inputs: Variable = NONE,
+) -> Variable:
+    """Gradients of all leaves behind tensors (or of `inputs`), each added to what its leaf has."""
+    results = [item for item in _tensors(tx, tensors, "results") if isinstance(item, TensorVariable)]
+    if not results or not all(result.fake.requires_grad for result in results) or not _is_none(grad_variables):
+        raise GraphBreak("operation raises", f"backward of {tensors.describe()}")
     tx.repeats.tell(None)
-    nodes = list(_history([result.fake]))
+    nodes = list(_history([result.fake for result in results]))
     _check_history(tx, nodes, set())
-    if inputs.is_constant() and inputs.constant() is None:
+    if _is_none(inputs):
         leaves = [_leaf(tx, node.variable) for node in nodes if hasattr(node, "variable")]
     else:
-        leaves = [item for item in _tensors(tx, inputs, "inputs") if isinstance(item, TensorVariable)]
-        if not all(leaf.fake.is_leaf for leaf in leaves):
-            raise GraphBreak("backward to tensors that are no leaves", result.describe())
+        wanted = dict.fromkeys(_tensors(tx, inputs, "inputs"))  # one that is named twice gets its gradient once
+        leaves = [item for item in wanted if isinstance(item, TensorVariable)]
+        if not leaves or not all(leaf.fake.is_leaf and leaf.fake.requires_grad for leaf in leaves):
+            raise GraphBreak("backward to tensors that are no leaves", inputs.describe())
     for leaf in leaves:
         _check_hooks(tx, leaf)
-    tangents = gradient if gradient.is_constant() else tx.new_tuple([gradient])
+    tangents = grad_tensors if _is_none(grad_tensors) else tx.new_tuple(_optional_tensors(tx, grad_tensors))
     _refuse_hooks(tx, nodes, *_UNTRACED)
     yes = ConstantVariable(True)
     retained = [hook.tensor for hook in _registered(tx, nodes, "retain_grad")]
     answer = _differentiate(
         tx, nodes,
-        [tx.new_tuple([result]), tx.new_tuple([*leaves, *retained]), tangents, retain_graph, create_graph, yes, FALSE],
+        [tx.new_tuple([*results]), tx.new_tuple([*leaves, *retained]), tangents, retain_graph, create_graph, yes, FALSE],
     )
     gradients = dict(zip([*leaves, *retained], tx.unpack(answer.found), strict=True))
     taken = [v.fake.untyped_storage()._cdata for v in tx.graph.by_fake.values()]
@@ -236,10 +248,6 @@ def _traced(
     return inner, after, kept
 
 
-def _raise_like_eager(result: TensorVariable) -> Variable:
-    raise GraphBreak("operation raises", f"backward of {result.describe()}, which does not require grad")
-
-
 def _leaf(tx: Translator, fake: torch.Tensor) -> TensorVariable:
     found = tx.graph.by_fake.get(id(fake))
     if found is None:
@@ -262,4 +270,5 @@ def _accumulate(tx: Translator, leaf: TensorVariable, new: TensorVariable, is_sh
 
 
 HANDLERS[torch.autograd.grad] = _grad
-METHODS["backward"] = _backward
+HANDLERS[torch.autograd.backward] = _backward
+METHODS["backward"] = _backward_of_one

@@ -75,6 +75,24 @@ def backward_to_some(x, w):
     (x @ w).sum().backward(inputs=[w])
 
 
+def backward_to_one_that_is_named_twice(x, w):
+    (x @ w).sum().backward(inputs=[w, w])
+
+
+def backward_by_the_function(x, w):
+    torch.autograd.backward((x @ w).tanh().sum())
+
+
+def backward_of_several(x, w):
+    y = x @ w
+    torch.autograd.backward([y, (x * 2).sum()], [torch.ones_like(y), None], retain_graph=True)
+    torch.autograd.backward(y, torch.ones_like(y))
+
+
+def backward_of_several_to_some(x, w):
+    torch.autograd.backward(tensors=((x @ w).sum(), (x * w).sum()), inputs=w)
+
+
 def shared_gradient(x, w):
     (x + w).sum().backward()
     x.grad.add_(1)
@@ -95,8 +113,9 @@ def transposed_gradient(x, w):
 
 PROGRAMS = [
     grad_of_one, grads_of_two, grad_with_tangent, grad_of_intermediate, unused_input, unused_as_zeros, penalty,
-    second_order_inside, plain_backward, backward_of_a_vector, backward_twice, backward_to_some, shared_gradient,
-    step_by_hand, transposed_gradient,
+    second_order_inside, plain_backward, backward_of_a_vector, backward_twice, backward_to_some,
+    backward_to_one_that_is_named_twice, backward_by_the_function, backward_of_several, backward_of_several_to_some,
+    shared_gradient, step_by_hand, transposed_gradient,
 ]
 
 
