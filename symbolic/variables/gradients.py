@@ -134,7 +134,10 @@ def _backward(
     retained = [hook.tensor for hook in _registered(tx, nodes, "retain_grad")]
     answer = _differentiate(
         tx, nodes,
-        [tx.new_tuple([*results]), tx.new_tuple([*leaves, *retained]), tangents, retain_graph, create_graph, yes, FALSE],
+        [
+            tx.new_tuple([*results]), tx.new_tuple([*leaves, *retained]),
+            tangents, retain_graph, create_graph, yes, FALSE,
+        ],
     )
     gradients = dict(zip([*leaves, *retained], tx.unpack(answer.found), strict=True))
     taken = [v.fake.untyped_storage()._cdata for v in tx.graph.by_fake.values()]
