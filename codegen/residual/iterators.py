@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from codegen.residual.writer import BUILD, Emit, Writer
+from symbolic import versions
 from symbolic.errors import GraphBreak, Restart
+from symbolic.reach import exists
 from symbolic.variables import containers, iterators, mappings
 from symbolic.variables.base import Variable
 
 _END = object()
+_GROUP: Any = iterators.GroupIterator.KIND
 
 
 # --- called by residual code ------------------------------------------------------------------------------------------
@@ -23,7 +26,7 @@ def native(value: Any) -> Any:
     return next((kind for kind in _NATIVE if isinstance(value, kind)), type(value))
 
 
-_NATIVE = (list, tuple, bytearray, array, deque, OrderedDict, dict)
+_NATIVE = (list, tuple, bytearray, array, deque, OrderedDict, dict, set, frozenset)
 
 
 def _begin(items: Any) -> Iterator[Any]:
@@ -116,6 +119,43 @@ class Nothing:
 
 def accumulate_from(source: Any, function: Any, initial: Any) -> Iterator[Any]:
     return itertools.accumulate(source, function, initial=initial)
+
+
+def paired(source: Any, previous: Any) -> Iterator[Any]:
+    """A pairwise that has read one item"""
+    return itertools.pairwise(itertools.chain((previous,), source))
+
+
+def grouped(source: Any, function: Any, current: Any, value: tuple[Any, ...], target: Any) -> Iterator[Any]:
+    """A groupby that has read an item, `value` if it was not given yet, with the key `current`; the group that it gave
+    last has the key `target`."""
+    made: Any = itertools.groupby(source, function)
+    made.__setstate__((current, value[0] if value else None, target))
+    if not value:
+        next(group(made, current))
+    return made
+
+
+def group(parent: Any, target: Any) -> Iterator[Any]:
+    """A group, while it may still read on"""
+    made: Iterator[Any] = _GROUP(parent, target)
+    return made
+
+
+def left_group(target: Any) -> Iterator[Any]:
+    """One whose groupby has gone on"""
+    parent: Any = itertools.groupby(())
+    made = group(parent, target)
+    group(parent, target)
+    return made
+
+
+def zip_longest(fill: Any, *sources: Any) -> Iterator[Any]:
+    return itertools.zip_longest(*sources, fillvalue=fill)
+
+
+def exhausted_call() -> Iterator[Any]:
+    return advance(iter(int, 0), 1)
 
 
 def stopped() -> Iterator[Any]:
@@ -231,6 +271,63 @@ def _accumulate(w: Writer, v: Any) -> None:
         w.call(itertools.accumulate, v.source_iterator, v.function)
 
 
+def _pairwise(w: Writer, v: Any) -> None:
+    if v.previous is None:
+        w.call(itertools.pairwise, _or_empty(v.source_iterator))
+    else:
+        w.call(paired, v.source_iterator, v.previous)
+
+
+def _zip_longest(w: Writer, v: Any) -> None:
+    made = Emit(lambda: w.call(zip_longest, v.fill, *map(_or_empty, v.iterators)))
+    w.call(advance, made, 0 if any(v.iterators) else 1)
+
+
+def _deque(w: Writer, v: Any) -> None:
+    _check_unchanged(w, v, v.deque)
+    w.call(v.python_type(), v.deque, v.index)
+
+
+def _set(w: Writer, v: Any) -> None:
+    if v.set is None:
+        w.call(exhausted, Emit(lambda: w.call(set)))
+    else:
+        _check_unchanged(w, v, v.set)
+        w.call(advance, Emit(lambda: w.call(sequence, v.set, 0)), v.index)
+
+
+def _check_unchanged(w: Writer, v: Any, owner: Variable) -> None:
+    """Raises Restart where it would be made of what has changed since, or changes after it is made."""
+    later = w.ledger.touched(owner) if exists(owner) else len(w.ledger.states(owner)) > 1 or owner in w._cyclic
+    if owner.state != v.state or later:  # type: ignore[attr-defined]
+        raise Restart(0, GraphBreak("value can't be rebuilt", v.describe()))
+
+
+def _callable(w: Writer, v: Any) -> None:
+    if v.function is None:
+        w.call(exhausted_call)
+    else:
+        w.call(iter, v.function, v.sentinel)
+
+
+def _groupby(w: Writer, v: Any) -> None:
+    function = v.function if v.function is not None else None
+    if v.current is None:
+        w.call(itertools.groupby, v.source_iterator, function)
+    elif versions.PY312:  # which warns when it is told a state
+        raise Restart(0, GraphBreak("value can't be rebuilt", v.describe()))
+    else:
+        value = () if v.value is None else (v.value,)
+        w.call(grouped, v.source_iterator, function, v.current, _tuple(w, value), v.target)
+
+
+def _group(w: Writer, v: Any) -> None:
+    if v.parent.group is v:
+        w.call(group, v.parent, v.target)
+    else:
+        w.call(left_group, v.target)
+
+
 def _combined(w: Writer, v: Any) -> None:
     w.call(combined, v.function, _tuple(w, v.pools), v.counts, v.options, v.index)
 
@@ -261,6 +358,14 @@ BUILD.update(
         iterators.DropwhileIterator: _dropwhile,
         iterators.StarmapIterator: lambda w, v: w.call(itertools.starmap, v.function, v.source_iterator),
         iterators.GetitemIterator: _getitem,
+        iterators.DequeIterator: _deque,
+        iterators.SetIterator: _set,
+        iterators.PairwiseIterator: _pairwise,
+        iterators.ZipLongestIterator: _zip_longest,
+        iterators.CompressIterator: lambda w, v: w.call(itertools.compress, v.data, v.selectors),
+        iterators.CallableIterator: _callable,
+        iterators.GroupbyIterator: _groupby,
+        iterators.GroupIterator: _group,
         mappings.DictIterator: _dict,
         mappings.DictViewVariable: lambda w, v: w.call(view, v.dict, v.kind),
     }

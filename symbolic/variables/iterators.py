@@ -508,7 +508,7 @@ class GroupbyIterator(IteratorVariable):
     """itertools.groupby(iterator, key): the item read last is `value` with key `current`; `target` is the key of the
     group given last, `group` its iterator while it may still read on."""
 
-    STATE = ("source_iterator", "function", "current", "value", "target", "group")
+    STATE = ("source_iterator", "function", "current", "value", "target")
     KIND = itertools.groupby
 
     def __init__(

@@ -170,6 +170,36 @@ def first_argument(iterator: Any) -> tuple[Any, ...]:
     return iterator.__reduce__()[1][:1]
 
 
+def parts_of(iterator: Any) -> tuple[Any, ...]:
+    """What it holds besides its class."""
+    return tuple(each for each in gc.get_referents(iterator) if each is not type(iterator))
+
+
+def pair_parts(iterator: Any) -> tuple[Any, ...]:
+    """The iterator in it and the item before, if there was one; nothing of an exhausted one."""
+    found = parts_of(iterator)
+    return found[: len(found) - _OF_ITS_OWN]
+
+
+def count_parts(iterator: Any) -> int:
+    return len(pair_parts(iterator))
+
+
+#: how many a `pairwise` has beside these
+_OF_ITS_OWN = len(parts_of(itertools.pairwise(()))) - 1
+
+
+def zipped(iterator: Any) -> tuple[Any, ...]:
+    """Its iterators, those that have ended as (), and what is given for these."""
+    _, iterators, fill = iterator.__reduce__()
+    return (*iterators, fill)
+
+
+def has_ended(iterator: Any) -> tuple[bool, ...]:
+    """Which of its iterators have ended."""
+    return tuple(type(each) is tuple for each in iterator.__reduce__()[1])
+
+
 def keys_left(iterator: Any) -> int | None:
     """How many entries of its dict are to come, if they are the dict's last ones; -1 for an exhausted iterator."""
     owners = walked_dict(iterator)
@@ -179,9 +209,9 @@ def keys_left(iterator: Any) -> int | None:
         left = list(iterator.__reduce__()[1][0])
     except RuntimeError:
         return None
-    view: Any = {_KEYS: dict.keys, _VALUES: dict.values, _ITEMS: dict.items}[type(iterator)]
-    last = list(view(owners[0]))[dict.__len__(owners[0]) - len(left) :]
-    same = _same_pairs if type(iterator) is _ITEMS else operator.is_
+    kind, turn = _DICT_ITERATORS[type(iterator)]
+    last = list(turn(getattr(dict, kind)(owners[0])))[dict.__len__(owners[0]) - len(left) :]
+    same = _same_pairs if kind == "items" else operator.is_
     return len(left) if all(map(same, left, last)) else None
 
 
@@ -263,17 +293,23 @@ def _set(tx: Translator, left: Any, held: list[Any]) -> IteratorVariable:
     return LiveElements([value for _, value in left], held)
 
 
+def _backwards(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
+    if held and isinstance(held[0], ConstantVariable):
+        return iterators.ReversedText(held[0].value, state)
+    return _walk(iterators.ReversedIterator, tuple)(tx, state, held)
+
+
 def _constants(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
     return iterators.ConstantIterator(held[0].constant() if held else "", max(state, 0))
 
 
-def _dict(kind: str) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
+def _dict(kind: str, backwards: bool) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
     def make(tx: Translator, left: int, held: list[Any]) -> IteratorVariable:
         owner = held[0] if held else tx.new_dict([])
         if not isinstance(owner, DictVariable):
             raise GraphBreak("iterator over a dict of a user's class", owner.describe())
-        names = list(owner.names(tx).items())
-        made = iterators.DictIterator(owner, kind, names, len(names) - max(left, 0))
+        names = list(owner.names(tx).items())[:: -1 if backwards else 1]
+        made = iterators.DictIterator(owner, kind, names, len(names) - max(left, 0), backwards)
         made.dict = owner if held else None
         return made
 
@@ -304,17 +340,31 @@ def _chain(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
     return LiveChain(*held[:2]) if held else LiveChain(None)
 
 
+def _pairs(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
+    return iterators.PairwiseIterator(*held) if held else iterators.PairwiseIterator(None)
+
+
+def _longest(tx: Translator, ended: tuple[bool, ...], held: list[Any]) -> IteratorVariable:
+    left = [None if over else each for each, over in zip(held, ended, strict=False)]
+    return iterators.ZipLongestIterator(left, held[-1])
+
+
 def _of_function(make: Any, several: bool = False) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
     return lambda tx, state, held: make(held[0], held[1:] if several else held[1])
 
 
-_EMPTY: dict[Any, Any] = {}
-_KEYS, _VALUES, _ITEMS = type(iter(_EMPTY)), type(iter(_EMPTY.values())), type(iter(_EMPTY.items()))
+def _of_iterator(make: Any) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
+    return lambda tx, state, held: make(held[1], held[0])
+
+
+_DICT_ITERATORS: dict[type, tuple[str, Callable[[Any], Any]]] = {
+    type(turn(getattr({}, kind)())): (kind, turn) for kind in ("keys", "values", "items") for turn in (iter, reversed)
+}
 ROWS: dict[type, Row] = {
     type(iter([])): Row(position, walked, _walk(iterators.SequenceIterator, list)),
     type(iter(())): Row(position, walked, _walk(iterators.SequenceIterator, tuple)),
     type(reversed([])): Row(position, walked, _walk(iterators.ReversedIterator, list)),
-    type(reversed(())): Row(position, walked, _walk(iterators.ReversedIterator, tuple)),
+    type(reversed(())): Row(position, walked, _backwards),
     type(iter(bytearray())): Row(position, walked, _walk(iterators.SequenceIterator, bytearray)),
     type(iter(array("b"))): Row(position, walked, _walk(iterators.SequenceIterator, array)),
     type(iter("")): Row(position, walked, _constants),
@@ -325,11 +375,15 @@ ROWS: dict[type, Row] = {
     zip: Row(is_strict, arguments, lambda tx, state, held: iterators.ZipIterator(held, state), moves=False),
     map: Row(always, arguments, _of_function(iterators.MapIterator, several=True), quiet=False, moves=False),
     filter: Row(always, arguments, _of_function(iterators.FilterIterator), quiet=False, moves=False),
-    _KEYS: Row(keys_left, walked_dict, _dict("keys")),
-    _VALUES: Row(keys_left, walked_dict, _dict("values")),
-    _ITEMS: Row(keys_left, walked_dict, _dict("items")),
+    **{
+        cls: Row(keys_left, walked_dict, _dict(kind, turn is reversed)) for cls, (kind, turn) in _DICT_ITERATORS.items()
+    },
     type(iter({0})): Row(elements_left, walked_set, _set),
     itertools.count: Row(_counted, nothing, _count),
+    itertools.pairwise: Row(count_parts, pair_parts, _pairs),
+    itertools.compress: Row(always, parts_of, lambda tx, state, held: iterators.CompressIterator(*held), moves=False),
+    itertools.starmap: Row(always, parts_of, _of_iterator(iterators.StarmapIterator), quiet=False, moves=False),
+    itertools.filterfalse: Row(always, parts_of, _of_iterator(iterators.FilterfalseIterator), quiet=False, moves=False),
     itertools.repeat: Row(
         times_left,
         repeated,
@@ -344,5 +398,6 @@ if not versions.PY312:  # later Pythons warn when these are asked for their stat
             ),
             itertools.cycle: Row(cycle_state, cycled, _cycle),
             itertools.chain: Row(chain_state, chained, _chain),
+            itertools.zip_longest: Row(has_ended, zipped, _longest),
         }
     )

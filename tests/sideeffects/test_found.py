@@ -1,4 +1,5 @@
 """What random programs found, each fault as a small program of its own."""
+import collections
 import contextlib
 import copy
 import gc
@@ -59,6 +60,48 @@ def test_iterators_returned_exhausted(make, items):
         return x + 1, iterator, [*iterator]
 
     check(program, torch.ones(3), items, graphs=1)
+
+
+def _pairs():
+    pairs = itertools.pairwise([1, 2, 3, 4])
+    return next(pairs), pairs, itertools.pairwise([1, 2])
+
+
+def _longest():
+    new, begun = itertools.zip_longest([1, 2], (3,), fillvalue=4), itertools.zip_longest([1, 2, 3], (4, 5))
+    return new, next(begun), begun
+
+
+def _chosen():
+    compressed, of_calls = itertools.compress("abcd", [1, 0, 1, 1]), iter([1, 2, 3, 4].pop, 2)
+    return next(compressed), compressed, next(of_calls), of_calls
+
+
+def _grouped():
+    new, groups, read = (itertools.groupby([1, 1, 2, 2, 3]) for _ in range(3))
+    (_, first), (key, _) = next(groups), next(groups)
+    return new, groups, key, first, read, *(next(group) for _, group in itertools.islice(read, 1))
+
+
+def _walked():
+    forwards, elements, ended = iter(collections.deque([1, 2, 3])), iter({5, 6, 7}), iter({5})
+    backwards = reversed(collections.deque([1, 2, 3], 4))
+    return next(forwards), forwards, next(backwards), backwards, next(elements), elements, *ended, ended
+
+
+# Later Pythons warn when a groupby is told where it stands.
+HALF_DONE = [_pairs, _longest, _chosen, _walked, *([_grouped] if sys.version_info < (3, 12) else [])]
+
+
+@pytest.mark.parametrize("make", HALF_DONE, ids=lambda make: make.__name__)
+def test_iterators_returned_as_far_as_they_are(make):
+    def lists(result, *_):
+        return [list(each) for each in result[1] if hasattr(each, "__next__")]
+
+    def program(x):
+        return x + 1, make()
+
+    check(program, torch.ones(3), graphs=1, then=lists)
 
 
 @pytest.mark.parametrize("text", ["abc", b"abc", "a", ""])

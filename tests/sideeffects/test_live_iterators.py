@@ -85,11 +85,16 @@ ITERATORS = {
     "moved keys": lambda: _moved(iter(_dict())), "moved items": lambda: _moved(iter(_dict().items())), "ended keys": lambda: _moved(iter({}), 2),
     "count": lambda: itertools.count(), "count from": lambda: _moved(itertools.count(5, 2)), "count of floats": lambda: itertools.count(0.5, 0.25),
     "repeat": lambda: itertools.repeat("r"), "repeat 5": lambda: itertools.repeat([1], 5), "enumerated count": lambda: enumerate(itertools.count(2)),
+    "moved backwards items": lambda: _moved(reversed(_dict().items())), "backwards text": lambda: _moved(reversed("abcde")),
+    "moved pairs": lambda: _moved(itertools.pairwise([1, 2, 3, 4, 5, 6])), "ended pairs": lambda: _moved(itertools.pairwise([1, 2]), 3),
+    "starmap": lambda: itertools.starmap(max, [(1, 2), (3, 4), (6, 5), (0, 1)]), "compress": lambda: itertools.compress("abcdef", [1, 0, 1, 1, 1, 1]),
+    "filterfalse": lambda: _moved(itertools.filterfalse(_double, [0, 1, 0, 2, 0.0, 0, 5])),
 }  # fmt: skip
 OLDER = {
     "islice": lambda: itertools.islice([1, 2, 3, 4, 5, 6, 7], 1, None, 2), "moved islice": lambda: _moved(itertools.islice(range(20), 2, 12, 3)),
     "ended islice": lambda: _moved(itertools.islice([1], 1), 3), "islice of count": lambda: itertools.islice(itertools.count(3), 4),
     "cycle": lambda: itertools.cycle([1, 2, 3, 4, 5, 6, 7, 8]), "moved cycle": lambda: _moved(itertools.cycle([1, 2])),
+    "moved zip_longest": lambda: _moved(itertools.zip_longest([1, 2, 3, 4, 5], "a", fillvalue="f"), 2),
     "chain": lambda: itertools.chain([1], (2, 3), [4, 5]), "moved chain": lambda: _moved(itertools.chain([1], (2, 3), [4, 5]), 2),
 }  # fmt: skip
 if OLD:
@@ -97,7 +102,7 @@ if OLD:
 
 
 #: Those whose steps a picture of them does not show.
-UNSEEN = {name for name in ITERATORS if re.search("generator|loops|expression", name)}
+UNSEEN = {name for name in ITERATORS if re.search("generator|loops|expression|pairs|backwards items", name)}
 
 
 def taken(x, it):
