@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from sideeffects.effects import Advance, DelAttr, SetAttr, SetContents
+from sideeffects.effects import DELETED, Advance, DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
 from symbolic import dropped, input_memory, opcodes, polyfills, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
@@ -173,6 +173,7 @@ class Translator(Protocols):
         return self.class_variable(variable.python_type())
 
     def attribute_source(self, cls: type, name: str) -> Source:
+        cls = self._past_deleted(cls, name)
         if id(cls) not in self.ledger.classes:
             return self.sources.const(cls, cls.__qualname__).step("typeattr", name)
         for base in cls.__mro__:
@@ -200,6 +201,7 @@ class Translator(Protocols):
         of attribute, is guarded for classes that may change. One that the frame stored itself breaks the graph."""
         if name in self.stored_on_classes and self.stored_on_class(cls, name) is not None:
             raise GraphBreak("class attribute that the frame stored", f"{cls.__qualname__}.{name}")
+        cls = self._past_deleted(cls, name)
         key = (id(cls), name)
         if key in self._looked_up:
             return self._looked_up[key]
@@ -229,18 +231,33 @@ class Translator(Protocols):
 
     def stored_on_class(self, cls: type, name: str) -> Variable | None:
         """What the frame stored under this name to an existing class, where `lookup` would find it."""
-        if name not in self.stored_on_classes:
-            return None
+        found = self._first_with(cls, name)[1] if name in self.stored_on_classes else None
+        return found if isinstance(found, Variable) else None
+
+    def descriptor(self, cls: type, name: str) -> Any:
+        """What `lookup` finds; MISSING for what the frame stored, which is no descriptor."""
+        return self.lookup(cls, name) if self.stored_on_class(cls, name) is None else MISSING
+
+    def _past_deleted(self, cls: type, name: str) -> type:
+        """The class from which on `lookup` finds what is left of what the frame deleted."""
+        return self._first_with(cls, name)[0] if name in self.stored_on_classes else cls
+
+    def _first_with(self, cls: type, name: str) -> tuple[type, Any]:
+        """The first class along the MRO that has the attribute itself, with what the frame did to it there. One where
+        the frame deleted it has it no more."""
+        begin = cls
         for base in cls.__mro__:
             known = self.known.get(id(base))
             pending = self.ledger.pending(known, name) if known is not None else None
-            if isinstance(pending, Variable):
-                return pending
-            if self._has_own(base, name):
-                break
-        return None
+            if pending is DELETED:
+                begin = object
+            elif pending is not None:
+                return base, pending
+            elif self.has_own(base, name):
+                return base if begin is object else begin, None
+        return begin, None
 
-    def _has_own(self, cls: type, name: str) -> bool:
+    def has_own(self, cls: type, name: str) -> bool:
         """Whether a class has the attribute itself: guarded for those that may change."""
         answer = name in cls.__dict__
         if is_python_class(cls) and id(cls) not in self.ledger.classes and (id(cls), name) not in self._own:

@@ -24,7 +24,7 @@ from symbolic.errors import GraphBreak, Restart
 from symbolic.reach import exists, parts
 from symbolic.sources import Source
 from symbolic.variables import (
-    born,
+    classes,
     constants,
     hook_dicts,
     namespaces,
@@ -411,7 +411,7 @@ class Writer:
             self.load(target)
             emit.const(name)
             emit.store_subscr()
-        elif isinstance(target, born.BornClass):
+        elif isinstance(target, classes.ClassVariable):
             self.call(type.__setattr__, target, name, value)
             emit.pop()
         elif isinstance(target, objects.ObjectVariable) and target.cls.__setattr__ is not object.__setattr__:
@@ -426,7 +426,7 @@ class Writer:
         """What the frame deleted, it may have stored itself: so it need not be there."""
         if isinstance(target, namespaces.NamespaceVariable):
             self.call(dict.pop, target, name, None)
-        elif isinstance(target, born.BornClass):
+        elif isinstance(target, classes.ClassVariable):
             self.call(runtime.discard_class_attribute, target, name)
         elif exists(target) or (self.segment and target in self._built):
             self.call(runtime.discard_attribute, target, name)

@@ -77,13 +77,6 @@ class BornClass(ClassVariable):
             self.plain_setattr(tx, name, tx.new_dict([]))  # what asks for them makes them
         return self.found(tx, name)  # stores have changed the model
 
-    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
-        hook = lookup(type(self.value), "__setattr__")
-        if isinstance(hook, FunctionType):
-            tx.call(tx.class_attribute(type(self.value), "__setattr__"), [self, tx.from_constant(name), value], {})
-        else:
-            self.plain_setattr(tx, name, value)
-
     def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
         """`type.__setattr__(cls, name, value)`"""
         if name in _STRUCTURE:
@@ -91,12 +84,9 @@ class BornClass(ClassVariable):
         tx.attempt(type.__setattr__, self.value, name, model(tx, value))
         tx.ledger.store(self, name, value)
 
-    def delattr(self, tx: Translator, name: str) -> None:
-        if isinstance(lookup(type(self.value), "__delattr__"), FunctionType) or name in _STRUCTURE:
-            raise GraphBreak("deletion of a class attribute", f"{self.value.__qualname__}.{name}")
-        self.plain_delattr(tx, name)
-
     def plain_delattr(self, tx: Translator, name: str) -> None:
+        if name in _STRUCTURE:
+            raise GraphBreak("deletion of a class attribute", f"{self.value.__qualname__}.{name}")
         tx.attempt(type.__delattr__, self.value, name)
         tx.ledger.store(self, name, DELETED)
 

@@ -19,14 +19,14 @@ from symbolic.variables import caches, copying, iteration, stdlib, text
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.buffers import BufferVariable, array_of
-from symbolic.variables.classes import NATIVE_CONSTRUCTORS
+from symbolic.variables.classes import NATIVE_CONSTRUCTORS, ClassVariable
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable
 from symbolic.variables.functions import CellVariable
 from symbolic.variables.identity import IdVariable
 from symbolic.variables.native import NativeVariable, checked_hash, each, taken
 from symbolic.variables.numbers import NumberVariable, holds_number
-from symbolic.variables.objects import ObjectMethod, ObjectVariable
+from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectMethod, ObjectVariable
 from symbolic.variables.positions import as_index, stand_in, type_name
 from symbolic.variables.tables import (
     CHOOSING,
@@ -449,6 +449,8 @@ def _unbound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     receiver, rest, name = args[0], args[1:], fn.__name__
     if not issubclass(receiver.python_type(), fn.__objclass__):
         tx.attempt(fn, *map(stand_in, args))
+    if isinstance(receiver, ClassVariable) and (fn in NATIVE_METHODS or name in OBJECT_METHODS):
+        return ObjectMethod(receiver, name, fn).call(tx, rest, kwargs)
     if receiver.is_constant() and (folded := fold(tx, fn, args, kwargs)) is not None:
         return folded
     if isinstance(receiver, ObjectVariable):

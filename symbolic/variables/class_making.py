@@ -29,7 +29,7 @@ from symbolic.variables.classes import NATIVE_CONSTRUCTORS, ClassVariable, Super
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, ClosureFunction, PartialVariable
 from symbolic.variables.mappings import DictVariable
-from symbolic.variables.objects import NATIVE_METHODS
+from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS
 from symbolic.variables.positions import has, type_name
 from symbolic.variables.tables import HANDLERS, handles, library, misused
 
@@ -334,25 +334,11 @@ def _prepared(tx: Translator, owner: Variable, *args: Variable, **kwargs: Variab
     return tx.new_dict([])
 
 
-def _stored(tx: Translator, owner: Variable, name: Variable, value: Variable) -> Variable:
-    if not isinstance(owner, BornClass):
-        raise GraphBreak("store to a class attribute", owner.describe())
-    owner.plain_setattr(tx, name.constant(), value)
-    return NONE
-
-
-def _deleted(tx: Translator, owner: Variable, name: Variable) -> Variable:
-    if not isinstance(owner, BornClass):
-        raise GraphBreak("deletion of a class attribute", owner.describe())
-    owner.plain_delattr(tx, name.constant())
-    return NONE
-
-
 NATIVE_METHODS.update(
     {
         type.__init__: _initialised,
         type.__dict__["__prepare__"]: _prepared,
-        type.__setattr__: _stored,
-        type.__delattr__: _deleted,
+        type.__setattr__: OBJECT_METHODS["__setattr__"],
+        type.__delattr__: OBJECT_METHODS["__delattr__"],
     }
 )

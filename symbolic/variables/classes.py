@@ -108,7 +108,9 @@ class ClassVariable(FixedVariable):
         if isinstance(raw, classmethod):
             return BoundMethod(tx.wrap(raw.__func__, tx.attribute_source(self.value, name).attr("__func__")), self)
         if isinstance(raw, (FunctionType, property)) or isinstance(raw, NATIVE_DESCRIPTORS):
-            value = raw if not isinstance(raw, NATIVE_DESCRIPTORS) else getattr(self.value, name)
+            value: Any = raw
+            if isinstance(raw, NATIVE_DESCRIPTORS) and not isinstance(raw, BuiltinFunctionType):
+                value = raw.__get__(None, self.value)
             if isinstance(value, (BuiltinFunctionType, MethodType)) and not isinstance(raw, BuiltinFunctionType):
                 return tx.wrap(value, tx.sources.const(value, f"{self.value.__qualname__}.{name}"))
             return tx.class_attribute(self.value, name)
@@ -119,6 +121,8 @@ class ClassVariable(FixedVariable):
         return tx.class_attribute(self.value, name)
 
     def _value(self, tx: Translator, name: str) -> Variable:
+        if name in tx.stored_on_classes:
+            raise GraphBreak("class attribute that the frame stored", f"{self.value.__qualname__}.{name}")
         value = tx.attempt(getattr, self.value, name)
         return tx.wrap(value, tx.source_of(self).attr(name))
 
@@ -130,7 +134,8 @@ class ClassVariable(FixedVariable):
             hook = tx.lookup(type(self.value), "__getattr__")
             if isinstance(hook, FunctionType):
                 return self._value(tx, name)
-            tx.know(tx.source_of(self), "no_typeattr", name)
+            if name not in tx.stored_on_classes:
+                tx.know(tx.source_of(self), "no_typeattr", name)
             return tx.raise_(AttributeError, f"type object {self.value.__name__!r} has no attribute {name!r}")
         if isinstance(meta, FunctionType):
             return BoundMethod(tx.class_attribute(type(self.value), name), self)
@@ -139,12 +144,43 @@ class ClassVariable(FixedVariable):
         return self._value(tx, name)
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        self._by_metaclass(tx, "__setattr__", self.plain_setattr, name, value)
+
+    def delattr(self, tx: Translator, name: str) -> None:
+        self._by_metaclass(tx, "__delattr__", self.plain_delattr, name)
+
+    def _by_metaclass(self, tx: Translator, hook: str, plain: Any, name: str, *value: Variable) -> None:
+        meta = type(self.value)
+        raw = tx.lookup(meta, hook)
+        if isinstance(raw, FunctionType):
+            tx.call(tx.class_attribute(meta, hook), [self, ConstantVariable(name), *value], {})
+        elif raw is not getattr(type, hook):
+            raise GraphBreak("store to a class attribute", f"{self.value.__qualname__}.{name}")
+        else:
+            plain(tx, name, *value)
+
+    def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        """`type.__setattr__(cls, name, value)`"""
         if self.value.__flags__ & IMMUTABLE:
             tx.attempt(setattr, self.value, name, None)
-        if type(self.value).__setattr__ is not type.__setattr__ or name.startswith("__"):
-            raise GraphBreak("store to a class attribute", f"{self.value.__qualname__}.{name}")
         if not is_plain_attribute(value):
             raise GraphBreak("descriptor stored to an existing class", f"{self.value.__qualname__}.{name}")
+        self._store(tx, name, value)
+
+    def plain_delattr(self, tx: Translator, name: str) -> None:
+        """`type.__delattr__(cls, name)`"""
+        if self.value.__flags__ & IMMUTABLE:
+            tx.attempt(delattr, self.value, name)
+        pending = tx.ledger.pending(self, name)
+        held = pending is not DELETED if pending is not None else tx.has_own(self.value, name)
+        if not held:
+            tx.attempt(delattr, type(self.value.__name__, (), {}), name)
+        self._store(tx, name, DELETED)
+
+    def _store(self, tx: Translator, name: str, value: Any) -> None:
+        described = tx.lookup(type(self.value), name)
+        if name.startswith("__") or (described is not MISSING and is_data_descriptor(described)):
+            raise GraphBreak("store to a class attribute", f"{self.value.__qualname__}.{name}")
         if id(gc.get_referents(self.value.__dict__)[0]) in tx.known:
             raise GraphBreak("store to a class whose attributes are shown", f"{self.value.__qualname__}.{name}")
         tx.stored_on_classes.add(name)
@@ -300,6 +336,7 @@ def _fill_namespace(tx: Translator, made: Any, /, *args: Variable, **kwargs: Var
 NATIVE_METHODS[SimpleNamespace.__init__] = _fill_namespace
 for _name in ("__getattribute__", "__setattr__", "__delattr__"):
     NATIVE_METHODS[getattr(SimpleNamespace, _name)] = OBJECT_METHODS[_name]
+NATIVE_METHODS[type.__getattribute__] = lambda tx, owner, name: owner.getattr(tx, name.constant())
 #: Methods that metaclasses call through `super()`.
 _OF_TYPE = (type.__call__, type.__init__, type.__setattr__, type.__delattr__, type.__dict__["__prepare__"])
 OBJECT_METHODS["__call__"] = lambda tx, owner, *args, **kwargs: owner.construct(tx, list(args), kwargs)
@@ -489,7 +526,7 @@ class InstanceNamespace(Variable):
         return names + [name for name in new if not self._is_slot(name)]
 
     def _is_slot(self, name: str) -> bool:
-        return isinstance(self.tx.lookup(self.owner.cls, name), MemberDescriptorType)
+        return isinstance(self.tx.descriptor(self.owner.cls, name), MemberDescriptorType)
 
     def pairs(self, tx: Translator) -> list[tuple[Variable, Variable]]:
         """All attributes."""
@@ -519,7 +556,7 @@ class InstanceNamespace(Variable):
 
     def _store(self, tx: Translator, name: str, value: Any) -> None:
         # The ledger knows attributes only, and a data descriptor of the class would take this one.
-        raw = tx.lookup(self.owner.cls, name)
+        raw = tx.descriptor(self.owner.cls, name)
         if not isinstance(name, str) or (raw is not MISSING and is_data_descriptor(raw)):
             raise GraphBreak("store into an instance __dict__ beside a descriptor", f"{self.owner.describe()}.{name}")
         tx.ledger.store(self.owner, name, value)

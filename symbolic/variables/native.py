@@ -290,7 +290,7 @@ class NativeVariable(Variable):
             return pending
         if pending is None and (held := self._held(tx, name)) is not None:
             return held
-        found = inspect.getattr_static(kind, name, MISSING)
+        found = tx.lookup(kind, name)
         if found is not MISSING:
             return self.bind(tx, name, found)
         tx.raise_(AttributeError, f"'{type_name(kind)}' object has no attribute '{name}'")

@@ -53,7 +53,11 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
 
 def is_plain_attribute(value: Variable) -> bool:
     """Whether instances see the value of a class attribute as it is; functions are bound."""
-    return isinstance(value, PythonFunction) or lookup(value.python_type(), "__get__") is MISSING
+    kind = value.python_type()
+    return isinstance(value, PythonFunction) or all(lookup(kind, name) is MISSING for name in _OF_DESCRIPTORS)
+
+
+_OF_DESCRIPTORS = ("__get__", "__set__", "__delete__")
 
 
 _HASHES_OF_VALUES = {kind.__hash__ for kind in (str, int, tuple, frozenset)}
@@ -226,7 +230,7 @@ class ObjectVariable(Variable):
 
     def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
         """`object.__setattr__`"""
-        raw = tx.lookup(self.cls, name)
+        raw = tx.descriptor(self.cls, name)
         if isinstance(raw, property):
             if raw.fset is None:
                 tx.attempt(raw.__set__, _namesake(self.cls), None)
@@ -279,7 +283,7 @@ class ObjectVariable(Variable):
             tx.call(tx.class_attribute(self.cls, "__delattr__"), [self, ConstantVariable(name)], {})
 
     def plain_delattr(self, tx: Translator, name: str) -> None:
-        raw = tx.lookup(self.cls, name)
+        raw = tx.descriptor(self.cls, name)
         if isinstance(raw, property):
             if raw.fdel is None:
                 tx.attempt(raw.__delete__, _namesake(self.cls))
