@@ -14,7 +14,8 @@ import torch
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.utils.hooks import RemovableHandle
 
-#: (tensor, (graph, what it holds)): the graph is called with the gradient and with these.
+#: (tensor, (graph, what it holds)): the graph is called with the gradient and with these. What is held may be given by
+#: the graph of an earlier hook: (which hook, which of the things that are wanted of it).
 Hook = tuple[torch.Tensor, tuple[Callable[..., Any], tuple[Any, ...]]]
 #: Handles that no user sees have numbers from here on.
 _OWN_IDS = 1 << 60
@@ -56,7 +57,8 @@ def differentiate_with(hooks: Sequence[Hook], *args: Any) -> tuple[Any, tuple[An
 
     def hook(at: int, graph: Callable[..., Any], held: tuple[Any, ...]) -> Callable[[torch.Tensor], Any]:
         def run(gradient: torch.Tensor) -> Any:
-            answer, kept[at] = graph(gradient, *held)
+            given = (kept[each[0]][each[1]] if isinstance(each, tuple) else each for each in held)
+            answer, kept[at] = graph(gradient, *given)
             return answer
 
         return run

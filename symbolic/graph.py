@@ -325,10 +325,12 @@ class GraphBuilder:
 
     # --- graphs inside ----------------------------------------------------------------------------------------------
     @contextmanager
-    def inside(self, operation: Callable[..., Any]) -> Iterator[InnerGraph]:
-        """What is recorded goes into a graph of its own, for `operation`."""
+    def inside(
+        self, operation: Callable[..., Any], earlier: dict[fx.Node, Any] | None = None
+    ) -> Iterator[InnerGraph]:
+        """What is recorded goes into a graph of its own, for `operation`, which has values of `earlier` such graphs."""
         around, symbols = self.graph, self._symbols
-        inner = InnerGraph(operation, self.tx.anchor())
+        inner = InnerGraph(operation, self.tx.anchor(), len(self.tx.frames), earlier or {})
         self.inner.append(inner)
         self.graph, self._symbols = inner.graph, dict(symbols)
         try:
@@ -357,7 +359,11 @@ class GraphBuilder:
         setattr(modules, name, module)
         node = self.graph.create_node("get_attr", name)
         node.meta["example_value"] = module
-        held: list[Variable] = [GraphValue(node, node.meta["example_value"]) for node in inner.held]
+        held: list[Variable] = [
+            ConstantVariable(inner.earlier[node]) if node in inner.earlier
+            else GraphValue(node, node.meta["example_value"])
+            for node in inner.held
+        ]  # fmt: skip
         return self.tx.new_tuple([GraphValue(node, module), self.tx.new_tuple(held)])
 
     def add_region(self, operation: Callable[..., Any], args: list[Variable], made: list[TensorVariable]) -> None:
@@ -391,9 +397,13 @@ class GraphBuilder:
             return node
         graphs = [self.root, *(inner.graph for inner in self.inner)]
         if node.graph in self._left:
-            cause = GraphBreak("value of a transformed function outside of it", node.name)
-            raise Restart(self._left[node.graph], cause)
-        for inner in self.inner[graphs.index(node.graph) :]:
+            around = next((at for at, inner in enumerate(self.inner) if node in inner.earlier), None)
+            if around is None:
+                cause = GraphBreak("value of a transformed function outside of it", node.name)
+                raise Restart(self._left[node.graph], cause)
+        else:
+            around = graphs.index(node.graph)
+        for inner in self.inner[around:]:
             node = inner.take(node)
         return node
 

@@ -15,10 +15,16 @@ class InnerGraph:
     """A graph that grows inside another. What it takes from the graphs around it comes in as further inputs, `held`.
 
     `operation` is what it is made for. `born_at` is the step to break at where a value of it is asked for outside.
+    `earlier` are values of graphs that the operation has run before this one, and what it knows them by; `frames` how
+    many frames there are outside.
     """
 
-    def __init__(self, operation: Callable[..., Any], born_at: int) -> None:
+    def __init__(
+        self, operation: Callable[..., Any], born_at: int, frames: int, earlier: dict[fx.Node, Any]
+    ) -> None:
         self.operation = operation
+        self.frames = frames
+        self.earlier = earlier
         self.graph = Graph()
         self.modules = torch.nn.Module()  # the graphs inside this one
         self.born_at = born_at

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 from torch.autograd.graph import get_gradient_edge
 
 from symbolic.errors import GraphBreak
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 
 NONE = ConstantVariable(None)
 FALSE = ConstantVariable(False)
+#: Kinds of hooks that are called with one gradient, in the order in which autograd calls those of one tensor: its own,
+#: and its node's, before and after what this does; that is nothing, so they are as good as its own.
+_TRACED = ("register_hook", "node.register_prehook", "node.register_hook")
 #: Kinds of hooks that are not traced into.
-_UNTRACED = ("node.register_hook", "node.register_prehook", "register_multi_grad_hook")
+_UNTRACED = ("nodes.register_hook", "nodes.register_prehook", "register_multi_grad_hook")
 
 
 def _tensors(tx: Translator, variable: Variable, what: str) -> list[Variable]:
@@ -192,7 +196,8 @@ def _differentiate(tx: Translator, nodes: list[Any], args: list[Variable]) -> _A
 
     A hook is traced into a graph inside the graph; what it does to the world beside is done in the order in which
     autograd calls the hooks."""
-    hooks = _registered(tx, nodes, "register_hook")
+    hooks = sorted(_registered(tx, nodes, *_TRACED), key=lambda hook: _TRACED.index(hook.kind))
+    _check_of_nodes(tx, hooks, args[1])
     later = _registered(tx, nodes, "register_post_accumulate_grad_hook")
     calls = _calls(tx, [*hooks, *later], args) if hooks or len(later) > 1 else []
     order = [hook.tensor for hook, _ in calls if hook in later]
@@ -203,8 +208,10 @@ def _differentiate(tx: Translator, nodes: list[Any], args: list[Variable]) -> _A
         raise GraphBreak("derivative for a tensor with hooks", "and hooks after accumulation")
     known, traced = len(tx.hooks), []
     replaced: dict[TensorVariable, Variable] = {}
-    for hook, gradient in calls:
-        inner, answer, kept = _traced(tx, hook, gradient, bool(args[4].constant()))
+    earlier: dict[fx.Node, Any] = {}
+    for at, (hook, gradient) in enumerate(calls):
+        inner, answer, kept = _traced(tx, hook, gradient, bool(args[4].constant()), dict(earlier))
+        earlier.update((each.node, (at, number)) for number, each in enumerate(kept))
         traced.append((tx.new_tuple([hook.tensor, tx.graph.add_inner(inner)]), kept))
         replaced[hook.tensor] = answer
     if len(tx.hooks) != known:
@@ -233,15 +240,30 @@ def _calls(tx: Translator, hooks: list[Hook], args: list[Variable]) -> list[tupl
     return [(hook, gradient) for (hook, _), gradient in zip(calls, gradients, strict=True)]
 
 
+def _check_of_nodes(tx: Translator, hooks: list[Hook], wanted: Variable) -> None:
+    """What is wanted of a tensor itself is its gradient before its node's hooks; and of several hooks of a node after
+    what it does, each is told of what was there before them all."""
+    after = [hook.tensor for hook in hooks if hook.kind == "node.register_hook"]
+    of_nodes = {hook.tensor for hook in hooks if hook.kind.startswith("node.")}
+    if len(set(after)) < len(after) or not of_nodes.isdisjoint(tx.unpack(wanted)):
+        raise GraphBreak("derivative for a tensor with hooks", "hooks of its node")
+
+
 def _traced(
-    tx: Translator, hook: Hook, gradient: torch.Tensor, create: bool
+    tx: Translator, hook: Hook, gradient: torch.Tensor, create: bool, earlier: dict[fx.Node, Any]
 ) -> tuple[InnerGraph, TensorVariable, list[TensorVariable]]:
     """A hook as a graph of the gradient; the gradient that goes on; and the tensors born in the graph that something
     holds when it is over, that one among them."""
     assert hook.function is not None
-    with tx.graph.inside(differentiate_with) as inner, torch.set_grad_enabled(create):
+    of_node = hook.kind != "register_hook"
+    with tx.graph.inside(differentiate_with, earlier) as inner, torch.set_grad_enabled(create):
         given = tx.graph.add_inner_input(inner, "gradient", gradient.requires_grad_(create))
-        answer = tx.call(hook.function, [given], {})
+        told = tx.new_tuple([given]) if of_node else given
+        answer = tx.call(hook.function, [told, told] if hook.kind == "node.register_hook" else [told], {})
+        if of_node and not _is_none(answer):
+            answer, *others = [*tx.unpack(answer), NONE] if answer.python_type() is tuple else [answer]
+            if len(others) != 1 or not isinstance(answer, TensorVariable):
+                raise GraphBreak("hook that answers with no gradient", answer.describe())
         if not (isinstance(answer, TensorVariable) or (answer.is_constant() and answer.constant() is None)):
             raise GraphBreak("hook that answers with no gradient", answer.describe())
         after = answer if isinstance(answer, TensorVariable) else given

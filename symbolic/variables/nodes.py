@@ -54,7 +54,8 @@ def _hook(tx: Translator, node: NodeVariable, kind: str, function: Variable) -> 
     handle = HandleVariable(None)
     tx.ledger.bear(handle, Registration(node, kind), function)
     tensor = node.first
-    tx.hooks.append(Hook(f"node.{kind}", tensor, function, handle, place_of(tensor), tx.anchor()))
+    kind = f"node.{kind}" if len(node.node._input_metadata) == 1 else f"nodes.{kind}"
+    tx.hooks.append(Hook(kind, tensor, function, handle, place_of(tensor), tx.anchor()))
     return handle
 
 

@@ -21,6 +21,7 @@ from torch.utils.hooks import RemovableHandle
 from sideeffects.effects import Place, Risk
 from symbolic import callers, polyfills
 from symbolic.errors import TOLD, TOLD_FROM_ABOVE, GraphBreak, Restart
+from symbolic.gradients import differentiate_with
 from symbolic.torch_state import TorchState
 from symbolic.variables.base import MISSING, FixedVariable, Variable
 from symbolic.variables.base import lookup as type_lookup
@@ -54,6 +55,15 @@ _DEPTH = 20
 def _activations(tx: Translator) -> list[Frame]:
     """The frames that eager code would have, the innermost first."""
     return [frame for frame in reversed(tx.frames) if frame.filename != polyfills.__file__]
+
+
+def _told_from(tx: Translator, level: int) -> list[Frame]:
+    """The same, for a message that tells of the frame at this level. Who calls a hook is torch, not who runs the
+    backward pass."""
+    inside = max((inner.frames for inner in tx.graph.inner if inner.operation is differentiate_with), default=0)
+    if inside and level > sum(frame.filename != polyfills.__file__ for frame in tx.frames[inside:]):
+        raise GraphBreak("message of a frame that runs a hook", f"level {level}")
+    return _activations(tx)
 
 
 def _place(frame: Frame) -> Place:
@@ -226,7 +236,7 @@ def logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
             raise GraphBreak("log message with its surroundings", name_of(fn))
         given = dict(kwargs)
         level = given.pop("stacklevel", ONE).constant()
-        frames = _activations(tx)
+        frames = _told_from(tx, level)
         if not 1 <= level <= len(frames):
             raise GraphBreak("log message of a frame further out", name_of(fn))
         logger, *told = args
@@ -361,7 +371,7 @@ def _warn(
         level = stacklevel.constant()
         if named or type(level) is not int:
             raise GraphBreak(reason, "warnings.warn with arguments not known")
-        frames = _activations(tx)
+        frames = _told_from(tx, level)
         risk = _risk(tx)
         _hold(tx, reason, tx.wrap(warnings, tx.sources.const(warnings, "warnings")), only_shows)
         if level <= len(frames):

@@ -1,4 +1,6 @@
 """Hooks of autograd's nodes, and what is made of them: full backward hooks of modules, hooks of several tensors."""
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -158,6 +160,58 @@ def of_several_that_are_put_in_the_place_of_missing_ones(net, x, log):
     return b.sin().sum()
 
 
+# --- the same with a backward pass in the frame -----------------------------------------------------------------------
+def run_inside(net, x, log):
+    handle = net.first.register_full_backward_hook(note(log, doubled))
+    net(x).sum().backward()
+    handle.remove()
+    return x.grad * 2, log[0][0][0] + 1
+
+
+def run_inside_several_times(net, x, log):
+    net.register_full_backward_hook(note(log))
+    net.second.register_full_backward_pre_hook(note(log, doubled))
+    net.second.register_full_backward_hook(note(log))
+    y = net(x)
+    y.register_hook(lambda g: log.append(g.clone()))
+    y.sin().sum().backward(retain_graph=True)
+    y.sum().backward()
+    return x.grad
+
+
+def derived_inside(net, x, log):
+    net.first.register_full_backward_hook(note(log, doubled))
+    (g,) = torch.autograd.grad(net(x).sin().sum(), x, create_graph=True)
+    return (g * g).sum()
+
+
+def told_of_by_the_hook_after(net, x, log):
+    """A hook takes what another one left."""
+    net.second.register_full_backward_hook(lambda module, i, o: log.append(i[0] * 2))
+    net.first.register_full_backward_hook(lambda module, i, o: (log[-1].sum() * i[0],))
+    net(x).sum().backward()
+    return x.grad, log[0] + 1
+
+
+def of_a_node_run_inside(net, x, log):
+    y = net(x)
+    y.grad_fn.register_prehook(doubled)
+    y.register_hook(lambda g: g + 1)
+    y.sum().backward()
+    return x.grad
+
+
+INSIDE = [
+    run_inside, run_inside_several_times, derived_inside, told_of_by_the_hook_after, of_a_node_run_inside,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", [EAGER, "aot_eager", "default"])
+@pytest.mark.parametrize("program", INSIDE, ids=lambda program: program.__name__)
+def test_run_inside(program, backend):
+    check(program, make=make_with_gradient, graphs=1, backend=backend, tolerance=CLOSE)
+
+
 MODULES = [
     of_the_whole, of_parts, before_the_backward, both_kinds, in_order, taken_away, two_calls, of_all_modules,
     beside_hooks_of_tensors,
@@ -193,16 +247,16 @@ def written_result(net, x, log):
     return net.first(x).mul_(2)
 
 
-def with_a_backward_inside(net, x, log):
-    net.first.register_full_backward_hook(note(log))
+def warned_of_by_a_hook(net, x, log):
+    net.first.register_full_backward_hook(lambda module, *gradients: warnings.warn("here", stacklevel=5))
     net(x).sum().backward()
     return x + 1
 
 
 @pytest.mark.parametrize("backend", [EAGER, "aot_eager", "default"])
-@pytest.mark.parametrize("program", [written_result, with_a_backward_inside], ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", [written_result, warned_of_by_a_hook], ids=lambda program: program.__name__)
 def test_breaks_where_it_must(program, backend):
-    """What such a module gives can't be written; and a graph can't hold a hook that looks at gradients of its own."""
+    """What such a module gives can't be written; and who calls a hook is not who runs the backward."""
     check(program, make=make_with_gradient, backend=backend, tolerance=CLOSE)
 
 
@@ -476,11 +530,13 @@ def of_a_node_that_is_gone(x, w, log):
     return y.sum()
 
 
-def of_nodes_with_a_backward_inside(x, w, log):
+def of_a_node_with_its_own_gradient(x, w, log):
     y = x * w
+    y.retain_grad()
+    y.register_hook(lambda g: g + 1)
     y.grad_fn.register_prehook(doubled)
     y.sum().backward()
-    return w.grad
+    return w.grad, y.grad
 
 
 def of_many_with_a_backward_inside(x, w, log):
@@ -493,7 +549,7 @@ def of_many_with_a_backward_inside(x, w, log):
 @pytest.mark.parametrize("backend", [EAGER, "aot_eager", "default"])
 @pytest.mark.parametrize(
     "program",
-    [of_a_node_with_several_results, of_a_node_that_is_gone, of_nodes_with_a_backward_inside,
+    [of_a_node_with_several_results, of_a_node_that_is_gone, of_a_node_with_its_own_gradient,
      of_many_with_a_backward_inside],
     ids=lambda program: program.__name__)
 def test_breaks_at_what_only_the_real_node_knows(program, backend):
