@@ -199,8 +199,17 @@ class FakeMode(FakeTensorMode):
 
     def made(self, recipe: Recipe) -> FakeTensor:
         looks, is_view = recipe
+        made = self._new(looks)
+        if not is_view:
+            return made
         with self:
-            return aten.alias.default(self._new(looks)) if is_view else self._new(looks)
+            return aten.alias.default(made)
+
+    def view(self, of: FakeTensor, sizes: tuple[int, ...], strides: tuple[int, ...], start: int) -> FakeTensor:
+        """A stand-in in the memory of another one, of which autograd does not know."""
+        with in_kernel_invocation_manager(self):
+            made = aten.as_strided.default(of, sizes, strides, start)
+        return self._standing_in(made, of.fake_device)
 
     def _new(self, looks: Any) -> FakeTensor:
         sizes, strides, dtype, device = looks

@@ -6,14 +6,16 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves
 
+from codegen.aot.copies import Copies, Repeating, copies_of, repeating
 from codegen.aot.function import Settings, compile_program
 from codegen.aot.numbers import Varying
 from codegen.aot.partition import min_cut_partition
@@ -46,6 +48,11 @@ class CapturedProgram(fx.Interpreter):
         self.left_out: tuple[fx.Node, ...] = ()  # nodes that somebody else sees to
         by_values = any(node.target in CHECKS or "sizes" in node.meta for node in graph.graph.nodes)
         self.sizes = Environment(by_values) if by_values else None
+        self.copies: Copies | None = None  # in the trace under way
+
+    @cached_property
+    def runs(self) -> Repeating:
+        return repeating(self.graph)
 
     @property
     def whole(self) -> CapturedProgram:
@@ -54,6 +61,9 @@ class CapturedProgram(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         """As fx does it, which for each node tells the others who might record one what it is."""
         self.whole.current = n
+        return self._traced(n) if self.copies is None else self.copies.value(n, self._traced)
+
+    def _traced(self, n: fx.Node) -> Any:
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         result = getattr(self, n.op)(n.target, args, kwargs)
         if "sizes" in n.meta:
@@ -86,13 +96,16 @@ class CapturedProgram(fx.Interpreter):
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         before = TorchState()
+        env: dict[fx.Node, Any] = {}
         try:
-            results = self.run(*args, enable_io_processing=False)
+            self.copies = copies_of(_get_current_dispatch_mode(), args, lambda: self.runs, env)
+            results = self.run(*args, initial_env=env, enable_io_processing=False)
             if vars(TorchState()) != vars(before):
                 raise Untraceable("torch's state of this thread is another one at the end of the graph")
             return results
         finally:  # here, and not under other dispatch modes than those that the graph switched it under
             before.restore()
+            self.copies = None
 
 
 def compile_graph(

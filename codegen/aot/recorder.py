@@ -161,6 +161,17 @@ class Recorder(Memories, TorchDispatchMode):
             value = self._run(func, fx.map_arg(args, _plain), fx.map_arg(kwargs, _plain))
         return self._node(func, self._symbolic(args), self._symbolic(kwargs), value)
 
+    def again(self, node: fx.Node, image: Mapping[fx.Node, fx.Node], value: Any) -> fx.Node:
+        """Records the operation of a node once more, on the images of its arguments: it gives `value` now."""
+        if node.op == "get_attr":
+            return self._attribute(getattr(self.attributes, str(node.target)), value)
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda given: image.get(given, given))
+        return self._mark(self.graph.create_node(node.op, node.target, args, kwargs), value)
+
+    def bear(self, node: fx.Node) -> None:
+        """The value of a node is a tensor of the program, with memory of its own."""
+        self._adopt(None, self.meta(node), None, node)
+
     @contextmanager
     def _apart(self) -> Iterator[None]:
         """Nothing inside is recorded: between operations the recorder listens, in the middle of one it does not."""
@@ -322,15 +333,20 @@ class Recorder(Memories, TorchDispatchMode):
         found = self._constants.get(id(value))
         if found is None:
             fake = self.fake_mode.from_tensor(value, static_shapes=True)
-            name = f"constant_{len(self._constants)}"
-            self.attributes.register_buffer(name, value, persistent=False)
-            node = self.graph.get_attr(name)
-            node.meta.update(val=fake, phase=self.phase)
+            node = self._attribute(value, fake)
             memory = self.memory(fake, node)
             memory.outside = True
             self.aliases[id(fake)] = Alias(fake, fake, memory, (), node)
             found = self._constants[id(value)] = (value, fake)
         return found[1]
+
+    def _attribute(self, value: torch.Tensor, fake: torch.Tensor) -> fx.Node:
+        """The node of a constant."""
+        name = f"constant_{len(self.attributes._buffers)}"
+        self.attributes.register_buffer(name, value, persistent=False)
+        node = self.graph.get_attr(name)
+        node.meta.update(val=fake, phase=self.phase)
+        return node
 
     def _fresh(self, literal: torch.Tensor) -> torch.Tensor:
         node = self.emit(aten.lift_fresh_copy.default, self.read(literal))

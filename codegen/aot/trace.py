@@ -194,6 +194,7 @@ class _Tracer:
                     levels, gradients = differentiate(self.recorder, graph, inputs, links, again)
                 self._check_ends(changes.updates, levels)
             sizes = sizes if any(len(level.outputs) > 1 for level in levels) else []
+            randoms = randoms if levels else []
             forward = [*self.ends.results, *sizes, *randoms]
         for placeholder, node in changes.last_writes:
             written = self.recorder.graph.call_function(torch.ops.aten.copy_.default, (placeholder, node))

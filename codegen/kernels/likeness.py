@@ -54,7 +54,7 @@ def likeness(graph: fx.GraphModule) -> Likeness:
         numbers[node] = len(numbers)
         what: Any = None if node.op == "placeholder" else node.target
         if node.op == "get_attr":
-            what = _contents(attrgetter(str(node.target))(graph))
+            what = contents(attrgetter(str(node.target))(graph))
         lines.append((node.op, what, repr(given), tuple(operands), _properties(node.meta.get("val"), sizes)))
     return tuple(lines)
 
@@ -78,7 +78,7 @@ class _Sizes:
         return self.known[expr]
 
 
-def _contents(value: Any) -> Any:
+def contents(value: Any) -> Any:
     """A constant that passes have computed is another tensor in each graph."""
     if type(value) is not torch.Tensor or value.device.type != "cpu" or value.nbytes > LOOKED_AT:
         return id(value)
