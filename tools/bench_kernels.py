@@ -7,6 +7,7 @@ One thread's times are those of the processor: what the neighbours on a shared m
 threads they are those of the clock, since who waits for another thread may burn the processor's time.
 """
 import argparse
+import ctypes
 import statistics
 import sys
 import time
@@ -28,6 +29,19 @@ SIDES: dict[str, Callable[[Any], Any]] = {
     "inductor": partial(torch.compile, dynamic=False),
 }
 MODES = ("forward", "training")
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # names of mallopt(3)
+
+
+def keep_pages() -> None:
+    """glibc's allocator no longer gives memory back: tensors of megabytes lie in pages that are there already.
+
+    Without it each call may ask the kernel for new pages, thousands of faults, for some sides and not for others, by
+    what happens to lie at the heap's end: layer norm's training took 1.5 to 5.4 ms in eager mode by that alone.
+    """
+    libc = ctypes.CDLL(None)
+    for threshold in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+        if not libc.mallopt(threshold, 1 << 30):
+            raise SystemExit("--keep-pages: this C library's allocator has no such setting (mallopt)")
 
 
 def call_of(case: Case, mode: str, compile: Callable[[Any], Any]) -> Callable[[], Any]:
@@ -91,7 +105,11 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     parser.add_argument("--only", default="", metavar="TEXT", help="only the cases with TEXT in their name")
     parser.add_argument("--markdown", action="store_true", help="print Markdown on a terminal too")
+    parser.add_argument("--keep-pages", action="store_true", help="measure kernels alone, without the faults of pages "
+                        "that the allocator gave back: for sides that differ by megabytes")
     options = parser.parse_args()
+    if options.keep_pages:
+        keep_pages()
     torch.set_num_threads(options.threads)
     clock = time.process_time if options.threads == 1 else time.perf_counter
     jit.config.on_error = "raise"  # a fallback to eager would be no slower than eager
