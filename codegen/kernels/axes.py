@@ -32,6 +32,8 @@ def indices(statements: Iterable[Statement]) -> Iterator[Index]:
     for statement in statements:
         if isinstance(statement, Store):
             yield statement.index
+            if statement.since is not None:
+                yield statement.since
         for expr in walk(*reads(statement)):
             at = indices_in(expr)
             if at is not None:
@@ -50,7 +52,8 @@ def _renamed(statement: Statement, known: Mapping[Symbol, Index]) -> Statement:
     at = rewrite(load(statement.buffer, statement.index, torch.int8), lambda _: None, known)
     where = indices_in(at)
     assert where is not None
-    return Store(statement.buffer, where, rewrite(statement.value, lambda _: None, known))
+    since = None if statement.since is None else ix.substitute(statement.since, known)
+    return Store(statement.buffer, where, rewrite(statement.value, lambda _: None, known), since)
 
 
 def shifted(statement: Statement, axis: Symbol, by: int) -> Statement:

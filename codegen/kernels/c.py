@@ -2,9 +2,10 @@
 
     int NAME(void *const *buffers, const int64_t *sizes, const union number *scalars, int64_t begin, int64_t end)
 
-does the row-major positions begin..end of the kernel's axes. It answers 0, or the sum of 1 if an index was out of range
-(`check_index`, `wrap_index`) and 2 if an integer was divided by 0. C11 with OpenMP's simd pragmas; it means what it
-should under -fwrapv -fno-math-errno -fno-trapping-math -ffp-contract=off, and not under -ffast-math.
+does the row-major positions begin..end of the kernel's axes, or the stretches begin..end of them, if it is done in
+stretches. It answers 0, or the sum of 1 if an index was out of range (`check_index`, `wrap_index`) and 2 if an integer
+was divided by 0. C11 with OpenMP's simd pragmas; it means what it should under -fwrapv -fno-math-errno
+-fno-trapping-math -ffp-contract=off, and not under -ffast-math.
 
 A kernel has one of three shapes (`c_shape.py`). In *rows*, its positions are gone through one by one, and the innermost
 axis of each loop becomes vectors. In *lanes*, the innermost axis of the kernel does; what loops reduce then is an array
@@ -54,6 +55,8 @@ class _Function:
         w, kernel = self.w, self.kernel
         w.line("int bad = 0;")
         w.line("if (begin >= end) return 0;")
+        if kernel.stretch > 1:
+            w.line(f"begin *= {kernel.stretch}; end *= {kernel.stretch};")
         for n, symbol in enumerate(kernel.sizes):
             w.line(f"const int64_t {w.bind(symbol)} = sizes[{n}];")
         for n, buffer in enumerate(kernel.buffers):

@@ -61,7 +61,7 @@ def _with_results(statement: Statement, known: dict[Expr, Expr]) -> Statement:
         return replace(statement, value=rewrite(statement.value, rule))
     at = rewrite(load(statement.buffer, statement.index, torch.int8), rule)
     assert isinstance(at, Load)
-    return Store(statement.buffer, at.index, rewrite(statement.value, rule))
+    return replace(statement, index=at.index, value=rewrite(statement.value, rule))
 
 
 def _is_free(reduce: Reduce, body: list[Statement]) -> bool:

@@ -17,9 +17,9 @@ from codegen.kernels.index import Symbol
 from codegen.kernels.ir import Expr, Kernel, Load, Loop, Reduce, Running, Statement, Store, reads, values_in, walk
 
 #: A sum of floats is one of sums of so many, which are added up as doubles.
-BLOCK = 4096
+BLOCK = 2048
 #: The same where each lane has a sum of its own.
-LANE_BLOCK = 256
+LANE_BLOCK = 32
 #: Lanes in a tile, at most and at least; and in all tiles of a kernel, so that they stay in the first cache.
 TILE, SMALL_TILE, LANES_HELD = 1024, 64, 4096
 #: The place of an extreme value is looked for in so many at once.
@@ -455,7 +455,10 @@ class Loops:
         for value in values_in(store.index):
             w.value(value)
         stored = ctype(store.value.dtype).store.format(w.value(store.value))
-        return f"{w.buffers[store.buffer]}[{w.index(store.index)}] = {stored};"
+        place = f"{w.buffers[store.buffer]}[{w.index(store.index)}]"
+        if store.since is not None:
+            stored = f"{w.index(store.since)} == 0 ? {stored} : {place} + {stored}"
+        return f"{place} = {stored};"
 
     def _reduce(self, reduce: Reduce, a: _Accumulator, position: str) -> None:
         w, new = self.w, self.w.value(reduce.value)

@@ -23,7 +23,7 @@ APART_LANES, FEW_LANES, MEETING = 16, 8, 512
 
 def in_lanes(kernel: Kernel) -> bool:
     """Whether the kernel's innermost axis should be the vectors."""
-    if not kernel.axes:
+    if not kernel.axes or kernel.stretch > 1:
         return False
     if not any(loop.axes for loop in kernel.loops):
         return True

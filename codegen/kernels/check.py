@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from codegen.kernels import index as ix
@@ -56,6 +58,8 @@ class _Check:
             self.need(buffer.role in ("in", "out", "inout"), f"role {buffer.role}")
             self._index(buffer.size, set(kernel.sizes))
         self._axes(kernel.axes, set(kernel.sizes))
+        rows = math.prod((axis.size or ix.index(1) for axis in kernel.axes), start=ix.index(1))
+        self.need(kernel.stretch == 1 or ix.remainder(rows, ix.index(kernel.stretch)) == 0, "a part of a stretch")
         for loop in kernel.loops:
             self._loop(loop)
 
@@ -97,6 +101,10 @@ class _Check:
         assert buffer is not None
         self.need(store.value.dtype == buffer.dtype, f"{store.value.dtype} into {buffer.dtype}")
         self._index(store.index, self.known)
+        if store.since is not None:
+            self._index(store.since, self.known)
+            self.need(self.kernel.stretch > 1, "a sum over rows that are done in parallel")
+            self.need(store.value.dtype in (torch.float32, torch.float64), f"a sum of {store.value.dtype}")
 
     def _index(self, at: Index, known: set[Symbol]) -> None:
         strange = ix.symbols(at) - known

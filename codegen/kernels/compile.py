@@ -130,7 +130,7 @@ class Kernels:
         planned = place and self._kept(graph, place)
         if not planned:
             tell("choosing kernels")
-            made = self._rounded(unrolled.scheduled(graph, like))
+            made = self._rounded(unrolled.scheduled(graph, like, in_stretches=True))
             tell(f"compiling {len(made.kernels)} kernels")
             source = print_c(made.kernels) if made.kernels else ""
             source = _COMMENT.sub("", source)  # equal kernels were made of different lines
@@ -141,7 +141,7 @@ class Kernels:
                 kept.keep(self.store, place, graph, planned, source)
 
         def texts() -> dict[str, str]:
-            made = self._rounded(schedule(lower(graph)))
+            made = self._rounded(schedule(lower(graph), in_stretches=True))
             return {"kernels.txt": f"{made}\n", "kernels.c": print_c(made.kernels), "plan.txt": f"{planned}\n"}
 
         return Compiled(_built(planned, graph), planned, texts, graph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -125,6 +126,7 @@ class _Kernel(Rounds):
         scalars: Mapping[str, Any], results: dict[str, torch.Tensor],
     ) -> None:
         super().__init__((*kernel.axes, *loop.axes), numbers, scalars)
+        self.kernel = kernel
         self.outer = len(kernel.axes)
         self.loop = loop
         self.buffers = buffers
@@ -149,11 +151,29 @@ class _Kernel(Rounds):
 
     def _store(self, store: Store, value: torch.Tensor) -> None:
         flat = self.position(store.index).expand(self.shape).reshape(-1)
-        if flat.unique().numel() != flat.numel():
+        named = flat if store.since is None else self._begun(store, flat)
+        if named.unique().numel() != named.numel():
             raise IndexError(f"{store} names elements twice")
         target = self.buffers[store.buffer]
         _check([flat], target, store)
-        target[flat] = value.expand(self.shape).reshape(-1).to(target.dtype)
+        given = value.expand(self.shape).reshape(-1).to(target.dtype)
+        if store.since is None:
+            target[flat] = given
+        else:
+            sums = torch.zeros(target.shape, dtype=torch.float64).index_add_(0, flat, given.double())
+            target[named] = sums[named].to(target.dtype)
+
+    def _begun(self, store: Store, flat: torch.Tensor) -> torch.Tensor:
+        """The elements that a sum of rounds begins: all of its, at the first of their rounds, in one stretch each."""
+        assert store.since is not None
+        begins = (self.position(store.since) == 0).expand(self.shape).reshape(-1)
+        rows = math.prod(self.shape[: self.outer])
+        stretch = (torch.arange(rows) // self.kernel.stretch).repeat_interleave(flat.numel() // rows)
+        for element in flat.unique():
+            rounds = flat == element
+            if not begins[rounds][0] or len(stretch[rounds].unique()) != 1:
+                raise IndexError(f"{store}: a sum that is not one of a stretch")
+        return flat[begins]
 
     def _reduce(self, reduce: Reduce) -> None:
         values = self.value(reduce.value).expand(self.shape)

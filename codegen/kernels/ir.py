@@ -3,6 +3,8 @@
     Kernel ::= for axes (in parallel, row-major): Loop*                       loops run one after the other
     Loop   ::= for axes (in order, row-major): Statement*                     no axes: the statements run once
     Statement ::= Store(buffer, index, value)
+               | Store(buffer, index, value, since) the sum of the values of all rounds of this index, which begin where
+                                                    `since` is 0 and follow each other in one stretch of the kernel
                | Reduce(name, kind, value)      name := value combined over all rounds of this loop
 
     Expr ::= Literal(value)                     a constant
@@ -293,8 +295,11 @@ class Store:
     buffer: str
     index: Index
     value: Expr
+    since: Index | None = None
 
     def __str__(self) -> str:
+        if self.since is not None:
+            return f"{self.buffer}[{self.index}] = sum since {self.since} = 0 of {self.value}"
         return f"{self.buffer}[{self.index}] = {self.value}"
 
 
@@ -344,7 +349,8 @@ class Buffer:
 @dataclass(frozen=True)
 class Kernel:
     """`sizes`: the symbols of sizes in it, `scalars`: the numbers; both come with each call, in that order.
-    `sources`: the user's lines that it computes."""
+    `sources`: the user's lines that it computes. `stretch`: so many positions, row-major, are done in order by one
+    thread, if that is not 1."""
 
     name: str
     axes: tuple[Symbol, ...]
@@ -353,6 +359,7 @@ class Kernel:
     sizes: tuple[Symbol, ...] = ()
     scalars: tuple[Scalar, ...] = ()
     sources: tuple[str, ...] = ()
+    stretch: int = 1
 
     def named(self, copies: int) -> str:
         """The name of what does it so many times at once, each on buffers of its own."""
@@ -360,7 +367,8 @@ class Kernel:
 
     def __str__(self) -> str:
         given = ", ".join(map(str, (*self.buffers, *self.sizes, *self.scalars)))
-        return f"{self.name}({given})\n{_nest(self.axes, map(str, self.loops), 'parallel ')}"
+        kind = "parallel " if self.stretch == 1 else f"parallel by {self.stretch} "
+        return f"{self.name}({given})\n{_nest(self.axes, map(str, self.loops), kind)}"
 
 
 def _nest(axes: tuple[Symbol, ...], body: Iterator[str], kind: str = "") -> str:

@@ -296,7 +296,8 @@ class _Planner:
             )
             return
         total = math.prod((ix.substitute(axis.size or ix.index(1), known) for axis in kernel.axes), start=ix.index(1))
-        grain = max(1, GRAIN // _work(kernel))
+        total = ix.floor_divide(total, ix.index(kernel.stretch))
+        grain = max(1, GRAIN // (_work(kernel) * kernel.stretch))
         self.steps.append(s.Launch(function, buffers, self.numbers.of(total), sizes, scalars, grain, origin, moved))
 
     def _origin(self, *names: str) -> tuple[int, ...]:

@@ -12,10 +12,11 @@ from codegen.kernels import index as ix
 from codegen.kernels import ir
 from codegen.kernels.check import check
 from codegen.kernels.definitions import Definition, Program, Stored
-from codegen.kernels.groups import Call, Group, Member, group, inner
+from codegen.kernels.groups import Call, Group, group
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Buffer, Expr, Kernel, Loop, Reduce, Statement, Store
 from codegen.kernels.nodes import CHEAP, Alias, Node, Nodes, cost, find_nodes, physical, simplify
+from codegen.kernels.places import Member, inner
 from codegen.kernels.split import split
 
 #: Operations that the name of a kernel tells.
@@ -62,10 +63,11 @@ class Schedule:
         return "\n\n".join([*map(str, self.kernels), "\n".join(lines)])
 
 
-def schedule(program: Program) -> Schedule:
+def schedule(program: Program, in_stretches: bool = False) -> Schedule:
+    """`in_stretches`: kernels may be such that a thread does rows in order, `Kernel.stretch` of them."""
     program = split(program)
     nodes = find_nodes(program)
-    units = group(program, nodes)
+    units = group(program, nodes, in_stretches)
     _store_what_others_read(nodes, units)
     made: dict[Kernel, Kernel] = {}
     steps: list[Launch | Call] = []
@@ -122,9 +124,10 @@ class _Kernel:
         scalars = {expr.name: expr for expr in exprs if isinstance(expr, ir.Scalar)}
         done = self._done()
         sources = dict.fromkeys(definition.source for definition in done.values())
-        axes = _in_order_of_memory(self.group.axes, loops)
+        stretch = self.group.stretch
+        axes = _in_order_of_memory(self.group.axes, loops) if stretch == 1 else self.group.axes
         name = _name(list(done), self.group.members)
-        kernel = Kernel(name, axes, loops, buffers, tuple(sizes), tuple(scalars.values()), tuple(sources))
+        kernel = Kernel(name, axes, loops, buffers, tuple(sizes), tuple(scalars.values()), tuple(sources), stretch)
         return kernel, tuple(self.buffers), tuple(sizes), tuple(scalars)
 
     def _done(self) -> dict[str, Definition]:
@@ -183,7 +186,7 @@ class _Kernel:
         name = member.node.target or member.node.name
         self.stored.add(name)
         strides = member.node.definition.strides
-        return Store(self._named(name), physical(member.element(), strides), value)
+        return Store(self._named(name), physical(member.element(), strides), value, member.since)
 
     # --- values -------------------------------------------------------------------------------------------------------
     def _value(self, member: Member, stage: int) -> Expr:

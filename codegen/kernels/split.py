@@ -87,6 +87,11 @@ def _halves(definition: Definition, program: Program) -> tuple[Definition, Defin
         name, shape, definition.dtype, contiguous(shape), axes, value, definition.kind,
         tuple(within if axis is cut else axis for axis in definition.over), definition.source,
     )  # fmt: skip
-    over = Symbol("r0", ix.index(parts))
-    element = ir.read(name, (ix.index(over), *map(ix.index, definition.axes)), definition.dtype)
-    return part, replace(definition, value=element, over=(over,))
+    return part, rest_of(definition, part)
+
+
+def rest_of(definition: Definition, part: Definition) -> Definition:
+    """What combines the parts: the first axis of `part` is over these."""
+    over = Symbol("r0", part.shape[0])
+    element = ir.read(part.name, (ix.index(over), *map(ix.index, definition.axes)), definition.dtype)
+    return replace(definition, value=element, over=(over,))

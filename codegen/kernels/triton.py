@@ -65,6 +65,8 @@ Ready = tuple[Store, Known, Known]
 
 class _Function:
     def __init__(self, kernel: Kernel, config: Config, copies: int) -> None:
+        if kernel.stretch > 1:
+            raise NotImplementedError("a Triton kernel whose rows are done in order")
         self.given, self.config, self.copies = kernel, config, copies
         self.kernel = prepared(kernel)
         self.tiles = tiling(self.kernel)

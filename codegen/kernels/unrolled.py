@@ -29,18 +29,18 @@ Step = Launch | Call
 T = TypeVar("T")
 
 
-def scheduled(graph: fx.GraphModule, like: Likeness) -> Schedule:
-    """`schedule(lower(graph))`; of tensors that kernels compute, the program may tell no values, and only those that
-    lie in memory, or are that of others. Raises what `lower` does."""
+def scheduled(graph: fx.GraphModule, like: Likeness, in_stretches: bool = False) -> Schedule:
+    """`schedule(lower(graph), in_stretches)`; of tensors that kernels compute, the program may tell no values, and only
+    those that lie in memory, or are that of others. Raises what `lower` does."""
     runs = find(like)
     if runs:
         names = _Names(graph)
-        found = _of_graph(schedule(lower(short(graph, runs))), names)
+        found = _of_graph(schedule(lower(short(graph, runs)), in_stretches), names)
         for run in runs:
             found = found and _unrolled(found, run, names)
         if found is not None:
             return replace(found, program=replace(found.program, results=_results(found, runs, names)))
-    return schedule(lower(graph))
+    return schedule(lower(graph), in_stretches)
 
 
 class _Names:

@@ -56,6 +56,7 @@ def run_c(
     for axis in kernel.axes:
         assert axis.size is not None
         work *= ix.evaluate(axis.size, numbers.__getitem__)
+    work //= kernel.stretch
     guarded = {buffer.name: Guarded(buffers[buffer.name], guard_first) for buffer in kernel.buffers}
     pointers = (ctypes.c_void_p * (len(guarded) + 1))(*(g.address for g in guarded.values()))
     given = (Number * (len(scalars) + 1))()

@@ -17,11 +17,13 @@ import multiprocessing
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from unittest.mock import patch
 
 import torch
 
 from codegen.aot.recorder import Untraceable
 from codegen.artifacts.store import Store
+from codegen.kernels import columns
 from codegen.kernels.c import print_c
 from codegen.kernels.evaluate_program import run_program
 from codegen.kernels.lowering.context import Unsupported
@@ -35,6 +37,10 @@ from tests.codegen.kernels.lowered import Lowered, copy, lowered, tangents
 
 #: Programs of one C file.
 BATCH = 50
+
+
+#: Bounds by which small programs have stretches of rows.
+SHORT = {"LEAST": 2, "MOST": 4, "STRETCHES": 1, "NARROWEST": 2}
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,8 @@ def fused(seed):
         return None
     try:
         made = lowered(program.function(), draw.make(), program.dynamic)
-        found = schedule(made.program)
+        with patch.multiple(columns, **SHORT):
+            found = schedule(made.program, in_stretches=True)
     except (Unsupported, Untraceable, NotImplementedError):
         return None
     # equal names of different kernels must not meet in a file

@@ -18,8 +18,10 @@ from codegen.kernels.lowering.lower import lower
 from codegen.kernels.schedule import Schedule, schedule
 
 
-def scheduled(function: Callable[..., Any], *args: torch.Tensor, dynamic: bool = False) -> Schedule:
-    return schedule(lower(traced(function, *args, dynamic=dynamic)))
+def scheduled(
+    function: Callable[..., Any], *args: torch.Tensor, dynamic: bool = False, in_stretches: bool = False
+) -> Schedule:
+    return schedule(lower(traced(function, *args, dynamic=dynamic)), in_stretches)
 
 
 def traced(function: Callable[..., Any], *args: torch.Tensor, dynamic: bool = False) -> fx.GraphModule:

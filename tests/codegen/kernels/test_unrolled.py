@@ -30,7 +30,7 @@ def planned(found, graph):
 def check(graph):
     """That the two schedules are the same to the letter; answers how many nodes were not scheduled."""
     like = likeness(graph)
-    found, whole = unrolled.scheduled(graph, like), schedule(lower(graph))
+    found, whole = unrolled.scheduled(graph, like, True), schedule(lower(graph), True)
     count = len(found.steps)
     assert str(found).splitlines()[-count:] == str(whole).splitlines()[-count:] and count == len(whole.steps)
     assert (found.kernels, found.written, found.views) == (whole.kernels, whole.written, whole.views)
@@ -157,9 +157,9 @@ QUICK = ("gpt2", "bert")
 def test_a_model(name, train, monkeypatch):
     seen = []
 
-    def scheduled(graph, like):
+    def scheduled(graph, like, in_stretches):
         seen.append(check(graph))
-        return unrolled.scheduled(graph, like)
+        return unrolled.scheduled(graph, like, in_stretches)
 
     monkeypatch.setattr(compile, "unrolled", type("Checked", (), {"scheduled": staticmethod(scheduled)}))
     model = MODELS[name].make_model(LAYERS, 16, train=train)
