@@ -371,6 +371,8 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
     cls = type(value)
     if is_a(value, threading.local):
         raise GraphBreak("state of a thread", source.text)
+    if is_a(value, functools.partial):  # its `__dict__` would be made by asking for it, and partials of it see that
+        raise GraphBreak("subclass of a builtin container", cls.__qualname__)
     if source.kind != "const":
         tx.know(source, "type", cls)
     namespace = instance_dict(value)

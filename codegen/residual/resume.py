@@ -248,12 +248,17 @@ def _may_be_empty(source: Original, slot: str) -> bool:
         return inst.name in names and _slot(inst) == slot
 
     indices = range(len(source.insts))
-    starts = [index + 1 for index in indices if does(index, "DELETE_DEREF")]
+    starts = [index + 1 for index in indices if does(index, "DELETE_DEREF") or _empties(source.insts[index])]
     code, stars = source.code, (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
     if int(slot) >= code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & star) for star in stars):
         starts.append(0)
     ends = {index for index in indices if does(index, "STORE_DEREF")}
     return any(does(index, "LOAD_DEREF", "DELETE_DEREF") for index in source.reachable(starts, ends))
+
+
+def _empties(inst: Instr) -> bool:
+    """Whether it deletes what is in a cell, which may be one of the frame's."""
+    return inst.name == "DELETE_ATTR" and inst.arg == "cell_contents"
 
 
 def _offsets(concrete: ConcreteBytecode) -> Iterator[int]:

@@ -241,6 +241,8 @@ def varies(variable: Variable) -> bool:
         return False
     if isinstance(variable, TupleVariable):
         return any(varies(item) for item in variable.items)
+    if isinstance(variable, MadeVariable):
+        return True
     return variable.source is not None and variable.source.root.kind != "const"
 
 

@@ -27,7 +27,7 @@ from symbolic.variables.identity import IdVariable
 from symbolic.variables.native import NativeVariable, checked_hash, each, taken
 from symbolic.variables.numbers import NumberVariable, holds_number
 from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectMethod, ObjectVariable
-from symbolic.variables.positions import as_index, stand_in, type_name
+from symbolic.variables.positions import answering, as_index, stand_in, type_name
 from symbolic.variables.tables import (
     CHOOSING,
     CLASS_METHODS,
@@ -50,6 +50,7 @@ from symbolic.variables.tables import (
     lookup,
     misused,
     name_of,
+    of_class,
     pure,
     reason_of,
     special,
@@ -379,7 +380,7 @@ def _round(tx: Translator, number: Variable, ndigits: Variable | None = None) ->
         raise GraphBreak("tensor value needed", "round")
     if tx.lookup(number.python_type(), "__round__") is MISSING:
         tx.raise_(TypeError, f"type {number.python_type().__name__} doesn't define __round__ method")
-    return number.method(tx, "__round__", [ndigits] if ndigits is not None else [], {})
+    return of_class(tx, number, "__round__", [ndigits] if ndigits is not None else [])
 
 
 @handles(bool)
@@ -394,10 +395,14 @@ _CONVERSIONS: dict[type, tuple[str, ...]] = {
     float: ("__float__", "__index__"),
     complex: ("__complex__", "__float__", "__index__"),
 }
+#: Types of values whose bytes are read as text.
+_BUFFERS = (bytearray, array, memoryview)
 
 
 def _convert(kind: type) -> Callable[..., Variable]:
-    def handler(tx: Translator, value: Variable, /) -> Variable:
+    def handler(tx: Translator, value: Variable, /, *more: Variable, **named: Variable) -> Variable:
+        if more or named:
+            raise GraphBreak("number needed", f"{kind.__name__} of {value.describe()} and more")
         if isinstance(value, TensorVariable):
             if kind is complex:
                 raise GraphBreak("tensor value needed", kind.__name__)
@@ -405,14 +410,14 @@ def _convert(kind: type) -> Callable[..., Variable]:
         if isinstance(value, ObjectVariable):
             names = [name for name in _CONVERSIONS[kind] if tx.lookup(value.cls, name) is not MISSING]
             if names and (answer := special(tx, value, names[0])) is not None:
-                return from_python(tx, tx.attempt(kind, answer.constant()))
+                return from_python(tx, tx.attempt(kind, answering(names[0], answer.constant(), value.cls.__name__)))
             if value.payload is not None and (folded := fold(tx, kind, [value.payload], {})) is not None:
                 return folded
             if not names:
                 tx.attempt(kind, stand_in(value))
         elif value.python_type() is kind:
             return value
-        elif isinstance(value, NativeVariable):
+        elif isinstance(value, NativeVariable) and not issubclass(value.python_type(), _BUFFERS):
             tx.attempt(kind, stand_in(value))
         raise GraphBreak("number needed", f"{kind.__name__} of {value.describe()}")
 

@@ -453,6 +453,8 @@ class PythonModuleVariable(FixedVariable):
 
     def getattr(self, tx: Translator, name: str) -> Variable:
         space = tx.namespace(self.value.__dict__)
+        if name == "__dict__":
+            return space
         found = space.find(tx, name)
         if found is not None:
             return found

@@ -16,7 +16,7 @@ import torch
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables.base import BINARY, MISSING, Variable
+from symbolic.variables.base import BINARY, COMPARISONS, MISSING, Variable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.positions import answers, as_index, has, native_part, stand_in
 
@@ -258,6 +258,14 @@ def same_constant(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
+def _parts(tx: Translator, value: Variable) -> list[Variable]:
+    """Of a slice."""
+    if isinstance(value, SliceVariable):
+        return value.parts
+    known = value.constant()
+    return [tx.from_constant(part) for part in (known.start, known.stop, known.step)]
+
+
 class SliceVariable(Variable):
     """A slice whose parts are not all constants (tensors, symbolic sizes, objects): start, stop, step."""
 
@@ -271,6 +279,17 @@ class SliceVariable(Variable):
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
         return super().getattr(tx, name)
+
+    def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        """Slices are compared as the tuples of their parts."""
+        if op not in COMPARISONS.values() or other.python_type() is not slice:
+            return None
+        if self is other:
+            return ConstantVariable(op in (operator.eq, operator.le, operator.ge))
+        return tx.binary(op, tx.new_tuple(self.parts), tx.new_tuple(_parts(tx, other)))
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return tx.binary(op, tx.new_tuple(_parts(tx, other)), tx.new_tuple(self.parts)) if other.is_constant() else None
 
     def reachable(self) -> list[Variable]:
         return list(self.parts)

@@ -14,7 +14,7 @@ from collections import deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, SupportsIndex
 
 import torch
 
@@ -363,7 +363,7 @@ class ListVariable(MutableSequence):
         backwards = _is_backwards(tx, reverse) if reverse is not None else False
         done = len(tx.ledger.written)
         tx.ledger.keep(self)
-        items, self.items = self.items, []  # as in CPython, the list is empty while it is sorted
+        items, self.items = self.items, _Emptied()  # as in CPython, the list is empty while it is sorted
         tx.ledger.touch(self)
         try:
             if key is None or (key.is_constant() and key.constant() is None):
@@ -375,11 +375,25 @@ class ListVariable(MutableSequence):
             finally:
                 items = [entry.item for entry in ranked]
         finally:
-            modified, self.items = bool(self.items), items
+            modified, self.items = bool(self.items) or getattr(self.items, "was_filled", False), items
         if None in tx.ledger.written[done:]:  # if it raises, the list is to have its elements again
             raise GraphBreak("effect while a list is sorted", self.describe())
         if modified:
             tx.raise_(ValueError, "list modified during sort")
+
+
+class _Emptied(list[Variable]):
+    """What a list holds while it is sorted: CPython sees whether there was anything, though it is gone again."""
+
+    was_filled = False
+
+    def append(self, item: Variable, /) -> None:
+        self.was_filled = True
+        super().append(item)
+
+    def insert(self, position: SupportsIndex, item: Variable, /) -> None:
+        self.was_filled = True
+        super().insert(position, item)
 
 
 def _is_backwards(tx: Translator, reverse: Variable) -> bool:

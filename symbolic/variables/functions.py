@@ -72,6 +72,11 @@ class CellVariable(Variable):
             super().setattr(tx, name, value)
         self.store(tx, value)
 
+    def delattr(self, tx: Translator, name: str) -> None:
+        if name != "cell_contents":
+            super().delattr(tx, name)
+        self.clear(tx)
+
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         """Cells compare as what they hold; an empty one comes before all others."""
         if op not in _COMPARISONS or not isinstance(other, CellVariable):

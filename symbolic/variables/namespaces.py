@@ -106,6 +106,9 @@ class NamespaceVariable(Names):
     def contains(self, tx: Translator, item: Variable) -> bool:
         return self.find(tx, item.constant()) is not None
 
+    def truth(self, tx: Translator) -> NoReturn:
+        raise GraphBreak("method of a namespace", "bool")
+
     def binary(self, tx: Translator, op: Any, other: Variable) -> NoReturn:
         raise GraphBreak("method of a namespace", op.__name__)
 

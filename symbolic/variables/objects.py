@@ -29,7 +29,7 @@ from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable, l
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import BoundMethod, PythonFunction
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.positions import as_index, has, stand_in, type_name
+from symbolic.variables.positions import answering, as_index, has, stand_in, type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -359,12 +359,12 @@ class ObjectVariable(Variable):
         return self._ask(tx, "__contains__", [item], lambda p: p.contains(tx, item), tx.truth)
 
     def length(self, tx: Translator) -> int:
-        judged = lambda r: tx.attempt(len, _answering("__len__", as_index(tx, r)))  # noqa: E731
+        judged = lambda r: tx.attempt(len, answering("__len__", as_index(tx, r)))  # noqa: E731
         return self._ask(tx, "__len__", [], lambda p: p.length(tx), judged)
 
     def truth(self, tx: Translator) -> bool:
         if tx.lookup(self.cls, "__bool__") is not MISSING:
-            judged = lambda r: tx.attempt(bool, _answering("__bool__", stand_in(r)))  # noqa: E731
+            judged = lambda r: tx.attempt(bool, answering("__bool__", stand_in(r)))  # noqa: E731
             return self._ask(tx, "__bool__", [], lambda p: p.truth(tx), judged)
         if tx.lookup(self.cls, "__len__") is not MISSING:
             return self.length(tx) != 0
@@ -455,11 +455,6 @@ def is_foreign(raw: Any, cls: type, name: str) -> bool:
     if not isinstance(raw, (MethodDescriptorType, WrapperDescriptorType)):
         return False
     return raw.__name__ != name or not issubclass(cls, raw.__objclass__)
-
-
-def _answering(name: str, value: Any) -> Any:
-    """An object whose special method gives `value`, for Python's own code to judge."""
-    return type("Answering", (), {name: lambda self: value})()
 
 
 def _native_part(variable: Variable) -> Variable:

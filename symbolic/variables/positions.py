@@ -60,6 +60,11 @@ def stand_in(variable: Variable) -> Any:
     return type(type_name(variable.python_type()), (), {})()
 
 
+def answering(name: str, value: Any, called: str = "Answering") -> Any:
+    """An object of a class of that name whose special method gives `value`, for Python's own code to judge."""
+    return type(called, (), {name: lambda self: value})()
+
+
 def as_index(tx: Translator, variable: Variable) -> Any:
     """The value of an argument that stands for a position, a count or a slice."""
     if variable.is_constant():

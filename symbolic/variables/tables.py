@@ -45,6 +45,7 @@ from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.buffers import BufferVariable, from_python
 from symbolic.variables.constants import is_constant_value
 from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.positions import native_part
 
 if TYPE_CHECKING:
     from symbolic.frames import Frame
@@ -368,6 +369,15 @@ def is_tensor(variable: Variable) -> bool:
 def pure(functions: Iterable[Any]) -> None:
     for fn in functions:
         PURE[fn] = True
+
+
+def of_class(tx: Translator, variable: Variable, name: str, args: Args) -> Variable:
+    """`type(variable).name(variable, *args)`: what an instance has under that name nobody asks for."""
+    if isinstance(variable, ObjectVariable):
+        if (function := variable.special(tx, name)) is not None:
+            return tx.call(function, args, {})
+        variable = native_part(variable)
+    return variable.method(tx, name, args, {})
 
 
 def special(tx: Translator, variable: Variable, *names: str) -> Variable | None:

@@ -36,7 +36,7 @@ from symbolic.variables.late_text import (
 )
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import native_part
-from symbolic.variables.tables import fold, handles, known
+from symbolic.variables.tables import fold, handles, known, of_class
 from symbolic.variables.tensors import METHODS
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def format_of(tx: Translator, variable: Variable, spec: str = "") -> str:
         if spec:
             tx.raise_(TypeError, f"unsupported format string passed to {variable.python_type().__name__}.__format__")
         return str_of(tx, variable)
-    return marked(tx, variable.method(tx, "__format__", [ConstantVariable(spec)], {}))
+    return marked(tx, of_class(tx, variable, "__format__", [ConstantVariable(spec)]))
 
 
 class _Shown(_Text):

@@ -5,15 +5,18 @@ PYTEST_DONT_REWRITE: what is compared lives no longer than the programs let it.
 """
 
 import abc
+import collections
 import copy
 import functools
 import itertools
 import operator
+import sys
 import types
 import typing
 import weakref
 from collections import Counter, OrderedDict, deque
 
+import pytest
 import torch
 
 import jit
@@ -588,3 +591,115 @@ def test_calls_of_classes_whose_metaclass_calls_something_else(x):
     film = Movie(name="it", year=3)
     made = typing.TypedDict("Made", {"name": str})(name="x")
     return x + film["year"], film, type(film) is dict, type(made) is dict, Called(), Called(1)
+
+
+# --- values that only look at their class, and what Python makes of answers -----------------------------------------------
+class Unequal:
+    def __eq__(self, other):
+        raise LookupError("not to be compared")
+
+
+@same_as_eager
+def test_slices_compare_their_parts(x):
+    one, other = slice(Unequal()), slice(Unequal())
+    compared = errors_of(lambda: one == other, lambda: one != slice(1), lambda: slice(2) == other, lambda: one < other)
+    return x + 1, one == one, one <= one, one == 1, compared
+
+
+class Answers:
+    def __init__(self, value):
+        self.value = value
+
+    def __int__(self):
+        return self.value
+
+    __float__ = __complex__ = __int__
+
+
+@pytest.mark.parametrize("kind", (int, float, complex))
+def test_what_conversions_are_answered_is_judged(kind):
+    @same_as_eager
+    def convert(x):
+        return x + 1, errors_of(*(lambda value=value: kind(Answers(value)) for value in (None, 1, 1.5, 1j, "1")))
+
+    convert()
+
+
+@same_as_eager
+def test_conversions_of_buffers_and_of_what_is_not_known(x):
+    digits = sys.get_int_max_str_digits()
+    return x + 1, int("1" * digits, 2) % 7, int("1" * digits, base=8) % 7, complex(digits, digits), int(memoryview(b"12"))
+
+
+class Formats:
+    def __format__(self, spec):
+        return "class"
+
+    def __round__(self):
+        return "class"
+
+
+@same_as_eager
+def test_what_an_instance_has_does_not_format_it(x):
+    it = Formats()
+    it.__format__ = it.__round__ = lambda *args: "instance"
+    return x + 1, f"{it}", format(it), round(it), it.__format__(""), it.__round__()
+
+
+@same_as_eager
+def test_a_list_that_is_filled_and_emptied_while_it_is_sorted(x):
+    def key(number):
+        numbers.append(number)
+        return numbers.pop()
+
+    numbers = [2, 1]
+    return x + 1, errors_of(lambda: numbers.sort(key=key)), numbers
+
+
+@same_as_eager
+def test_a_module_is_written_to_and_its_dict_read(x):
+    module = types.ModuleType("made")
+    names = vars(module)
+    module.one = 1
+    return x + 1, names["one"], names.get("one"), "one" in names, len(module.__dict__), bool(names)
+
+
+def test_aliases_of_aliases_of_objects_that_another_call_has_others_of():
+    @jit.compile(backend="eager")
+    def alias(parameter):
+        return collections.abc.Callable[typing.Concatenate[int, parameter], int]
+
+    for name in ("One", "Two"):
+        parameter = typing.ParamSpec(name)
+        assert alias(parameter).__args__[0].__args__[1] is parameter
+
+
+@same_as_eager
+def test_a_cell_that_is_emptied_from_outside(x):
+    def inner():
+        return value
+
+    value = 1
+    del inner.__closure__[0].cell_contents
+    jit.graph_break()
+    found = []
+    try:
+        inner()
+    except NameError as error:
+        found.append(str(error))
+    try:
+        value  # noqa: B018
+    except UnboundLocalError as error:
+        found.append(str(error))
+    return x + 1, found
+
+
+class Partial(functools.partial):
+    pass
+
+
+@same_as_eager
+def test_partials_of_a_derived_class(x):
+    inner = Partial(max, 1)
+    outer = Partial(inner, 2)
+    return x + 1, outer.func is max, outer.args
