@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 import operator
 import re
+import sys
 import types
 import typing
 import weakref
@@ -152,6 +153,7 @@ class Protocols:
     def attempt(self: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Runs plain Python now; its exception becomes the program's. What warns has to run in the program."""
         failure: Exception | None = None
+        handled = sys.exception()
         with heard() as warned:
             try:
                 answer = function(*args, **kwargs)
@@ -164,6 +166,8 @@ class Protocols:
             raise GraphBreak("operation that warns", str(warned[0].message))
         if failure is None:
             return answer
+        if failure.__context__ is not handled:
+            raise GraphBreak("context of an exception that is not looked into", repr(failure))
         raise Observed(self.with_context(as_raised(self, failure))) from failure
 
     def new_exception(self: Any, cls: type[BaseException], *args: Any) -> Variable:

@@ -58,7 +58,7 @@ from symbolic.variables.objects import NATIVE_DESCRIPTORS, ObjectVariable
 from symbolic.variables.positions import is_python_class
 from symbolic.variables.tables import skipped_module
 from symbolic.variables.tensors import TensorVariable
-from symbolic.variables.weak import has_let_go
+from symbolic.variables.weak import sees_ends
 
 #: An exception that no traced frame catches: not a fault of the program's form, so `fullgraph` has nothing against it.
 ESCAPES = "exception leaves the frame"
@@ -509,7 +509,7 @@ class Translator(Protocols):
             return self.frames[-1].entered
         if cause.reason in RUNS_ITSELF:
             raise SkipFrame(f"{cause.reason} ({cause.detail})")
-        if cause.reason == MEMORY and has_let_go(self):
+        if cause.reason == MEMORY and sees_ends(self):
             raise SkipFrame(f"what was let go of may be seen ({cause.detail})")
         deep = self._recursion()
         return self.anchor() if deep is None else deep.entered

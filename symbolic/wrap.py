@@ -51,11 +51,18 @@ from symbolic.variables import (  # noqa: F401  (twelve fill the tables)
     transforms,
     weak,
 )
-from symbolic.variables.base import OpaqueVariable, Variable
+from symbolic.variables.base import OpaqueVariable, Variable, lookup
 from symbolic.variables.born import holds_model
 from symbolic.variables.buffers import BufferVariable, empty_like
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable
-from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, is_a, is_constant_value, is_library_value
+from symbolic.variables.constants import (
+    CONSTANT_TYPES,
+    ConstantVariable,
+    is_a,
+    is_constant_value,
+    is_library_value,
+    is_member,
+)
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
 from symbolic.variables.exceptions import ExistingException
 from symbolic.variables.functions import BoundMethod, CellVariable, FunctionVariable, PartialVariable
@@ -84,7 +91,7 @@ def wrap(tx: Translator, value: Any, source: Source) -> Variable:
 
 def _wrapped(tx: Translator, value: Any, source: Source) -> Variable:
     kind = type(value)
-    if (kind in CONSTANT_TYPES and (kind is not int or is_constant_value(value))) or is_a(value, enum.Enum):
+    if (kind in CONSTANT_TYPES and (kind is not int or is_constant_value(value))) or is_member(value):
         return _constant(tx, value, source)
     if is_library_value(value) and _is_part_of_program(source):
         _fixed(tx, value, source)
@@ -329,6 +336,8 @@ def _method(tx: Translator, value: MethodType, source: Source) -> Variable:
 
 
 def _class(tx: Translator, value: type, source: Source) -> Variable:
+    if is_a(lookup(type(value), "__getattribute__"), FunctionType):  # we had run that ourselves
+        raise GraphBreak("attribute access not supported", f"class with {type(value).__qualname__}.__getattribute__")
     if value.__mro__ is None:  # what it inherits is what is being computed
         raise SkipFrame("a class that is not made yet")
     _fixed(tx, value, source)

@@ -525,13 +525,10 @@ def _import(namespace: dict[str, Any], name: str, names: Any, level: int) -> Any
 
 @row("IMPORT_FROM", 1, [0, RESULT])
 def import_from(b: Broken) -> None:
-    b.writer.call(_import_from, b.operands[0], b.inst.argval)
-
-
-def _import_from(module: Any, name: str) -> Any:
-    space: dict[str, Any] = {}
-    exec(f"from {module.__name__} import {name} as found", space)
-    return space["found"]
+    b.load(0)
+    b.emit.op(b.inst.op, b.inst.argval)
+    b.emit.swap(2)
+    b.emit.pop()
 
 
 # --- exceptions -------------------------------------------------------------------------------------------------------
@@ -581,6 +578,6 @@ def call_intrinsic_2(b: Broken) -> None:
 #: opcodes whose rows call functions of ours, which no traceback may show
 BY_FUNCTIONS = frozenset(
     """LOAD_GLOBAL LOAD_NAME DELETE_GLOBAL LOAD_FAST LOAD_FAST_CHECK DELETE_FAST LOAD_DEREF DELETE_DEREF IMPORT_NAME
-    IMPORT_FROM DICT_MERGE FOR_ITER""".split()
+    DICT_MERGE FOR_ITER""".split()
 )
 

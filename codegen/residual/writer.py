@@ -24,6 +24,7 @@ from symbolic.errors import GraphBreak, Restart
 from symbolic.reach import exists, parts
 from symbolic.sources import Source
 from symbolic.variables import (
+    born,
     classes,
     constants,
     hook_dicts,
@@ -36,6 +37,8 @@ from symbolic.variables.native import own_keys
 _Done = tuple[dict[Variable, str], dict[Source, str], dict[Variable, Variable]]
 #: Variables of fixed parts of the program: the object itself is a constant of the residual code.
 FIXED = (FixedVariable, namespaces.NamespaceVariable)
+#: What a recipe makes.
+MADE = (born.BornClass, born.MadeVariable)
 
 
 class Placeholder(Variable):
@@ -102,6 +105,8 @@ class Writer:
                     break
             else:
                 state[variable] = 2
+        # What a class is made of has to be complete by then.
+        self._cyclic.difference_update(*(each.recipe.args for each in self._cyclic if isinstance(each, MADE)))
 
     def load(self, variable: Variable) -> None:
         """Pushes the value of `variable`."""
@@ -206,7 +211,10 @@ class Writer:
 
     def _is_built_by_parts(self, variable: Variable) -> bool:
         """Builds the containers that it holds and that hold it, until it is built itself."""
-        for part in parts(variable, self.ledger):
+        held = parts(variable, self.ledger)
+        if isinstance(variable, MADE):
+            held += [part for arg in variable.recipe.args for part in parts(arg, self.ledger)]
+        for part in held:
             if part in self._cyclic and type(part) in SHELLS and part not in self._built:
                 self.load(part)
                 self.emit.pop()

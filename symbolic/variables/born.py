@@ -172,8 +172,9 @@ def make(tx: Translator, function: Callable[..., Any], args: list[Variable], kwa
     recipe = Recipe(function, args, kwargs)
     values = [model(tx, arg) for arg in args]
     value = tx.attempt(function, *values, **{name: model(tx, arg) for name, arg in kwargs.items()})
-    known = tx.known.get(id(value))  # aliases of typing are made once
-    return known if isinstance(known, MadeVariable) else _born(tx, value, recipe)
+    known = tx.known.get(id(value))  # aliases of typing are made once, and a union of one is that
+    given = [part for arg in args for part in (arg.items if isinstance(arg, TupleVariable) else [arg])]
+    return known if isinstance(known, MadeVariable) or known in given else _born(tx, value, recipe)
 
 
 def _born(tx: Translator, value: Any, recipe: Recipe) -> Variable:

@@ -240,7 +240,7 @@ def _stored_twice_or_read(code: CodeType) -> bool:
     insts = decode(code).insts
     stored = [inst.argval for inst in insts if inst.op == "STORE_NAME"]
     read = {inst.argval for inst in insts if inst.op == "LOAD_NAME"}
-    return len(stored) != len(set(stored)) or not read.isdisjoint(stored)
+    return len(stored) != len(set(stored)) or not read.isdisjoint((*stored, "vars", "locals"))
 
 
 def _suits_enum(value: Variable) -> bool:

@@ -383,7 +383,7 @@ class SuperVariable(Variable):
             return tx.class_variable(self.start)
         if raw is MISSING:
             return tx.raise_(AttributeError, f"'super' object has no attribute {name!r}")
-        if name == "__new__" or isinstance(raw, staticmethod):
+        if (name == "__new__" and not isinstance(raw, FunctionType)) or isinstance(raw, staticmethod):
             if isinstance(raw, staticmethod):
                 return tx.wrap(raw.__func__, tx.attribute_source(base, name).attr("__func__"))
             return NativeNew(base)

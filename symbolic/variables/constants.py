@@ -75,6 +75,8 @@ class ConstantVariable(Variable):
         return self.value
 
     def describe(self) -> str:
+        if isinstance(self.value, enum.Enum):  # whose text may be the user's
+            return f"{type(self.value).__qualname__}.{self.value._name_}"
         text = repr(self.value)
         return text if len(text) < 60 else text[:57] + "..."
 
@@ -240,7 +242,12 @@ def is_constant_value(value: Any) -> bool:
         return all(part is None or type(part) is int for part in parts)
     if kind is frozenset:
         return all(is_constant_value(item) for item in value)
-    return kind in CONSTANT_TYPES or is_a(value, enum.Enum)
+    return kind in CONSTANT_TYPES or is_member(value)
+
+
+def is_member(value: Any) -> bool:
+    """Whether it is a member of an enum, which has its name: not while its class is being made."""
+    return is_a(value, enum.Enum) and "_name_" in object.__getattribute__(value, "__dict__")
 
 
 def is_library_value(value: Any) -> bool:

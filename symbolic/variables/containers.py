@@ -31,7 +31,7 @@ from symbolic.variables.native import (
     each_of_some,
     is_iterable,
 )
-from symbolic.variables.positions import answers, as_index, native_part, stand_in
+from symbolic.variables.positions import answers, as_index, native_part, stand_in, type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -458,7 +458,10 @@ class DequeVariable(MutableSequence):
         return DequeVariable(list(items), self.maxlen)
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
-        return tx.attempt(operator.getitem, self.model(), as_index(tx, index))
+        at = as_index(tx, index)
+        if isinstance(at, int) and -len(self.items) <= at < len(self.items):
+            return self.items[at]
+        return tx.attempt(operator.getitem, self.model(), at)
 
     def compared(
         self, tx: Translator, value: Variable, first: int = 0, last: int = sys.maxsize
@@ -511,13 +514,17 @@ class DequeVariable(MutableSequence):
         if self.owner is None:
             return self.born(tx, self.items)
         bound = [] if self.maxlen is None else [tx.from_constant(self.maxlen)]
-        return tx.call(tx.class_of(self.owner), [self.owner, *bound], {})
+        made = tx.call(tx.class_of(self.owner), [self.owner, *bound], {})
+        if not issubclass(made.python_type(), deque):
+            kinds = type_name(self.owner.python_type()), type_name(made.python_type())
+            tx.raise_(TypeError, "{}() must return a deque, not {}".format(*kinds))
+        return made
 
     def do___copy__(self, tx: Translator, /) -> Variable:
         return self.do_copy(tx)
 
     def concatenated(self, tx: Translator, other: Variable) -> Variable | None:
-        if self.owner is None or not self.is_kin(native_part(other)):
+        if not self.is_kin(native_part(other)):
             return super().concatenated(tx, other)
         made = self.do_copy(tx)
         native_part(made).extend(tx, getattr(other, "owner", None) or other)  # type: ignore[attr-defined]
@@ -534,6 +541,37 @@ class DequeVariable(MutableSequence):
         operator.add: concatenated,
         operator.mul: repeated,
     }
+
+    def do_append(self, tx: Translator, value: Variable, /) -> Variable | None:
+        if self.unread is not None:
+            return super().do_append(tx, value)
+        self._put(tx, len(self.items), value)
+        return None
+
+    def do_appendleft(self, tx: Translator, value: Variable, /) -> None:
+        self._put(tx, 0, value)
+
+    def do_pop(self, tx: Translator, /) -> Variable:
+        return self._take(tx, -1)
+
+    def do_popleft(self, tx: Translator, /) -> Variable:
+        return self._take(tx, 0)
+
+    def _put(self, tx: Translator, position: int, value: Variable) -> None:
+        """At one of the ends."""
+        tx.ledger.keep(self)
+        if len(self.items) == self.maxlen:
+            return self.replace(tx, [*self.items[1:], value] if position else [value, *self.items][:-1])
+        self.items.insert(position, value)
+        self.replace(tx, self.items)
+
+    def _take(self, tx: Translator, position: int) -> Variable:
+        if not self.items:
+            tx.raise_(IndexError, "pop from an empty deque")
+        tx.ledger.keep(self)
+        found = self.items.pop(position)
+        self.replace(tx, self.items)
+        return found
 
     def do_extendleft(self, tx: Translator, iterable: Variable, /) -> None:
         items = iterable.unpack(tx) if isinstance(iterable, SequenceVariable) else each(tx, iterable)
@@ -555,8 +593,6 @@ class DequeVariable(MutableSequence):
             cut = -by % len(self.items)
             self.replace(tx, self.items[cut:] + self.items[:cut])
 
-    do_appendleft = positional("appendleft", "v")
-    do_popleft = positional("popleft", "")
 
 
 class TupleVariable(SequenceVariable):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symbolic.errors import SEES_END, GraphBreak, SkipFrame
+from symbolic.reach import children
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
@@ -97,6 +98,20 @@ def has_let_go(tx: Translator) -> bool:
     cells = [tx.ledger.pending(cell, "cell_contents") for cell in frame.cells.values()]
     held = {each.source for each in (*frame.locals.values(), *frame.stack, *cells) if isinstance(each, Variable)}
     return any(each.source not in held for each in tx.given if not ends_unseen(getattr(each, "value", None)))
+
+def sees_ends(tx: Translator) -> bool:
+    """Whether weak references may tell what the frame let go of, which a break would hold."""
+    if has_let_go(tx):
+        return True
+    waiting = [each for frame in tx.frames for each in frame.held()] if tx.weak_references else []
+    held = set(waiting)
+    while waiting:
+        found = waiting.pop()
+        inside = [] if isinstance(found, WeakReference) else [*children(found, tx.ledger)]
+        waiting += [each for each in inside if each not in held]
+        held.update(inside)
+    return any(target not in held for target in tx.weak_references)
+
 
 def _is_dead(reference: Any) -> bool:
     """nothing behind"""

@@ -7,7 +7,9 @@ PYTEST_DONT_REWRITE: what is compared lives no longer than the programs let it.
 import abc
 import collections
 import copy
+import enum
 import functools
+import gc
 import itertools
 import operator
 import sys
@@ -20,7 +22,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import same_as_eager, tensors
+from tests.differential import COUNTING, same_as_eager, tensors
 
 (X,) = tensors(3, 4)
 
@@ -703,3 +705,147 @@ def test_partials_of_a_derived_class(x):
     inner = Partial(max, 1)
     outer = Partial(inner, 2)
     return x + 1, outer.func is max, outer.args
+
+
+# --- classes of the frame, and classes that look at themselves --------------------------------------------------------
+@same_as_eager
+def test_a_class_that_its_own_attributes_hold(x):
+    class Holds:
+        held = []
+        by_name = {}
+
+        def get(self):
+            return Holds
+
+    Holds.held.append(Holds)
+    Holds.by_name["one"] = Holds()
+    return x + 1, Holds.__module__, Holds.__qualname__, Holds.held[0] is Holds, type(Holds.by_name["one"]) is Holds
+
+
+def test_a_class_that_its_own_attributes_hold_is_what_the_body_made():
+    @jit.compile(backend="eager")
+    def make():
+        class Holds:
+            held = []
+
+        Holds.held.append(Holds)
+        return Holds
+
+    made = make()
+    assert made.held == [made] and made.__module__ == __name__ and made.__qualname__.endswith("make.<locals>.Holds")
+
+
+@pytest.mark.skipif(not COUNTING, reason="continuations hold what they were made for")
+def test_the_end_of_a_class_of_the_frame():
+    @jit.compile(backend="eager")
+    def is_gone():
+        class Gone:
+            pass
+
+        reference = weakref.ref(Gone)
+        del Gone
+        gc.collect(0)
+        return reference() is None
+
+    assert is_gone() and is_gone()
+
+
+class Looks(type):
+    def __getattribute__(cls, name):
+        LOOKED.append(name)
+        return type.__getattribute__(cls, name)
+
+
+LOOKED = []
+
+
+class Looked(metaclass=Looks):
+    number = 3
+
+
+def test_a_metaclass_is_asked_by_the_program_alone():
+    @jit.compile(backend="eager")
+    def look(x):
+        return x * Looked.number, list(LOOKED)
+
+    for _ in range(2):
+        del LOOKED[:]
+        assert look(X)[1] == ["number"]
+
+
+@same_as_eager
+def test_unions_of_one_parameter(x):
+    one = typing.TypeVar("one")
+    jit.graph_break()
+    return x + 1, typing.Union[one] is one, typing.Union[one, one] is one, typing.Optional[one] == typing.Union[one, None]
+
+
+# --- enums ------------------------------------------------------------------------------------------------------------
+class Color(enum.Enum):
+    RED = 1
+
+    @classmethod
+    def _missing_(cls, value):
+        return 5 if value == "five" else None
+
+
+@same_as_eager
+def test_the_context_of_what_an_enum_raises(x):
+    found = []
+    for value in ("five", 7):
+        try:
+            Color(value)
+        except (TypeError, ValueError) as error:
+            found.append((type(error), str(error), repr(error.__context__)))
+    return x + 1, found
+
+
+@same_as_eager
+def test_new_of_an_enum_through_super(x):
+    def make():
+        class Bad(enum.IntEnum):
+            def __new__(cls, value):
+                return super().__new__(cls, value)
+
+            ONE = 1
+
+    return x + 1, errors_of(make)
+
+
+@same_as_eager
+def test_a_name_that_an_enum_gets_twice(x):
+    def make():
+        class Twice(enum.Enum):
+            vars().update({"ONE": 1}, **{"ONE": 2})
+
+    return x + 1, errors_of(make)
+
+
+# --- deques -----------------------------------------------------------------------------------------------------------
+class WalksOtherwise(deque):
+    def __iter__(self):
+        return iter("walked")
+
+
+class MakesLists(deque):
+    def __new__(cls, *args):
+        return [*args] if args else super().__new__(cls)
+
+
+@same_as_eager
+def test_deques_of_derived_classes_are_added_and_copied(x):
+    odd, made = WalksOtherwise([1]), MakesLists()
+    refused = errors_of(lambda: made * 2, lambda: made + deque([1]), lambda: made.copy(), lambda: deque() + [1])
+    return x + 1, deque([1, 2]) + odd, deque([1]) + deque([2]), refused
+
+
+@same_as_eager
+def test_both_ends_of_deques(x):
+    found = deque([1, 2, 3], 3)
+    found.append(4)
+    found.appendleft(5)
+    taken = found.pop(), found.popleft()
+    none = deque((), 0)
+    none.append(1)
+    none.appendleft(1)
+    return x + found[0], taken, found, none, errors_of(none.pop, none.popleft, lambda: found[1:], lambda: found.pop(0))
