@@ -12,7 +12,7 @@ from sideeffects.ledger import Ledger
 from symbolic.errors import GraphBreak, Observed
 from symbolic.sources import Sources
 from symbolic.variables import iterators
-from symbolic.variables.base import INPLACE, MISSING, Variable
+from symbolic.variables.base import INPLACE, MISSING, Variable, lookup
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
 from symbolic.variables.mappings import DictVariable, DictViewVariable
@@ -53,6 +53,9 @@ class Translator:
 
     def with_context(self, error):
         return error
+
+    def lookup(self, cls, name):
+        return lookup(cls, name)
 
     def know(self, source, kind, payload):
         self.known.append((source.text, kind, payload))
