@@ -190,6 +190,16 @@ class GraphBuilder:
         alike = [(fake, mark) for fake, mark in self._marks if fake.untyped_storage()._cdata == memory]
         return not self._moves and all(mark is not None and _mark(fake) == mark for fake, mark in alike)
 
+    @property
+    def moves(self) -> bool:
+        """Whether tensors may have come to lie elsewhere."""
+        return self._moves
+
+    def version_it_came_with(self, variable: TensorVariable) -> int | None:
+        """That of an input's stand-in, before the frame did anything to it."""
+        mark = next((mark for fake, mark in self._marks if fake is variable.fake), None)
+        return None if mark is None else mark[0]
+
     def add_number(self, value: int | float, source: Source) -> Variable:
         """A placeholder for a number that varies from call to call."""
         found = next((known for known in self.inputs if known.source is source), None)

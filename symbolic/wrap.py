@@ -31,7 +31,7 @@ from torch.utils.hooks import RemovableHandle
 
 from symbolic.errors import GraphBreak, SkipFrame
 from symbolic.sources import Source
-from symbolic.variables import (  # noqa: F401  (twelve fill the tables)
+from symbolic.variables import (  # noqa: F401  (thirteen fill the tables)
     aliases,
     autograd_functions,
     builtins,
@@ -47,6 +47,7 @@ from symbolic.variables import (  # noqa: F401  (twelve fill the tables)
     run_text,
     stdlib,
     tables,
+    tensor_attributes,
     torch_functions,
     transforms,
     weak,

@@ -309,6 +309,7 @@ BUILD.update(
         late_text.TextVariable: lambda w, v: w.call(v.function, *v.args),
         stdlib.GetterVariable: lambda w, v: w.call_with(v.kind, v.args, v.kwargs),
         identity.IdVariable: lambda w, v: w.call(id, v.value),
+        identity.HashVariable: lambda w, v: w.call(hash, v.value),
         hooks.HandleVariable: Writer.birth,
         nodes.MultiHandle: Writer.birth,
         outside.Answer: Writer.birth,

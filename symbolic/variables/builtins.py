@@ -23,7 +23,7 @@ from symbolic.variables.classes import NATIVE_CONSTRUCTORS, ClassVariable
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable
 from symbolic.variables.functions import CellVariable
-from symbolic.variables.identity import IdVariable
+from symbolic.variables.identity import HashVariable, IdVariable
 from symbolic.variables.native import NativeVariable, checked_hash, each, taken
 from symbolic.variables.numbers import NumberVariable, holds_number
 from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectMethod, ObjectVariable
@@ -211,14 +211,18 @@ def _vars(tx: Translator, *value: Variable) -> Variable:
 
 @handles(id)
 def _id(tx: Translator, value: Variable, /) -> Variable:
+    _check_stays(tx, value)
+    tx.hashed.append(value)
+    return IdVariable(value)
+
+
+def _check_stays(tx: Translator, value: Variable) -> None:
     if isinstance(value, ConstantVariable):
         raise GraphBreak("identity number needed", value.describe())
     held = [each for frame in tx.frames for each in frame.held()]
     if value.source is None and value not in reachable(held, tx.ledger):
         # It may be gone, and the next one be in its place.
         raise GraphBreak("identity number needed", value.describe())
-    tx.hashed.append(value)
-    return IdVariable(value)
 
 
 def _hashed_by_value(value: Any) -> bool:
@@ -234,7 +238,11 @@ def _hash(tx: Translator, value: Variable, /) -> Variable:
         return from_python(tx, tx.attempt(checked_hash, answer.constant()))
     if known(tx, value) is not MISSING and _hashed_by_value(known(tx, value)):
         return from_python(tx, tx.attempt(hash, value.constant()))
-    raise GraphBreak("identity number needed", f"hash of {value.describe()}")
+    if not isinstance(value, ObjectVariable) or tx.lookup(value.cls, "__hash__") is not object.__hash__:
+        raise GraphBreak("identity number needed", f"hash of {value.describe()}")
+    _check_stays(tx, value)
+    tx.hashed.append(value)
+    return HashVariable(value)
 
 
 # --- sequences and sums -----------------------------------------------------------------------------------------------

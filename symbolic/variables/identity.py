@@ -1,4 +1,4 @@
-"""`id(value)` as a value."""
+"""`id(value)` as a value, and `hash(value)` where that comes of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class IdVariable(Variable):
         return True
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        if isinstance(other, IdVariable) and op.__name__ in ("eq", "ne"):
+        if type(other) is type(self) and op.__name__ in ("eq", "ne"):
             return ConstantVariable(self.value.is_same(tx, other.value) is (op.__name__ == "eq"))
         raise GraphBreak("identity number needed", self.describe())
 
@@ -43,3 +43,16 @@ class IdVariable(Variable):
 
     def describe(self) -> str:
         return f"id of {self.value.describe()}"
+
+
+class HashVariable(IdVariable):
+    """`hash(value)` of an object that is hashed by identity: no two of these that are there at a time have the same."""
+
+    def key(self) -> Any:
+        return ("hash", Identity(self.value))
+
+    def truth(self, tx: Translator) -> bool:
+        raise GraphBreak("identity number needed", self.describe())
+
+    def describe(self) -> str:
+        return f"hash of {self.value.describe()}"

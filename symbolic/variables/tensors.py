@@ -33,6 +33,8 @@ DATA_METHODS = frozenset(
 )
 #: name -> handler(tx, tensor, *args, **kwargs) of methods that are more than an operation
 METHODS: dict[str, Callable[..., Variable]] = {}
+#: name -> handler(tx, tensor) of attributes that are more than a property of a stand-in
+ATTRIBUTES: dict[str, Callable[[Any, Any], Variable]] = {}
 #: Attributes that tell where a tensor comes from: no property that a tensor guard compares.
 HISTORY = frozenset({"is_leaf", "output_nr", "retains_grad"})
 GRAPH_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
@@ -82,7 +84,9 @@ class TensorVariable(Variable):
             return self._node(tx)
         if name == "__class__":
             return tx.class_variable(self.cls)
-        if name in DATA_METHODS or name in ("_base", "_backward_hooks", "__dict__", "_version", "_cdata"):
+        if (attribute := ATTRIBUTES.get(name)) is not None:
+            return attribute(tx, self)
+        if name in DATA_METHODS or name in ("__dict__", "_cdata"):
             if name in DATA_METHODS and hasattr(torch.Tensor, name):
                 return NativeMethod(self, name)
             raise GraphBreak("tensor attribute not known while tracing", name)
