@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Any
 
 from symbolic.code import Handler, Inst, decode
-from symbolic.versions import END_OF_FOR, FOR_ITER_KEEPS_ITERATOR, LOAD_CLOSURE, NO_FALLTHROUGH
+from symbolic.versions import END_OF_FOR, FOR_ITER_KEEPS_ITERATOR, INTRINSICS_1, LOAD_CLOSURE, NO_FALLTHROUGH
 
 
 class Unreadable(Exception):
@@ -45,30 +45,53 @@ class Block:
             block = block.handler
 
 
-#: Flags of code whose frames outlive the call.
-_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-_MANY = 3000
+_ASYNCHRONOUS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+#: What `yield from` does with the iterator that it has.
+_DELEGATES = "LOAD_CONST SEND YIELD_VALUE JUMP_BACKWARD_NO_INTERRUPT".split()
+_MANY = 1000
 _NEVER_RAISES = frozenset(
     """LOAD_FAST STORE_FAST LOAD_CONST POP_TOP COPY SWAP JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT
-    RETURN_VALUE RETURN_CONST PUSH_NULL POP_EXCEPT PUSH_EXC_INFO DELETE_FAST LOAD_FAST_CHECK""".split()
+    RETURN_VALUE RETURN_CONST PUSH_NULL POP_EXCEPT PUSH_EXC_INFO DELETE_FAST LOAD_FAST_CHECK NOP""".split()
 )
 #: What ends an `except` clause that an exception leaves: in the text there is nothing to do for it.
 _CLEANUP = [("COPY", 3), ("POP_EXCEPT", 0), ("RERAISE", 1)]
 
 
-def blocks(code: CodeType) -> Block:
-    """The first block of a code object. Raises `Unreadable`."""
-    if code.co_flags & _GENERATORS:
-        raise Unreadable("it is a generator: its frame outlives the call")
+def blocks(code: CodeType, nested: bool) -> Block:
+    """The first block of a code object; `nested`: for statements in each other. Raises `Unreadable`."""
+    if code.co_flags & _ASYNCHRONOUS:
+        raise Unreadable("it is asynchronous")
     if not code.co_flags & inspect.CO_OPTIMIZED:
         raise Unreadable("it is a module or class body: its locals are a dict")
     decoded = decode(code)
-    if len(decoded.insts) > _MANY:
-        raise Unreadable(f"it is too long: {len(decoded.insts)} instructions")
-    insts = [_plain(inst, code) for inst in decoded.insts]
+    insts = _without_generator([_plain(inst, code) for inst in decoded.insts])
     start = _split(insts, decoded.handlers, decoded.offsets)
     _drop_cleanups(start)
+    if not nested:
+        return start
+    if len(every(start)) > _MANY:
+        raise Unreadable(f"it is too long: {len(every(start))} blocks")
     return _enter_loops_at_their_heads(start)
+
+
+def _without_generator(insts: list[Inst]) -> list[Inst]:
+    """What makes a function a generator follows from `yield` in its text; a loop that delegates is one instruction."""
+    out = list(insts)
+
+    def gone(at: int) -> None:
+        out[at] = replace(out[at], op="NOP", target=-1)
+
+    for at, inst in enumerate(insts):
+        if inst.op == "RETURN_GENERATOR":
+            gone(at)
+            gone(at + 1)  # POP_TOP
+        elif inst.op == "GET_YIELD_FROM_ITER" and [each.op for each in insts[at + 1 : at + 5]] == _DELEGATES:
+            end = insts[at + 2].target
+            for each in (at + 1, at + 2, at + 3, *([end] if insts[end].op == "END_SEND" else [])):
+                gone(each)
+            out[at] = replace(inst, op="YIELD_FROM")
+            out[at + 4] = replace(insts[at + 4], op="JUMP_FORWARD", target=end)
+    return out
 
 
 def _plain(inst: Inst, code: CodeType) -> Inst:
@@ -215,7 +238,7 @@ def _drop_cleanups(start: Block) -> None:
         and [(inst.op, inst.arg) for inst in block.after[0].insts] == _CLEANUP[2:]
     }
     cleared = {inst.argval for block in order for inst in block.insts if inst.op == "LOAD_FAST_AND_CLEAR"}
-    gone |= {block for block in order if _only_restores(block, cleared)}
+    gone |= {block for block in order if _only_restores(block, cleared) or _is_of_generator(block)}
     for block in order:
         while block.handler in gone:
             above = block.handler
@@ -228,6 +251,14 @@ def _only_restores(block: Block, cleared: set[Any]) -> bool:
     *insts, last = block.insts
     return bool(insts) and last.op == "RERAISE" and all(
         inst.op in ("SWAP", "POP_TOP") or (inst.op == "STORE_FAST" and inst.argval in cleared) for inst in insts
+    )
+
+
+def _is_of_generator(block: Block) -> bool:
+    """Whether it makes an error of StopIteration, as every generator does, or ends one that `yield from` asks."""
+    first = block.insts[0]
+    return first.op == "CLEANUP_THROW" or (
+        first.op == "CALL_INTRINSIC_1" and INTRINSICS_1[first.arg] == "INTRINSIC_STOPITERATION_ERROR"
     )
 
 

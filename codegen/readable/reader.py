@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import CodeType
 
 from codegen.readable import helpers, rules
+from codegen.readable.dispatch import Dispatch
 from codegen.readable.flow import Block, Unreadable, blocks, every, predecessors
 from codegen.readable.names import Names
 from codegen.readable.stack import LASTI, Item, Mark, Read, Stack, assign, same
 from codegen.readable.structure import Structure, negated
+from symbolic.code import argument_slots
 
 assert rules  # they are in the table
+_ROUNDS = 100
 _STORES = frozenset({"STORE_FAST", "STORE_DEREF", "DELETE_FAST", "DELETE_DEREF", "STORE_FAST_MAYBE_NULL"})
 
 
 class Reader:
-    """Reads one code object. `globals` takes the names of those that it stores."""
+    """Reads one code object, as statements in each other (`nested`) or as steps. `globals` takes the names of those
+    that it stores."""
 
-    def __init__(self, code: CodeType, names: Names) -> None:
-        self.code, self.names = code, names
-        self.start = blocks(code)
+    def __init__(self, code: CodeType, names: Names, nested: bool) -> None:
+        self.code, self.names, self.nested = code, names, nested
+        self.start = blocks(code, nested)
         self.globals: set[str] = set()
         names.own([*code.co_varnames, *code.co_cellvars, *code.co_freevars])
         if set(code.co_varnames) & set(code.co_freevars):
             raise Unreadable("a local is called what a variable of an outer function is called")
         insts = [inst for block in every(self.start) for inst in block.insts]
         stores = Counter(names.variables[inst.argval] for inst in insts if inst.op in _STORES)
-        params = {names.variables[name] for name in code.co_varnames[: code.co_argcount]}
+        params = {names.variables[name] for name in code.co_varnames[: argument_slots(code)]}
         shared = {names.variables[name] for name in (*code.co_cellvars, *code.co_freevars)}
         self.locals = {names.variables[name] for name in code.co_varnames} - shared
         self.fixed = {name for name in self.locals if stores[name] <= (name not in params)}
@@ -45,6 +49,8 @@ class Reader:
     def run(self) -> list[ast.stmt]:
         """Raises `Unreadable`."""
         reads = self._read()
+        if not self.nested:
+            return Dispatch(self.start, reads, self._name_of, self._fresh, self.names).run()
         _skip_empty(self.start, reads)
         _merge_conditions(self.start, reads)
         rest_of = self.names.bind(helpers.rest_of)
@@ -66,13 +72,14 @@ class Reader:
     def _read(self) -> dict[Block, Read]:
         """All blocks. Where ways come together with different stacks, a variable holds what differs: then once more."""
         taken = set(self.names.taken)
-        while True:
+        for _ in range(_ROUNDS):
             reads = self._read_once()
             if reads is not None:
                 return reads
             names = self.names
             held = (self._joined.values(), self._raised.values(), names.variables.values(), names.bound)
             names.taken = taken.union(*held)
+        raise Unreadable("too many ways come together with different stacks")
 
     def _read_once(self) -> dict[Block, Read] | None:
         stacks: dict[Block, list[Item]] = {self.start: []}
@@ -85,10 +92,11 @@ class Reader:
             reads[block] = read = Stack(
                 self.names, self.fixed, self.locals, self.globals, block, stacks[block], self._name_of
             ).run()
+            read.clauses = tuple(_clauses(block, stacks[block]))
             for after, stack in zip(block.after, read.stacks, strict=True):
                 again |= self._join(stacks, after, stack)
             if block.handler is not None:
-                self._catch(stacks, block, stacks[block])
+                again |= self._catch(stacks, block, order)
         if again:
             return None
         for block in order:
@@ -114,13 +122,26 @@ class Reader:
                 again = True
         return again
 
-    def _catch(self, stacks: dict[Block, list[Item]], block: Block, stack: Sequence[Item]) -> None:
+    def _catch(self, stacks: dict[Block, list[Item]], block: Block, order: Sequence[Block]) -> bool:
+        """The stack of a handler. Whether its blocks are to have a variable more in common."""
         handler = block.handler
         assert handler is not None
-        found = [*stack[: block.depth], *([LASTI] if block.lasti else []), ast.Name(self._name_of(handler))]
+        rest: list[Item] = [*([LASTI] if block.lasti else []), ast.Name(self._name_of(handler))]
+        found = [*stacks[block][: block.depth], *rest]
         known = stacks.setdefault(handler, found)
-        if len(known) != len(found) or not all(map(same, known, found)):
-            raise Unreadable("an exception is caught in two states")
+        if len(known) != len(found):
+            raise Unreadable("an exception is caught with stacks of different heights")
+        again = False
+        for at, (item, other) in enumerate(zip(known, found, strict=True)):
+            if same(item, other):
+                continue
+            if isinstance(item, Mark) or isinstance(other, Mark):
+                raise Unreadable("an exception is caught in two states")
+            name = self._joined.get((handler, at)) or self._fresh("value")
+            for each in (handler, *(each for each in order if each.handler is handler)):
+                again |= self._joined.get((each, at)) != name
+                self._joined[each, at] = name
+        return again
 
     def _settle(self, block: Block, read: Read, stacks: dict[Block, list[Item]]) -> None:
         """What follows finds the variables for its stack set."""
@@ -139,6 +160,15 @@ class Reader:
             found.insert(0, assign(name, read.test))
             read.test = ast.Name(name)
         read.body += found
+
+
+def _clauses(block: Block, stack: Sequence[Item]) -> Iterator[Block]:
+    """The handlers whose clauses a block is in, by the stack that it begins with."""
+    for item in stack:
+        if isinstance(item, Mark) and item.block is not None:
+            yield item.block
+    if block.insts[0].op == "PUSH_EXC_INFO":
+        yield block
 
 
 def _skip_empty(start: Block, reads: dict[Block, Read]) -> None:

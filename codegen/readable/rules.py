@@ -577,6 +577,19 @@ def by_helper(s: Stack, inst: Inst) -> None:
     s.items += [ast.Name(name) for name in names]
 
 
+@rule("YIELD_VALUE YIELD_FROM")
+def yields(s: Stack, inst: Inst) -> None:
+    value = ast.Yield(s.pop()) if inst.op == "YIELD_VALUE" else ast.YieldFrom(s.pop())
+    rest = [each.op for each in s.rest if each.op not in ("NOP", "JUMP_FORWARD")]
+    if rest[:1] == ["POP_TOP"]:
+        s.emit(ast.Expr(value))
+        s.push(ast.Constant(None))  # for POP_TOP
+        return
+    sent = s.fresh("sent")
+    s.emit(assign(sent, value))
+    s.push(ast.Name(sent))
+
+
 # --- branches ---------------------------------------------------------------------------------------------------------
 _CONDITIONS = ("TRUE", "FALSE", "NONE", "NOT_NONE")
 

@@ -38,6 +38,7 @@ class Read:
     item: str = ""
     stacks: list[list[Item]] = field(default_factory=list)
     exits: Block | None = None  # the handler whose clause ends with this block
+    clauses: tuple[Block, ...] = ()  # the handlers whose clauses it is in, the outermost first
 
 
 def store(name: str) -> ast.Name:

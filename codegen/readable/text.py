@@ -19,7 +19,7 @@ from codegen.readable.reader import Reader
 from codegen.readable.tidy import Tidy, is_stored
 from codegen.residual.emitter import Constant, assemble
 from codegen.residual.notes import Notes
-from symbolic.code import decode
+from symbolic.code import argument_slots, decode
 
 _WIDTH = 116
 
@@ -88,19 +88,22 @@ def _inner_code(code: CodeType) -> CodeType:
     return next(value for value in code.co_consts if isinstance(value, CodeType))
 
 
-def readable(code: CodeType, notes: Notes | None = None) -> Readable:
-    """`notes`: what is known of it."""
-    try:
-        return _Text(code, notes or Notes()).run()
-    except Unreadable as error:
-        return Readable(f"# {code.co_qualname} has no text: {error}\n", code)
-    except RecursionError:
-        return Readable(f"# {code.co_qualname} has no text: it is nested too deep\n", code)
+def readable(code: CodeType, notes: Notes | None = None, nested: bool = True) -> Readable:
+    """`notes`: what is known of it; `nested`: with statements in each other if there are any for its jumps, and not as
+    steps in a loop."""
+    for form in (True, False) if nested else (False,):
+        try:
+            return _Text(code, notes or Notes(), form).run()
+        except Unreadable as error:
+            why = str(error)
+        except (RecursionError, SyntaxError):  # of what has too many blocks in each other, Python's compiler says so
+            why = "it is nested too deep"
+    return Readable(f"# {code.co_qualname} has no text: {why}\n", code)
 
 
 class _Text:
-    def __init__(self, code: CodeType, notes: Notes) -> None:
-        self.code = code
+    def __init__(self, code: CodeType, notes: Notes, nested: bool) -> None:
+        self.code, self.nested = code, nested
         offsets = [inst.offset for inst in dis.get_instructions(code) if inst.opname != "EXTENDED_ARG"]
         self.notes = dict(zip(offsets, notes.instructions, strict=False))
         taken = {"BaseException", *(inst.argval for inst in decode(code).insts if inst.op.endswith("_GLOBAL"))}
@@ -109,9 +112,7 @@ class _Text:
 
     def run(self) -> Readable:
         code, names = self.code, self.names
-        if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or code.co_kwonlyargcount:
-            raise Unreadable("it takes more than positional arguments")
-        reader = Reader(code, names)
+        reader = Reader(code, names, self.nested)
         statements = reader.run()
         own = {names.variables[name] for name in names.variables if name.isidentifier()}
         body = Tidy(names, own, reader.locals | reader.fixed).run(statements)
@@ -119,7 +120,7 @@ class _Text:
         names.bound = {each: value for each, value in names.bound.items() if each in used}
         name = names.new(code.co_name)
         outer = names.new("handed_in")
-        parameters = [names.variables[each] for each in code.co_varnames[: code.co_argcount]]
+        parameters = {each: names.variables[each] for each in code.co_varnames[: argument_slots(code)]}
         free = {each: names.variables[each] for each in code.co_freevars}
         stored = {n.id for n in ast.walk(ast.Module(body, [])) if isinstance(n, ast.Name) and is_stored(n)}
         lines = [f"def {outer}("]
@@ -130,19 +131,20 @@ class _Text:
         else:
             lines.append("):")
         lines += [f"    def {name}("]
-        for each, text in zip(code.co_varnames, parameters, strict=False):
-            label = names.labels.get(each)
-            lines.append(f"        {text},  # {label}" if label is not None and label != text else f"        {text},")
-        if all("#" not in line for line in lines[lines.index(f"    def {name}(") + 1 :]):
-            del lines[lines.index(f"    def {name}(") :]
-            lines.append(f"    def {name}({', '.join(parameters)}):")
+        labels = {text: names.labels.get(each, text) for each, text in parameters.items()}
+        written = [(each, labels.get(each, each)) for each in _parameters(code, list(parameters.values()))]
+        if all(each == label for each, label in written):
+            lines[-1] += f"{', '.join(each for each, _ in written)}):"
         else:
+            lines += [f"        {each}," + (f"  # {label}" if label != each else "") for each, label in written]
             lines.append("    ):")
         declared = [("nonlocal", sorted(stored & set(free.values()))), ("global", sorted(reader.globals))]
         lines += [f"        {word} {', '.join(each)}" for word, each in declared if each]
         lines += self._lines(body or [ast.Pass()], "        ")
         lines += [f"    return {name}"]
-        return Readable("\n".join(lines) + "\n", code, dict(names.bound), free)
+        text = "\n".join(lines) + "\n"
+        compile(text, "<readable>", "exec", dont_inherit=True)
+        return Readable(text, code, dict(names.bound), free)
 
     def _said(self, value: Any) -> str:
         return "the globals" if value is helpers.NAMESPACE else describe(value)
@@ -194,6 +196,22 @@ class _Text:
         if orelse:
             yield f"{indent}else:"
             yield from self._lines(orelse, indent + "    ")
+
+
+def _parameters(code: CodeType, names: list[str]) -> Iterator[str]:
+    """They are in the order of `co_varnames`, where what takes the rest comes last."""
+    plain, by_name = code.co_argcount, code.co_kwonlyargcount
+    rest = names[plain + by_name :]
+    for at, name in enumerate(names[:plain]):
+        yield name
+        if at + 1 == code.co_posonlyargcount:
+            yield "/"
+    if code.co_flags & inspect.CO_VARARGS:
+        yield f"*{rest.pop(0)}"
+    elif by_name:
+        yield "*"
+    yield from names[plain : plain + by_name]
+    yield from (f"**{name}" for name in rest)
 
 
 def _text(node: ast.AST) -> str:

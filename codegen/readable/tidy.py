@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from codegen.readable import helpers
 from codegen.readable.names import Names
 from codegen.readable.structure import ends, negated
+
+#: Looks at some statements one after the other; answers with how many of them become which.
+Rule = Callable[[list[ast.stmt]], tuple[int, list[ast.stmt]] | None]
+_SEEN = 4
 
 
 @dataclass
@@ -21,6 +25,10 @@ class Tidy:
     names: Names
     own: set[str]
     locals: set[str]
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return self.inlined, self.unpacked, self.managed, self.always
 
     def run(self, body: list[ast.stmt]) -> list[ast.stmt]:
         module = ast.Module(body, [])
@@ -48,19 +56,15 @@ class Tidy:
                 for handler in statement.handlers:
                     handler.body = self.block(handler.body)
             out.append(statement)
-        changed = True
-        while changed:
-            changed = False
-            for at in range(len(out)):
-                for rule in (self.inlined, self.unpacked, self.managed, self.always):
-                    new = rule(out[at : at + 4])
-                    if new is not None:
-                        count, statements = new
-                        out[at : at + count] = statements
-                        changed = True
-                        break
-                if changed:
-                    break
+        at = 0
+        while at < len(out):
+            new = next(filter(None, (rule(out[at : at + _SEEN]) for rule in self.rules)), None)
+            if new is None:
+                at += 1
+            else:
+                count, statements = new
+                out[at : at + count] = statements
+                at = max(at - _SEEN + 1, 0)
         return [self.one(statement) for statement in out]
 
     # --- statements one after the other: how many of them become which ---

@@ -6,11 +6,14 @@ import contextlib
 import random
 import sys
 from collections import deque
+from types import FunctionType
 
 import pytest
 import torch
+from bytecode import BinaryOp
 
 from codegen.readable import readable
+from codegen.residual.emitter import Emitter
 from jit import backends
 from jit.api import door_for
 from jit.compiler import Compiler
@@ -42,9 +45,11 @@ def runs_as_text(fn, *args, breaks=0, **options):
 class Continued:
     """The door of a continuation that is never compiled: its text runs."""
 
+    nested = True
+
     def __init__(self, code, namespace, name):
         self.code = code
-        made = readable(code)
+        made = readable(code, nested=self.nested)
         assert made.runs, made.text
         self.function = lambda closure: made.function(namespace, closure)
 
@@ -65,10 +70,17 @@ def continued_as_text(fn, backend="eager", fullgraph=False, dynamic=None, mode=N
     return door_for(Uncompiled(backends.resolve(backend, mode), config.with_options(options), False, dynamic), fn)
 
 
-def itself_as_text(fn, **options):
-    made = readable(fn.__code__)
+def itself_as_text(fn, nested=True, **options):
+    made = readable(fn.__code__, nested=nested)
     assert made.runs, made.text
-    return made.function(fn.__globals__, fn.__closure__)
+    assert nested or "while True:" in made.text
+    run = made.function(fn.__globals__, fn.__closure__)
+    run.__defaults__, run.__kwdefaults__ = fn.__defaults__, fn.__kwdefaults__
+    return run
+
+
+def itself_as_steps(fn, **options):
+    return itself_as_text(fn, nested=False)
 
 
 def unknown():
@@ -379,21 +391,190 @@ PROGRAMS = {
 }
 
 
+def many_parameters(x, /, y=2, *rest, scale=3, **named):
+    return x * y * scale, rest, named
+
+
+def only_by_name(x, *, scale=3):
+    return x * scale
+
+
+def yields(x):
+    sent = yield x
+    LOG.append(sent)
+    try:
+        for row in x:
+            if (yield row.sum()) is not None:
+                yield
+    except KeyError as error:
+        yield repr(error)
+    finally:
+        LOG.append("done")
+    return "the end"
+
+
+def delegates(x):
+    try:
+        answer = yield from yields(x)
+        yield answer
+    except ValueError as error:
+        yield from [str(error), x]
+
+
+def driven(x):
+    """Generators of the text and their calls, told what they are asked."""
+    found = []
+    for make in (DRIVEN[yields], DRIVEN[delegates]):
+        for way in ("next", "send", "throw", "close"):
+            steps = make(x)
+            found += [next(steps), next(steps)]
+            with contextlib.suppress(StopIteration, ValueError):
+                if way == "throw":
+                    found.append(steps.throw(KeyError(1)))
+                    found.append(steps.throw(ValueError("thrown")))
+                elif way == "close":
+                    next(steps)
+                    steps.close()
+                found += [steps.send(3 if way == "send" else None) for _ in range(5)]
+    return found, LOG[-8:]
+
+
+DRIVEN = {yields: yields, delegates: delegates}
+
+
+def handlers_in_each_other(x):
+    """What a clause raises is handled outside, with its context; bare `raise`; `return` and loops in clauses."""
+    found = []
+    for n in range(4):
+        try:
+            try:
+                try:
+                    found.append([1][n])
+                except IndexError as error:
+                    found.append(str(sys.exception()))
+                    for k in range(2):
+                        try:
+                            if n == 3:
+                                raise
+                            {}[k]
+                        except KeyError:
+                            found.append(repr(sys.exc_info()[1].__context__))
+                            continue
+                    if n == 2:
+                        raise ValueError(n) from None
+                    int("no number")
+                finally:
+                    found.append(repr(sys.exc_info()[1]))
+            except ValueError as error:
+                found.append((repr(error), repr(error.__context__), error.__suppress_context__))
+                if n == 2:
+                    raise
+        except ValueError:
+            found.append(repr(sys.exc_info()[1]))
+        except IndexError as error:
+            return x, found, repr(error), repr(error.__context__)
+        found.append(repr(sys.exc_info()[1]))
+    return x, found
+
+
+def deep(x):
+    """More blocks in each other than Python has in text that is made of its bytecode."""
+    n = 0
+    for a in range(2):
+        for b in range(2):
+            while n < 9:
+                for c in range(2):
+                    with contextlib.suppress(KeyError), contextlib.suppress(ValueError):
+                        try:
+                            n += a + b + c + 1
+                            if n % 3 == 0:
+                                {}[n]
+                        finally:
+                            n += 1
+    return x + n
+
+
+OWN = [many_parameters, only_by_name, handlers_in_each_other, deep]
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_the_text_does_what_the_bytecode_does(program):
     runs_as_text(program, *PROGRAMS[program], breaks=1, nodes=False)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_the_text_of_the_program_itself(program):
-    """Not what the text is for, but the same rules read it."""
-    check(program, *PROGRAMS[program], compiler=itself_as_text, traceback="other", nodes=False)
+@pytest.mark.parametrize("compiler", [itself_as_text, itself_as_steps])
+@pytest.mark.parametrize("program", [*PROGRAMS, *OWN], ids=lambda program: program.__name__)
+def test_the_text_of_the_program_itself(program, compiler):
+    """Not what the text is for, but the same rules read it; as steps where its jumps fit into no statements."""
+    check(program, *PROGRAMS.get(program, (X,)), compiler=compiler, traceback="other", nodes=False)
 
 
+@pytest.mark.parametrize("nested", [True, False])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_the_text_of_continuations(program):
+def test_the_text_of_continuations(program, nested, monkeypatch):
+    monkeypatch.setattr(Continued, "nested", nested)
     check(program, *PROGRAMS[program], compiler=continued_as_text, traceback="other", nodes=False)
 
 
 def test_the_text_of_a_module():
     runs_as_text(Model(), X, breaks=1, nodes=False)
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_the_text_of_generators(nested, monkeypatch):
+    expected = driven(X)
+    for each in (yields, delegates):
+        monkeypatch.setitem(DRIVEN, each, itself_as_text(each, nested=nested))
+    found = driven(X)
+    assert repr(found) == repr(expected)
+
+
+def crossed():
+    """Two blocks that jump into each other, and each of which may be the first: no statement of Python does that."""
+    emit = Emitter("crossed", "crossed", __file__, 1, ["n", "found"])
+    one, other, end = emit.label(), emit.label(), emit.label()
+
+    def block(name, then):
+        emit.load("found")
+        emit.method("append")
+        emit.load("n")
+        emit.const(name)
+        emit.build("tuple", 2)
+        emit.call(1)
+        emit.pop()
+        emit.load("n")
+        emit.const(1)
+        emit.binary(BinaryOp.SUBTRACT)
+        emit.store("n")
+        emit.load("n")
+        emit.jump_if_false(end)
+        emit.jump(then)
+
+    emit.load("n")
+    emit.const(5)
+    emit.compare(">")
+    emit.jump_if_true(other)
+    emit.mark(one)
+    block("one", other)
+    emit.mark(other)
+    block("other", one)
+    emit.mark(end)
+    emit.load("found")
+    emit.return_value()
+    return FunctionType(emit.code(), {})
+
+
+@pytest.mark.parametrize("n", [3, 8])
+def test_jumps_that_fit_into_no_statements_are_steps(n):
+    run = crossed()
+    made = readable(run.__code__)
+    assert made.runs and "while True:" in made.text, made.text
+    assert made.function({})(n, []) == run(n, []) != []
+
+
+def test_long_code_has_text():
+    body = "".join(f"    if x > {n}: x = x + {n}\n" for n in range(520))
+    space = {}
+    exec(f"def long(x):\n{body}    return x", space)
+    made = readable(space["long"].__code__)
+    assert made.runs and made.function(space)(3) == space["long"](3)
