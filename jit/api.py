@@ -20,7 +20,7 @@ from torch import fx
 from torch.utils._pytree import tree_flatten_with_path
 
 from codegen._C import plan_counts
-from jit import _C, backends, compiler, profiling
+from jit import _C, backends, compiler, page, profiling
 from jit.compiler import Compiler, Record
 from jit.config import config
 from jit.state import DebugState
@@ -403,7 +403,8 @@ def profile(
 
     backward: where the result can be differentiated, that is done after each call and measured, too; the gradients go
         nowhere. Bytes of a kernel are those that it reads and writes if each element comes once; of ATen's operation,
-        all of its operands. On a CUDA device times are the device's own, and graphs are not replayed meanwhile.
+        all of its operands. On a CUDA device times are the device's own, and graphs are not replayed meanwhile. Where
+        a dump is written, the table is in its page, too.
     Raises ValueError for less than one call, and what `f` raises.
     """
     if calls < 1:
@@ -415,6 +416,8 @@ def profile(
         name = getattr(fn, "__qualname__", type(fn).__qualname__)
         found = profiling.measure(lambda: compiled(*args, **kwargs), name, calls, backward)
         found.show(file or sys.stdout)
+        if config.dump:
+            page.add_profile(config.dump, found)
         return found
 
     return run

@@ -14,7 +14,6 @@ import functools
 import linecache
 import os
 import sys
-import sysconfig
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -26,7 +25,6 @@ from jit.config import Config, config
 
 #: Calls of a function that run as written, to be timed, before it is compiled.
 WRITTEN = 2
-_STANDARD = os.path.realpath(sysconfig.get_paths()["stdlib"]) + os.sep
 #: What folders are called that libraries are installed in: there may be several, of a user, of the system.
 _INSTALLED = {"site-packages", "dist-packages"}
 
@@ -56,7 +54,7 @@ class AutoCompiler(Compiler):
                 return False
             if _fits(module, self.config.auto_include):
                 return True
-        if is_library(code) or path.startswith(_STANDARD) or not _INSTALLED.isdisjoint(path.split(os.sep)):
+        if is_library(code) or not _INSTALLED.isdisjoint(path.split(os.sep)):
             return False
         return _is_written(code.co_filename)
 

@@ -21,6 +21,7 @@ from torch import fx
 import codegen
 import symbolic
 from codegen.notices import warn
+from codegen.progress import Span
 from codegen.residual.assemble import Assembled, assemble
 from codegen.residual.continuations import Continuations
 from codegen.residual.notes import Notes
@@ -81,7 +82,7 @@ class Record:
     folder: str = ""  # that of the dump, if there is one
     why: str = ""  # the entries before it do not serve the call that it was made for
     continues: tuple[CodeType, ...] = ()  # what goes on after its breaks
-    times: dict[str, float] = field(default_factory=dict)  # seconds by stage
+    spans: list[Span] = field(default_factory=list)  # the stages of its compilation
     shown: CodeType = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
@@ -355,7 +356,7 @@ class Compiler:
             return _no_results  # it only read sizes
         stats.graphs += 1
         clock.lap("bytecode")
-        with using(self.config):
+        with using(self.config), clock.inside():
             made = backends.run(self.backend, module, example_inputs)
         clock.lap("the graph")
         return made
@@ -393,7 +394,7 @@ class Compiler:
             notes=assembled.notes,
             why=self.explain_miss(cache, function, slots) if folder else "",
             continues=tuple(door.code for door in assembled.doors),
-            times=clock.times,
+            spans=clock.spans,
             shown=known.__code__,
         )
         self.records.append(record)
@@ -456,7 +457,9 @@ class Compiler:
         stats.skipped += 1
         logs.tell(self.channels, "skips", lambda: f"{function.__qualname__} runs eagerly: {reason}")
         cache.frozen = True
-        record = Record(function.__qualname__, function.__code__, None, [], [], None, skipped=reason)
+        is_ours = any(function.__code__ is each for record in self.records for each in record.continues)
+        generated = function.__code__ if is_ours else None
+        record = Record(function.__qualname__, function.__code__, None, [], [], generated, skipped=reason)
         self.records.append(record)
         folder = self._dump_folder()
         if folder:

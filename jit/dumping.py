@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import dis
 import functools
-import io
 import itertools
 import os
 import re
 import tempfile
 from collections.abc import Iterator
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import torch
 
 from codegen.aot import stages
 from codegen.readable import readable
-from jit import page
+from jit import listing, page
 from jit.config import config
 
 _numbers = itertools.count()
@@ -61,8 +59,8 @@ def write(folder: str, record: Any) -> str:
     os.makedirs(path, exist_ok=True)
     text = readable(record.generated, record.notes).text if record.generated is not None else ""
     files = {
-        "original.txt": bytecode(record.code),
-        "generated.txt": bytecode(record.generated) if record.generated is not None else "",
+        "original.txt": listing.text(record.code),
+        "generated.txt": listing.text(record.generated, record.notes) if record.generated is not None else "",
         "generated.py": text,
         "graph.py": graph(record.module),
         "guards.txt": "".join(f"{guard}\n" for guard in record.guards),
@@ -72,19 +70,11 @@ def write(folder: str, record: Any) -> str:
     made = record.module.meta.get("stages") if record.module is not None else None
     became = stages.texts(made) if isinstance(made, stages.Stages) else {}
     files |= became
-    page.add(folder, path, record, files, became)
+    page.add_frame(folder, path, record, files, became)
     for file, text in files.items():
         with open(os.path.join(path, file), "w", encoding="utf-8") as out:
             out.write(text)
     return path
-
-
-def bytecode(code: CodeType) -> str:
-    """The disassembly of one code object, headed by its place."""
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text):
-        dis.dis(code, depth=0)
-    return f"# {code.co_qualname}, {code.co_filename}:{code.co_firstlineno}\n{text.getvalue()}"
 
 
 def graph(module: Any) -> str:

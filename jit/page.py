@@ -13,15 +13,40 @@ from typing import Any
 
 import torch
 
+from codegen.progress import Span
+from codegen.residual.notes import Notes
+from jit import listing
+from jit.profiling import Profile
+
 _HEAD = Path(__file__).with_name("page.html")
 _FAR = 20  # lines
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _TRACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
-def add(folder: str, path: str, record: Any, files: dict[str, str], became: dict[str, str]) -> None:
-    """Appends one frame to the page of `folder`, which processes may share; browsers do not ask for its end."""
+def add_frame(folder: str, path: str, record: Any, files: dict[str, str], became: dict[str, str]) -> None:
+    """Appends one frame to the page of `folder`."""
+    _append(folder, _frame(path, record, files, became))
+
+
+def add_profile(folder: str, profile: Profile) -> None:
+    """Appends what calls were measured to take."""
+    rows = [
+        {
+            "name": row.name, "kind": row.kind, "phase": row.phase, "times": row.times, "seconds": row.seconds,
+            "bytes": row.bytes, "share": profile.share(row), "of_copy": (row.bandwidth or 0) / profile.copies,
+            "places": [{"file": place.file, "line": place.line} for place in row.places],
+        }
+        for row in profile.rows
+    ]  # fmt: skip
+    _append(folder, {"profile": profile.name, "calls": profile.calls, "seconds": profile.seconds, "rows": rows})
+
+
+def _append(folder: str, what: dict[str, Any]) -> None:
+    """Processes may share the page; browsers do not ask for its end."""
+    os.makedirs(folder, exist_ok=True)
     page = os.path.join(folder, "index.html")
-    data = json.dumps(_data(path, record, files, became)).replace("<", "\\u003c")  # no tag, whatever it holds
+    data = json.dumps(what).replace("<", "\\u003c")  # no tag, whatever it holds
     try:
         with open(page, "x", encoding="utf-8") as out:
             out.write(_HEAD.read_text(encoding="utf-8"))
@@ -31,7 +56,7 @@ def add(folder: str, path: str, record: Any, files: dict[str, str], became: dict
         out.write(f'<script type="application/json">{data}</script>\n')
 
 
-def _data(path: str, record: Any, files: dict[str, str], became: dict[str, str]) -> dict[str, Any]:
+def _frame(path: str, record: Any, files: dict[str, str], became: dict[str, str]) -> dict[str, Any]:
     nodes = list(_nodes(record.module))
     return {
         "name": record.name,
@@ -45,9 +70,10 @@ def _data(path: str, record: Any, files: dict[str, str], became: dict[str, str])
         "operations": len([node for node in nodes if node["file"]]),
         "sources": list(_sources(record, nodes)),
         "python": files["generated.py"],
-        "original": files["original.txt"],
-        "generated": files["generated.txt"],
+        "original": _listing(record.code, listing.NONE),
+        "generated": _listing(record.generated, record.notes) if record.generated is not None else None,
         "nodes": nodes,
+        "became": {name: list(_nodes(each)) for name, each in _stages(record.module)},
         "guards": [
             {"text": str(guard).partition("  # needed at ")[0], "file": guard.filename, "line": guard.line}
             for guard in record.guards
@@ -55,18 +81,50 @@ def _data(path: str, record: Any, files: dict[str, str], became: dict[str, str])
         "breaks": [{"text": str(each), "file": each.stack[-1][0], "line": each.stack[-1][1]} for each in record.breaks],
         "effects": record.effects,
         "files": sorted(became.items()),
-        "times": list(record.times.items()),
+        "spans": list(_spans(record.spans)),
     }
 
 
 def _nodes(module: Any) -> Iterator[dict[str, Any]]:
-    """The operations of the graph, with the lines of the program that they come from."""
-    for node in module.graph.nodes if module is not None else ():
+    """The nodes of a graph, each with the ones that it reads, and the lines of the program that it comes from: `file`
+    and `line` are those of the call itself, `stack` has the calls of the program that led there."""
+    places = {node: at for at, node in enumerate(module.graph.nodes)} if module is not None else {}
+    for node in places:
         found = _TRACE.findall(node.meta.get("stack_trace") or "")
         file, line, _ = found[-1] if found else ("", 0, "")
-        value = node.meta.get("example_value")
+        value = node.meta.get("example_value", node.meta.get("val"))
         shape = f"{str(value.dtype)[6:]} {list(value.shape)}" if isinstance(value, torch.Tensor) else ""
-        yield {"text": node.format_node() or str(node), "file": file, "line": int(line), "shape": shape}
+        yield {
+            "text": node.format_node() or str(node),
+            "name": node.name,
+            "op": node.op,
+            "file": file,
+            "line": int(line),
+            "shape": shape,
+            "inputs": [places[each] for each in node.all_input_nodes],
+            "stack": [f"{os.path.basename(file)}:{line}" for file, line, _ in found if not file.startswith(_TORCH)],
+        }
+
+
+def _stages(module: Any) -> Iterator[tuple[str, Any]]:
+    """The graphs that one became."""
+    stages = module.meta.get("stages") if module is not None else None
+    for name in ("forward", "backward"):
+        made = getattr(stages, name, None)
+        if made is not None:
+            yield name, made
+
+
+def _spans(spans: list[Span]) -> Iterator[dict[str, Any]]:
+    """Stages in milliseconds, from when the compilation began."""
+    first = min((span.start for span in spans), default=0.0)
+    for span in sorted(spans, key=lambda span: (span.start, span.depth)):
+        start, length = 1e3 * (span.start - first), 1e3 * span.seconds
+        yield {"name": span.name, "start": start, "length": length, "depth": span.depth}
+
+
+def _listing(code: CodeType, notes: Notes) -> dict[str, Any]:
+    return {"rows": [vars(row) for row in listing.rows(code, notes)], "handlers": listing.handlers(code)}
 
 
 def _sources(record: Any, nodes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

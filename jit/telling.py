@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from codegen.aot.stages import Stages, texts
-from jit import dumping, logs
+from jit import dumping, listing, logs
+from jit.clock import by_stage
 
 if TYPE_CHECKING:
     from jit.compiler import Record
@@ -40,13 +41,14 @@ def _guards(record: Record) -> Iterator[str]:
 
 def _bytecode(record: Record) -> Iterator[str]:
     if record.generated is not None:
-        yield f"bytecode of {record.name}:\n{dumping.bytecode(record.generated)}"
+        yield f"bytecode of {record.name}:\n{listing.text(record.generated, record.notes)}"
 
 
 def _time(record: Record) -> Iterator[str]:
-    if record.times:
-        whole = sum(record.times.values())
-        stages = ", ".join(f"{stage} {seconds * 1e3:.0f} ms" for stage, seconds in record.times.items())
+    times = by_stage(record.spans)
+    if times:
+        whole = sum(times.values())
+        stages = ", ".join(f"{stage} {seconds * 1e3:.0f} ms" for stage, seconds in times.items())
         yield f"{record.name} was compiled in {whole * 1e3:.0f} ms: {stages}"
 
 

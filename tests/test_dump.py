@@ -191,10 +191,12 @@ def f(x, scale=1.0):
     return y * scale
 
 f(torch.ones(3)); f(torch.ones(3, 4)); f(torch.ones(3), 2.0)
+jit.profile(f, calls=1)(torch.ones(3))
 """
 
 
 def page(tmp_path: Path) -> tuple[Path, list[dict]]:
+    """Where it is, and the data in it: frames, then a profile."""
     script = tmp_path / "script.py"
     script.write_text(PAGE)
     done = run(f"import runpy; runpy.run_path({str(script)!r})", JIT_DUMP=str(tmp_path / "dump"), JIT_ON_ERROR="raise")
@@ -225,14 +227,26 @@ class Scripts(HTMLParser):
 
 
 def test_the_page_has_each_line_with_its_fate(tmp_path: Path) -> None:
-    _, (first, *rest) = page(tmp_path)
+    _, (first, *rest, profile) = page(tmp_path)
     (own, other) = first["sources"]
     fates = {text.strip(): fate for _, text, fate, _ in own["lines"]}
     assert fates["log.append(scale)"] == "residual" and fates["sys.getswitchinterval()"] == "break"
     assert [fate for _, text, fate, _ in other["lines"] if "x.sin()" in text] == ["graph"]
     assert "getswitchinterval" in first["breaks"][0]["text"] and first["breaks"][0]["line"] == own["lines"][-2][0]
     assert "list.extend(" in first["python"] and first["effects"]
-    assert dict(first["times"]).keys() >= {"capture", "the graph", "bytecode"}
+    stages = {span["name"]: span for span in first["spans"]}
+    assert stages.keys() >= {"capture", "the graph", "bytecode", "differentiating", "inference", "guards"}
+    outer, inner = stages["the graph"], stages["differentiating"]
+    assert outer["depth"] < inner["depth"] and outer["start"] <= inner["start"]
+    assert inner["start"] + inner["length"] <= outer["start"] + outer["length"]
+    notes = {row["note"] for row in first["generated"]["rows"]}
+    assert "the graph" in notes and any("list.extend" in note or "log" in note for note in notes), notes
+    sine = next(node for node in first["nodes"] if node["name"].startswith("sin"))
+    assert [first["nodes"][at]["op"] for at in sine["inputs"]] == ["placeholder"] and len(sine["stack"]) == 2
+    assert any(node["name"].startswith("sin") for node in first["became"]["forward"])
+    kernels = {row["name"] for row in profile["rows"] if row["kind"] == "kernel"}
+    assert any(kernel in dict(first["files"])["forward_kernels.c"] for kernel in kernels)
+    assert {place["line"] for row in profile["rows"] for place in row["places"]} >= {sine["line"]}
     assert any(frame["code"] in first["continues"] for frame in rest)
     again = [frame["why"] for frame in [first, *rest] if frame["code"] == first["code"]]
     assert again[0] == "first call" and any("float32[3]" in why for why in again[1:]), again
@@ -253,13 +267,16 @@ def test_a_browser_shows_the_page_and_follows_its_links(tmp_path: Path) -> None:
         return done.stdout
 
     first = shown("frame-0")
-    for text in ("What runs in its place, as Python", "Guards: when it may run", "Effects that are replayed", "breaks it"):
+    for text in ("What runs in its place, as Python", "Guards: when it may run", "Effects that are replayed", "breaks it",
+                 "<rect", ">sin", "the profile of f", "differentiating", "Bytecode: as written"):
         assert text in first, text
     known = set(re.findall(r'id="([^"]+)"', first))
     links = set(re.findall(r'href="#([^"]+)"', first))
     assert links and {each for each in links if "/" in each} <= known
     number = next(at for at, frame in enumerate(data) if frame["code"] in data[0]["continues"])
-    assert f"frame-{number}" in links
+    assert {f"frame-{number}", "profile-0"} <= links
+    kernels = {each for each in links if each.endswith("kernels.c")}
+    assert kernels and f'href="#{kernels.pop()}"' in shown("profile-0")
     assert "goes on what began in" in shown(f"frame-{number}")
     line = next(each for each in sorted(links) if "/line-" in each)
     assert re.search(rf'<div class="\w+ here" id="{line}"', shown(line))

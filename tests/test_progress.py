@@ -16,8 +16,8 @@ import time, torch, jit
 from codegen import progress
 
 def slow(graph, inputs):
-    progress.tell("thinking")
-    time.sleep({seconds})
+    with progress.stage("thinking"):
+        time.sleep({seconds})
     return graph.forward
 
 def program(x):

@@ -30,7 +30,7 @@ from codegen.aot.savers import bits, left, passed
 from codegen.aot.stages import Stages
 from codegen.aot.trace import Decompositions, Program, trace, trace_again
 from codegen.direct import direct
-from codegen.progress import tell
+from codegen.progress import stage
 from symbolic.gradients import Together
 from symbolic.quick_graph import Graph
 from symbolic.torch_state import TorchState, is_watched
@@ -102,26 +102,34 @@ def compile_program(
     answer's attribute `source` is the text of its Python; `stages` are `Stages`, all that it was made of.
     Raises Untraceable for what this stage can't say; nothing has been touched then.
     """
-    tell("differentiating")
-    call, traced = trace(program, args, settings.decompositions, settings.mutations_inside)
+    with stage("differentiating"):
+        call, traced = trace(program, args, settings.decompositions, settings.mutations_inside)
     original = original or program
     if not traced.carriers:
         joint = traced.joint
-        settings.passes("inference", joint)
-        forward = settings.inference(joint, _examples(joint))
+        with stage("passes"):
+            settings.passes("inference", joint)
+        with stage("inference"):
+            forward = settings.inference(joint, _examples(joint))
         compiled = wrapper.write(traced, forward, len(args), ())
         return _staged(_lying_alike(compiled, original, call, args), traced, joint, None)
-    settings.passes("joint", traced.joint)
-    fw, bw = settings.partition(
-        traced.joint, _examples(traced.joint), num_fwd_outputs=traced.num_forward, num_primals=traced.num_primals
-    )
-    _keep_sizes(fw, bw, traced)
-    backwards = list(_backwards(fw, bw, program, original, call, traced, settings))
-    kept = _keep_old_values(fw, traced)
-    ties = [backward.tie(fw, kept) for backward in reversed(backwards)]
+    with stage("passes"):
+        settings.passes("joint", traced.joint)
+    with stage("partition"):
+        fw, bw = settings.partition(
+            traced.joint, _examples(traced.joint), num_fwd_outputs=traced.num_forward, num_primals=traced.num_primals
+        )
+        _keep_sizes(fw, bw, traced)
+        backwards = list(_backwards(fw, bw, program, original, call, traced, settings))
+        kept = _keep_old_values(fw, traced)
+    with stage("backward"):
+        ties = [backward.tie(fw, kept) for backward in reversed(backwards)]
     fw.meta["num_outputs"] = traced.num_forward
-    settings.passes("forward", fw)
-    compiled = wrapper.write(traced, settings.forward(fw, _examples(fw)), len(args), ties, together)
+    with stage("passes"):
+        settings.passes("forward", fw)
+    with stage("forward"):
+        forward = settings.forward(fw, _examples(fw))
+    compiled = wrapper.write(traced, forward, len(args), ties, together)
     return _staged(_lying_alike(compiled, original, call, args), traced, fw, bw)
 
 

@@ -35,7 +35,7 @@ from codegen.plan.about import About
 from codegen.plan.build import build
 from codegen.plan.check import check
 from codegen.plan.steps import CPU, Function, Plan
-from codegen.progress import tell
+from codegen.progress import stage
 from symbolic.shapes import Environment, environment
 
 log = logging.getLogger(__name__)
@@ -105,18 +105,19 @@ class Kernels:
     def _on_device(
         self, graph: fx.GraphModule, like: Likeness, takes_list: bool, device: torch.device
     ) -> Compiled:
-        tell("choosing kernels")
-        made = unrolled.scheduled(graph, like)
-        trials = None
-        if self.measures:
-            trials = Trials(device, _described(device, may_round(made)), self.store)
-            made = scheduled(graph, trials.wins)
-        tell(f"compiling {len(made.kernels)} kernels")
-        described = _described(device) if trials is None else trials.described
-        made = together(self._rounded(made))
-        code = device_code(made, graph.graph.find_nodes(op="placeholder"), described, self.store, trials)
+        with stage("choosing kernels"):
+            made = unrolled.scheduled(graph, like)
+            trials = None
+            if self.measures:
+                trials = Trials(device, _described(device, may_round(made)), self.store)
+                made = scheduled(graph, trials.wins)
+            described = _described(device) if trials is None else trials.described
+            made = together(self._rounded(made))
+        with stage(f"compiling {len(made.kernels)} kernels"):
+            code = device_code(made, graph.graph.find_nodes(op="placeholder"), described, self.store, trials)
         places = _places(graph)
-        planned = plan(made, _parameters(graph), code.functions, "graph", takes_list, device, code.aligned, places)
+        with stage("plan"):
+            planned = plan(made, _parameters(graph), code.functions, "graph", takes_list, device, code.aligned, places)
 
         def texts() -> dict[str, str]:
             return {"kernels.txt": f"{made}\n", "kernels.py": code.source, "plan.txt": f"{planned}\n"}
@@ -127,16 +128,18 @@ class Kernels:
         self, graph: fx.GraphModule, like: Likeness, takes_list: bool, device: torch.device
     ) -> Compiled:
         place, before = kept.place(like, takes_list, self.rounds_halves), answers(graph)
-        planned = place and self._kept(graph, place)
+        with stage("looking on disk"):
+            planned = place and self._kept(graph, place)
         if not planned:
-            tell("choosing kernels")
-            made = self._rounded(unrolled.scheduled(graph, like, in_stretches=True))
-            tell(f"compiling {len(made.kernels)} kernels")
-            source = print_c(made.kernels) if made.kernels else ""
-            source = _COMMENT.sub("", source)  # equal kernels were made of different lines
-            function = self._load(source)
-            functions = {kernel.name: function(kernel.name) for kernel in made.kernels}
-            planned = plan(made, _parameters(graph), functions, "graph", takes_list, nodes=_places(graph))
+            with stage("choosing kernels"):
+                made = self._rounded(unrolled.scheduled(graph, like, in_stretches=True))
+            with stage(f"compiling {len(made.kernels)} kernels"):
+                source = print_c(made.kernels) if made.kernels else ""
+                source = _COMMENT.sub("", source)  # equal kernels were made of different lines
+                function = self._load(source)
+                functions = {kernel.name: function(kernel.name) for kernel in made.kernels}
+            with stage("plan"):
+                planned = plan(made, _parameters(graph), functions, "graph", takes_list, nodes=_places(graph))
             if place and answers(graph) == before:
                 kept.keep(self.store, place, graph, planned, source)
 
