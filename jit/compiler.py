@@ -53,6 +53,7 @@ from symbolic.translator import ESCAPES, Translator, capture
 from symbolic.variables.base import Variable
 from symbolic.variables.foreseen import Foreseen
 from symbolic.variables.functions import GENERATOR_FLAGS, ClosureFunction, FunctionVariable
+from symbolic.varying import leaves
 
 __all__ = ["GENERATOR_FLAGS", "Compiler", "Record", "stats"]
 
@@ -425,18 +426,18 @@ class Compiler:
         guard = cache.entries[0].meta.guards[index] if index >= 0 else None
         if guard is None or guard.kind not in ("tensor", "eq", "shape"):
             return ""
+        name = guard.source.said if guard.source is not None else ""
         if guard.kind == "eq" and isinstance(guard.payload, str):
-            name = guard.source.text
             return f"; each {name} is compiled for itself: look at it before the call, and hand in the answer"
-        fixed = [each for entry in cache.entries for each in entry.meta.specializations]
+        asked = [name] if guard.kind == "eq" else [terms.text(extent) for extent in terms.extents(guard.payload)]
+        dims: list[int] = []
+        if guard.kind == "tensor":
+            dims = _other_dims(guard.payload["sizes"], seen)
+            asked = [terms.text(terms.Extent(guard.source, "size", dim)) for dim in dims]
+        fixed = [each for entry in cache.entries for each in entry.meta.specializations if each.symbol in asked]
         if fixed:
             return f"; {fixed[0]}"
-        if guard.kind == "tensor" and isinstance(seen, torch.Tensor) and seen.dim() == len(guard.payload["sizes"]):
-            sizes = zip(guard.payload["sizes"], seen.shape, strict=True)
-            dims = [dim for dim, (known, now) in enumerate(sizes) if known is not None and known != now]
-            if dims:
-                return f"; jit.mark_dynamic({guard.source.text}, {dims[0]}) compiles for all sizes"
-        return ""
+        return f"; jit.mark_dynamic({name}, {dims[0]}) compiles for all sizes" if dims else ""
 
     def explain_miss(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> str:
         """In words, why the newest entry does not fit this call."""
@@ -501,19 +502,29 @@ def _specializations(captured: Capture) -> list[Specialization]:
 
 
 def _seen(cache: Any) -> dict[str, tuple[Any, ...]]:
-    """What the entries were made for: numbers, and sizes of tensors, by their paths."""
+    """What the entries were made for, by paths: numbers (the type: any of it), and sizes of tensors."""
     found: dict[str, tuple[Any, ...]] = {}
     for entry in cache.entries:
         for guard in entry.meta.guards:
             if guard.kind == "tensor":
-                value = guard.payload["sizes"]
-            elif guard.kind == "eq" and type(guard.payload) in (int, float):
-                value = guard.payload
+                known = [(guard.source, guard.payload["sizes"])]
+            elif guard.kind == "eq" and type(guard.payload) in (int, float, tuple, slice):
+                known = [each for each in leaves(guard.source, guard.payload) if type(each[1]) in (int, float)]
+            elif guard.kind == "type" and guard.payload in (int, float):
+                known = [(guard.source, guard.payload)]  # it is an input, which is any number
             else:
                 continue
-            path = guard.source.text
-            found[path] = (*found.get(path, ()), value)
+            for source, value in known:
+                found[source.text] = (*found.get(source.text, ()), value)
     return found
+
+
+def _other_dims(sizes: tuple[int | None, ...], seen: Any) -> list[int]:
+    """The dimensions in which a tensor has not the sizes that were expected."""
+    if not isinstance(seen, torch.Tensor) or seen.dim() != len(sizes):
+        return []
+    both = zip(sizes, seen.shape, strict=True)
+    return [dim for dim, (known, now) in enumerate(both) if known is not None and known != now]
 
 
 def _told_static(function: FunctionType, reason: str) -> str:

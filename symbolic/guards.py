@@ -29,7 +29,7 @@ class Guard:
 
 
 def _path(guard: Guard) -> str:
-    return guard.source.text if guard.source is not None else ""
+    return guard.source.said if guard.source is not None else ""
 
 
 def _tensor_text(guard: Guard) -> str:
@@ -70,10 +70,10 @@ TEXT: dict[str, Callable[[Guard], str]] = {
     "no_attr": lambda g: f"not hasattr({_path(g)}, {g.payload!r})",
     "no_typeattr": lambda g: f"{_path(g)} has no attribute {g.payload!r}",
     "function": lambda g: f"{_path(g)} is a function with the code and defaults of {short(g.payload[1])}",
-    "same": lambda g: f"{_path(g)} is {g.payload.text}",
-    "distinct": lambda g: f"different objects: {', '.join(s.text for s in g.payload)}",
+    "same": lambda g: f"{_path(g)} is {g.payload.said}",
+    "distinct": lambda g: f"different objects: {', '.join(s.said for s in g.payload)}",
     "storage": lambda g: "memory is shared exactly within "
-    + ", ".join("(" + ", ".join(s.text for s in group) + ")" for group in g.payload),
+    + ", ".join("(" + ", ".join(s.said for s in group) + ")" for group in g.payload),
     "shape": lambda g: terms.text(g.payload),
     "predicate": lambda g: f"{getattr(g.payload, '__doc__', None) or short(g.payload)} of {_path(g)}",
     "state": lambda g: "grad mode, inference mode, autocast, defaults, modes and determinism as they were",

@@ -19,8 +19,8 @@ class Options:
     code object must not be inlined (None: it may); `unhooked(tensor)` says whether a guard of that kind holds for it;
     `break_everywhere` splits after every call; `dynamic` captures with
     symbols for the sizes of inputs; numbers at the paths in `varying` (`Source.pattern`) are inputs of the graph.
-    `seen`: what earlier captures were made for, by path: numbers, and sizes of tensors (None: any). What differs from
-    that now is taken to differ from call to call. `said`: what the user says of parameters."""
+    `seen`: what earlier captures were made for, by path: numbers (their type: any), and sizes of tensors (None: any).
+    What differs from that now is taken to differ from call to call. `said`: what the user says of parameters."""
 
     unroll_limit: int = 100_000
     inline_limit: int = 400

@@ -33,6 +33,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 from symbolic import corrections, terms
 from symbolic.errors import GraphBreak, SkipFrame
 from symbolic.marks import Mark
+from symbolic.solved import reasons, solved
 from symbolic.sources import Source
 from symbolic.terms import Extent, Op, Term
 
@@ -248,6 +249,7 @@ class Shapes:
         self._where: dict[sympy.Symbol, Extent] = {}
         self._numbers: dict[sympy.Symbol, int] = {}  # what each is for the inputs at hand
         self._places: list[Place] = []  # of env.guards
+        self._settled: dict[sympy.Symbol, int] = {}  # symbols that are plain numbers: how many guards there were then
         self._marked: dict[sympy.Symbol, Mark] = {}
         self._named: dict[str, torch.SymInt] = {}  # the first of each name
 
@@ -308,7 +310,11 @@ class Shapes:
         self._place_guards()
 
     def _place_guards(self) -> None:
-        self._places += [self.place()] * (len(self.env.guards) - len(self._places))
+        new = len(self.env.guards) - len(self._places)
+        self._places += [self.place()] * new
+        for symbol in self._where if new else ():
+            if symbol not in self._settled and symbol in self.env.replacements and self.env.replace(symbol).is_Integer:
+                self._settled[symbol] = len(self._places)
 
     def fix(self, value: torch.SymInt | torch.SymFloat) -> None:
         """From here on `value` is what it is for the inputs at hand (of a float, all the sizes that it comes of)."""
@@ -336,20 +342,24 @@ class Shapes:
         return list(conditions.values())
 
     def specializations(self) -> list[Specialization]:
-        """The symbols that came to be plain numbers."""
+        """The symbols that came to be plain numbers, and those that the user marked and that have no choice left."""
         self._place_guards()
-        found = []
-        for symbol, extent in self._where.items():
-            number = self.env.replace(symbol)
-            if not number.is_Integer or not symbol.is_Symbol or isinstance(symbol, sympy.Dummy):
-                continue
-            asked = zip(self.env.guards, self._places, strict=True)
-            first = next(((guard.expr, at) for guard, at in asked if symbol in guard.expr.free_symbols), None)
-            expr, place = first if first is not None else (sympy.Eq(symbol, number, evaluate=False), self.place())
-            reason = " and ".join(terms.text(term) for term in self._terms(expr))
-            mark = self._marked.get(symbol, Mark(True))
-            found.append(Specialization(terms.text(extent), int(number), place, reason, mark.must))
-        return found
+        asked = [guard.expr for guard in self.env.guards]
+        marked = [symbol for symbol, mark in self._marked.items() if mark.must and symbol not in self._settled]
+        together = solved(asked) if marked else {}
+        numbers = {symbol: int(self.env.replace(symbol)) for symbol in self._settled}
+        found = [self._specialization(each, numbers[each], asked[:end]) for each, end in self._settled.items()]
+        return found + [self._specialization(each, together[each], asked) for each in marked if each in together]
+
+    def _specialization(self, symbol: sympy.Symbol, number: int, asked: list[Any]) -> Specialization:
+        """`asked`: what there was to ask until the symbol had no choice left."""
+        says_it = bool(asked) and isinstance(asked[-1], sympy.Eq) and symbol in asked[-1].free_symbols
+        why = [len(asked) - 1] if says_it or symbol not in solved(asked) else reasons(symbol, asked)
+        place = self._places[why[-1]] if asked else self.place()
+        exprs = [asked[n] for n in why] if asked else [sympy.Eq(symbol, number, evaluate=False)]
+        reason = " and ".join(terms.text(term) for expr in exprs for term in self._terms(expr))
+        mark = self._marked.get(symbol, Mark(True))
+        return Specialization(terms.text(self._where[symbol]), number, place, reason, mark.must)
 
     def _complete(self, known: _Input, fixed: dict[sympy.Symbol, sympy.Expr]) -> None:
         for key, kind in (("sizes", "size"), ("strides", "stride")) if known.facts else ():

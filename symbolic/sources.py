@@ -76,6 +76,11 @@ class Source:
         return STEPS[self.kind].format(base=self.base.written(root), arg=self.arg)
 
     @property
+    def said(self) -> str:
+        """The same for messages: what continuations are handed is called as the program calls it, if it does."""
+        return self.written(_said)
+
+    @property
     def pattern(self) -> str:
         """The path in words, the same for all elements of a list."""
         return re.sub(r"\[\d+\]", "[*]", self.text)
@@ -93,6 +98,19 @@ class Source:
 
 def _name(root: Source) -> str:
     return root.name
+
+
+#: What parameters of continuations hold that no variable of the program does, by how they are called.
+_UNNAMED = {"result": "the result of a call", "raised": "the exception"}
+
+
+def _said(root: Source) -> str:
+    first, dot, rest = root.name.partition(".")
+    if root.kind != "arg" or not dot:
+        return root.name
+    if first == "nested":
+        return _said(Source(None, "arg", 0, rest.partition(".")[2] or "closure"))
+    return _UNNAMED.get(first, "a value of the expression")
 
 
 class Sources:

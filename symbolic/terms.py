@@ -47,7 +47,7 @@ BINDS = {
 
 
 def _path(source: Source) -> str:
-    return source.text
+    return source.said
 
 
 def text(term: Term, path: Callable[[Source], str] = _path) -> str:

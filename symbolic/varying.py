@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -38,9 +38,28 @@ def varying_dims(tx: Translator, value: torch.Tensor, source: Source) -> dict[in
 def varies(tx: Translator, value: int | float, source: Source) -> bool:
     """Whether a number is not of this call alone."""
     seen = tx.options.seen.get(source.text, ())
-    differs = any(type(before) is type(value) and before != value for before in seen)
+    differs = any(before is type(value) or (type(before) is type(value) and before != value) for before in seen)
     is_said = bool(tx.options.said) and tx.options.said.get(_parameter(tx, source)) is True
     return differs or is_said or source.pattern in tx.options.varying or _is_scheduled(source)
+
+
+def some_vary(tx: Translator, value: tuple[Any, ...] | slice, source: Source) -> bool:
+    """Whether numbers in it, however deep, are not of this call alone."""
+    if not (tx.options.seen or tx.options.varying or tx.options.said):
+        return False
+    return any(type(each) in (int, float) and varies(tx, each, at) for at, each in leaves(source, value))
+
+
+def leaves(source: Source, value: Any) -> Iterator[tuple[Source, Any]]:
+    """What a tuple or slice holds that is neither, and where; anything else is what it holds."""
+    if type(value) is tuple:
+        for i, item in enumerate(value):
+            yield from leaves(source.step("index", i), item)
+    elif type(value) is slice:
+        for name in ("start", "stop", "step"):
+            yield source.attr(name), getattr(value, name)
+    else:
+        yield source, value
 
 
 def _parameter(tx: Translator, source: Source) -> str:

@@ -59,6 +59,7 @@ from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVar
 from symbolic.variables.constants import (
     CONSTANT_TYPES,
     ConstantVariable,
+    SliceVariable,
     is_a,
     is_constant_value,
     is_library_value,
@@ -70,11 +71,12 @@ from symbolic.variables.functions import BoundMethod, CellVariable, FunctionVari
 from symbolic.variables.live import ROWS, wrap_iterator
 from symbolic.variables.live_generators import wrap_generator
 from symbolic.variables.mappings import DictVariable, SetVariable
+from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.sets import HasElements
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.torch_functions import TorchFunction
-from symbolic.varying import varies
+from symbolic.varying import leaves, some_vary, varies
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -117,7 +119,9 @@ def _wrapped(tx: Translator, value: Any, source: Source) -> Variable:
 
 def _alias(tx: Translator, value: Any, known: Variable, source: Source) -> None:
     """A second path to a known object: by identity if it is one of the program's fixed parts, else as an alias."""
-    if is_a(value, (FunctionType, type, ModuleType, BuiltinFunctionType)) or type(value) in tx.options.unwrap:
+    kinds = (FunctionType, type, ModuleType, BuiltinFunctionType)
+    is_fixed = is_a(value, kinds) and not isinstance(known, NativeMethod)
+    if is_fixed or type(value) in tx.options.unwrap:
         _fixed(tx, value, source)
     elif source.kind != "const":
         assert known.source is not None
@@ -179,6 +183,9 @@ _FIXED_TYPES = (
 def _constant(tx: Translator, value: Any, source: Source) -> Variable:
     if type(value) in (int, float) and not source.is_made and varies(tx, value, source):
         return tx.graph.add_number(value, source)
+    if type(value) is slice and not source.is_made and some_vary(tx, value, source):
+        tx.know(source, "type", slice)
+        return SliceVariable([tx.wrap(part, at) for at, part in leaves(source, value)], source, value)
     if source.kind != "const":
         by_identity = value is None or value is True or value is False or is_a(value, enum.Enum)
         tx.know(source, "is" if by_identity else "eq", value)
@@ -221,7 +228,8 @@ def _elements(tx: Translator, value: Any, source: Source, step: str) -> list[Var
 
 
 def _tuple(tx: Translator, value: tuple[Any, ...], source: Source) -> Variable:
-    if all(is_constant_value(item) for item in value) and type(value) is tuple:
+    is_constant = type(value) is tuple and all(is_constant_value(item) for item in value)
+    if is_constant and (source.is_made or not some_vary(tx, value, source)):
         if source.kind != "const":
             tx.know(source, "eq", value)
         return TupleVariable([ConstantVariable(item) for item in value], source)
@@ -347,7 +355,15 @@ def _class(tx: Translator, value: type, source: Source) -> Variable:
     return ClassVariable(value, source)
 
 
+#: Classes whose methods are another object each time they are looked up, as that of each call's own tensor.
+_LOOKED_UP = frozenset({*TENSOR_TYPES, list, dict, set})
+
+
 def _builtin(tx: Translator, value: Any, source: Source) -> Variable:
+    if type(getattr(value, "__self__", None)) in _LOOKED_UP and not _is_part_of_program(source):
+        tx.know(source, "type", type(value))
+        tx.know(source.attr("__name__"), "eq", value.__name__)
+        return NativeMethod(tx.wrap(value.__self__, source.attr("__self__")), value.__name__, source, value)
     if type(getattr(value, "__self__", None)) is GeneratorType:  # a guard of it would keep the generator
         raise GraphBreak("bound method of a generator", source.text)
     _fixed(tx, value, source)

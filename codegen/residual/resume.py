@@ -560,7 +560,7 @@ def resume_code(
     values = [value for slot, value in zip(stack, pushed, strict=True) if slot is not Slot.NULL]
     raised = ["raised.0"] if entry is Entry.RAISE else []
     replacement = ["result.0"] if replace_result else []
-    handed_on = [f"nested.{i}" for i in range(nested_args)]
+    handed_on = _handed_on(nested, nested_args)
     row = None if entry is Entry.AFTER else source.rows[at]
     if entry is Entry.YIELD:
         row = None
@@ -609,6 +609,14 @@ def resume_code(
         e.jump(label)
     e.body(kept, start, label)
     return e.code()
+
+
+def _handed_on(nested: object, count: int) -> list[str]:
+    """What the parameters for `nested` are called: those of another continuation end in the names that it has for
+    them, behind the one for its closure."""
+    code = getattr(nested, "code", None)
+    names = ["", *(f".{name}" for name in code.co_varnames)] if isinstance(code, CodeType) else [""] * count
+    return [f"nested.{i}{names[i]}" for i in range(count)]
 
 
 def _kinds(source: Original, state: State, stack: Sequence[Slot]) -> tuple[list[Kind], int]:

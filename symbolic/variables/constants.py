@@ -274,10 +274,16 @@ def _parts(tx: Translator, value: Variable) -> list[Variable]:
 
 
 class SliceVariable(Variable):
-    """A slice whose parts are not all constants (tensors, symbolic sizes, objects): start, stop, step."""
+    """A slice whose parts are not all constants (tensors, symbolic sizes, objects): start, stop, step. `source` is set
+    where the slice `value` existed."""
 
-    def __init__(self, parts: list[Variable]) -> None:
+    def __init__(self, parts: list[Variable], source: Source | None = None, value: Any = MISSING) -> None:
         self.parts = parts if len(parts) == 3 else [*parts, ConstantVariable(None)]
+        self.source = source
+        self.value = value
+
+    def real(self) -> Any:
+        return self.value
 
     def python_type(self) -> type:
         return slice

@@ -15,7 +15,8 @@ from types import (
 from typing import TYPE_CHECKING, Any
 
 from symbolic.errors import GraphBreak
-from symbolic.variables.base import Identity, Variable
+from symbolic.sources import Source
+from symbolic.variables.base import MISSING, Identity, Variable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -31,17 +32,22 @@ _NAMES = frozenset(("__name__", "__qualname__", "__doc__", "__text_signature__")
 
 
 class NativeMethod(Variable):
-    """`owner.name` as a value: calling it is `owner.method(tx, name, ...)`."""
+    """`owner.name` as a value: calling it is `owner.method(tx, name, ...)`. `source` is set where `value` existed."""
 
-    def __init__(self, owner: Variable, name: str) -> None:
+    def __init__(self, owner: Variable, name: str, source: Source | None = None, value: Any = MISSING) -> None:
         self.owner = owner
         self.name = name
+        self.source = source
+        self.value = value
 
     def __str__(self) -> str:
         return f"{self.owner}.{self.name}"
 
     def python_type(self) -> type:
         return _BOUND.get(type(inspect.getattr_static(self.owner.python_type(), self.name)), MethodType)
+
+    def real(self) -> Any:
+        return self.value
 
     def key(self) -> Any:
         if self.owner.is_constant():

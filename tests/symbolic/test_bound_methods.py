@@ -4,7 +4,8 @@ import enum
 
 import torch
 
-from tests.differential import same_as_eager
+import jit
+from tests.differential import Counting, check, same_as_eager
 
 
 class Level(enum.IntEnum):
@@ -78,3 +79,57 @@ def test_methods_of_one_object_are_equal():
     same = (ONE.count == ONE.count, ONE.count == ONE.again, mine.count == mine.count, ONE.made == TWO.made, ONE.made == Counter.made)
     other = (ONE.count == TWO.count, ONE.count != TWO.count, ONE.count == ONE.made, ONE.count is ONE.count)
     return torch.ones(2) + 1, same, other, {ONE.count: 1}[ONE.again], TWO.count in [ONE.count, TWO.count]
+
+
+# --- methods that come in ---------------------------------------------------------------------------------------------
+def _called(method, other, x):
+    return method(2), method is other, method == other, {method: 1}.get(other), x + 1, [method]
+
+
+def _worlds(count):
+    for n in range(count):
+        x = torch.full((2,), float(n))
+        yield x.mul, x.mul, x
+        yield x.add, x.mul, x
+
+
+def test_methods_of_tensors_that_come_in():
+    first, *others = _worlds(3)
+    check(_called, *first, changed=others, graphs=1)
+
+
+def test_a_method_given_twice():
+    x = torch.ones(2)
+    method = x.add
+    check(_called, method, method, x, changed=[(method, x.add, x)], nodes=False)
+
+
+def test_methods_of_containers_that_come_in():
+    def program(append, get, x):
+        append(get("a", 1))
+        return x + append.__self__[-1]
+
+    counter = Counting()
+    compiled = jit.compile(program, backend=counter)
+    for n in range(4):
+        mine, theirs, x = [n], [n], torch.ones(2)
+        assert torch.equal(compiled(mine.append, {"a": n + 1}.get, x), program(theirs.append, {"a": n + 1}.get, x))
+        assert mine == theirs == [n, n + 1]
+    counter.expect(2, "numbers vary from the second call on")
+
+
+def test_a_break_among_the_arguments_of_a_tensors_method():
+    """The method waits for them on the stack, and it is another object at each call."""
+    def number(x):
+        jit.graph_break()
+        return 3
+
+    def program(x, y):
+        return x.new_ones(number(x)) * 2 + x.add(number(y)).sum()
+
+    counter = Counting()
+    compiled = jit.compile(program, backend=counter)
+    for _ in range(4):
+        x, y = torch.randn(4), torch.randn(4)
+        assert torch.equal(compiled(x, y), program(x, y))
+    counter.expect(2)

@@ -72,6 +72,51 @@ def test_depending_on_a_marked_size_is_an_error():
     expect(counted(program, (X(3, 4),), (X(4, 4),), (X(3, 5),), mark=lambda x: jit.maybe_mark_dynamic(x, (0, 1))), 1, 2, 2)
 
 
+def _between(x):
+    if x.shape[0] > 5:
+        return x.cos()
+    if x.shape[0] < 5:
+        return x * 2
+    return x.sin()
+
+
+def _square(x):
+    a, b = x.shape
+    if a > b:
+        return x + 1
+    if a < b:
+        return x - 1
+    return x + 2 if a + b != 10 else x + 3
+
+
+def _rest(x):
+    a, b = x.shape
+    return x + 1 if a * 2 - b != 5 or b >= 6 or 5 > b else x - 1
+
+
+@pytest.mark.parametrize("program, line, reason", [
+    (_between, 3, r"x.size\(\)\[0\] <= 5 and x.size\(\)\[0\] >= 5"),
+    (_square, 6, r"\[0\] <= x.size\(\)\[1\] and x.size\(\)\[0\] >= x.size\(\)\[1\] and x.size\(\)\[0\] \+ x.size\(\)\[1\] == 10"),
+    (_rest, 2, r"x.size\(\)\[0\] - 5 < 6 and 2 \* x.size\(\)\[0\] - 5 >= 5"),
+], ids=["pytorch 122307", "pytorch 191833", "another"])  # fmt: skip
+def test_a_marked_size_that_several_questions_leave_no_choice(program, line, reason):
+    x = X(5, 5)
+    jit.mark_dynamic(x, (0, 1) if program is not _between else 0)
+    place = f"test_marks.py:{program.__code__.co_firstlineno + line}"
+    with pytest.raises(jit.MarkedSize, match=rf"x.size\(\)\[0\] is 5: .*{reason}.*{place}"):
+        jit.compile(program)(x)
+
+
+def test_a_marked_size_that_has_a_choice_left():
+    def program(x):
+        a, b = x.shape
+        if a > b or a < b or a % 5 != 0 or a >= 20:
+            return x + 1
+        return x + 3
+
+    expect(counted(program, (X(5, 5),), (X(15, 15),), (X(6, 6),), mark=lambda x: jit.mark_dynamic(x, (0, 1))), 1, 1, 2)
+
+
 @pytest.mark.parametrize("wrong", [lambda x: jit.mark_dynamic(x, 2), lambda x: jit.mark_static(x, -3), lambda x: jit.maybe_mark_dynamic(x, [0, 5])])
 def test_marks_of_dimensions_that_do_not_exist(wrong):
     with pytest.raises(IndexError, match="of a tensor that has 2"):
@@ -149,6 +194,20 @@ def test_specializations_say_who_did_it():
     assert "picked = [1, 2" in str(found[0]) and "x.size()[0] == 3" in found[0].reason
 
 
+@pytest.mark.parametrize("pick", ["x", "y"])
+def test_who_did_it_is_not_who_asked_first(pick):
+    def program(x, y):
+        if x.shape[0] < 100:
+            x = x + 1
+        x = x + y
+        return x * [1, 2, 3, 4][y.shape[0] if pick == "y" else x.shape[0]]
+
+    found = jit.explain(program, dynamic=True)(X(3, 4), X(3, 4)).specializations
+    first = program.__code__.co_firstlineno
+    assert {each.symbol: each.place[1] - first for each in found} == {"x.size()[0]": 4, "y.size()[0]": 4}
+    assert [each.reason for each in found if each.symbol == "y.size()[0]"] == ["x.size()[0] == y.size()[0] and x.size()[0] == 3"]
+
+
 def test_the_log_says_who_did_it(monkeypatch, caplog):
     monkeypatch.setattr(jit.config, "logs", "dynamic")
 
@@ -178,3 +237,38 @@ def test_the_limit_suggests_what_would_help():
 
     told = limit(depends, *calls)
     assert "x.size()[0] is" in told and "return x * [1, 2" in told
+
+
+def test_the_limit_blames_what_changes():
+    """And nothing else that the program depends on."""
+    def program(x, y):
+        x = x * [1, 2, 3, 4, 5, 6, 7][x.shape[1]]
+        return x * [1, 2, 3, 4, 5, 6, 7][y.shape[0]]
+
+    calls = [(X(4, m), X(n, 1)) for m, n in ((2, 3), (3, 4), (3, 5), (3, 6), (3, 2))]
+    told = limit(program, *calls).split("; ")[-1]
+    assert told.startswith("y.size()[0] is") and "y.shape[0]]" in told and "x.shape" not in told
+
+
+WIDTH = 3
+
+
+def test_messages_name_globals_as_ever():
+    found = [str(guard) for guard in jit.explain(lambda x: x * WIDTH)(X(2)).guards]
+    assert any(each.startswith("tests.symbolic.test_marks.__dict__['WIDTH'] == 3") for each in found)
+
+
+def test_messages_name_what_the_program_names():
+    """Where a call was broken within a function that it calls, and the rest is handed to one that goes on."""
+    def inner(x, rate, part):
+        y = x * 2
+        jit.graph_break()
+        return y * len(part) + len(rate)
+
+    def program(x, table):
+        return inner(x, table["rate"], table["part"]) + 1
+
+    told = limit(program, *((X(2), {"rate": "a" * n, "part": "b"}) for n in range(5)))
+    assert "table['rate'] ==" in told and "nested." not in told and "each table['rate'] is compiled for itself" in told
+    guards = [str(guard) for guard in jit.explain(program)(X(2), {"rate": "a", "part": "b"}).guards]
+    assert any("rate == 'a'" in each for each in guards) and not any("nested." in each for each in guards)

@@ -193,3 +193,53 @@ def test_memory_that_a_tensor_shares_with_one_that_was_resized():
         return v * 2
 
     check(program, make=lambda: SHARING["a view of the other"](3), changed=lambda: SHARING["a view of the other"](2), backend="default")
+
+
+# --- numbers within containers ----------------------------------------------------------------------------------------
+def _sized(x, size):
+    return x.new_zeros(size) + 1, size, size[0] + 1, x[: size[0]], size is size
+
+
+def _nested(x, size):
+    (rows, _), columns = size
+    return x[:rows, :columns] * rows
+
+
+def _sliced(x, part):
+    return x[part], part.stop, part, x[:, part.start : part.stop]
+
+
+def _rectangle(x, parts):
+    return x[parts].sum(), parts[0].start
+
+
+def _momenta(x, betas):
+    return x * betas[0] + betas[1], betas, 1 - betas[0]
+
+
+@pytest.mark.parametrize("program, make", [
+    (_sized, lambda n: (n, 4)),
+    (_nested, lambda n: ((n, 7), n + 2)),
+    (_sliced, lambda n: slice(1, n)),
+    (_sliced, lambda n: slice(n - 2, n + 3, 2)),
+    (_rectangle, lambda n: (slice(0, n), slice(n, 9))),
+    (_momenta, lambda n: (n / 7, 0.999)),
+])
+def test_numbers_in_tuples_and_slices(program, make):
+    worlds = [(torch.arange(90.0).view(9, 10), make(n)) for n in (3, 5, 4)]
+    check(program, *worlds[0], changed=worlds[1:])
+    counter = Counting()
+    compiled = jit.compile(program, backend=counter)
+    for x, given in worlds:
+        assert torch.equal(compiled(x, given)[0], program(x, given)[0])
+    counter.expect(2)
+
+
+def test_an_int_that_varied_varies_beside_one_that_is_0():
+    """What served all of its numbers is remembered, and not only the first number."""
+    counter = Counting()
+    compiled = jit.compile(lambda x, a, b: x[:a] * b, backend=counter)
+    for a, b in ((4, 3), (5, 6), (0, 3), (0, 7), (0, 9)):
+        x = torch.arange(9.0)
+        assert torch.equal(compiled(x, a, b), x[:a] * b)
+    counter.expect(3)
