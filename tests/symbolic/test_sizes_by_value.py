@@ -133,6 +133,39 @@ def test_sizes_that_do_not_fit_raise():
     check(program, *worlds[0], changed=worlds[1:], fullgraph=False)
 
 
+def _checked(x, m):
+    rows = x[m > 0.5]
+    torch._check(rows.shape[0] > 2, lambda: f"{rows.shape[0]} rows are too few")
+    return rows * 2
+
+
+def _asserted(x, m):
+    rows = x[m > 0.5]
+    assert rows.shape[0] % 4 == 0, f"no multiple of four: {len(rows)}"
+    return rows.view(-1, 4, 3) * 2
+
+
+def _refused(x, m):
+    rows = x[m > 0.5]
+    if rows.shape[0] < 3:
+        raise ValueError("only", rows.shape[0], "rows")
+    return rows + 1
+
+
+def _promised(x, m):
+    count = int(m.sum())
+    torch._check(count <= 6, lambda: "more than six")
+    return x[:count] * 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "default"])
+@pytest.mark.parametrize("program", [_checked, _asserted, _refused, _promised])
+def test_what_the_program_says_of_such_sizes_is_said_in_its_own_words(program, backend):
+    """The error's type, text and lines are eager code's, and calls before and after it are served."""
+    worlds = [_world(count, True) for count in (4, 1, 5)]
+    check(program, *worlds[0], changed=worlds[1:], nodes=False, backend=backend, tolerance=BACKENDS[backend])
+
+
 def test_what_is_written_before_is_written_once():
     def program(x, m):
         x.add_(1)
