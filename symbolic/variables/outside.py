@@ -26,10 +26,10 @@ from symbolic.torch_state import TorchState
 from symbolic.variables.base import MISSING, FixedVariable, Variable
 from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.exceptions import ExceptionVariable
+from symbolic.variables.exceptions import AnyException, ExceptionVariable
 from symbolic.variables.late_text import LATE, snapshot, unmarked
 from symbolic.variables.namespaces import Names
-from symbolic.variables.objects import NATIVE_METHODS, ObjectVariable
+from symbolic.variables.objects import NATIVE_DESCRIPTORS, NATIVE_METHODS, ObjectVariable
 from symbolic.variables.tables import HANDLERS, Args, Kwargs, handles, library, name_of
 from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.text import str_of
@@ -114,6 +114,9 @@ def settle(tx: Translator, entered: TorchState) -> None:
     error is to leave torch as it was when the frame was `entered`."""
     if tx.told_in_modes and vars(TorchState()) != vars(entered):
         raise Restart(tx.told_in_modes[0], GraphBreak("effect inside of a with block", "the mode is left later"))
+    for step, error, state in tx.shown_errors:
+        if _looks(tx, error) != state:
+            raise Restart(step, GraphBreak(TOLD, "of an exception that changes later"))
 
 
 def _is_mode(leave: Variable) -> bool:
@@ -232,9 +235,10 @@ for _raw in (io.TextIOWrapper.write, io.TextIOWrapper.flush, io.StringIO.write, 
 def logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     """A log message: nobody sees it earlier than eager code would show it."""
     with _telling_of(kwargs.get("stacklevel", ONE)):
-        if any(name in kwargs and kwargs[name].truth(tx) for name in ("exc_info", "stack_info")):
-            raise GraphBreak("log message with its surroundings", name_of(fn))
         given = dict(kwargs)
+        if given.get("stack_info", NO).truth(tx):
+            raise GraphBreak("log message with its surroundings", name_of(fn))
+        error = _error(tx, given.pop("exc_info", NO))
         level = given.pop("stacklevel", ONE).constant()
         frames = _told_from(tx, level)
         if not 1 <= level <= len(frames):
@@ -242,10 +246,51 @@ def logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
         logger, *told = args
         shown = (logger, *(_as_now(tx, arg) for arg in told))
         given = {name: _as_now(tx, arg) for name, arg in given.items()}
+        if error is not None:
+            given["exc_info"] = error
         if any(_handler(tx, frame) for frame in tx.frames):
             _know_quiet(tx, logger)
         tx.ledger.risk(_at(tx), library(tx, fn), shown, given, _place(frames[level - 1]))
         return NONE
+
+
+def _error(tx: Translator, asked: Variable) -> Variable | None:
+    """What `exc_info=asked` comes to: the class, the exception and its traceback as they are now."""
+    if not asked.truth(tx):
+        return None
+    error = asked if isinstance(asked, AnyException) else tx.handling()
+    if asked.python_type() is tuple:
+        parts = tx.unpack(asked)
+        error = parts[1] if len(parts) == 3 else None
+        if error is None or (not isinstance(error, AnyException) and not all(map(_is_none, parts))):
+            raise GraphBreak("log message with its surroundings", asked.describe())
+    if error is None or _is_none(error):
+        return tx.new_tuple([NONE] * 3)
+    if not isinstance(error, AnyException):
+        raise GraphBreak("log message with its surroundings", error.describe())
+    texts = [type_lookup(error.cls, name) for name in ("__str__", "__repr__")]
+    fixed = error.args if isinstance(error, ExceptionVariable) else []
+    if not all(isinstance(text, NATIVE_DESCRIPTORS) for text in texts) or any(_as_now(tx, a) is not a for a in fixed):
+        raise GraphBreak("log message with what may change", error.describe())
+    tx.shown_errors.append((tx.anchor(), error, _looks(tx, error)))
+    if asked.python_type() is tuple:
+        return asked
+    return tx.new_tuple([tx.class_variable(error.cls), error, error.plain_getattr(tx, "__traceback__")])
+
+
+def _looks(tx: Translator, error: Variable) -> list[Any]:
+    """What an exception's text is made of, and those of what led to it, beside its own traceback."""
+    found: list[Any] = []
+    waiting, seen = [error], set[Variable]()
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, AnyException) and each not in seen:
+            found.append((each, dict(tx.ledger.stores(each))))
+            if isinstance(each, ExceptionVariable):
+                found.append((list(each.args), each.surroundings, None if each is error else each.trace))
+                waiting += each.surroundings
+        seen.add(each)
+    return found
 
 
 @contextlib.contextmanager
@@ -311,6 +356,16 @@ for _name in ("debug", "info", "warning", "error", "critical", "log"):
     )
 
 
+def _log_exception(tx: Translator, args: Args, kwargs: Kwargs) -> Variable:
+    """`logger.exception(...)` is `logger.error(..., exc_info=True)`."""
+    if tx.lookup(args[0].python_type(), "error") is not logging.Logger.error:
+        raise GraphBreak(TOLD, "exception of a logger with methods of its own")
+    return logged(tx, logging.Logger.error, args, {"exc_info": ConstantVariable(True), **kwargs})
+
+
+HANDLERS[logging.Logger.exception] = _log_exception
+
+
 class Enabled:
     """messages of the level are shown, or are not: the predicate of a guard"""
 
@@ -346,10 +401,10 @@ def _by_root(name: str) -> None:
         if not has_handlers(logging.root):
             raise GraphBreak("warning or log message", f"logging.{name} where nothing is set up")
         tx.know(root.source, "predicate", has_handlers)
-        return logged(tx, getattr(logging.Logger, name), [root, *args], kwargs)
+        return HANDLERS.get(getattr(logging.Logger, name))(tx, [root, *args], kwargs)  # type: ignore[misc]
 
 
-for _name in ("debug", "info", "warning", "error", "critical", "log"):
+for _name in ("debug", "info", "warning", "error", "exception", "critical", "log"):
     _by_root(_name)
 
 
