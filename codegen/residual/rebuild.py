@@ -48,6 +48,7 @@ from symbolic.variables import (
     stdlib,
     symbols,
     tensors,
+    text_files,
     weak,
 )
 from symbolic.variables.base import Variable
@@ -313,6 +314,7 @@ BUILD.update(
         hooks.HandleVariable: Writer.birth,
         nodes.MultiHandle: Writer.birth,
         outside.Answer: Writer.birth,
+        text_files.BornFile: Writer.birth,
         numbers.DrawnNumber: Writer.birth,
         tensors.DrawnTensor: Writer.birth,
         drawn.DrawnArray: Writer.birth,

@@ -33,6 +33,7 @@ from symbolic.variables.objects import NATIVE_DESCRIPTORS, NATIVE_METHODS, Objec
 from symbolic.variables.tables import HANDLERS, Args, Kwargs, handles, library, name_of
 from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.text import str_of
+from symbolic.variables.text_files import BornFile
 
 if TYPE_CHECKING:
     from symbolic.frames import Frame
@@ -144,6 +145,9 @@ def _hold(tx: Translator, reason: str, told: Variable, is_harmless: Callable[[An
 
 
 def _tell(tx: Translator, function: Any, to: Variable, *args: Variable, **kwargs: Variable) -> None:
+    if isinstance(to, BornFile) and to.is_open:  # which takes any text
+        tx.ledger.call(library(tx, function), *args, **kwargs)
+        return
     _hold(tx, _CLOSED, to, is_open)
     tx.ledger.risk(_risk(tx), library(tx, function), args, kwargs)
 
@@ -173,6 +177,8 @@ def _print(
     if _writes_natively(tx, file):
         named = {"sep": sep, "end": end, "file": file, "flush": ConstantVariable(wanted)}
         given = {name: v for name, v in named.items() if not _is_none(v) and not (name == "flush" and not wanted)}
+        if isinstance(file, BornFile):
+            file.take(_printed(texts, sep, end))
         _tell(tx, print, file, *texts, **given)
         return NONE
     between = ConstantVariable(" ") if _is_none(sep) else sep
@@ -182,6 +188,14 @@ def _print(
     if wanted:
         file.method(tx, "flush", [], {})
     return NONE
+
+
+def _printed(texts: list[Variable], sep: Variable, end: Variable) -> str | None:
+    """The text, if it is known."""
+    if not all(each.is_constant() for each in (*texts, sep, end)):
+        return None
+    between, last = (" " if _is_none(sep) else sep.constant()), ("\n" if _is_none(end) else end.constant())
+    return str(between.join(each.constant() for each in texts) + last)
 
 
 def _is_none(variable: Variable) -> bool:
@@ -217,14 +231,53 @@ def _on_file(raw: Any) -> Callable[..., Variable]:
         if not isinstance(file, ObjectVariable) or not all(arg.python_type() is str for arg in args):
             raise GraphBreak("native method of an object", f"{file.describe()}.{raw.__name__}")
         if args and not args[0].is_constant():
-            count = Answer(int)
-            _hold(tx, _CLOSED, file, is_open)
-            tx.ledger.risk(_risk(tx), library(tx, raw), (file, *args), {}, result=count)
-            return count
+            if isinstance(file, BornFile):
+                file.take(None)
+            return _asked(tx, raw, int, file, *args)
+        if args and isinstance(file, BornFile):
+            file.take(args[0].constant())
         _tell(tx, raw, file, file, *args)
         return ConstantVariable(len(args[0].constant())) if args else NONE
 
     return handler
+
+
+def _asked(tx: Translator, raw: Any, kind: type, file: Variable, *args: Variable) -> Variable:
+    """`raw(file, *args)`, which answers with one of that kind when the graph has run."""
+    answer = Answer(kind)
+    if isinstance(file, BornFile) and file.is_open:
+        tx.ledger.bear(answer, library(tx, raw), file, *args)
+    else:
+        _hold(tx, _CLOSED, file, is_open)
+        tx.ledger.risk(_risk(tx), library(tx, raw), (file, *args), {}, result=answer)
+    return answer
+
+
+def _text_of(tx: Translator, file: Variable) -> Variable:
+    if not isinstance(file, BornFile) or file.text is None or not file.is_open:
+        return _asked(tx, io.StringIO.getvalue, str, file)
+    return ConstantVariable(file.text)
+
+
+def _close(tx: Translator, file: Variable, *error: Variable) -> Variable:
+    if not isinstance(file, BornFile):
+        raise GraphBreak("native method of an object", f"{file.describe()}.close")
+    if file.is_open:
+        tx.ledger.call(library(tx, io.StringIO.close), file)
+        file.is_open = False
+    return NONE
+
+
+def _enter(tx: Translator, file: Variable) -> Variable:
+    if not isinstance(file, BornFile) or not file.is_open:
+        raise GraphBreak("native method of an object", f"{file.describe()}.__enter__")
+    return file
+
+
+NATIVE_METHODS[io.StringIO.getvalue] = _text_of
+NATIVE_METHODS[io.StringIO.close] = _close
+NATIVE_METHODS[type_lookup(io.StringIO, "__enter__")] = _enter
+NATIVE_METHODS[type_lookup(io.StringIO, "__exit__")] = _close
 
 
 for _raw in (io.TextIOWrapper.write, io.TextIOWrapper.flush, io.StringIO.write, io.StringIO.flush):

@@ -1,4 +1,5 @@
 """What a program tells the world outside is told in eager code's order and words, from one graph."""
+import contextlib
 import io
 import logging
 import sys
@@ -201,6 +202,79 @@ def test_a_file_in_memory():
         compiled(torch.ones(2), file)
     assert file.getvalue() == "a tensor(2.)\nb" * 2
     counter.expect(1)
+
+
+def read_after_it_was_written(x, file):
+    file.write("a")
+    print("b", x.sum(), file=file)
+    text = file.getvalue()
+    file.write("c")
+    print("d", text, file=file)
+    return x + 1, text, [file.getvalue()], file
+
+
+def made_here(x, file):
+    own = io.StringIO()
+    print("b", x.shape, file=own, sep="-")
+    before = own.getvalue()
+    own.write("c")
+    own.write(f"{len(before)}")
+    if "c" in own.getvalue():
+        x = x + 1
+    file.write(own.getvalue())
+    return x, own, before, own.getvalue()
+
+
+def made_and_left(x, file):
+    with io.StringIO() as own, contextlib.redirect_stdout(own):
+        print("hello")
+        text = own.getvalue()
+    return x + 1, text, own.close()
+
+
+def made_and_written_what_the_graph_gives(x, file):
+    own = io.StringIO()
+    own.write(str(x.sum()))
+    print(x * 2, file=own)
+    return x + 1, own.getvalue(), own
+
+
+def made_and_dropped(x, file):
+    with contextlib.redirect_stderr(io.StringIO()):
+        print("lost", file=sys.stderr)
+    return x + 1
+
+
+@pytest.mark.parametrize("program", [
+    read_after_it_was_written, made_here, made_and_left, made_and_written_what_the_graph_gives, made_and_dropped,
+], ids=lambda program: program.__name__)
+def test_files_in_memory_are_read(program):
+    check(program, make=lambda: (torch.ones(2), io.StringIO()), graphs=1)
+
+
+def written_when_closed(x, file):
+    own = io.StringIO()
+    own.close()
+    try:
+        own.write("a")
+    except ValueError as error:
+        return x + 1, str(error)
+
+
+def compared_text(x, file):
+    print(x.sum(), file=file)
+    return x + len(file.getvalue())
+
+
+def read_when_closed(x, file):
+    file.write("a")
+    file.close()
+    return x, file.getvalue()
+
+
+@pytest.mark.parametrize("program", [written_when_closed, compared_text, read_when_closed], ids=lambda program: program.__name__)
+def test_files_in_memory_as_they_are(program):
+    check(program, make=lambda: (torch.ones(2), io.StringIO()))
 
 
 def test_nowhere_to_print(monkeypatch):
