@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class BornFile(ObjectVariable):
-    """One that residual code makes, and writes to as the program does. `text` is what was written to it, one piece after
-    another; None where that is not known while tracing."""
+    """One that residual code makes, and writes to as the program does. `text` is what it holds; None where that is not
+    known while tracing."""
 
     def __init__(self) -> None:
         super().__init__(io.StringIO)
