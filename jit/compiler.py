@@ -90,6 +90,11 @@ class Record:
         self.shown = self.shown or self.code
 
     @property
+    def where(self) -> str:
+        """The frame, its line first."""
+        return f"{place(self.shown)} in {self.name}"
+
+    @property
     def label(self) -> str:
         """What its calls are called in traces."""
         return f"{self.name} ({place(self.shown)})"
@@ -241,8 +246,8 @@ class Compiler:
                     return None
                 if cache.entries:
                     self._notice_numbers(cache, function, slots)
-                    why = functools.partial(self.explain_miss, cache, function, slots)
-                    logs.tell(self.channels, "recompiles", lambda: f"recompiling {function.__qualname__}: {why()}")
+                    at, why = where(function), functools.partial(self.explain_miss, cache, function, slots)
+                    logs.tell(self.channels, "recompiles", lambda: f"{at} is compiled again: {why()}")
                 with collector.paused(), self._looking_at_disk(function):
                     try:
                         return self._compile(cache, function, slots)
@@ -269,7 +274,7 @@ class Compiler:
         yield
         found, missed = (now - then for now, then in zip(disk.fared, before, strict=True))
         if found or missed:
-            what = f"{function.__qualname__}: {found} parts found on disk, {missed} made anew"
+            what = f"{where(function)}: {found} parts found on disk, {missed} made anew"
             logs.tell(self.channels, "cache", what.__str__)
 
     def _compile(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> Any:
@@ -456,7 +461,7 @@ class Compiler:
 
     def _skip(self, cache: Any, function: FunctionType, reason: str) -> None:
         stats.skipped += 1
-        logs.tell(self.channels, "skips", lambda: f"{function.__qualname__} runs eagerly: {reason}")
+        logs.tell(self.channels, "skips", lambda: f"{where(function)} runs eagerly: {reason}")
         cache.frozen = True
         is_ours = any(function.__code__ is each for record in self.records for each in record.continues)
         generated = function.__code__ if is_ours else None
@@ -528,7 +533,7 @@ def _other_dims(sizes: tuple[int | None, ...], seen: Any) -> list[int]:
 
 
 def _told_static(function: FunctionType, reason: str) -> str:
-    return f"{function.__qualname__} is compiled for these numbers and sizes alone: {reason}"
+    return f"{where(function)} is compiled for these numbers and sizes alone: {reason}"
 
 
 def _entry_for(cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> Any:
@@ -554,6 +559,11 @@ def _known_as(function: FunctionType, slots: tuple[Any, ...]) -> FunctionType:
         forward = getattr(slots[0].forward, "__func__", None)
         return forward if isinstance(forward, FunctionType) else function
     return function
+
+
+def where(function: FunctionType) -> str:
+    """A function, its line first."""
+    return f"{place(function.__code__)} in {function.__qualname__}"
 
 
 def place(code: CodeType) -> str:

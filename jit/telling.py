@@ -28,20 +28,20 @@ def _breaks(record: Record) -> Iterator[str]:
 
 def _dynamic(record: Record) -> Iterator[str]:
     for each in record.specializations:
-        yield f"{record.name}: {each}"
+        yield f"{record.where}: {each}"
 
 
 def _graph(record: Record) -> Iterator[str]:
-    yield f"graph of {record.name}:\n{dumping.graph(record.module)}"
+    yield f"{record.where}: graph\n{dumping.graph(record.module)}"
 
 
 def _guards(record: Record) -> Iterator[str]:
-    yield f"guards of {record.name}:\n" + "\n".join(map(str, record.guards))
+    yield f"{record.where}: guards\n" + "\n".join(map(str, record.guards))
 
 
 def _bytecode(record: Record) -> Iterator[str]:
     if record.generated is not None:
-        yield f"bytecode of {record.name}:\n{listing.text(record.generated, record.notes)}"
+        yield f"{record.where}: bytecode\n{listing.text(record.generated, record.notes)}"
 
 
 def _time(record: Record) -> Iterator[str]:
@@ -49,7 +49,7 @@ def _time(record: Record) -> Iterator[str]:
     if times:
         whole = sum(times.values())
         stages = ", ".join(f"{stage} {seconds * 1e3:.0f} ms" for stage, seconds in times.items())
-        yield f"{record.name} was compiled in {whole * 1e3:.0f} ms: {stages}"
+        yield f"{record.where} was compiled in {whole * 1e3:.0f} ms: {stages}"
 
 
 def _files(*endings: str) -> Callable[[Record], Iterator[str]]:
@@ -60,7 +60,7 @@ def _files(*endings: str) -> Callable[[Record], Iterator[str]]:
         found = texts(made) if isinstance(made, Stages) else {}
         for name, text in found.items():
             if name.endswith(endings) and text.strip():
-                yield f"{name.rpartition('.')[0].replace('_', ', ')} of {record.name}:\n{text}"
+                yield f"{record.where}: {name.rpartition('.')[0].replace('_', ', ')}\n{text}"
 
     return said
 

@@ -25,7 +25,8 @@ class Guard:
     line: int
 
     def __str__(self) -> str:
-        return f"{TEXT[self.kind](self)}  # needed at {self.filename}:{self.line}"
+        asked = f"  # needed at {self.filename}:{self.line}" if self.line else ""  # 0: every capture asks
+        return f"{TEXT[self.kind](self)}{asked}"
 
 
 def _path(guard: Guard) -> str:
