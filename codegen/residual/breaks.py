@@ -525,10 +525,18 @@ def _import(namespace: dict[str, Any], name: str, names: Any, level: int) -> Any
 
 @row("IMPORT_FROM", 1, [0, RESULT])
 def import_from(b: Broken) -> None:
+    b.writer.call(_import_submodule, b.operands[0], b.inst.argval)
+    b.emit.pop()
     b.load(0)
     b.emit.op(b.inst.op, b.inst.argval)
     b.emit.swap(2)
     b.emit.pop()
+
+
+def _import_submodule(module: Any, name: str) -> None:
+    """What IMPORT_NAME does for the names that are wanted of a package, if it was not run."""
+    if hasattr(module, "__path__"):
+        __import__(module.__name__, None, None, (name,))
 
 
 # --- exceptions -------------------------------------------------------------------------------------------------------
@@ -578,6 +586,6 @@ def call_intrinsic_2(b: Broken) -> None:
 #: opcodes whose rows call functions of ours, which no traceback may show
 BY_FUNCTIONS = frozenset(
     """LOAD_GLOBAL LOAD_NAME DELETE_GLOBAL LOAD_FAST LOAD_FAST_CHECK DELETE_FAST LOAD_DEREF DELETE_DEREF IMPORT_NAME
-    DICT_MERGE FOR_ITER""".split()
+    IMPORT_FROM DICT_MERGE FOR_ITER""".split()
 )
 

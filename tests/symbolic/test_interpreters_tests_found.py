@@ -11,6 +11,7 @@ import enum
 import functools
 import gc
 import itertools
+import json
 import operator
 import sys
 import types
@@ -849,3 +850,16 @@ def test_both_ends_of_deques(x):
     none.append(1)
     none.appendleft(1)
     return x + found[0], taken, found, none, errors_of(none.pop, none.popleft, lambda: found[1:], lambda: found.pop(0))
+
+
+def test_a_submodule_that_is_imported_by_a_from_import(monkeypatch):
+    monkeypatch.delattr(json, "tool", raising=False)
+    monkeypatch.delitem(sys.modules, "json.tool", raising=False)
+
+    @jit.compile(backend="eager")
+    def name():
+        from json import tool
+
+        return tool.__name__
+
+    assert name() == name() == "json.tool"
