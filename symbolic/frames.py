@@ -8,6 +8,9 @@ from typing import Any
 from symbolic.code import Code
 from symbolic.variables.base import NULL, Variable
 
+#: What asks a frame for its locals.
+_ASKS = ("locals", "vars", "dir", "eval", "exec")
+
 
 class Frame:
     """One activation of a Python function.
@@ -37,6 +40,7 @@ class Frame:
         "space",
         "reading",
         "again",
+        "shared_names",
     )
 
     def __init__(self, code: Code, name: str, namespace: Variable, function: Variable | None = None) -> None:
@@ -52,12 +56,19 @@ class Frame:
         self.current = 0  # index of the instruction being executed
         self.kw_names: tuple[str, ...] = ()
         self.on_return: Variable | None = None
+        self.shared_names: Variable | None = None  # what `locals()` gave
         self.boundary = False
         self.entered = 0
         self.reading: Any = None  # the call of a module that it is, if that may be repeated
         self.is_generator = False
         self.again: tuple[int, int] | None = None  # index of the last RERAISE, and where that came from
         self.handled: Variable | None = None  # of a generator set aside: the exception that it is handling
+
+    def asks_again(self) -> bool:
+        """Whether it may ask for its locals twice: in a loop, or at another place."""
+        insts = self.code.insts
+        places = [i for i, inst in enumerate(insts) if inst.op == "LOAD_GLOBAL" and inst.argval in _ASKS]
+        return len(places) != 1 or any(0 <= inst.target <= places[0] < i for i, inst in enumerate(insts))
 
     def held(self) -> list[Variable]:
         """What the frame holds."""

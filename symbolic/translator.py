@@ -45,6 +45,7 @@ from symbolic.torch_state import TorchState, TracingState
 from symbolic.variables import hooks, outside, symbols
 from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable
+from symbolic.variables.builtins import check_shared_names
 from symbolic.variables.classes import InstanceNamespace, Own, check_init
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import AnyException, FrameVariable
@@ -684,6 +685,7 @@ def capture(
             outcome = Return(tx.result)
         except _Stop as stop:
             outcome = Break(list(tx.frames), stop.inst, tx.located(stop.cause))
+            check_shared_names(outcome.frames)
         hooks.settle(tx)
         outside.settle(tx, entered)
         tx.guard_aliases()

@@ -11,7 +11,7 @@ from types import BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, 
 from typing import TYPE_CHECKING, Any
 
 from symbolic import polyfills, versions
-from symbolic.errors import READS_FRAME, GraphBreak, Observed
+from symbolic.errors import READS_FRAME, GraphBreak, Observed, SkipFrame
 from symbolic.frames import Frame
 from symbolic.reach import reachable
 from symbolic.signatures import takes
@@ -155,12 +155,32 @@ def _globals(tx: Translator) -> Variable:
 
 @handles(locals)
 def _locals(tx: Translator) -> Variable:
-    """What is bound. (Before 3.13 all calls in a frame share one dict, which a second call brings up to date: only the
-    frame itself can do that.)"""
+    """What is bound. Before 3.13 all calls in a frame share one dict, which each brings up to date: after a graph break
+    only the frame itself could do that (see `check_shared_names`)."""
     frame = tx.frames[-1]
-    if frame.space is None and not versions.PY313 and _calls_again(frame):
+    if frame.space is not None or versions.PY313:
+        return local_names(tx, frame)
+    if frame.is_generator and frame.asks_again():  # it may go on elsewhere
         raise GraphBreak(READS_FRAME, "locals() more than once")
-    return local_names(tx, frame)
+    now, shared = local_names(tx, frame), frame.shared_names
+    if shared is None:
+        frame.shared_names = now
+        return now
+    code = frame.code.raw
+    bound = [name.constant() for name in now.unpack(tx)]
+    for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)):
+        key = ConstantVariable(name)
+        if name in bound:
+            shared.setitem(tx, key, now.getitem(tx, key))
+        else:
+            shared.method(tx, "pop", [key, ConstantVariable(None)], {})
+    return shared
+
+
+def check_shared_names(frames: list[Frame]) -> None:
+    """At a graph break. Raises SkipFrame where a frame goes on that may ask for its locals once more."""
+    if any(frame.shared_names is not None and frame.asks_again() for frame in frames):
+        raise SkipFrame(f"{READS_FRAME} (locals() more than once)")
 
 
 def local_names(tx: Translator, frame: Frame) -> Variable:
@@ -181,14 +201,6 @@ def local_names(tx: Translator, frame: Frame) -> Variable:
         raise GraphBreak(READS_FRAME, f"{cause.reason}: {cause.detail}") from cause
     order = {name: found[name] for name in code.co_varnames if name in found} | found
     return tx.new_dict([(ConstantVariable(name), value) for name, value in order.items()])
-
-
-def _calls_again(frame: Frame) -> bool:
-    """Whether the frame may ask for its locals twice: in a loop, or at another place."""
-    insts = frame.code.insts
-    asks = ("locals", "vars", "dir")
-    places = [i for i, inst in enumerate(insts) if inst.op == "LOAD_GLOBAL" and inst.argval in asks]
-    return len(places) != 1 or any(0 <= inst.target <= places[0] < i for i, inst in enumerate(insts))
 
 
 @handles(dir)

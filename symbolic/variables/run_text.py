@@ -132,7 +132,7 @@ def _among_names_of_caller(tx: Translator, code: CodeType, locals: Variable) -> 
         frame.space = _mapping(locals)
         return tx.run(frame)
     is_function = bool(caller.code.raw.co_flags & inspect.CO_OPTIMIZED)
-    if (stores and is_function) or names(code, _ASKS):
+    if (stores and is_function) or names(code, _ASKS) or caller.shared_names is not None:  # which is brought up to date
         raise GraphBreak(READS_FRAME, REASON)
     try:
         frame.space = local_names(tx, caller)

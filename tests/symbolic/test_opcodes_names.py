@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import jit
 from tests.differential import check, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
@@ -303,3 +304,101 @@ def test_annotated_locals(x):
     y: torch.Tensor = x + n
     z: "unknown"  # noqa: F821, F842
     return y
+
+
+# --- locals() more than once: before Python 3.13 it is one dict, which each call brings up to date -----------------------
+def asked_twice(x):
+    before = sorted(locals())
+    y = x + 1
+    return y, before, sorted(locals())
+
+
+def one_dict(x):
+    first = locals()
+    y = x + 1
+    count = len(first)
+    return y, first is locals(), sorted(first), count, first.get("y")
+
+
+def names_that_go(x):
+    y = 1
+    first = locals()
+    first["own"] = 5
+    del y
+    z = 3
+    vars()
+    return x + 1, "y" in first, first["own"], first.get("z"), z, list(first)
+
+
+def asked_in_a_loop(x):
+    found = []
+    for i in range(3):
+        found += [len(locals()), locals()["i"]]
+    return x + 1, found
+
+
+def names_of_cells(x):
+    n = 1
+
+    def more():
+        nonlocal n
+        n += 1
+    first = locals()
+    more()
+    before = first["n"]
+    locals()
+    return x * 2, before, first["n"]
+
+
+def names_in_a_dict_that_leaves(x):
+    first = locals()
+    y = x * 2
+    locals()
+    return first, y
+
+
+def names_of_an_inlined_function(x):
+    def inner(y):
+        first = dict(locals())
+        z = y + 1
+        return first["y"], sorted(locals()), z
+    return inner(x), inner(x * 2)
+
+
+@pytest.mark.parametrize("program", [
+    asked_twice, one_dict, names_that_go, asked_in_a_loop, names_of_cells, names_in_a_dict_that_leaves,
+    names_of_an_inlined_function,
+], ids=lambda program: program.__name__)  # fmt: skip
+def test_locals_more_than_once(program):
+    check(program, torch.ones(3), graphs=1)
+
+
+def asked_on_both_sides_of_a_break(x):
+    first = locals()
+    y = x + 1
+    jit.graph_break()
+    z = y * 2
+    return z, first is locals(), sorted(first)
+
+
+def brought_up_to_date_by_eval(x):
+    first = locals()
+    y = 1
+    return x + eval("y"), "y" in first, y
+
+
+def asked_by_a_generator(x):
+    def inner():
+        first = locals()
+        yield len(first)
+        y = 2
+        yield first is locals(), y
+    running = inner()
+    return x + next(running), list(running)
+
+
+@pytest.mark.parametrize("program", [
+    asked_on_both_sides_of_a_break, brought_up_to_date_by_eval, asked_by_a_generator,
+], ids=lambda program: program.__name__)  # fmt: skip
+def test_locals_that_only_the_frame_knows(program):
+    check(program, torch.ones(3))
