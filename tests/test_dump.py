@@ -280,3 +280,25 @@ def test_a_browser_shows_the_page_and_follows_its_links(tmp_path: Path) -> None:
     assert "goes on what began in" in shown(f"frame-{number}")
     line = next(each for each in sorted(links) if "/line-" in each)
     assert re.search(rf'<div class="\w+ here" id="{line}"', shown(line))
+
+
+def test_a_continuation_that_runs_eagerly_has_text_too(tmp_path: Path) -> None:
+    def steps(x):
+        try:
+            yield x
+        finally:
+            pass
+
+    def program(x):
+        y = x.sin()
+        sys.getswitchinterval()
+        first = steps(y)
+        next(first)
+        sys.getswitchinterval()
+        return next(first, y)
+
+    with jit.dump(tmp_path):
+        jit.compile(program, backend="eager")(torch.ones(2))
+    first, second = [(folder / "generated.py").read_text() for folder in frames(tmp_path)]
+    assert "hand_over" in first
+    assert "next(first)" in second and "def program(" in second, second
