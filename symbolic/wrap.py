@@ -22,6 +22,7 @@ from types import (
     MethodType,
     MethodWrapperType,
     ModuleType,
+    NoneType,
 )
 from typing import TYPE_CHECKING, Any
 
@@ -355,20 +356,21 @@ def _class(tx: Translator, value: type, source: Source) -> Variable:
     return ClassVariable(value, source)
 
 
-#: Classes whose methods are another object each time they are looked up, as that of each call's own tensor.
-_LOOKED_UP = frozenset({*TENSOR_TYPES, list, dict, set})
+#: What functions in C are of that are no methods: the same object each time.
+_UNBOUND = (NoneType, ModuleType, type)
 
 
 def _builtin(tx: Translator, value: Any, source: Source) -> Variable:
-    if type(getattr(value, "__self__", None)) in _LOOKED_UP and not _is_part_of_program(source):
+    owner = getattr(value, "__self__", None)
+    if not is_a(owner, (*_UNBOUND, GeneratorType)) and not _is_part_of_program(source):  # another one for each look-up
         tx.know(source, "type", type(value))
         tx.know(source.attr("__name__"), "eq", value.__name__)
-        return NativeMethod(tx.wrap(value.__self__, source.attr("__self__")), value.__name__, source, value)
-    if type(getattr(value, "__self__", None)) is GeneratorType:  # a guard of it would keep the generator
+        return NativeMethod(tx.wrap(owner, source.attr("__self__")), value.__name__, source, value)
+    if type(owner) is GeneratorType:  # a guard of it would keep the generator
         raise GraphBreak("bound method of a generator", source.text)
     _fixed(tx, value, source)
-    if getattr(value, "__name__", "") == "__new__" and isinstance(getattr(value, "__self__", None), type):
-        return NativeNew(value.__self__)
+    if getattr(value, "__name__", "") == "__new__" and isinstance(owner, type):
+        return NativeNew(owner)
     if torch_functions.is_torch_function(value):
         return TorchFunction(value, source)
     return BuiltinVariable(value, source)

@@ -1,6 +1,7 @@
 """Methods as values: their names, equality, and use as keys."""
 
 import enum
+import threading
 
 import torch
 
@@ -133,3 +134,19 @@ def test_a_break_among_the_arguments_of_a_tensors_method():
         x, y = torch.randn(4), torch.randn(4)
         assert torch.equal(compiled(x, y), program(x, y))
     counter.expect(2)
+
+
+def test_a_lock_held_at_each_call_is_no_reason_to_compile_again():
+    """Continuations are handed its `__exit__`, another object each time."""
+    def program(x, lock):
+        with lock:
+            y = x + 1
+        return y * 2
+
+    for make in (threading.Lock, threading.RLock):
+        counting = Counting()
+        compiled, x = jit.compile(program, backend=counting), torch.ones(2)
+        found = [compiled(x, make()) for _ in range(3)]
+        made = len(counting.graphs)
+        assert all(torch.equal(each, (x + 1) * 2) for each in [*found, *(compiled(x, make()) for _ in range(20))])
+        assert len(counting.graphs) == made
