@@ -38,9 +38,13 @@ _LIES: dict[Any, Callable[..., Any]] = {
     aten.view.default: viewed.view, aten._unsafe_view.default: viewed.view, aten.expand.default: viewed.expand,
     aten.unsqueeze.default: viewed.unsqueeze, aten.permute.default: viewed.permute, aten.t.default: viewed.turn,
     aten.transpose.int: viewed.transpose, aten.detach.default: viewed.same, aten.alias.default: viewed.same,
+    aten.squeeze.dim: viewed.squeeze, aten.squeeze.dims: viewed.squeeze, aten.slice.Tensor: viewed.part,
+    aten.select.int: viewed.select,
 }  # fmt: skip
 #: The same, of several.
-_SPLITS = frozenset({aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int})
+_SPLITS: dict[Any, Callable[..., Any]] = {
+    aten.split.Tensor: viewed.split, aten.split_with_sizes.default: viewed.split, aten.unbind.int: viewed.unbind,
+}  # fmt: skip
 #: Namespaces whose operations say if they draw random numbers.
 _KNOWN = frozenset({"aten", "prim", "prims"})
 #: Of a tensor that is nothing out of the ordinary.
@@ -96,13 +100,10 @@ class FakeMode(FakeTensorMode):
                 return [self._standing_in(view, args[0].fake_device) for view in views]
             if _is_pure(func):
                 return self._looked_up(func, types, args, kwargs or {})
-        elif func in _LIES and not kwargs and self._is_plain(args[0]):
-            value, *asked = args
-            lies = _LIES[func](value.shape, value.stride(), *asked)
-            if lies is not None and not value.is_conj() and not value.is_neg():
-                with in_kernel_invocation_manager(self):
-                    made = aten.as_strided.default(value, *lies, value.storage_offset())
-                return self._standing_in(made, value.fake_device)
+        elif (func in _LIES or func in _SPLITS) and not kwargs and self._is_plain(args[0]):
+            made = self._viewed(func, *args)
+            if made is not None:
+                return made
         elif _gives_new(func):  # what broadcasts is the same for one as for others, and so is what is new
             with usually(self.shape_env, looks=True):
                 if _is_pure(func) and isinstance(self.shape_env, Environment):
@@ -120,6 +121,22 @@ class FakeMode(FakeTensorMode):
         except DataDependentOutputException as error:
             error.asked = args[0]  # type: ignore[attr-defined]
             raise
+
+    def _viewed(self, func: Any, value: FakeTensor, *asked: Any) -> Any:
+        """A view or several, of a tensor whose sizes vary, where expressions say how they lie."""
+        if value.is_conj() or value.is_neg():
+            return None
+        if func in _LIES:
+            lies = [_LIES[func](value.shape, value.stride(), *asked)]
+        else:
+            lies = _SPLITS[func](value.shape, value.stride(), *asked)
+        if not lies or None in lies:
+            return None
+        start = value.storage_offset()
+        with in_kernel_invocation_manager(self):
+            made = [aten.as_strided.default(value, *each[:2], sum(each[2:], start)) for each in lies]
+        views = [self._standing_in(each, value.fake_device) for each in made]
+        return views[0] if func in _LIES else views
 
     def _laid_out(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """The result, lying in memory as in eager code, of which torch's stand-ins know half."""

@@ -3,7 +3,9 @@ expressions, so that nothing is asked of the sizes and the answer holds for all 
 
 from __future__ import annotations
 
+import itertools
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +14,8 @@ import sympy
 from symbolic.shapes import expression
 
 Lies = tuple[tuple[Any, ...], tuple[Any, ...]]
+#: The same, and how many elements before the first one are left out.
+Part = tuple[tuple[Any, ...], tuple[Any, ...], Any]
 
 
 def same(sizes: Sequence[Any], strides: Sequence[Any]) -> Lies:
@@ -48,6 +52,64 @@ def unsqueeze(sizes: Sequence[Any], strides: Sequence[Any], dim: int) -> Lies | 
     at = dim % places
     step = sizes[at] * strides[at] if at < len(sizes) else 1
     return (*sizes[:at], 1, *sizes[at:]), (*strides[:at], step, *strides[at:])
+
+
+def squeeze(sizes: Sequence[Any], strides: Sequence[Any], dims: int | Sequence[int]) -> Lies | None:
+    """Sizes and strides of the same without these dimensions, where they are 1. None where that depends on a size."""
+    asked = [dims] if isinstance(dims, int) else dims
+    if not all(_is_fixed(sizes, dim) for dim in asked):
+        return None
+    gone = {dim % len(sizes) for dim in asked if sizes[dim] == 1}
+    kept = [at for at in range(len(sizes)) if at not in gone]
+    return tuple(sizes[at] for at in kept), tuple(strides[at] for at in kept)
+
+
+def part(
+    sizes: Sequence[Any], strides: Sequence[Any], dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Part | None:
+    """How a slice lies of a dimension whose size does not vary, or all of any. None of others."""
+    if not -len(sizes) <= dim < len(sizes) or not all(each is None or type(each) is int for each in (start, end, step)):
+        return None
+    if start in (None, 0) and end in (None, sys.maxsize) and step == 1:
+        return *same(sizes, strides), 0
+    if not _is_fixed(sizes, dim) or step < 1:
+        return None
+    first, last, _ = slice(start, end, step).indices(sizes[dim])
+    at, count = dim % len(sizes), len(range(first, last, step))
+    changed = (*sizes[:at], count, *sizes[at + 1 :]), (*strides[:at], strides[at] * step, *strides[at + 1 :])
+    return *changed, first * strides[at]
+
+
+def select(sizes: Sequence[Any], strides: Sequence[Any], dim: int, index: Any) -> Part | None:
+    """How one of a dimension whose size does not vary lies. None of others, and where there is no such one."""
+    if not _is_fixed(sizes, dim) or type(index) is not int or not -sizes[dim] <= index < sizes[dim]:
+        return None
+    at, left_out = dim % len(sizes), (index % sizes[dim]) * strides[dim]
+    return (*sizes[:at], *sizes[at + 1 :]), (*strides[:at], *strides[at + 1 :]), left_out
+
+
+def split(sizes: Sequence[Any], strides: Sequence[Any], lengths: Any, dim: int = 0) -> list[Part | None]:
+    """How the parts of a dimension whose size does not vary lie; empty of others."""
+    if not _is_fixed(sizes, dim) or not sizes[dim]:
+        return []
+    if type(lengths) is int and lengths > 0:
+        lengths = [min(lengths, sizes[dim] - start) for start in range(0, sizes[dim], lengths)]
+    if not isinstance(lengths, (list, tuple)) or not all(type(n) is int and n >= 0 for n in lengths):
+        return []
+    if sum(lengths) != sizes[dim]:
+        return []
+    ends = list(itertools.accumulate(lengths))
+    return [part(sizes, strides, dim, end - length, end) for length, end in zip(lengths, ends, strict=True)]
+
+
+def unbind(sizes: Sequence[Any], strides: Sequence[Any], dim: int = 0) -> list[Part | None]:
+    """The same of what `unbind` gives."""
+    return [select(sizes, strides, dim, at) for at in range(sizes[dim])] if _is_fixed(sizes, dim) else []
+
+
+def _is_fixed(sizes: Sequence[Any], dim: int) -> bool:
+    """Whether there is such a dimension, and its size is a number."""
+    return -len(sizes) <= dim < len(sizes) and type(sizes[dim]) is int
 
 
 def expand(sizes: Sequence[Any], strides: Sequence[Any], wanted: Sequence[Any]) -> Lies | None:

@@ -299,8 +299,20 @@ TURNED = {
     "permute": lambda x: x.permute(2, 0, -2), "transpose": lambda x: x.transpose(0, -1), "t": lambda x: x[0].t(),
     "t of a row": lambda x: x[0, 0].t(), "detach": lambda x: x.detach(), "alias": torch.ops.aten.alias.default,
     "all at once": lambda x: x.transpose(1, 2).permute(1, 2, 0).detach().transpose(-3, 1),
+    "slice": lambda x: x[..., 2:5], "half": lambda x: x[..., 7 // 2 :], "steps": lambda x: x[..., 1::3],
+    "from behind": lambda x: x[..., -9:-2], "nothing": lambda x: x[..., 5:3], "past the end": lambda x: x[..., 9:],
+    "all": lambda x: x[:, :, :], "all of one that varies": lambda x: torch.ops.aten.slice(x, 1, None, None), "slice of a slice": lambda x: x[..., 1:6].transpose(0, 2)[1:4:2],
+    "select": lambda x: x[..., 3], "last": lambda x: x.transpose(0, -1)[-1], "of a slice": lambda x: x[..., 2:][..., 1],
+    "squeeze": lambda x: x.unsqueeze(1).squeeze(1), "not squeezed": lambda x: x.squeeze(2), "both": lambda x: x.unsqueeze(-1).squeeze((2, 3)),
+    "split": lambda x: x.split(3, -1)[-1], "second": lambda x: x.split(3, 2)[1], "split by sizes": lambda x: x.split([2, 0, 5], 2)[2],
+    "empty part": lambda x: x.split([2, 0, 5], 2)[1], "chunk": lambda x: x.chunk(2, -1)[1], "unbind": lambda x: x.unbind(-1)[5],
+    "narrow": lambda x: x.narrow(2, 3, 2),
 }  # fmt: skip
-NOT_TURNED = [lambda x: x.permute(0, 1), lambda x: x.permute(0, 0, 1), lambda x: x.transpose(0, 3), lambda x: x.t()]
+NOT_TURNED = [
+    lambda x: x.permute(0, 1), lambda x: x.permute(0, 0, 1), lambda x: x.transpose(0, 3), lambda x: x.t(),
+    lambda x: x.select(2, 7), lambda x: x.select(3, 0), lambda x: x.squeeze(4), lambda x: x.split([1, 2], 2),
+    lambda x: x.split(-1, 2), lambda x: x[..., ::-1],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("needs", [False, True], ids=["plain", "with a gradient"])
@@ -312,7 +324,8 @@ def test_what_is_turned_asks_nothing_of_sizes(turn, needs):
     made, wanted = turn(x), turn(real)
     assert not shapes.env.guards
     assert (made.dim(), made.is_contiguous()) == (wanted.dim(), wanted.is_contiguous())
-    assert [int(size) for size in (*made.shape, *made.stride())] == [*wanted.shape, *wanted.stride()]
+    numbers = [*made.shape, *made.stride(), made.storage_offset()]
+    assert [int(size) for size in numbers] == [*wanted.shape, *wanted.stride(), wanted.storage_offset()]
     assert made.untyped_storage()._cdata == x.untyped_storage()._cdata
 
 
