@@ -317,7 +317,10 @@ def outcome(function, args, weights):
     if differentiable:
         leaves = [a for a in args if a.requires_grad]
         total = sum((r.double() * w).sum() for r, w in zip(differentiable, weights))
-        gradients = list(torch.autograd.grad(total, leaves, allow_unused=True))
+        try:
+            gradients = list(torch.autograd.grad(total, leaves, allow_unused=True))
+        except Exception as error:  # torch's derivatives refuse some dtypes that the operations take
+            return f"gradients: {type(error).__name__}: {error}", []
     return found, gradients
 
 

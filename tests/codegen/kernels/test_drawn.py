@@ -14,7 +14,7 @@ def test_program(seed):
     assert not wrong, f"{text}\n{wrong}"
 
 
-@pytest.mark.parametrize("seed", [382, 2332, 3889, 4285, 5240, 6158, 6570])
+@pytest.mark.parametrize("seed", [382, 2332, 3889, 4285, 5240, 6158, 6570, 8575])
 def test_programs_that_were_wrong(seed):
     text, wrong, _ = examine(seed)
     assert not wrong, f"{text}\n{wrong}"
