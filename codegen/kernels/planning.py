@@ -409,16 +409,18 @@ def _may_take(launch: Launch, name: str, other: str) -> bool:
     mine, theirs = named[name], named[other]
     if theirs.role != "in" or mine.role != "out" or mine.dtype.itemsize != theirs.dtype.itemsize:
         return False
-    written = [
-        (number, statement.index) for number, loop in enumerate(launch.kernel.loops) for statement in loop.body
+    stores = [
+        (number, statement) for number, loop in enumerate(launch.kernel.loops) for statement in loop.body
         if isinstance(statement, Store) and statement.buffer == mine.name
     ]  # fmt: skip
     read = [
         (number, expr.index) for number, loop in enumerate(launch.kernel.loops) for statement in loop.body
         for expr in ir.walk(*ir.reads(statement)) if isinstance(expr, ir.Load) and expr.buffer == theirs.name
     ]  # fmt: skip
-    ((at, place),) = written
-    return not any(index != place or number > at for number, index in read)
+    ((at, store),) = stores
+    if store.since is not None:  # rounds to come read there what it was
+        return False
+    return not any(index != store.index or number > at for number, index in read)
 
 
 def _together(

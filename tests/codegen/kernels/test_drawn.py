@@ -26,6 +26,11 @@ def test_reductions_of_tiles_that_are_turned():
     assert not wrong, "\n".join(wrong)
 
 
+def test_sums_of_stretches_do_not_lie_where_their_kernel_still_reads():
+    wrong = [f"{text}\n{why}" for _, text, why in fused.examined([1099]) if why]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_programs_are_as_they_are_meant_to_be():
     """Kernels run nearly all of them, and many change something."""
     found = list(examined(range(1000, 1030), 1))
