@@ -105,9 +105,17 @@ def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial
     return value
 
 
+def _searched(sequence: Iterable[Any]) -> Iterator[Any]:
+    try:
+        return iter(sequence)
+    except TypeError:
+        pass
+    raise TypeError(f"argument of type {type(sequence).__name__!r} is not iterable")
+
+
 def count_of(sequence: Iterable[Any], value: Any, /) -> int:
     count = 0
-    for item in sequence:
+    for item in _searched(sequence):
         if item is value or item == value:
             count += 1
     return count
@@ -115,7 +123,7 @@ def count_of(sequence: Iterable[Any], value: Any, /) -> int:
 
 def index_of(sequence: Iterable[Any], value: Any, /) -> int:
     index = 0
-    for item in sequence:
+    for item in _searched(sequence):
         if item is value or item == value:
             return index
         index += 1

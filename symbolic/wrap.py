@@ -350,6 +350,8 @@ def _class(tx: Translator, value: type, source: Source) -> Variable:
         raise GraphBreak("attribute access not supported", f"class with {type(value).__qualname__}.__getattribute__")
     if value.__mro__ is None:  # what it inherits is what is being computed
         raise SkipFrame("a class that is not made yet")
+    if not all(_TEXT.issuperset(map(type, base.__dict__)) for base in value.__mro__):
+        raise GraphBreak("attributes with names that are no strings", source.text)
     _fixed(tx, value, source)
     if tables.lookup(value):
         return BuiltinVariable(value, source)

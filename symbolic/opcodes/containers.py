@@ -8,10 +8,11 @@ from symbolic.code import Inst
 from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode
-from symbolic.variables.base import Variable
+from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.native import is_iterable
+from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import has, type_name
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def unpack_sequence(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 def _exactly(tx: Translator, value: Variable, count: int) -> list[Variable]:
     """The elements of `value`, which must be `count`; infinite iterators are not run past that."""
+    _check_iterable(tx, value)
     iterator = tx.iter(value)
     items: list[Variable] = []
     while (item := tx.next(iterator)) is not None:
@@ -122,9 +124,17 @@ def _exactly(tx: Translator, value: Variable, count: int) -> list[Variable]:
     return items
 
 
+def _check_iterable(tx: Translator, value: Variable) -> None:
+    if isinstance(value, (ConstantVariable, ObjectVariable)):
+        kind = value.python_type()
+        if tx.lookup(kind, "__iter__") is MISSING and tx.lookup(kind, "__getitem__") is MISSING:
+            tx.raise_(TypeError, f"cannot unpack non-iterable {type_name(kind)} object")
+
+
 @opcode("UNPACK_EX")
 def unpack_ex(tx: Translator, frame: Frame, inst: Inst) -> None:
     before, after = inst.arg & 0xFF, inst.arg >> 8
+    _check_iterable(tx, frame.stack[-1])
     items = tx.unpack(frame.pop())
     if len(items) < before + after:
         tx.raise_(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})")

@@ -27,7 +27,7 @@ from symbolic.variables.identity import HashVariable, IdVariable
 from symbolic.variables.native import NativeVariable, checked_hash, each, taken
 from symbolic.variables.numbers import NumberVariable, holds_number
 from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectMethod, ObjectVariable
-from symbolic.variables.positions import answering, as_index, stand_in, type_name
+from symbolic.variables.positions import answering, as_index, is_python_class, stand_in, type_name
 from symbolic.variables.tables import (
     CHOOSING,
     CLASS_METHODS,
@@ -433,7 +433,7 @@ def _convert(kind: type) -> Callable[..., Variable]:
                 return from_python(tx, tx.attempt(kind, answering(names[0], answer.constant(), value.cls.__name__)))
             if value.payload is not None and (folded := fold(tx, kind, [value.payload], {})) is not None:
                 return folded
-            if not names:
+            if not names and is_python_class(value.cls):
                 tx.attempt(kind, stand_in(value))
         elif value.python_type() is kind:
             return value

@@ -56,9 +56,11 @@ _LIBRARY = frozenset({"typing", "functools", "enum", "abc", "collections", "data
 
 
 def of_the_program(raw: Any) -> bool:
-    """Whether a hook is written in Python, and not by the library."""
+    """Whether a hook is written in Python, and not by the library; objects that are called may do anything."""
     function = getattr(raw, "__func__", raw)
-    return isinstance(function, FunctionType) and function.__module__.partition(".")[0] not in _LIBRARY
+    if isinstance(function, FunctionType):
+        return function.__module__.partition(".")[0] not in _LIBRARY
+    return callable(function) and not isinstance(function, (type, *NATIVE_DESCRIPTORS))
 
 
 class Own:
@@ -97,7 +99,7 @@ class ClassVariable(FixedVariable):
         raw = tx.lookup(self.value, name)
         if isinstance(meta, property) and type(self.value) is not type:
             return tx.call(tx.class_attribute(type(self.value), name).getattr(tx, "fget"), [self], {})
-        if name == "__dict__":
+        if name in ("__dict__", "__flags__"):  # what flags there are depends on what was looked up so far
             raise GraphBreak("attribute of a class", name)
         if isinstance(raw, GetSetDescriptorType) or isinstance(meta, (GetSetDescriptorType, MemberDescriptorType)):
             return self._value(tx, name)

@@ -257,7 +257,12 @@ def slice_state(iterator: Any) -> tuple[Any, ...]:
 def cycle_state(iterator: Any) -> int:
     """-1 while items come from the iterator in it, then the index of the next saved one."""
     _, (inner,), (_, again) = iterator.__reduce__()
-    return max(position(inner), 0) if again else -1
+    if not again:
+        return -1
+    at = position(inner)
+    if type(at) is not int:  # its `__setstate__` was called
+        raise GraphBreak("iterator whose state can't be read", "itertools.cycle")
+    return max(at, 0)
 
 
 def cycled(iterator: Any) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from types import (
     MethodWrapperType,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -29,7 +29,7 @@ from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable, l
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import BoundMethod, PythonFunction
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.positions import answering, as_index, has, stand_in, type_name
+from symbolic.variables.positions import answering, as_index, has, is_python_class, stand_in, type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -328,6 +328,12 @@ class ObjectVariable(Variable):
             return convert(tx.call(function, args, {}))
         if self.payload is not None:
             return native(self.payload)
+        self._misuse(tx, name, *args)
+
+    def _misuse(self, tx: Translator, name: str, *args: Variable) -> NoReturn:
+        """What Python says where the class has no such method; a break where it has a native one."""
+        if tx.lookup(self.cls, name) is MISSING and is_python_class(self.cls):
+            tx.attempt(_WITHOUT[name], _namesake(self.cls), *map(stand_in, args))
         raise GraphBreak("operation not supported by the object", f"{name} of {self.describe()}")
 
     def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
@@ -337,6 +343,8 @@ class ObjectVariable(Variable):
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         function = self.special(tx, "__call__")
         if function is None:
+            if tx.lookup(self.cls, "__call__") is MISSING and not args and not kwargs:
+                self._misuse(tx, "__call__")
             raise GraphBreak("call of an object that is not callable or native", self.describe())
         return tx.call(function, args, kwargs)
 
@@ -351,6 +359,8 @@ class ObjectVariable(Variable):
 
     def contains(self, tx: Translator, item: Variable) -> bool:
         if self.payload is None and self.special(tx, "__contains__") is None:
+            if tx.lookup(self.cls, "__iter__") is MISSING and tx.lookup(self.cls, "__getitem__") is MISSING:
+                self._misuse(tx, "__contains__")
             steps = self.iterator(tx)
             while (other := steps.next(tx)) is not None:
                 if tx.equal(other, item):
@@ -373,7 +383,7 @@ class ObjectVariable(Variable):
     def iterator(self, tx: Translator) -> Variable:
         if self.payload is None and tx.lookup(self.cls, "__iter__") is MISSING:
             if tx.lookup(self.cls, "__getitem__") is MISSING:
-                raise GraphBreak("operation not supported by the object", f"iter of {self.describe()}")
+                self._misuse(tx, "__iter__")
             return tx.getitem_iterator(self)
         found = self._ask(tx, "__iter__", [], lambda p: p.iterator(tx), lambda r: r)
         if not has(found.python_type(), "__next__"):
@@ -455,6 +465,21 @@ def is_foreign(raw: Any, cls: type, name: str) -> bool:
     if not isinstance(raw, (MethodDescriptorType, WrapperDescriptorType)):
         return False
     return raw.__name__ != name or not issubclass(cls, raw.__objclass__)
+
+
+_SIGNS: dict[str, Any] = {name: sign for sign, name in UNARY.items()}
+#: What to do with an object so that Python says that it hasn't the special method.
+_WITHOUT: dict[str, Callable[..., Any]] = {
+    "__getitem__": operator.getitem,
+    "__setitem__": operator.setitem,
+    "__delitem__": operator.delitem,
+    "__contains__": lambda it: None in it,
+    "__call__": lambda it: it(),
+    "__len__": len,
+    "__iter__": iter,
+    "__next__": next,
+    **_SIGNS,
+}
 
 
 def _native_part(variable: Variable) -> Variable:

@@ -41,7 +41,7 @@ from symbolic.variables.functions import (
     has_no_attributes,
 )
 from symbolic.variables.generators import GeneratorVariable
-from symbolic.variables.positions import as_index
+from symbolic.variables.positions import as_index, has, stand_in
 from symbolic.variables.tables import (
     CODES,
     GROWING,
@@ -123,8 +123,19 @@ for _op in BINARY:
         handles(_op)(_two(lambda tx, op, a, b: tx.binary(op, a, b), _op))
 for _op in INPLACE:
     handles(_op)(_two(lambda tx, op, a, b: tx.inplace(op, a, b), _op))
+
+
+def _concatenation(fn: Any, op: Any) -> Callable[..., Variable]:
+    def handler(tx: Translator, a: Variable, b: Variable, /) -> Variable:
+        if not has(a.python_type(), "__getitem__") or issubclass(a.python_type(), dict):
+            tx.attempt(fn, stand_in(a), stand_in(b))
+        return tx.binary(op, a, b) if op in BINARY else tx.inplace(op, a, b)
+
+    return handler
+
+
 for _fn, _op in ((operator.concat, operator.add), (operator.iconcat, operator.iadd)):
-    handles(_fn)(_two(lambda tx, op, a, b: (tx.binary if op in BINARY else tx.inplace)(op, a, b), _op))
+    handles(_fn)(_concatenation(_fn, _op))
 for _fn, _op in (
     (operator.neg, operator.neg),
     (operator.pos, operator.pos),
@@ -402,7 +413,7 @@ REFUSED.update(
 )
 pure((sys.intern, os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.path.isabs))
 pure((re.escape, re.split, re.findall, re.sub, re.subn, string.capwords))
-pure((textwrap.dedent, textwrap.indent, textwrap.wrap, textwrap.fill, textwrap.shorten))
+pure((inspect.cleandoc, textwrap.dedent, textwrap.indent, textwrap.wrap, textwrap.fill, textwrap.shorten))
 
 
 @handles(traceback.clear_frames)

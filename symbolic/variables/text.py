@@ -35,7 +35,7 @@ from symbolic.variables.late_text import (
     unmarked,
 )
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.positions import native_part
+from symbolic.variables.positions import has, native_part
 from symbolic.variables.tables import fold, handles, known, of_class
 from symbolic.variables.tensors import METHODS
 
@@ -321,6 +321,8 @@ def format_method(tx: Translator, template: str, args: list[Variable], kwargs: d
 
 def join(tx: Translator, separator: str, parts: Variable) -> Variable:
     """`separator.join(parts)`"""
+    if not (has(parts.python_type(), "__iter__") or has(parts.python_type(), "__getitem__")):
+        tx.raise_(TypeError, "can only join an iterable")
     items = tx.unpack(parts)
     if not all(item.is_constant() or isinstance(item, TextVariable) for item in items):
         raise GraphBreak("text of a value not known", "join")

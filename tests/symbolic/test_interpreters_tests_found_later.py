@@ -1,0 +1,354 @@
+"""What CPython's own tests found (`tools/coverage`), continued: what is asked of classes alone, enums, classes of the
+frame, deques, imports."""
+
+import collections
+import enum
+import functools
+import gc
+import itertools
+import json
+import operator
+import sys
+import types
+import typing
+import weakref
+from collections import deque
+
+import pytest
+
+import jit
+from tests.differential import COUNTING, same_as_eager, tensors
+from tests.symbolic.test_interpreters_tests_found import errors_of
+
+(X,) = tensors(3, 4)
+
+
+# --- values that only look at their class, and what Python makes of answers -----------------------------------------------
+class Unequal:
+    def __eq__(self, other):
+        raise LookupError("not to be compared")
+
+
+@same_as_eager
+def test_slices_compare_their_parts(x):
+    one, other = slice(Unequal()), slice(Unequal())
+    compared = errors_of(lambda: one == other, lambda: one != slice(1), lambda: slice(2) == other, lambda: one < other)
+    return x + 1, one == one, one <= one, one == 1, compared
+
+
+class Answers:
+    def __init__(self, value):
+        self.value = value
+
+    def __int__(self):
+        return self.value
+
+    __float__ = __complex__ = __int__
+
+
+@pytest.mark.parametrize("kind", (int, float, complex))
+def test_what_conversions_are_answered_is_judged(kind):
+    @same_as_eager
+    def convert(x):
+        return x + 1, errors_of(*(lambda value=value: kind(Answers(value)) for value in (None, 1, 1.5, 1j, "1")))
+
+    convert()
+
+
+@same_as_eager
+def test_conversions_of_buffers_and_of_what_is_not_known(x):
+    digits = sys.get_int_max_str_digits()
+    return x + 1, int("1" * digits, 2) % 7, int("1" * digits, base=8) % 7, complex(digits, digits), int(memoryview(b"12"))
+
+
+class Formats:
+    def __format__(self, spec):
+        return "class"
+
+    def __round__(self):
+        return "class"
+
+
+@same_as_eager
+def test_what_an_instance_has_does_not_format_it(x):
+    it = Formats()
+    it.__format__ = it.__round__ = lambda *args: "instance"
+    return x + 1, f"{it}", format(it), round(it), it.__format__(""), it.__round__()
+
+
+@same_as_eager
+def test_a_list_that_is_filled_and_emptied_while_it_is_sorted(x):
+    def key(number):
+        numbers.append(number)
+        return numbers.pop()
+
+    numbers = [2, 1]
+    return x + 1, errors_of(lambda: numbers.sort(key=key)), numbers
+
+
+@same_as_eager
+def test_a_module_is_written_to_and_its_dict_read(x):
+    module = types.ModuleType("made")
+    names = vars(module)
+    module.one = 1
+    return x + 1, names["one"], names.get("one"), "one" in names, len(module.__dict__), bool(names)
+
+
+def test_aliases_of_aliases_of_objects_that_another_call_has_others_of():
+    @jit.compile(backend="eager")
+    def alias(parameter):
+        return collections.abc.Callable[typing.Concatenate[int, parameter], int]
+
+    for name in ("One", "Two"):
+        parameter = typing.ParamSpec(name)
+        assert alias(parameter).__args__[0].__args__[1] is parameter
+
+
+@same_as_eager
+def test_a_cell_that_is_emptied_from_outside(x):
+    def inner():
+        return value
+
+    value = 1
+    del inner.__closure__[0].cell_contents
+    jit.graph_break()
+    found = []
+    try:
+        inner()
+    except NameError as error:
+        found.append(str(error))
+    try:
+        value  # noqa: B018
+    except UnboundLocalError as error:
+        found.append(str(error))
+    return x + 1, found
+
+
+class Partial(functools.partial):
+    pass
+
+
+@same_as_eager
+def test_partials_of_a_derived_class(x):
+    inner = Partial(max, 1)
+    outer = Partial(inner, 2)
+    return x + 1, outer.func is max, outer.args
+
+
+# --- classes of the frame, and classes that look at themselves --------------------------------------------------------
+@same_as_eager
+def test_a_class_that_its_own_attributes_hold(x):
+    class Holds:
+        held = []
+        by_name = {}
+
+        def get(self):
+            return Holds
+
+    Holds.held.append(Holds)
+    Holds.by_name["one"] = Holds()
+    return x + 1, Holds.__module__, Holds.__qualname__, Holds.held[0] is Holds, type(Holds.by_name["one"]) is Holds
+
+
+def test_a_class_that_its_own_attributes_hold_is_what_the_body_made():
+    @jit.compile(backend="eager")
+    def make():
+        class Holds:
+            held = []
+
+        Holds.held.append(Holds)
+        return Holds
+
+    made = make()
+    assert made.held == [made] and made.__module__ == __name__ and made.__qualname__.endswith("make.<locals>.Holds")
+
+
+@pytest.mark.skipif(not COUNTING, reason="continuations hold what they were made for")
+def test_the_end_of_a_class_of_the_frame():
+    @jit.compile(backend="eager")
+    def is_gone():
+        class Gone:
+            pass
+
+        reference = weakref.ref(Gone)
+        del Gone
+        gc.collect(0)
+        return reference() is None
+
+    assert is_gone() and is_gone()
+
+
+class Looks(type):
+    def __getattribute__(cls, name):
+        LOOKED.append(name)
+        return type.__getattribute__(cls, name)
+
+
+LOOKED = []
+
+
+class Looked(metaclass=Looks):
+    number = 3
+
+
+def test_a_metaclass_is_asked_by_the_program_alone():
+    @jit.compile(backend="eager")
+    def look(x):
+        return x * Looked.number, list(LOOKED)
+
+    for _ in range(2):
+        del LOOKED[:]
+        assert look(X)[1] == ["number"]
+
+
+@same_as_eager
+def test_unions_of_one_parameter(x):
+    one = typing.TypeVar("one")
+    jit.graph_break()
+    return x + 1, typing.Union[one] is one, typing.Union[one, one] is one, typing.Optional[one] == typing.Union[one, None]
+
+
+# --- enums ------------------------------------------------------------------------------------------------------------
+class Color(enum.Enum):
+    RED = 1
+
+    @classmethod
+    def _missing_(cls, value):
+        return 5 if value == "five" else None
+
+
+@same_as_eager
+def test_the_context_of_what_an_enum_raises(x):
+    found = []
+    for value in ("five", 7):
+        try:
+            Color(value)
+        except (TypeError, ValueError) as error:
+            found.append((type(error), str(error), repr(error.__context__)))
+    return x + 1, found
+
+
+@same_as_eager
+def test_new_of_an_enum_through_super(x):
+    def make():
+        class Bad(enum.IntEnum):
+            def __new__(cls, value):
+                return super().__new__(cls, value)
+
+            ONE = 1
+
+    return x + 1, errors_of(make)
+
+
+@same_as_eager
+def test_a_name_that_an_enum_gets_twice(x):
+    def make():
+        class Twice(enum.Enum):
+            vars().update({"ONE": 1}, **{"ONE": 2})
+
+    return x + 1, errors_of(make)
+
+
+# --- deques -----------------------------------------------------------------------------------------------------------
+class WalksOtherwise(deque):
+    def __iter__(self):
+        return iter("walked")
+
+
+class MakesLists(deque):
+    def __new__(cls, *args):
+        return [*args] if args else super().__new__(cls)
+
+
+@same_as_eager
+def test_deques_of_derived_classes_are_added_and_copied(x):
+    odd, made = WalksOtherwise([1]), MakesLists()
+    refused = errors_of(lambda: made * 2, lambda: made + deque([1]), lambda: made.copy(), lambda: deque() + [1])
+    return x + 1, deque([1, 2]) + odd, deque([1]) + deque([2]), refused
+
+
+@same_as_eager
+def test_both_ends_of_deques(x):
+    found = deque([1, 2, 3], 3)
+    found.append(4)
+    found.appendleft(5)
+    taken = found.pop(), found.popleft()
+    none = deque((), 0)
+    none.append(1)
+    none.appendleft(1)
+    return x + found[0], taken, found, none, errors_of(none.pop, none.popleft, lambda: found[1:], lambda: found.pop(0))
+
+
+# --- what Python says of objects without a special method ------------------------------------------------------------
+class Bare:
+    pass
+
+
+BARE_IS_NO = {
+    "iterable": lambda it: [*it],
+    "pair": lambda it: [a for a, b in [it]],
+    "sequence": lambda it: it[0],
+    "mapping": lambda it: it.update,
+    "container": lambda it: 1 in it,
+    "function": lambda it: it(),
+    "iterator": next,
+    "sized": len,
+    "number": lambda it: -it,
+    "text": "".join,
+    "thing to count in": lambda it: operator.countOf(it, 1),
+    "thing to add": lambda it: operator.concat(it, it),
+}
+
+
+@same_as_eager
+def test_objects_without_special_methods(x):
+    bare = Bare()
+
+    def store():
+        bare[0] = 1
+
+    def delete():
+        del bare[0]
+
+    refused = {name: errors_of(lambda use=use: use(bare)) for name, use in BARE_IS_NO.items()}
+    return x + 1, refused, errors_of(store, delete, lambda: operator.concat(3, 3))
+
+
+class Odd:
+    def __hash__(self):
+        return hash("odd")
+
+    def __eq__(self, other):
+        raise LookupError
+
+
+def test_a_class_with_a_name_that_is_no_text():
+    made = type("HasOdd", (), {Odd(): 5})
+    found = jit.compile(lambda x: (x + 1, hasattr(made, "other"), made.__name__), backend="eager")(X)
+    assert found[1:] == (False, "HasOdd")
+
+
+@same_as_eager
+def test_flags_of_a_class(x):
+    return x + 1, Bare.__flags__ & 512, Bare.__flags__ & 1 << 20
+
+
+@same_as_eager
+def test_cycles_that_were_told_their_state(x):
+    cycle = itertools.cycle("ab")
+    cycle.__setstate__((["c"], 1))
+    jit.graph_break()
+    return x + 1, [next(cycle) for _ in range(4)]
+
+
+def test_a_submodule_that_is_imported_by_a_from_import(monkeypatch):
+    monkeypatch.delattr(json, "tool", raising=False)
+    monkeypatch.delitem(sys.modules, "json.tool", raising=False)
+
+    @jit.compile(backend="eager")
+    def name():
+        from json import tool
+
+        return tool.__name__
+
+    assert name() == name() == "json.tool"
