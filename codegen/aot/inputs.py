@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from codegen import _C
 from codegen.aot.memory import Untraceable
+from symbolic.fakes import FakeMode
 
 
 @dataclass(frozen=True)
@@ -120,15 +121,24 @@ def stand_in(
     if not isinstance(value, FakeTensor) and value.numel() and value.untyped_storage().nbytes() == 0:
         raise Untraceable("an input whose storage is empty")  # that of a fake has room for what it shows
     known = value if isinstance(value, FakeTensor) else fake_mode.from_tensor(value.detach(), static_shapes=True)
+    if counter is None and known is not value and _is_alone(known):
+        return _as_it_came(fake_mode, known, value, fragile)
     with torch.inference_mode(value.is_inference()):
         fake = known.data if counter is None else placed(counter, known)
     return _as_it_came(fake_mode, fake, value, fragile)
 
 
+def _is_alone(fake: torch.Tensor) -> bool:
+    """Whether the stand-in of a tensor that is detached can be changed: it has no history and counts its own writes."""
+    if fake.is_inference() or torch.is_inference_mode_enabled() or fake._version:
+        return False
+    return not (fake.requires_grad or fake._is_view())
+
+
 def stand_in_again(fake_mode: FakeTensorMode, fake: torch.Tensor, fragile: bool = False) -> torch.Tensor:
     """A stand-in once more. It counts its writes together with the first."""
     with torch.inference_mode(fake.is_inference()):  # views made in that mode would not
-        again = fake.detach()
+        again = fake_mode.detached(fake) if isinstance(fake_mode, FakeMode) else fake.detach()
     return _as_it_came(fake_mode, again, fake, fragile)
 
 

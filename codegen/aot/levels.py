@@ -13,6 +13,7 @@ too, a link leads there: an output of the lower node that nobody sees.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import compress, groupby, product
@@ -84,10 +85,16 @@ def edge_of(tensor: torch.Tensor) -> GradientEdge | None:
     with torch.enable_grad():  # a leaf's node is found through a view of it
         if tensor.grad_fn is not None:
             return get_gradient_edge(tensor)
-        node = tensor.view_as(tensor).grad_fn
+        with torch._C._DisableTorchDispatch() if _is_laid_out(tensor) else nullcontext():
+            node = tensor.view_as(tensor).grad_fn
         leaf = None if node is None else node.next_functions[0][0]
     # None for a view made without grad: it says that it requires a gradient, and gets none.
     return None if leaf is None else GradientEdge(leaf, tensor.output_nr)
+
+
+def _is_laid_out(tensor: torch.Tensor) -> bool:
+    """Whether it takes no stand-in to tell how views of a stand-in lie in memory."""
+    return tensor.device.type == "cpu" and not tensor._has_symbolic_sizes_strides and tensor.layout is torch.strided
 
 
 def _key(edge: GradientEdge) -> Key:

@@ -38,6 +38,7 @@ from codegen.aot.numbers import Varying
 from codegen.aot.strides import as_kernels_give
 from codegen.aot.symbols import Symbols
 from codegen.aot.views import Step, Unwritable, step_of
+from symbolic.fakes import FakeMode
 from symbolic.late import NUMBERS, Number, Unknown, number_of, stand_ins
 from symbolic.quick_graph import Graph
 
@@ -147,7 +148,7 @@ class Recorder(Memories, TorchDispatchMode):
 
     def kept(self, tensor: torch.Tensor) -> torch.Tensor:
         with self._apart():
-            return tensor.detach()
+            return self.fake_mode.detached(tensor) if isinstance(self.fake_mode, FakeMode) else tensor.detach()
 
     def forget(self, tensor: torch.Tensor, instead: torch.Tensor) -> None:
         for known in self.graph.nodes:

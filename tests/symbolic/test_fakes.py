@@ -6,6 +6,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from symbolic.fakes import FakeMode
+from symbolic.matching import look
 from symbolic.shapes import Shapes
 
 VIEWS = {
@@ -346,3 +347,42 @@ def test_sizes_of_another_environment_are_others():
             x = mode.from_tensor(torch.randn(length, 6), symbolic_context=StatelessSymbolicContext([DimDynamic.DYNAMIC] * 2))
             with mode:
                 assert (x + 1).shape[0].node.hint == length
+
+
+@pytest.mark.parametrize("name", TENSORS)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_what_is_detached_quickly_is_detached(name, requires_grad):
+    mode = FakeMode(allow_non_fake_inputs=True)
+    made = TENSORS[name]()
+    fake = mode.from_tensor(made.requires_grad_() if requires_grad else made, static_shapes=True)
+    mode.from_tensor(torch.ones(2), static_shapes=True)  # the first one of a device is made by torch
+    quick, whole = mode.detached(fake), fake.detach()
+    assert look(quick) == look(whole) and vars(quick).keys() == vars(whole).keys()
+    assert quick.untyped_storage()._cdata == fake.untyped_storage()._cdata
+    with torch.no_grad(), mode:
+        quick.unsqueeze_(0)
+    assert fake._version == quick._version == whole._version == 1
+
+
+@pytest.mark.parametrize("literal", [[], 1.5, True, [[1, 2], [3, 4]], float("nan")], ids=repr)
+def test_literals_are_those_that_torch_makes(literal):
+    def made(mode):
+        with mode:
+            first, second = torch.tensor(literal), torch.tensor(literal)
+            return first, second, first + 1, second.zero_()
+
+    ours, theirs = made(FakeMode()), made(FakeTensorMode())
+    assert list(map(look, ours)) == list(map(look, theirs))
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one.constant is None) is (other.constant is None)
+        assert one.constant is None or torch.equal(one.constant.nan_to_num(7), other.constant.nan_to_num(7))
+    assert ours[0].untyped_storage()._cdata != ours[1].untyped_storage()._cdata
+
+
+def test_attention_is_looked_up_and_counts_as_drawn():
+    mode = FakeMode()
+    with mode:
+        q = torch.empty(2, 3, 4, 8)
+        given = [torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, q, q) for _ in range(2)]
+    assert mode.draws == 2 and [*map(look, given[0])] == [*map(look, given[1])]
+    assert given[0][0].untyped_storage()._cdata != given[1][0].untyped_storage()._cdata
