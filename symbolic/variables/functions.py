@@ -163,7 +163,8 @@ class PythonFunction(Variable):
         defaults = (None,) * sum(value is not None for value in known)
         cells = tuple(CellType() for _ in code.co_freevars)
         model = FunctionType(code, {}, code.co_name, defaults, cells)
-        model.__qualname__ = self.name()
+        named = tx.ledger.pending(self, "__qualname__")
+        model.__qualname__ = self.name() if named is None else named.constant()
         keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
         model.__kwdefaults__ = {name: None for name in keyword_only if self.keyword_default(tx, name) is not None}
         if not fits(model, len(args), kwargs):
@@ -214,6 +215,8 @@ class FunctionVariable(PythonFunction):
         return tx.namespace(self.function.__globals__)
 
     def default(self, tx: Translator, position: int) -> Variable | None:
+        if (stored := tx.ledger.pending(self, "__defaults__")) is not None:
+            return _from_last(tx, stored, position)
         defaults = self.function.__defaults__ or ()
         if position >= len(defaults):
             return None
@@ -221,6 +224,8 @@ class FunctionVariable(PythonFunction):
         return self._value(tx, defaults[index], "__defaults__", "index", index)
 
     def keyword_default(self, tx: Translator, name: str) -> Variable | None:
+        if (stored := tx.ledger.pending(self, "__kwdefaults__")) is not None:
+            return _item(tx, stored, name)
         defaults = self.function.__kwdefaults__ or {}
         if (seen := tx.known.get(id(defaults))) is not None:  # the frame has the dict, and may have written to it
             return _item(tx, seen, name)
@@ -243,7 +248,9 @@ class FunctionVariable(PythonFunction):
 
     def getattr(self, tx: Translator, name: str) -> Variable:
         pending = tx.ledger.pending(self, name)
-        if pending is not None and pending is not DELETED:
+        if pending is DELETED:
+            return tx.raise_(AttributeError, f"'function' object has no attribute {name!r}")
+        if pending is not None:
             return pending
         if name == "__globals__":
             return self.namespace(tx)
@@ -263,8 +270,14 @@ class FunctionVariable(PythonFunction):
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
         if name.startswith("__"):
-            raise GraphBreak("attribute of a function", name)
+            check_part(tx, name, value)
         tx.ledger.store(self, name, value)
+
+    def delattr(self, tx: Translator, name: str) -> None:
+        if name.startswith("__") and name not in _OF_CALLS:
+            raise GraphBreak("attribute of a function", name)
+        self.getattr(tx, name)  # which is an error if there is none
+        tx.ledger.store(self, name, ConstantVariable(None) if name in _OF_CALLS else DELETED)
 
     def describe(self) -> str:
         return f"function {self.function.__qualname__}"
@@ -286,8 +299,7 @@ class ClosureFunction(PythonFunction):
         return self.globals
 
     def default(self, tx: Translator, position: int) -> Variable | None:
-        items = tx.unpack(self.defaults) if self.defaults is not None else []
-        return items[len(items) - 1 - position] if position < len(items) else None
+        return None if self.defaults is None else _from_last(tx, self.defaults, position)
 
     def keyword_default(self, tx: Translator, name: str) -> Variable | None:
         return None if self.kwdefaults is None else _item(tx, self.kwdefaults, name)
@@ -332,20 +344,11 @@ class ClosureFunction(PythonFunction):
         return tx.raise_(AttributeError, f"'function' object has no attribute {name!r}")
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
-        if name in ("__closure__", "__globals__", "__builtins__"):
-            tx.raise_(AttributeError, "readonly attribute")
-        if name in ("__code__", "__dict__", "__class__", "__type_params__"):
-            raise GraphBreak("attribute of a function", name)
-        if name not in _SETTABLE:
-            return tx.ledger.store(self, name, value)
-        kind, what = _SETTABLE[name]
-        nothing = isinstance(value, ConstantVariable) and value.value is None
-        if not (nothing and kind is not str) and not issubclass(value.python_type(), kind):
-            tx.raise_(TypeError, f"{name} must be set to a {what}")
-        if kind is str:
-            return tx.ledger.store(self, name, value)
-        # A function born in the frame is made with its last defaults.
-        setattr(self, name.strip("_"), None if nothing else value)
+        check_part(tx, name, value)
+        if name in _OF_CALLS:  # a function born in the frame is made with its last defaults
+            setattr(self, name.strip("_"), None if _is_none(value) else value)
+        else:
+            tx.ledger.store(self, name, value)
 
     def reachable(self) -> list[Variable]:
         parts = (self.defaults, self.kwdefaults, self.annotations)
@@ -356,16 +359,44 @@ class ClosureFunction(PythonFunction):
         return f"function {self.qualname}"
 
 
+def check_part(tx: Translator, name: str, value: Variable) -> None:
+    """What Python says of a value for a part of a function; GraphBreak for what makes another function of it."""
+    if name in ("__closure__", "__globals__", "__builtins__"):
+        tx.raise_(AttributeError, "readonly attribute")
+    if name in ("__code__", "__dict__", "__class__", "__type_params__"):
+        raise GraphBreak("attribute of a function", name)
+    if name in _SETTABLE:
+        kind, what = _SETTABLE[name]
+        if name == "__annotations__" and _is_none(value):
+            raise GraphBreak("attribute of a function", name)
+        if not (name in _OF_CALLS and _is_none(value)) and not issubclass(value.python_type(), kind):
+            tx.raise_(TypeError, f"{name} must be set to a {what}")
+
+
+def _is_none(value: Variable) -> bool:
+    return isinstance(value, ConstantVariable) and value.value is None
+
+
+#: The defaults.
+_OF_CALLS = ("__defaults__", "__kwdefaults__")
 #: attribute of a function -> its type, and how Python names that
 _SETTABLE = {
     "__name__": (str, "string object"),
     "__qualname__": (str, "string object"),
     "__defaults__": (tuple, "tuple object"),
     "__kwdefaults__": (dict, "dict object"),
+    "__annotations__": (dict, "dict object"),
 }
 
 
+def _from_last(tx: Translator, defaults: Variable, position: int) -> Variable | None:
+    items = [] if _is_none(defaults) else tx.unpack(defaults)
+    return items[len(items) - 1 - position] if position < len(items) else None
+
+
 def _item(tx: Translator, table: Variable, name: str) -> Variable | None:
+    if _is_none(table):
+        return None
     key = ConstantVariable(name)
     return table.getitem(tx, key) if tx.contains(table, key) else None
 
