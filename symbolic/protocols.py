@@ -6,6 +6,7 @@ The variables answer for their own kind; here stand the rules that involve two v
 from __future__ import annotations
 
 import abc
+import inspect
 import operator
 import re
 import sys
@@ -127,7 +128,11 @@ class Protocols:
             return new_class(self, cls, args, kwargs)
         if issubclass(cls, BaseException):
             return new_exception(self, cls, args, kwargs)
-        if issubclass(cls, torch.Tensor) or getattr(cls, "__abstractmethods__", None):
+        is_abstract = cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT
+        makers = (base for base in cls.__mro__ if isinstance(base.__dict__.get("__new__"), types.BuiltinFunctionType))
+        if is_abstract and next(makers) is object:
+            self.attempt(object.__new__, cls)
+        if is_abstract or issubclass(cls, torch.Tensor):
             raise GraphBreak("construction not supported", cls.__qualname__)
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return TupleVariable(self.unpack(args[0]) if args else [], None, cls)

@@ -248,8 +248,16 @@ def _deque(tx: Translator, value: deque[Any], source: Source) -> Variable:
 def _deque_part(tx: Translator, value: deque[Any], source: Source) -> DequeVariable:
     tx.know(source.attr("maxlen"), "eq", value.maxlen)
     variable = DequeVariable([], value.maxlen, source)
-    variable.unread = functools.partial(_elements, tx, value, source, "getitem")
+    if type(value).__getitem__ is deque.__getitem__ and type(value).__len__ is deque.__len__:
+        variable.unread = functools.partial(_elements, tx, value, source, "getitem")
+    else:  # nobody is to be asked
+        items = elements_of(value)
+        variable.unread = functools.partial(_elements, tx, items, source.step("call", elements_of), "index")
     return variable
+
+
+def elements_of(value: deque[Any]) -> tuple[Any, ...]:
+    return tuple(deque.__iter__(value))
 
 
 def _buffer(tx: Translator, value: Any, source: Source) -> Variable:
@@ -422,14 +430,12 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
     elif is_a(value, (str, int, float, bytes)):
         payload = ConstantVariable(plain_value(value))
         tx.know(source.step("call", plain_value), "eq", payload.value)
-    elif is_a(value, deque) and cls.__getitem__ is deque.__getitem__ and cls.__len__ is deque.__len__:
+    elif is_a(value, deque):
         payload = _deque_part(tx, value, source)
     elif is_a(value, (bytearray, array)):
         payload = _buffer_part(tx, value, source)
     elif is_a(value, (set, frozenset)):
         payload = _set_part(tx, value, source)
-    elif is_a(value, deque):
-        raise GraphBreak("subclass of a builtin container", cls.__qualname__)
     make = ExistingException if is_a(value, BaseException) else ObjectVariable
     variable = make(cls, value, source, payload)
     if namespace is not None:

@@ -245,6 +245,9 @@ def _hashed_by_value(value: Any) -> bool:
 
 @handles(hash)
 def _hash(tx: Translator, value: Variable, /) -> Variable:
+    kind = value.python_type()
+    if tx.lookup(kind, "__hash__") is None:
+        tx.raise_(TypeError, f"unhashable type: '{type_name(kind)}'")
     answer = special(tx, value, "__hash__")
     if answer is not None:
         return from_python(tx, tx.attempt(checked_hash, answer.constant()))

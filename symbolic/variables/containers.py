@@ -458,10 +458,25 @@ class DequeVariable(MutableSequence):
         return DequeVariable(list(items), self.maxlen)
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
-        at = as_index(tx, index)
+        at = self._position(tx, index)
         if isinstance(at, int) and -len(self.items) <= at < len(self.items):
             return self.items[at]
         return tx.attempt(operator.getitem, self.model(), at)
+
+    def delitem(self, tx: Translator, index: Variable) -> None:
+        super().delitem(tx, tx.from_constant(self._position(tx, index)))
+
+    def _position(self, tx: Translator, index: Variable) -> Any:
+        """An index. Python asks the class for the length that is added to a negative one."""
+        at = as_index(tx, index)
+        if not isinstance(at, int) or at >= 0 or not self._is_own(tx, "__len__"):
+            return at
+        at += self.owner.length(tx)
+        return at if at >= 0 else len(self.items)
+
+    def _is_own(self, tx: Translator, name: str) -> bool:
+        """Whether the user's class has a method of its own where Python asks for it."""
+        return self.owner is not None and tx.lookup(self.owner.cls, name) is not getattr(deque, name)
 
     def compared(
         self, tx: Translator, value: Variable, first: int = 0, last: int = sys.maxsize
@@ -483,12 +498,14 @@ class DequeVariable(MutableSequence):
 
     def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
         before = self.state
-        super().setitem(tx, index, value)
+        super().setitem(tx, tx.from_constant(self._position(tx, index)), value)
         self.state = before
 
     def compare(self, tx: Translator, op: Any, other: Any) -> Variable:
         if self is other and op in (operator.eq, operator.ne):
             return tx.from_constant(op is operator.eq)
+        if any(isinstance(each, DequeVariable) and each._is_own(tx, "__iter__") for each in (self, other)):
+            raise GraphBreak("subclass of a builtin container", self.describe())
         return tx.from_constant(tx.truth(super().compare(tx, op, other)))
 
     def iterator(self, tx: Translator) -> Variable:

@@ -244,6 +244,8 @@ class ObjectVariable(Variable):
         elif isinstance(raw, GetSetDescriptorType):
             raise GraphBreak("store to a native attribute", f"{self.cls.__qualname__}.{name}")
         elif not self._takes(raw):
+            if raw is MISSING and self.payload is None:  # there is no place for it
+                tx.attempt(setattr, _namesake(self.cls, "__weakref__"), name, None)
             raise GraphBreak("attribute that the object can't take", f"{self.cls.__qualname__}.{name}")
         else:
             tx.ledger.store(self, name, value)

@@ -36,6 +36,19 @@ class Own(collections.deque):
         return 7
 
 
+class Walked(collections.deque):
+    def __iter__(self):
+        return reversed(list(super().__iter__()))
+
+    def __getitem__(self, index):
+        return "got", super().__getitem__(index)
+
+
+class Short(collections.deque):
+    def __len__(self):
+        return 2
+
+
 class Bounded(collections.deque):
     def __init__(self, items=()):
         super().__init__(items, 2)
@@ -80,6 +93,28 @@ def emptied(x, q):
     while q:
         p.append(q.popleft())
     return p, x + 1
+
+
+def counted_from_the_end(x, q):
+    """Python asks the class for the length that it adds to a negative index."""
+    q.append(5)
+    q[-1] = 9
+    last = q[-2]
+    try:
+        del q[-2]
+    except IndexError as error:
+        last = str(error)
+    return x + 1, last, bool(q), list(q), len(q)
+
+
+@pytest.mark.parametrize("make", [Own, Walked, Short])
+def test_what_the_class_says_of_itself(make):
+    check(counted_from_the_end, make=lambda: (torch.ones(2), make(range(8))), graphs=1)
+
+    def born(x):
+        return counted_from_the_end(x, make(range(8)))
+
+    check(born, torch.ones(2), graphs=1)
 
 
 @pytest.mark.parametrize("program", [appended, made, written, empty, seen, emptied], ids=lambda p: p.__name__)

@@ -1,4 +1,5 @@
 """What random programs found in classes: what a user's container says of itself, and what the frame stores in a class."""
+import abc
 import collections
 import itertools
 
@@ -370,3 +371,26 @@ def _changed_beside_a_wrapper(x, order, plain):
 @pytest.mark.parametrize("kind", [Deleting, collections.OrderedDict, dict])
 def test_iterators_stand_before_what_breaks_the_graph(kind, program):
     check(program, make=lambda: (torch.ones(3), kind(a=1, b=2, c=3), {}))
+
+
+# --- what Python refuses ----------------------------------------------------------------------------------------------
+class Abstract(abc.ABC):
+    @abc.abstractmethod
+    def method(self):
+        pass
+
+
+class Unhashed:
+    def __eq__(self, other):
+        return True
+
+
+@pytest.mark.parametrize("refused", [Abstract, lambda: setattr(Slotted(), "no", 1), lambda: hash(Unhashed())], ids=["abstract", "slots", "hash"])
+def test_what_a_class_refuses_is_caught_in_one_graph(refused):
+    def program(x):
+        try:
+            refused()
+        except (AttributeError, TypeError) as error:
+            return x + 1, str(error)
+
+    check(program, torch.ones(3), graphs=1)
