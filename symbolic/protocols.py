@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from symbolic.errors import SEES_END, GraphBreak, Observed
+from symbolic.errors import MEMORY, SEES_END, GraphBreak, Observed
 from symbolic.variables import born, torch_functions
 from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable, lookup
 from symbolic.variables.buffers import BufferVariable
@@ -337,6 +337,8 @@ class Protocols:
         if special is not None:
             return special
         kind = value.python_type()
+        if kind in weakref.ProxyTypes:  # which claims to be of the class of what it stands for
+            raise GraphBreak(MEMORY, value.describe())
         if isinstance(value, ObjectVariable) and (
             lookup(kind, "__class__") is not object.__dict__["__class__"]
             or isinstance(lookup(kind, "__getattribute__"), types.FunctionType)

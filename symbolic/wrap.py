@@ -112,7 +112,7 @@ def _wrapped(tx: Translator, value: Any, source: Source) -> Variable:
     except GraphBreak as cause:
         # Carrying it around is no harm; what is done with it breaks.
         tx.know(source, "type", type(value))
-        variable = OpaqueVariable(value, source, cause)
+        variable = OpaqueVariable(value, source, cause.with_traceback(None))  # which would hold all that callers hold
     tx.known[id(value)] = variable
     tx.keepalive.append(value)
     return variable
@@ -523,6 +523,7 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     RemovableHandle: _handle,
     **dict.fromkeys((*ROWS, GeneratorType), _iterator),
     weakref.ref: weak.existing,
+    **dict.fromkeys(weakref.ProxyTypes, weak.proxy),
     GenericAlias: aliases.existing,
     int: _large_integer,
 }

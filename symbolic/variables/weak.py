@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from symbolic.errors import SEES_END, GraphBreak, SkipFrame
+from symbolic.errors import MEMORY, SEES_END, GraphBreak, SkipFrame
 from symbolic.reach import children
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Variable
@@ -121,6 +121,11 @@ def _is_dead(reference: Any) -> bool:
 def existing(tx: Translator, value: Any, source: Source) -> Variable:
     tx.know(source, "type", weakref.ref)
     return WeakReference(None, value, source)
+
+
+def proxy(tx: Translator, value: Any, source: Source) -> Variable:
+    """A weak proxy: whether what it stands for is alive, only the running program knows."""
+    raise GraphBreak(MEMORY, f"weak proxy {source.text}")
 
 
 @handles(weakref.ref)

@@ -127,3 +127,39 @@ def dropped(x, o):
 @pytest.mark.skipif(jit.config.break_everywhere, reason="what stands in the frame at a break lives until the frame ends")
 def test_dropped_in_the_frame():
     check(dropped, make=lambda: (torch.ones(2), None))
+
+
+# --- proxies ----------------------------------------------------------------------------------------------------------
+class Target:
+    v = 1
+
+    def __call__(self, y):
+        return y * 2
+
+
+def _claims(x, target, proxy):
+    return x + isinstance(proxy, Target), isinstance(proxy, (int, Target)), proxy(x), proxy.v, type(proxy).__name__
+
+
+def _is_written_to(x, target, proxy):
+    proxy.w = x + 1
+    return target.w * 2, hasattr(proxy, "none"), proxy == target
+
+
+def _has_ended(x, target, proxy):
+    other = Target()
+    gone = weakref.proxy(other)
+    del other
+    try:
+        return gone.v
+    except ReferenceError as error:
+        return x + 1, str(error)
+
+
+@pytest.mark.parametrize("program", [_claims, _is_written_to, _has_ended], ids=lambda program: program.__name__)
+def test_a_proxy_stands_for_what_it_leads_to(program):
+    def make():
+        target = Target()
+        return torch.ones(3), target, weakref.proxy(target)
+
+    check(program, make=make)
