@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 import warnings
+from typing import Any
 
 import torch
 
@@ -15,6 +16,9 @@ _NOT_THE_USERS = (
     os.path.dirname(os.path.abspath(torch.__file__)) + os.sep,
     "<",
 )
+
+#: What was warned of, by file. Python would note it among the module's names: the program may be going over them.
+_SEEN: dict[str, dict[Any, Any]] = {}
 
 
 @functools.cache
@@ -31,5 +35,5 @@ def warn(text: str) -> None:
             found = here
             break
         found = found.f_back
-    registry = found.f_globals.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(text, UserWarning, found.f_code.co_filename, found.f_lineno, registry=registry)
+    file = found.f_code.co_filename
+    warnings.warn_explicit(text, UserWarning, file, found.f_lineno, registry=_SEEN.setdefault(file, {}))

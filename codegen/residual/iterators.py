@@ -101,7 +101,9 @@ def cycle(source: Any, saved: list[Any], index: int) -> Iterator[Any]:
 
 
 def accumulate(source: Any, function: Any, total: Any) -> Iterator[Any]:
-    return advance(itertools.accumulate(itertools.chain((total,), source), function), 1)
+    if total is None:  # which as the initial value would be none
+        return advance(itertools.accumulate(itertools.chain((total,), source), function), 1)
+    return advance(itertools.accumulate(source, function, initial=total), 1)
 
 
 def combined(

@@ -89,8 +89,13 @@ def _walked():
     return next(forwards), forwards, next(backwards), backwards, next(elements), elements, *ended, ended
 
 
+def _added_up():
+    begun, of_none = itertools.accumulate([1, 2, 3]), itertools.accumulate([None, 2], lambda a, b: b)
+    return next(begun), begun, itertools.accumulate([4, 5], initial=1), next(of_none), *of_none
+
+
 # Later Pythons warn when a groupby is told where it stands.
-HALF_DONE = [_pairs, _longest, _chosen, _walked, *([_grouped] if sys.version_info < (3, 12) else [])]
+HALF_DONE = [_pairs, _added_up, _longest, _chosen, _walked, *([_grouped] if sys.version_info < (3, 12) else [])]
 
 
 @pytest.mark.parametrize("make", HALF_DONE, ids=lambda make: make.__name__)

@@ -11,10 +11,12 @@ import operator
 import sys
 import types
 import typing
+import warnings
 import weakref
 from collections import deque
 
 import pytest
+import torch
 
 import jit
 from tests.differential import COUNTING, same_as_eager, tensors
@@ -352,3 +354,19 @@ def test_a_submodule_that_is_imported_by_a_from_import(monkeypatch):
         return tool.__name__
 
     assert name() == name() == "json.tool"
+
+
+def test_names_of_a_module_are_gone_over_while_we_warn(monkeypatch):
+    """A warning of ours would be noted among them, as Python does it."""
+    module = types.ModuleType("names")
+    code = compile("def program(x):\n    return x + 1, [(len(k), v) for k, v in globals().items() if k in 'abcdef']", __file__, "exec")
+    exec(code, vars(module))
+    for at, name in enumerate("abcdef"):
+        setattr(module, name, at)
+    compiled = jit.compile(module.program, backend="eager")
+    monkeypatch.setattr(jit.config, "recompile_limit", 2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert compiled(torch.ones(1))[1] == [(1, at) for at in range(6)]
+    assert any("runs eagerly for new inputs" in str(each.message) for each in caught)
+    assert "__warningregistry__" not in vars(module)
