@@ -87,6 +87,8 @@ OPERATION_RAISES = "operation raises"
 NO_FAKE, _REGISTER = "no fake impl registered", "give its register_fake a function whose results look the same"
 #: Operations after which a tensor lies elsewhere, which may be where it lay before.
 _MOVES = (take_data, torch.Tensor.set_, "set_")
+#: Arguments by these names are numbers; of a tensor of one element torch reads it.
+_NUMBERS_TAKEN = ("alpha", "beta", "value")
 #: What takes a Size for the size of a new tensor, and any other tuple for its contents. A graph has no Size.
 _BY_SIZE = frozenset({"new", torch.Tensor.new, torch.Tensor})
 _TENSOR_TYPE: Any = type(torch.DoubleTensor)
@@ -438,7 +440,7 @@ class GraphBuilder:
                 return self._recorded(op, target, run, args, kwargs)
             except GraphBreak as cause:
                 # What the operation needs to know of its numbers is a fact of this compilation.
-                known = self._known_numbers(cause, [*args, *kwargs.values()])
+                known = self._known_numbers(cause, [*args, *kwargs.values()]) or self._read_numbers(cause, kwargs)
                 if not known:
                     raise
             args = [replaced(arg, known) for arg in args]
@@ -455,6 +457,16 @@ class GraphBuilder:
         wanted = [(each, number) for each in numbers] + ([(asked, item)] if asked is not None else [])
         answers = {each: foresee(self.tx, each.node, ask) for each, ask in wanted}
         return {each: ConstantVariable(answer) for each, answer in answers.items() if answer is not MISSING}
+
+    def _read_numbers(self, cause: GraphBreak, kwargs: dict[str, Variable]) -> dict[Variable, Variable]:
+        """A tensor of one element that an operation takes a number of: `alpha=` a tensor of the learning rate."""
+        asked = self.by_fake.get(id(getattr(cause.__cause__, "asked", None)))
+        if asked is None or not any(asked is kwargs.get(name) for name in _NUMBERS_TAKEN):
+            return {}
+        dtype = asked.fake.dtype
+        if dtype.is_complex or dtype is torch.bool:
+            return {}
+        return {asked: self.item(asked, float if dtype.is_floating_point else int)}
 
     def _recorded(
         self, op: str, target: Any, run: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable]

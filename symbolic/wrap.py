@@ -19,6 +19,7 @@ from types import (
     GeneratorType,
     GenericAlias,
     MappingProxyType,
+    MethodDescriptorType,
     MethodType,
     MethodWrapperType,
     ModuleType,
@@ -366,13 +367,19 @@ def _class(tx: Translator, value: type, source: Source) -> Variable:
     return ClassVariable(value, source)
 
 
-#: What functions in C are of that are no methods: the same object each time.
-_UNBOUND = (NoneType, ModuleType, type)
+def _is_looked_up(value: Any, owner: Any) -> bool:
+    """Whether it is what `owner` has by that name, another object each time that it is looked up. (`super().append` may
+    be something else; so may be what is in a `__dict__`.)"""
+    kind = type(owner)
+    if is_a(owner, (NoneType, ModuleType, type, GeneratorType)) or (kind.__dictoffset__ and kind not in TENSOR_TYPES):
+        return False
+    method = lookup(kind, value.__name__)
+    return type(method) is MethodDescriptorType and method.__get__(owner, kind) == value
 
 
 def _builtin(tx: Translator, value: Any, source: Source) -> Variable:
     owner = getattr(value, "__self__", None)
-    if not is_a(owner, (*_UNBOUND, GeneratorType)) and not _is_part_of_program(source):  # another one for each look-up
+    if _is_looked_up(value, owner) and not _is_part_of_program(source):
         tx.know(source, "type", type(value))
         tx.know(source.attr("__name__"), "eq", value.__name__)
         return NativeMethod(tx.wrap(owner, source.attr("__self__")), value.__name__, source, value)

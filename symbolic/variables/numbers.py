@@ -288,10 +288,20 @@ def _round(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
     return _recorded(round, int if to_int else float)(tx, args, kwargs)
 
 
+def _extreme(fn: Any) -> Any:
+    """max or min of floats. (Of an int and a float it is the one or the other.)"""
+
+    def row(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
+        is_of_floats = len(args) > 1 and all(arg.python_type() is float for arg in args)
+        return _recorded(fn, float)(tx, args, kwargs) if is_of_floats else None
+
+    return row
+
+
 _OF_MATH = """acos acosh asin asinh atan atan2 atanh cbrt copysign cos cosh degrees erf erfc exp exp2 expm1 fabs fma
     fmod gamma hypot ldexp lgamma log log10 log1p log2 nextafter pow radians remainder sin sinh sqrt tan tanh
     ulp""".split()
 FLOAT_FUNCTIONS = [getattr(math, name) for name in _OF_MATH if hasattr(math, name)]  # `cbrt` and others are newer
 LATE.update({fn: _recorded(fn, float) for fn in (float, *FLOAT_FUNCTIONS)})
 LATE.update({fn: _recorded(fn, int) for fn in (int, math.floor, math.ceil, math.trunc)})
-LATE[round] = _round
+LATE.update({round: _round, max: _extreme(max), min: _extreme(min)})

@@ -20,7 +20,7 @@ from symbolic.sources import Source
 from symbolic.variables.base import COMPARISONS, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.numbers import FLOAT_FUNCTIONS, Given, settled
+from symbolic.variables.numbers import FLOAT_FUNCTIONS, Given, real_power, settled
 from symbolic.variables.tables import HANDLERS, POLYFILLS, PURE, BuiltinVariable, CallableTable
 from symbolic.variables.tensors import TensorVariable
 
@@ -126,6 +126,8 @@ def _binary(tx: Translator, op: Any, left: Variable, right: Variable) -> Variabl
     if op is divmod and kinds == {int}:
         parts = [_binary(tx, part, left, right) for part in (operator.floordiv, operator.mod)]
         return tx.new_tuple([part for part in parts if part is not None])
+    if op is operator.pow and float in kinds:  # torch has it as something else, with other results
+        return tx.graph.compute(real_power, [left, right], float) or _plainly(tx, op, left, right)
     if op not in (_OF_INTEGERS if kinds == {int} else _OF_FLOATS):
         return _plainly(tx, op, left, right)
     if op in _DIVISIONS and not tx.truth(right):
@@ -159,10 +161,14 @@ def _length(tx: Translator, args: list[Variable]) -> Variable | None:
 
 
 def _extreme(recorded: Callable[..., Any], function: Any) -> Row:
-    """max or min of two integers: no condition on which it is."""
+    """max or min of integers or of floats: no condition on which it is."""
 
     def row(tx: Translator, args: list[Variable]) -> Variable | None:
-        if len(args) != 2 or not _any_symbol(args) or not all(arg.python_type() is int for arg in args):
+        if len(args) < 2 or not _any_symbol(args):
+            return None
+        if all(isinstance(arg, (Given, ConstantVariable)) and arg.python_type() is float for arg in args):
+            return tx.graph.compute(function, args, float)
+        if len(args) != 2 or not all(arg.python_type() is int for arg in args):
             return None
         (a, first), (b, second) = map(_parts, args)
         return tx.graph.number(recorded, args, recorded(a, b), function(first, second))

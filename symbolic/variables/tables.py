@@ -259,7 +259,9 @@ class BuiltinVariable(FixedVariable):
         if (wrapped := self._wrapped(tx, args)) is not None:
             return wrapped[0].enter(tx, wrapped[1], kwargs)
         polyfill = POLYFILLS.get(self.value)
-        if polyfill is None or (self.value in PURE and fold(tx, self.value, args, kwargs) is not None):
+        if polyfill is None or (self.value in LATE and all(arg.python_type() is float for arg in args)):
+            return None
+        if self.value in PURE and fold(tx, self.value, args, kwargs) is not None:
             return None
         return tx.function(polyfill).enter(tx, args, kwargs)
 

@@ -1,6 +1,7 @@
 """Training steps with `torch.optim` inside a compiled function: one graph, the numbers and the state of eager code."""
 import copy
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -329,6 +330,7 @@ VARYING = {
     "sized": ("return x.sum() + torch.arange(0.0, a)", 6),
     "function": ("return x * math.cos(a)", 2),
     "conversion": ("return x + int(10 * a)", 2),
+    "extreme": ("return x * max(a, 0.25), min(1.0, a * 3, x.numel() / 4)", 2),
     "size": ("return torch.ones(int(10 * a))", 6),
     "power": ("return x.abs() * abs((a - 0.35) ** 0.5)", None),
     "not used": ("b = a\nreturn x + 1", None),
@@ -352,6 +354,38 @@ def test_floats_that_vary_are_inputs(what, backend):
     if COUNTING and graphs is not None:
         assert len(counter.graphs) <= graphs
     assert compiled(X, 2) is not None  # an int is no float
+
+
+@BACKEND
+@pytest.mark.parametrize("make", [torch.optim.AdamW, partial(torch.optim.Adam, foreach=False), partial(torch.optim.SGD, momentum=0.9),
+                                  torch.optim.RMSprop], ids=str)
+def test_a_learning_rate_that_is_a_tensor(make, backend):
+    """Torch reads it where an operation takes a number: `alpha=-lr`."""
+    counter, worlds = Counting(BACKENDS[backend]), []
+    for compile in (lambda step: step, partial(jit.compile, backend=counter)):
+        torch.manual_seed(0)
+        weights = [torch.nn.Parameter(torch.randn(3)) for _ in range(2)]
+        optimizer = make(weights, lr=torch.tensor(0.1))
+        step = compile(lambda optimizer=optimizer: optimizer.step())
+        for at in range(5):
+            for weight in weights:
+                weight.grad = weight.detach() * at
+            step()
+            optimizer.param_groups[0]["lr"].mul_(0.5)
+        worlds.append(weights)
+    torch.testing.assert_close(*worlds)
+    if COUNTING:
+        assert len(counter.graphs) == 2
+
+
+def test_a_tensor_that_is_taken_for_a_number():
+    def program(x, y, scale):
+        x.add_(y, alpha=scale)
+        return x.addcmul(y, y, value=scale * 2), torch.nn.functional.pad(x, (1, 1), value=scale)
+
+    check(program, torch.ones(3), torch.ones(3), torch.tensor(0.5), graphs=1, changed=[(torch.ones(3), torch.ones(3), torch.tensor(0.25))])
+    check(program, torch.ones(3), torch.ones(3), torch.tensor([0.5]))  # of one dimension: eager code refuses it
+    check(program, torch.ones(3), torch.ones(3), torch.tensor(0.5, requires_grad=True))
 
 
 def test_floats_that_vary_are_shown_in_the_dump(tmp_path):
