@@ -299,7 +299,8 @@ def _modes():
         "default dtype": str(torch.get_default_dtype()), "default device": str(torch.get_default_device()),
         "deterministic": torch.are_deterministic_algorithms_enabled(), "threads": torch.get_num_threads(),
         "anomaly": torch.is_anomaly_enabled(), "function modes": torch._C._len_torch_function_stack(),
-        "dispatch modes": torch._C._len_torch_dispatch_stack(), "recursion limit": sys.getrecursionlimit(),
+        "dispatch modes": torch._C._len_torch_dispatch_stack(),
+        "dispatch keys": str(torch._C._dispatch_tls_local_include_set()), "recursion limit": sys.getrecursionlimit(),
         "saved tensor hooks": torch._C._autograd._top_saved_tensors_default_hooks(True) is not None,
         "handled exception": repr(sys.exc_info()[0]), "trace": repr(sys.gettrace()), "profile": repr(sys.getprofile()),
     }

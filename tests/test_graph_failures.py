@@ -7,8 +7,11 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import fx
 
 import jit
+from codegen.residual.failures import changes_the_world
+from symbolic.torch_state import enter_inference
 from tests.differential import COUNTING, check, tensors
 
 X, = tensors(3, 4)
@@ -47,6 +50,27 @@ def _noted(i, t):
 @pytest.mark.parametrize("what", FAILING)
 def test_the_error_is_that_of_eager(what):
     check(FAILING[what], GOOD, TABLE, changed=[(BAD, TABLE)], graphs=1, traceback="full")
+
+
+def test_floats_among_the_inputs():
+    """The inputs after one were taken for each other when it was looked up what the graph had changed."""
+    graph = fx.Graph()
+    scale, x = graph.placeholder("scale"), graph.placeholder("x")
+    scale.meta["example_value"], x.meta["example_value"] = 0.5, torch.ones(3, 3)
+    graph.output(graph.call_function(F.linear, (x, x)))
+    assert not changes_the_world(fx.GraphModule(torch.nn.Module(), graph))
+
+
+def test_it_is_looked_up_inside_inference_mode():
+    """Where that failed in turn, the thread was left under a dispatch mode that was no longer there."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    x.meta["example_value"] = torch.ones(3)
+    graph.call_function(enter_inference, (True,))
+    graph.output(graph.call_function(torch.cat, (x,)))
+    keys = str(torch._C._dispatch_tls_local_include_set())
+    assert changes_the_world(fx.GraphModule(torch.nn.Module(), graph))
+    assert str(torch._C._dispatch_tls_local_include_set()) == keys and not torch.is_inference_mode_enabled()
 
 
 def test_the_error_is_handled_by_the_program():

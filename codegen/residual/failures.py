@@ -112,11 +112,12 @@ def changes_the_world(module: fx.GraphModule, draws_again: bool = False) -> bool
     watch, state = _Watch(tensors, draws_again), TorchState()
     try:
         with fake_mode, watch:
-            _Rehearsal(module).run(*inputs)
+            try:
+                _Rehearsal(module).run(*inputs)
+            finally:  # here, and not under other dispatch modes than those that the graph switched it under
+                state.restore()
     except Exception:
         return True
-    finally:
-        state.restore()
     return watch.found
 
 
@@ -125,7 +126,7 @@ class _Rehearsal(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         known = n.meta.get("example_value")
-        return known if isinstance(known, float) else super().run_node(n)
+        return known if isinstance(known, float) and n.op != "placeholder" else super().run_node(n)
 
 
 #: Operators that write into arguments without saying so in their schema.
