@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -83,6 +84,8 @@ class CapturedProgram(fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if self.whole.current in self.whole.left_out:
             return None
+        if target is torch.clear_autocast_cache and not self._ends_autocast():
+            raise Untraceable("the casts that autocast keeps from before are dropped")
         node = self.whole.current
         kind = _NUMBERS.get(type(node.meta.get("example_value"))) if node is not None else None
         if kind is not None and not kwargs:
@@ -93,6 +96,14 @@ class CapturedProgram(fx.Interpreter):
             # Around the compiled program these get the node that they share, which gives zeros for missing gradients.
             return tuple(target(arg)[0] for arg in args)
         return super().call_function(target, args, kwargs)
+
+    def _ends_autocast(self) -> bool:
+        """Whether the program has begun the outermost autocast that it is at the end of: nothing was kept before."""
+        done = itertools.takewhile(lambda node: node is not self.whole.current, self.whole.graph.nodes)
+        begun = any(node.target is torch.autocast_increment_nesting for node in done)
+        outermost = torch.autocast_increment_nesting() == 1
+        torch.autocast_decrement_nesting()
+        return begun and outermost
 
     def __call__(self, *args: Any) -> Sequence[Any]:
         before = TorchState()

@@ -3,6 +3,7 @@ import pytest
 import torch
 from torch import nn
 
+import jit
 from tests.differential import check, differentiated_ahead
 
 CLOSE = (1e-5, 1e-5)
@@ -184,3 +185,30 @@ def test_compiled_under_another_default_device(backend):
         check(program, make=lambda: (torch.linspace(0, 1, 9, device="cpu").view(3, 3),
                                      torch.ones(3, 3, device="cpu", requires_grad=True), []),
               backend=backend, tolerance=CLOSE)
+
+
+def drops_casts(x):
+    torch.clear_autocast_cache()
+    return x + 1
+
+
+def drops_casts_in_its_own_autocast(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.clear_autocast_cache()
+        return x + 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize("program", [drops_casts, drops_casts_in_its_own_autocast])
+def test_casts_that_autocast_kept_before_are_dropped(program, backend):
+    """The compiled program left the cast of `w` as it was before the write."""
+    program = jit.compile(program, backend=backend)
+    w, x = torch.ones(3, 3, requires_grad=True), torch.ones(3, 3)
+    for _ in range(2):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            before = x @ w
+            with torch.no_grad():
+                w.mul_(2)
+            assert torch.equal(x @ w, before)
+            program(x)
+            assert torch.equal(x @ w, 2 * before)
