@@ -53,6 +53,7 @@ class Ledger:
         self._touched: set[Any] = set()
         self._kept: dict[Any, list[tuple[int, Any]]] = {}  # (segment, the container as it was before it)
         self._calls = 0
+        self.early_calls = 0
         self.classes: dict[int, Any] = {}  # born in the frame, by the id of what stands for them while tracing
         self.written: list[Any] = []  # every target, as often as it was written; None for a call
         self._reads: dict[tuple[Any, str], Any] | None = None
@@ -165,6 +166,7 @@ class Ledger:
     def early(self, result: Any, function: Any, *args: Any, **kwargs: Any) -> None:
         """The same before the graph, in order with the other early calls: for what neither the graph nor a later effect
         has to do with."""
+        self.early_calls += 1
         self._call(Call(function, args, kwargs, result=result, early=True))
 
     def _call(self, call: Call) -> None:

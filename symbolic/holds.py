@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Hold:
-    """At `step` the operations had drawn and written so many times."""
+    """At `step` so much had been done: see `_done`."""
 
     step: int
     cause: GraphBreak
-    draws: int
-    writes: int
+    done: tuple[int, ...]
     unless: Callable[[], bool]
 
 
@@ -30,18 +29,23 @@ class Holds:
         self._held: list[_Hold] = []
 
     def write_no_more(self, cause: GraphBreak, unless: Callable[[], bool]) -> None:
-        """Operations that draw random numbers from here on, or write into what exists, make the frame break at this
-        step instead, for `cause`; not if `unless()`, which is asked then, says that nothing is the matter."""
-        step, graph = self._tx.break_step(cause), self._tx.graph
-        self._held.append(_Hold(step, self._tx.located(cause), graph.draws, graph.writes, unless))
+        """Operations that draw random numbers from here on, or write into what exists, and calls that come before the
+        graph, make the frame break at this step instead, for `cause`; not if `unless()`, which is asked then, says that
+        nothing is the matter."""
+        step = self._tx.break_step(cause)
+        self._held.append(_Hold(step, self._tx.located(cause), self._done(), unless))
+
+    def _done(self) -> tuple[int, ...]:
+        """How often the operations drew and wrote so far, and how many calls come before the graph."""
+        return self._tx.graph.draws, self._tx.graph.writes, self._tx.ledger.early_calls
 
     def check(self) -> None:
-        """After an operation. Raises `Restart`."""
+        """After an operation, and at the end. Raises `Restart`."""
         if not self._held:
             return
-        done = self._tx.graph.draws, self._tx.graph.writes
+        done = self._done()
         for hold in list(self._held):
-            if done != (hold.draws, hold.writes):
+            if done != hold.done:
                 if not hold.unless():
                     raise Restart(hold.step, hold.cause)
                 self._held.remove(hold)

@@ -72,6 +72,7 @@ class DictVariable(NativeVariable):
         self.stored: dict[Any, None] = {}
         self.deleted: dict[Any, Variable] = {}
         self.state = 0  # counts changes of the keys, for iterators
+        self.unseen = 0  # those among them that an OrderedDict does not count
         # Of an existing dict: its contents, its keys in order once they are known, and keys known not to be there.
         self._contents: dict[Any, Any] = {} if value is MISSING else value if isinstance(value, dict) else dict(value)
         self._names: dict[Any, tuple[Variable, Any]] | None = None
@@ -252,8 +253,8 @@ class DictVariable(NativeVariable):
         self.entries = {}
         self.stored, self.deleted = {}, {}
         self.complete = self.rewritten = True
-        if not issubclass(self.cls, OrderedDict) or _ORDERED_CLEAR_COUNTS:
-            self.state += 1
+        self.state += 1
+        self.unseen += issubclass(self.cls, OrderedDict) and not _ORDERED_CLEAR_COUNTS
         tx.ledger.touch(self)
 
     def born(self, tx: Translator, pairs: Iterable[Pair], cls: type | None = None) -> DictVariable:
@@ -754,6 +755,7 @@ class DictIterator(IteratorVariable):
         self.born_at = born_at
         self.state = dict.state
         self.ordered = issubclass(dict.cls, OrderedDict)
+        self.counted = self._count(dict)
 
     def python_type(self) -> type:
         return _ITERATORS[self.ordered, self.kind, self.backwards]
@@ -775,9 +777,14 @@ class DictIterator(IteratorVariable):
         assert value is not None
         return value if self.kind == "values" else tx.new_tuple([key, value])
 
+    def _count(self, owner: Any) -> int:
+        """How many changes of the keys the iterator would notice."""
+        count: int = owner.state - owner.unseen if self.ordered else owner.state
+        return count
+
     def _check(self, tx: Translator, owner: Any) -> None:
         """The errors of a dict that is changed while it is iterated."""
-        changed = owner.state != self.state
+        changed = self._count(owner) != self.counted
         if self.ordered and changed:
             self.dict = None
             tx.raise_(RuntimeError, "OrderedDict mutated during iteration")

@@ -13,7 +13,7 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.hooks import RemovableHandle
@@ -46,6 +46,8 @@ _SHOWS = frozenset({"ipykernel.iostream.OutStream"})
 _SEEN = (RemovableHandle,)
 #: Where the handlers and formatters of log messages are that run no code of the user's.
 _LOGGING = ("logging", "logging.handlers")
+#: Where the queues are that handlers put messages into, and the class of None.
+_QUEUES = ("builtins", "queue", "_queue", "multiprocessing.queues")
 #: The reason of a break before what the graph would do too early.
 _CLOSED = "text for a file that may be closed"
 #: Containers in one another that are copied for a message.
@@ -113,6 +115,7 @@ def _handler(tx: Translator, frame: Frame) -> str | None:
 def settle(tx: Translator, entered: TorchState) -> None:
     """At the end of the capture. Raises `Restart` for an effect inside of a mode of torch's that is left later: an
     error is to leave torch as it was when the frame was `entered`."""
+    tx.graph.holds.check()
     if tx.told_in_modes and vars(TorchState()) != vars(entered):
         raise Restart(tx.told_in_modes[0], GraphBreak("effect inside of a with block", "the mode is left later"))
     for step, error, state in tx.shown_errors:
@@ -129,17 +132,17 @@ def _is_mode(leave: Variable) -> bool:
     return owner.cls is contextlib.nullcontext or (is_torch_s and owner.value is MISSING)
 
 
-def _hold(tx: Translator, reason: str, told: Variable, is_harmless: Callable[[Any], bool]) -> None:
-    """What the graph does to tensors comes before the effect, which shows if that raises: what the program does to them
-    later must not. `is_harmless` of what is `told`, which is guarded, says that it won't raise."""
+def _hold(tx: Translator, reason: str, told: Variable, *harmless: Callable[[Any], bool]) -> None:
+    """What the graph does to tensors comes before the effect, which shows if that raises or looks at them: what the
+    program does to them later must not. One of `harmless`, of what is `told`, says that it won't, and is guarded."""
 
     def unless() -> bool:
-        if told.source is None:
-            return isinstance(told, ObjectVariable)  # made by the frame
-        if is_harmless(told.real()):
-            tx.know(told.source, "predicate", is_harmless)
-            return True
-        return False
+        if told.source is None:  # a file that the frame has made and closed
+            return False
+        known = next((each for each in harmless if each(told.real())), None)
+        if known is not None:
+            tx.know(told.source, "predicate", known)
+        return known is not None
 
     tx.graph.holds.write_no_more(GraphBreak(reason, f"{told.describe()}, before a tensor is written"), unless)
 
@@ -153,10 +156,16 @@ def _tell(tx: Translator, function: Any, to: Variable, *args: Variable, **kwargs
 
 
 def is_open(file: Any) -> bool:
-    """the file is open"""
+    """the file is open, and writes in the way of its class"""
     with contextlib.suppress(ValueError):  # of one that is detached
-        return not file.closed
+        return not file.closed and getattr(file, "__dict__", {}).keys().isdisjoint(("write", "flush"))
     return False
+
+
+def _takes_text(file: Any) -> bool:
+    """Whether what is written to a file runs no code of the user's; None takes all."""
+    native = type_lookup(type(file), "write") in NATIVE_METHODS and is_open(file)
+    return file is None or native or _shows(type(file))
 
 
 # --- print and files --------------------------------------------------------------------------------------------------
@@ -204,8 +213,11 @@ def _is_none(variable: Variable) -> bool:
 
 def _writes_natively(tx: Translator, file: Variable) -> bool:
     kind = file.python_type()
-    known = isinstance(file, ObjectVariable) and f"{kind.__module__}.{kind.__qualname__}" in _SHOWS
-    return known or type_lookup(kind, "write") in NATIVE_METHODS
+    return (isinstance(file, ObjectVariable) and _shows(kind)) or type_lookup(kind, "write") in NATIVE_METHODS
+
+
+def _shows(kind: type) -> bool:
+    return f"{kind.__module__}.{kind.__qualname__}" in _SHOWS
 
 
 class Answer(Variable):
@@ -287,7 +299,7 @@ for _raw in (io.TextIOWrapper.write, io.TextIOWrapper.flush, io.StringIO.write, 
 # --- logging ----------------------------------------------------------------------------------------------------------
 def logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     """A log message: nobody sees it earlier than eager code would show it."""
-    with _telling_of(kwargs.get("stacklevel", ONE)):
+    with _telling_of(kwargs.get("stacklevel", ONE)) as reason:
         given = dict(kwargs)
         if given.get("stack_info", NO).truth(tx):
             raise GraphBreak("log message with its surroundings", name_of(fn))
@@ -303,6 +315,8 @@ def logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
             given["exc_info"] = error
         if any(_handler(tx, frame) for frame in tx.frames):
             _know_quiet(tx, logger)
+        else:
+            _hold(tx, reason, logger, is_quiet, *_silent(fn, logger, told))
         tx.ledger.risk(_at(tx), library(tx, fn), shown, given, _place(frames[level - 1]))
         return NONE
 
@@ -367,13 +381,38 @@ def _know_quiet(tx: Translator, logger: Variable) -> None:
 
 def is_quiet(logger: Any) -> bool:
     """log messages run the library's code only"""
-    at = logger
+    at, handlers = logger, []
     while at is not None:
-        parts = [*at.handlers, *(handler.formatter for handler in at.handlers if handler.formatter is not None)]
-        if at.filters or any(type(part).__module__ not in _LOGGING or getattr(part, "filters", ()) for part in parts):
+        if not _is_library_s(at):
             return False
+        handlers += at.handlers
         at = at.parent if at.propagate else None
-    return True
+    if not handlers and logging.lastResort is not None:
+        handlers.append(logging.lastResort)
+    return logging.getLogRecordFactory() is logging.LogRecord and all(map(_swallows, handlers))
+
+
+def _is_library_s(part: Any) -> bool:
+    """Whether all code of a logger, handler or formatter is logging's own."""
+    own = type(part).__module__ in _LOGGING and not getattr(part, "filters", ())
+    return own and not any(inspect.isfunction(each) or inspect.ismethod(each) for each in vars(part).values())
+
+
+def _swallows(handler: Any) -> bool:
+    """Whether what a handler does with a message is not the user's, and no error of it is seen."""
+    if not _is_library_s(handler) or not (handler.formatter is None or _is_library_s(handler.formatter)):
+        return False
+    target = getattr(handler, "target", None)
+    takes = _takes_text(getattr(handler, "stream", None)) and (target is None or _swallows(target))
+    return takes and type(getattr(handler, "queue", None)).__module__ in _QUEUES
+
+
+def _silent(fn: Any, logger: Variable, told: Sequence[Variable]) -> list[Callable[[Any], bool]]:
+    """What says that nobody is shown the message."""
+    name = logging.getLevelName(fn.__name__.upper())
+    level = told[0].constant() if fn is logging.Logger.log and told[0].is_constant() else name
+    own = type_lookup(logger.python_type(), "isEnabledFor") is logging.Logger.isEnabledFor
+    return [Enabled(level, False)] if own and type(level) is int else []
 
 
 def _as_now(tx: Translator, variable: Variable, around: tuple[Variable, ...] = ()) -> Variable:
@@ -465,7 +504,8 @@ for _name in ("debug", "info", "warning", "error", "exception", "critical", "log
 def only_shows(module: Any) -> bool:
     """warnings are no errors, and only shown"""
     shows = module._showwarnmsg_impl
-    own = inspect.isbuiltin(shows) or shows.__module__ == "warnings"  # it appends to a list, or prints
+    into_list = inspect.isbuiltin(shows)
+    own = into_list or (shows.__module__ == "warnings" and _takes_text(sys.stderr))
     actions = [module.defaultaction, *(action for action, *_ in module.filters)]
     return own and module.showwarning is module._showwarning_orig and "error" not in actions
 

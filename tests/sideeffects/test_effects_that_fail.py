@@ -1,6 +1,9 @@
 """What the program tells the world outside when that raises, or tells where it comes from."""
 import io
 import logging
+import logging.handlers
+import queue
+import random
 import warnings
 
 import pytest
@@ -95,6 +98,151 @@ def test_a_file_that_is_closed():
 
 def test_a_file_that_is_open_takes_one_graph():
     check(prints, make=lambda: (torch.ones(2), io.StringIO()), graphs=1)
+
+
+class Raises(logging.Handler):
+    def emit(self, record):
+        raise ValueError("in the handler")
+
+
+class Refuses(io.StringIO):
+    """A file that takes no text, though its class writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.write = self.flush = lambda *text: 1 / 0
+
+
+def logger_with(name, handler):
+    logger = logging.getLogger(f"{LOG.name}.{name}")
+    logger.propagate = False
+    logger.handlers[:] = [handler]
+    return logger
+
+
+def adds(x, tell):
+    tell()
+    x.add_(1)
+    return x
+
+
+def draws(x, tell):
+    tell()
+    return x + torch.rand(3)
+
+
+def seeds(x, tell):
+    tell()
+    torch.manual_seed(3)
+    return x + 1
+
+
+def draws_of_python(x, tell):
+    tell()
+    return x + random.random()
+
+
+def optimizes(x, tell):
+    optimizer = torch.optim.SGD([x], lr=0.1)
+    loss = (x * x).sum()
+    loss.backward()
+    tell()
+    optimizer.step()
+    return loss
+
+
+def gets_a_new_size(x, tell):
+    tell()
+    x.data = torch.zeros(2)
+    return x * 2
+
+
+LOUD, FULL = logger_with("loud", Raises()), Refuses()
+
+
+def logs_aloud():
+    LOUD.warning("a message")
+
+
+def prints_in_vain():
+    print("text", file=FULL)
+
+
+def prints_to_what_is_closed():
+    file = io.StringIO()
+    file.close()
+    print("text", file=file)
+
+
+LATER = [adds, draws, seeds, draws_of_python, optimizes, gets_a_new_size]
+
+
+@pytest.mark.parametrize("tell", [logs_aloud, prints_in_vain, prints_to_what_is_closed], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("program", LATER, ids=lambda p: p.__name__)
+def test_what_comes_after_is_left_undone(program, tell):
+    check(program, make=lambda: (torch.ones(3, requires_grad=program is optimizes), tell))
+
+
+def logs(x, logger):
+    logger.warning("a message: %s", x.sum())
+    x.add_(1)
+    return x
+
+
+class Tee:
+    def __init__(self, seen):
+        self.seen = seen
+
+    def write(self, text):
+        self.seen.append((text, SHARED.tolist()))
+
+    def flush(self):
+        pass
+
+
+QUIET = {
+    "stream": logging.StreamHandler(io.StringIO()),
+    "nobody": logging.NullHandler(),
+    "kept": logging.handlers.MemoryHandler(9, target=logging.StreamHandler(io.StringIO())),
+    "queue": logging.handlers.QueueHandler(queue.SimpleQueue()),
+    "disabled": Raises(),
+}
+SHARED = torch.ones(3)
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_handlers_that_see_nothing_take_one_graph(name):
+    def program(x):
+        return logs(x, logger)
+
+    logger = logger_with(name, QUIET[name])
+    logger.setLevel(logging.ERROR if name == "disabled" else logging.INFO)
+    check(program, torch.ones(3), graphs=1)
+
+
+def test_a_training_step_that_tells_takes_one_graph():
+    def program(x):
+        optimizer = torch.optim.SGD([x], lr=0.1)
+        loss = (x * x).sum()
+        loss.backward()
+        print(loss.detach())
+        LOG.info("loss %s", loss.detach())
+        optimizer.step()
+        return loss
+
+    check(program, make=lambda: (torch.ones(3, requires_grad=True),), graphs=1)
+
+
+@pytest.mark.parametrize("wrap", [lambda h: h, lambda h: logging.handlers.MemoryHandler(1, target=h)], ids=["plain", "kept"])
+def test_a_stream_that_looks_at_tensors(wrap):
+    told = []
+    for run in (logs, jit.compile(logs, backend="eager")):
+        with torch.no_grad():
+            SHARED.fill_(1)
+        told.append([])
+        run(SHARED, logger_with("seen", wrap(logging.StreamHandler(Tee(told[-1])))))
+        assert SHARED.tolist() == [2] * 3
+    assert told[0] == told[1] and told[0]
 
 
 # --- where a message comes from ---------------------------------------------------------------------------------------

@@ -404,3 +404,16 @@ def test_what_is_added_in_place_is_asked_for_its_elements():
         return own, queue, x + 1
 
     check(program, make=lambda: (torch.ones(2), Asked([1, 2])), graphs=1)
+
+
+def cleared_on_the_way(order):
+    met = []
+    for key in order.keys():
+        met.append(key)
+        order.clear()
+    return met
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_ordered_dict_that_is_cleared_while_it_is_iterated(count):
+    check(cleared_on_the_way, make=lambda: (collections.OrderedDict(zip(range(count), "ab", strict=False)),))

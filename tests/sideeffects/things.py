@@ -36,16 +36,22 @@ class Ambient:
     thread = threading.local()
 
 
-class Shown(logging.Handler):
-    """Prints messages, so that one text has everything in order."""
+class Printed(io.BufferedIOBase):
+    """Below a file: prints what comes, so that one text has everything in order."""
 
-    def emit(self, record):
-        print(record.levelname, record.getMessage())
+    def writable(self):
+        return True
+
+    def write(self, data):
+        sys.stdout.write(bytes(data).decode())
+        return len(data)
 
 
+SHOWN = logging.StreamHandler(io.TextIOWrapper(Printed(), "utf-8", write_through=True))
+SHOWN.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
 LOGGER.setLevel(logging.INFO)
 LOGGER.propagate = False
-LOGGER.addHandler(Shown())
+LOGGER.addHandler(SHOWN)
 
 
 class Node:

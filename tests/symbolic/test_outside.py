@@ -309,8 +309,19 @@ def changes_later(x, known):
     return y * 2, seen
 
 
-def test_a_message_tells_what_was_there():
+def test_a_message_tells_what_was_there(monkeypatch):
+    """Handlers are the library's: those of the tests would be asked before the tensor is written."""
+    text = io.StringIO()
+    logger = logging.getLogger("tests.outside")
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(logger, "handlers", [logging.StreamHandler(text)])
     check(changes_later, *tensors(4), [1.5], graphs=1, recompiles=True)
+    lines = text.getvalue().splitlines()
+    assert lines and lines[: len(lines) // 2] == lines[len(lines) // 2 :]
+
+
+def test_a_message_tells_other_handlers_what_was_there(caplog):
+    check(changes_later, *tensors(4), [1.5], recompiles=True)
 
 
 def tells_itself(x, shown):
