@@ -17,9 +17,9 @@ from codegen.kernels.index import Symbol
 from codegen.kernels.ir import Expr, Kernel, Load, Loop, Reduce, Running, Statement, Store, reads, values_in, walk
 
 #: A sum of floats is one of sums of so many, which are added up as doubles.
-BLOCK = 2048
+BLOCK = 1024
 #: The same where each lane has a sum of its own.
-LANE_BLOCK = 32
+LANE_BLOCK = 16
 #: Lanes in a tile, at most and at least; and in all tiles of a kernel, so that they stay in the first cache.
 TILE, SMALL_TILE, LANES_HELD = 1024, 64, 4096
 #: The place of an extreme value is looked for in so many at once.

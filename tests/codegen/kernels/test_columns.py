@@ -105,21 +105,21 @@ def apart(found, exact):
     return (found - exact).square().mean().sqrt().item()
 
 
-@pytest.mark.parametrize("shape", [(333, 64), (2048, 96), (64, 4096), (16, 100_000)], ids=str)
+@pytest.mark.parametrize("shape", [(32, 64), (333, 64), (2048, 96), (64, 4096), (16, 100_000), (3000, 20)], ids=str)
 @pytest.mark.parametrize("dim", [0, 1])
 def test_sums_are_as_accurate_as_eager_s(shape, dim):
-    """Sums of columns were twice as far from the truth."""
+    """Sums of columns were twice as far from the truth, those of few rows half as far again."""
     def program(x):
         return (x * 2).sum(dim)
 
     errors = []
     compiled = jit.compile(program, backend="default")
-    for seed in range(4):
+    for seed in range(6):
         torch.manual_seed(seed)
         x = torch.randn(shape)
         errors.append([apart(found(x), program(x.double())) for found in (compiled, program)])
     ours, eager = (sum(each) for each in zip(*errors, strict=True))
-    assert ours <= 1.4 * eager
+    assert ours <= 1.2 * eager
 
 
 class Drawn:
