@@ -17,6 +17,8 @@ import torch
 import jit
 
 ROOT = Path(__file__).parent.parent
+#: For tests of what a folder has of a known number of graphs.
+WHOLE = {"break_everywhere": False}
 SCRIPT = """
 import torch
 
@@ -156,7 +158,8 @@ def test_graphs_inside_the_graph_are_shown(tmp_path):
     def per_row(rows, w):
         return torch.vmap(torch.func.grad(lambda row: (row.sin() * w).sum()))(rows)
 
-    jit.compile(per_row, backend="aot_eager", options={"dump": str(tmp_path)})(torch.randn(3, 4), torch.randn(4))
+    settings = {"dump": str(tmp_path), **WHOLE}
+    jit.compile(per_row, backend="aot_eager", options=settings)(torch.randn(3, 4), torch.randn(4))
     text = next(tmp_path.glob("*/graph.py")).read_text()
     assert text.index("transforms_vmap") < text.index("# inner_0\n") < text.index("transforms_grad")
     assert text.index("# inner_0.inner_0\n") < text.index("l_rows_.sin()")
@@ -165,7 +168,8 @@ def test_graphs_inside_the_graph_are_shown(tmp_path):
 def test_the_dump_shows_kernels_and_plans(tmp_path: Path) -> None:
     with jit.dump(tmp_path):
         weight = torch.ones(4, requires_grad=True)
-        jit.compile(lambda x: (x * weight).softmax(-1).sum(), backend="default")(torch.ones(3, 4)).backward()
+        f = jit.compile(lambda x: (x * weight).softmax(-1).sum(), backend="default", options=WHOLE)
+        f(torch.ones(3, 4)).backward()
     (folder,) = frames(tmp_path)
     files = {path.name: path.read_text() for path in folder.iterdir()}
     for name in ("forward", "backward"):
@@ -298,7 +302,7 @@ def test_a_continuation_that_runs_eagerly_has_text_too(tmp_path: Path) -> None:
         return next(first, y)
 
     with jit.dump(tmp_path):
-        jit.compile(program, backend="eager")(torch.ones(2))
+        jit.compile(program, backend="eager", options=WHOLE)(torch.ones(2))
     first, second = [(folder / "generated.py").read_text() for folder in frames(tmp_path)]
     assert "hand_over" in first
     assert "next(first)" in second and "def program(" in second, second
