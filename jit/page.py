@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import linecache
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
@@ -13,6 +12,7 @@ from typing import Any
 
 import torch
 
+from codegen.plan.about import entries
 from codegen.progress import Span
 from codegen.residual.notes import Notes
 from jit import listing
@@ -21,7 +21,6 @@ from jit.profiling import Profile
 _HEAD = Path(__file__).with_name("page.html")
 _FAR = 20  # lines
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_TRACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
 def add_frame(folder: str, path: str, record: Any, files: dict[str, str], became: dict[str, str]) -> None:
@@ -90,7 +89,7 @@ def _nodes(module: Any) -> Iterator[dict[str, Any]]:
     and `line` are those of the call itself, `stack` has the calls of the program that led there."""
     places = {node: at for at, node in enumerate(module.graph.nodes)} if module is not None else {}
     for node in places:
-        found = _TRACE.findall(node.meta.get("stack_trace") or "")
+        found = entries(node)
         file, line, _ = found[-1] if found else ("", 0, "")
         value = node.meta.get("example_value", node.meta.get("val"))
         shape = f"{str(value.dtype)[6:]} {list(value.shape)}" if isinstance(value, torch.Tensor) else ""
@@ -99,7 +98,7 @@ def _nodes(module: Any) -> Iterator[dict[str, Any]]:
             "name": node.name,
             "op": node.op,
             "file": file,
-            "line": int(line),
+            "line": line,
             "shape": shape,
             "inputs": [places[each] for each in node.all_input_nodes],
             "stack": [f"{os.path.basename(file)}:{line}" for file, line, _ in found if not file.startswith(_TORCH)],

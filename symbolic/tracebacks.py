@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType, TracebackType
@@ -16,6 +17,24 @@ def passed(error: BaseException, entries: tuple[Entry, ...]) -> None:
     """`error` has passed these frames, the innermost first."""
     for code, offset, line, namespace in entries:
         error.__traceback__ = TracebackType(error.__traceback__, frame_of(code, namespace, offset), offset, line)
+
+
+def entry_at(file: str, line: int, name: str) -> Entry:
+    """Of a frame that nothing else is known of."""
+    return _code_at(file, line, name), 0, line, {}
+
+
+@functools.cache
+def _code_at(file: str, line: int, name: str) -> CodeType:
+    model = _answer.__code__
+    return model.replace(
+        co_filename=file,
+        co_name=name,
+        co_qualname=name,
+        co_firstlineno=line,
+        co_linetable=_places(len(model.co_code) // 2, line, line),
+        co_exceptiontable=b"",
+    )
 
 
 _stand_ins: dict[tuple[int, int | None, tuple[str, ...]], tuple[CodeType, CodeType]] = {}

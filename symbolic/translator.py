@@ -305,7 +305,7 @@ class Translator(Protocols):
 
     def stack_trace(self) -> str:
         """The user's stack in the form of Python's own traceback, as fx prints it."""
-        return "\n".join(_trace_entry(f.filename, f.line, f.name) for f in self.frames)
+        return "\n".join(_trace_entry(f.filename, f.line, f.code.raw.co_name) for f in self.frames)
 
     def name_inputs(self, bound: dict[str, Variable]) -> None:
         """Names graph inputs that came through `*args` or `**kwargs` after the first parameter they are bound to."""

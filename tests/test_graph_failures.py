@@ -12,7 +12,7 @@ from torch import fx
 import jit
 from codegen.residual.failures import changes_the_world
 from symbolic.torch_state import enter_inference
-from tests.differential import COUNTING, check, tensors
+from tests.differential import COUNTING, check, tensors, user_lines
 
 X, = tensors(3, 4)
 TABLE, = tensors(5, 4)
@@ -132,6 +132,57 @@ def test_a_change_is_made_once(what):
                 seen.append(str(e))
             seen.append((t.tolist(), torch.get_rng_state().tolist(), NORM.running_mean.tolist(), NORM.num_batches_tracked.item()))
     assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
+
+
+def _scaled(x, y, alpha):
+    z = x * 2
+    return y.add_(
+        z, alpha=alpha)
+
+
+def _drawn(x, i):
+    y = torch.dropout(x, 0.5, True)
+    return F.embedding(i, TABLE) * 2 + y.sum()
+
+
+def _divided(x, i):
+    x.add_(1)
+    y = x.long() // i.sum()
+    return y * 2
+
+
+def _of_a_kernel(x, i):
+    y = torch.rand(3) + x[0, :3]
+    return torch.div(i, i.sum(), rounding_mode="trunc") + y.sum().long()
+
+
+LASTING = {
+    "a factor": (lambda x, i: _scaled(x, x, torch.tensor(True)), BAD),
+    "after random numbers": (_drawn, BAD),
+    "an operation of ATen": (_divided, BAD * 0),
+    "an operation of a kernel": (_of_a_kernel, BAD * 0),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize("what", LASTING)
+def test_what_passes_has_the_lines_of_the_program(what, backend):
+    program, bad = LASTING[what]
+    seen = []
+    for f in (program, jit.compile(program, backend=backend)):
+        with pytest.raises((RuntimeError, IndexError)) as caught:
+            f(X.clone(), bad)
+        seen.append((type(caught.value), str(caught.value), user_lines(caught.value)))
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+def test_a_graph_that_has_changed_nothing_yet(backend):
+    def program(i, t):
+        y = t.neg().gather(0, i[:, None]) * 2
+        t.add_(1)
+        return y
+    check(program, GOOD, TABLE, changed=[(BAD, TABLE)], backend=backend, traceback="full")
 
 
 @pytest.mark.skipif(not COUNTING, reason="the number of warnings is that of the frames")

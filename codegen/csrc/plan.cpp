@@ -4,6 +4,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <frameobject.h>
 #include <structmember.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -201,14 +202,14 @@ bool bind_list(const PlanState& plan, PyObject* list, Frame& frame) {
     return true;
 }
 
-// Below autograd and autocast. What operations warn of becomes a warning of Python's.
-void run_steps(const PlanState& plan, Frame& frame) {
+// Below autograd and autocast. What operations warn of becomes a warning of Python's. `at`: the step that it has come to.
+void run_steps(const PlanState& plan, Frame& frame, size_t& at) {
     at::AutoDispatchBelowADInplaceOrView below;
     c10::impl::ExcludeDispatchKeyGuard as_cast(c10::autocast_dispatch_keyset);
     torch::PyWarningHandler warnings;
     try {
-        if (is_looked_at()) run_before_eyes(plan.about, plan.steps, frame);
-        else for (const auto& step : plan.steps) step->run(frame);
+        if (is_looked_at()) run_before_eyes(plan.about, plan.steps, frame, at);
+        else for (; at < plan.steps.size(); ++at) plan.steps[at]->run(frame);
     } catch (...) {
         warnings.set_in_exception();
         throw;
@@ -235,8 +236,23 @@ Ref results_of(const PlanState& plan, const Frame& frame) {
     return tuple;
 }
 
+// Adds an entry to the traceback of the error that is set: a frame whose line is the step, and whose globals have `about`.
+void add_entry(const PlanState& plan, size_t step) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    const Ref code = take((PyObject*)PyCode_NewEmpty("<plan>", plan.name.c_str(), (int)step));
+    const Ref known = take(Py_BuildValue("{sO}", "about", plan.about.object()));
+    Ref frame;
+    if (code && known)
+        frame = take((PyObject*)PyFrame_New(PyThreadState_Get(), (PyCodeObject*)code.get(), known.get(), nullptr));
+    PyErr_Restore(type, value, trace);  // and no other
+    if (frame) PyTraceBack_Here((PyFrameObject*)frame.get());
+}
+
 PyObject* call(PyObject* self, PyObject* const* arguments, size_t flagged_count, PyObject* names) {
     const PlanState& plan = *static_cast<Plan*>(self);
+    constexpr size_t NONE = -1;
+    size_t step = NONE;
     try {
         const size_t count = PyVectorcall_NARGS(flagged_count);
         if (names && PyTuple_GET_SIZE(names))
@@ -248,7 +264,8 @@ PyObject* call(PyObject* self, PyObject* const* arguments, size_t flagged_count,
         Frame frame(plan.slots.num_tensors, plan.slots.num_numbers, plan.slots.num_blocks);
         const bool fits = plan.takes_list ? bind_list(plan, arguments[0], frame) : bind(plan, arguments, count, frame);
         if (!fits && plan.fallback) return run_fallback(plan, arguments, count);
-        run_steps(plan, frame);
+        run_steps(plan, frame, step = 0);
+        step = NONE;
         return results_of(plan, frame).release();
     } catch (const PythonError&) {
     } catch (const Failure& failure) {
@@ -258,6 +275,8 @@ PyObject* call(PyObject* self, PyObject* const* arguments, size_t flagged_count,
     } catch (...) {
         torch::translate_exception_to_python(std::current_exception());
     }
+    // Eager code's backward has no entries for what it does.
+    if (step != NONE && !plan.takes_list) add_entry(plan, step);
     return nullptr;
 }
 

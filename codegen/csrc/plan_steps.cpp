@@ -359,8 +359,10 @@ struct Prepared {
     c10::SmallVector<Number, 4> scalars;
 };
 
+// What `c.py` says that a kernel answers with.
 void check(int answer) {
-    if (answer) throw Failure{PyExc_IndexError, "index out of range in self"};
+    if (answer & 1) throw Failure{PyExc_IndexError, "index out of range in self"};
+    if (answer) throw Failure{PyExc_RuntimeError, "ZeroDivisionError"};
 }
 
 // Threads do not write to one cache line where positions are single elements.
@@ -383,7 +385,7 @@ struct LaunchOne : Step {
         const int64_t unit = prepared.grain >= LINE ? LINE : 1;
         const int64_t units = (prepared.total + unit - 1) / unit, grain = (prepared.grain + unit - 1) / unit;
         at::parallel_for(0, units, grain, [&](int64_t begin, int64_t end) {
-            if (prepared.run(begin * unit, std::min(end * unit, prepared.total))) answer = 1;
+            answer |= prepared.run(begin * unit, std::min(end * unit, prepared.total));
         });
         return answer;
     }
@@ -415,7 +417,7 @@ struct LaunchMany : Step {
                 const int64_t start = which ? ends[which - 1] : 0, stop = std::min(end, ends[which]);
                 if (stop <= begin) continue;
                 const int64_t last = std::min((stop - start) * prepared.grain, prepared.total);
-                if (prepared.run((begin - start) * prepared.grain, last)) answer = 1;
+                answer |= prepared.run((begin - start) * prepared.grain, last);
                 begin = stop;
             }
         };

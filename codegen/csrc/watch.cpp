@@ -99,14 +99,14 @@ private:
 
 }  // namespace
 
-void run_before_eyes(const About& about, const Steps& steps, Frame& frame) {
+void run_before_eyes(const About& about, const Steps& steps, Frame& frame, size_t& at) {
     const Range whole(at::RecordScope::USER_SCOPE, about, 0);
     const Ref told = watcher ? share(watcher) : Ref();
     std::optional<Watch> watch;
     if (told) watch.emplace(steps, frame);
     frame.is_measured = bool(told);
     std::vector<int64_t> bytes;
-    for (size_t at = 0; at < steps.size(); ++at) {
+    for (; at < steps.size(); ++at) {
         const Range range(at::RecordScope::FUNCTION, about, at + 1);
         if (watch) watch->start();
         steps[at]->run(frame);

@@ -29,7 +29,8 @@ private:
     mutable Ref labels_;
 };
 
-void run_before_eyes(const About& about, const Steps& steps, Frame& frame);
+// `at`: the step that it has come to.
+void run_before_eyes(const About& about, const Steps& steps, Frame& frame, size_t& at);
 
 // watch(function or None) -> what watched before.
 PyObject* watch(PyObject*, PyObject* function);

@@ -63,6 +63,41 @@ class About:
             name += f" ({first} to {last.line if first.file == last.file else last})"
         return name, *(str(doing) if doing and doing.kind != "ATen" else None for doing in doings)
 
+    def lasts(self, at: int, may_draw: bool) -> bool:
+        """Whether the steps up to this one may have left something behind: written what they were given, drawn random
+        numbers, called Python."""
+        nodes = list(self.graph.graph.nodes)
+        given: set[s.Slot | None] = set(self.plan.parameters)
+        for step in self.plan.steps[: at + 1]:
+            match step:
+                case s.Python():
+                    return True
+                case s.View() if step.base in given:
+                    given.add(step.tensor)
+                case s.Constant():
+                    given.add(step.tensor)
+                case s.Call():
+                    draws = torch.Tag.nondeterministic_seeded in step.op.tags
+                    meets = not given.isdisjoint(s.slots_in((step.args, tuple(step.kwargs))))
+                    if draws and not may_draw or step.op._schema.is_mutable and meets:
+                        return True
+                    if meets:  # it may give a view
+                        given |= set(s.slots_in(step.results))
+                case s.Launch() | s.DeviceLaunch() | s.LaunchGroup():
+                    if any(nodes[origin].op == "placeholder" for origin in _origin(step)):
+                        return True
+        return False
+
+    def raising(self, at: int) -> Sequence[fx.Node]:
+        """What a step computes, the likeliest to raise first."""
+        nodes, step = list(self.graph.graph.nodes), self.plan.steps[at]
+        found = [nodes[origin] for origin in _origin(step)]
+        if isinstance(step, s.Launch | s.DeviceLaunch | s.LaunchGroup):
+            stored = {nodes[origin] for each in self.plan.steps for origin in _origin(each)}
+            for node in found:  # and what it needs, which is computed on the way
+                found += [each for each in node.all_input_nodes if each not in stored and each not in found]
+        return sorted(found, key=lambda node: not _may_refuse(node))
+
     def doings(self) -> tuple[Doing | None, ...]:
         """Of each step; None for those that only deal with memory and numbers."""
         nodes = list(self.graph.graph.nodes)
@@ -77,8 +112,7 @@ def _doing(step: s.Step, nodes: Sequence[fx.Node]) -> Doing | None:
         case s.Launch() | s.DeviceLaunch():
             return of(step.function.name, "kernel", step.origin)
         case s.LaunchGroup():
-            name = " + ".join(launch.function.name for launch in step.launches)
-            return of(name, "kernel", (at for launch in step.launches for at in launch.origin))
+            return of(" + ".join(launch.function.name for launch in step.launches), "kernel", _origin(step))
         case s.Call():
             return of(str(step.op), "ATen", step.origin)
         case s.Python():
@@ -86,13 +120,38 @@ def _doing(step: s.Step, nodes: Sequence[fx.Node]) -> Doing | None:
     return None
 
 
+def _origin(step: s.Step) -> tuple[int, ...]:
+    if isinstance(step, s.LaunchGroup):
+        return tuple(at for launch in step.launches for at in launch.origin)
+    return getattr(step, "origin", ())
+
+
+#: Of operators that are kernels, those that divide; those that look up have an argument of such a name.
+_DIVIDE = {"aten::div", "aten::floor_divide", "aten::remainder", "aten::fmod"}
+_LOOK_UP = {"index", "indices", "target"}
+
+
+def _may_refuse(node: fx.Node) -> bool:
+    """Whether it refuses some numbers."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and (
+        schema.name in _DIVIDE or not _LOOK_UP.isdisjoint(argument.name for argument in schema.arguments)
+    )
+
+
 def _places(nodes: Iterable[fx.Node]) -> Iterator[Place]:
     """The innermost lines that are not torch's own."""
     for node in nodes:
-        found = _TRACE.findall(node.meta.get("stack_trace") or "")
+        found = entries(node)
         own = [each for each in found if not each[0].startswith(_TORCH)] or found
         if own:
-            yield Place(own[-1][0], int(own[-1][1]))
+            yield Place(*own[-1][:2])
+
+
+def entries(node: fx.Node) -> list[tuple[str, int, str]]:
+    """File, line and function of each of the program's frames that a node comes from, the outermost first."""
+    found = _TRACE.findall(node.meta.get("stack_trace") or "")
+    return [(file, int(line), name) for file, line, name in found]
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------

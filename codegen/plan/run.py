@@ -159,11 +159,14 @@ def _(step: s.Launch, frame: _Frame) -> None:
         for scalar in step.scalars
     ]
     function = _KERNEL(step.function.address)
-    if function(
+    answer = function(
         (ctypes.c_void_p * len(buffers))(*buffers), (ctypes.c_int64 * len(sizes))(*sizes),
         (_Scalar * len(scalars))(*scalars), 0, total,
-    ):  # fmt: skip
+    )  # fmt: skip
+    if answer & 1:
         raise IndexError("index out of range in self")
+    if answer:
+        raise RuntimeError("ZeroDivisionError")
 
 
 @_do.register

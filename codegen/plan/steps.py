@@ -168,7 +168,8 @@ class Floating:
 class Launch:
     """Calls `function` for the positions 0..`total`, in ranges of at least `grain` of them on several threads.
 
-    Raises IndexError, after the plan has been cleaned up, if the function answers with anything but 0.
+    Raises, after the plan has been cleaned up, IndexError if the function answers with an odd number, and RuntimeError,
+    as torch does of a division by zero, for another but 0.
 
     For people, as in other steps: `origin`, the positions in the graph of what it computes; `traffic`, a program for
     the bytes that it moves."""

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from codegen.direct import as_captured
+from codegen.residual.reached import Reached, how_far
 from symbolic.shapes import UnusualSize
 from symbolic.torch_state import TorchState
 
@@ -59,9 +60,18 @@ class RunAgain:
         states: tuple[RandomState, ...],
     ) -> Any:
         """What the frame returns for these argument slots; `inputs` are those of the graph, `states` of before it."""
-        if not isinstance(error, Exception) or self._lasts:
+        if not isinstance(error, Exception):
             raise error
-        expected = isinstance(error, UnusualSize) or self._raises(inputs)
+        expected = isinstance(error, UnusualSize)
+        if self._lasts:
+            reached = how_far(error)
+            if reached is None or self._has_lasted(reached):
+                if reached is not None:
+                    reached.show(error)
+                raise error
+            expected |= reached.is_refused
+        else:
+            expected = expected or self._raises(inputs)
         for put_back, state in states:
             put_back(state)
         function = FunctionType(self.code, self.globals, self.code.co_name, None, cells or None)
@@ -72,8 +82,14 @@ class RunAgain:
 
     @functools.cached_property
     def _lasts(self) -> bool:
-        """Whether what the graph did can't be taken back; where sizes decide, a frame runs again and again."""
+        """Whether what the graph does can't be taken back; where sizes decide, a frame runs again and again."""
         return changes_the_world(self.module, self.draws_again)
+
+    def _has_lasted(self, reached: Reached) -> bool:
+        """Whether it can't, as far as the graph came."""
+        if reached.graph is self.module:
+            return changes_the_world(self.module, self.draws_again, reached.nodes[0])
+        return reached.lasts(self.draws_again)
 
     def _raises(self, inputs: tuple[Any, ...]) -> bool:
         """Whether the operators themselves refuse these inputs: then the program has caught the error that it met."""
@@ -100,9 +116,11 @@ def call_with_slots(function: FunctionType, slots: tuple[Any, ...]) -> Any:
     return function(*slots[:count], *more, **keywords)
 
 
-def changes_the_world(module: fx.GraphModule, draws_again: bool = False) -> bool:
-    """Whether the graph writes into an input, accumulates gradients or draws random numbers (unless it may)."""
-    nodes = module.graph.nodes
+def changes_the_world(module: fx.GraphModule, draws_again: bool = False, last: fx.Node | None = None) -> bool:
+    """Whether the graph writes into an input, accumulates gradients or draws random numbers (unless it may), up to its
+    `last` node, that one too."""
+    nodes = list(module.graph.nodes)
+    nodes = nodes[: nodes.index(last) + 1 if last is not None else None]
     if any(node.op == "call_method" and node.target == "backward" for node in nodes):
         return True
     inputs = [node.meta["example_value"] for node in nodes if node.op == "placeholder"]
@@ -113,20 +131,33 @@ def changes_the_world(module: fx.GraphModule, draws_again: bool = False) -> bool
     try:
         with fake_mode, watch:
             try:
-                _Rehearsal(module).run(*inputs)
+                _Rehearsal(module, last).run(*inputs)
             finally:  # here, and not under other dispatch modes than those that the graph switched it under
                 state.restore()
+    except _Enough:
+        pass
     except Exception:
         return True
     return watch.found
 
 
+class _Enough(Exception):
+    pass
+
+
 class _Rehearsal(fx.Interpreter):
-    """Floats that a graph reads from tensors are what capture took them for."""
+    """Floats that a graph reads from tensors are what capture took them for. Ends with the `last` node by _Enough."""
+
+    def __init__(self, module: fx.GraphModule, last: fx.Node | None) -> None:
+        super().__init__(module)
+        self.last = last
 
     def run_node(self, n: fx.Node) -> Any:
         known = n.meta.get("example_value")
-        return known if isinstance(known, float) and n.op != "placeholder" else super().run_node(n)
+        found = known if isinstance(known, float) and n.op != "placeholder" else super().run_node(n)
+        if n is self.last:
+            raise _Enough
+        return found
 
 
 #: Operators that write into arguments without saying so in their schema.

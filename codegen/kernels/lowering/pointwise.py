@@ -27,6 +27,7 @@ from codegen.kernels.lowering.context import (
 )
 from codegen.kernels.lowering.elementwise import Formula, elementwise, on_cpu, promoted
 from codegen.kernels.lowering.table import lowers
+from codegen.kernels.ops import kind_of
 
 aten = torch.ops.aten
 INFINITY = float("inf")
@@ -103,7 +104,10 @@ def _times(value: Expr, alpha: Any) -> Expr:
 
 
 def _factor(low: Lowering, alpha: Any) -> Any:
+    """Torch takes none of a kind above that of the result, nor a bool for numbers, and says so when it is called."""
     is_one = not isinstance(alpha, Expr) and alpha == 1
+    if isinstance(alpha, Expr) and kind_of(low.out.dtype) in {"b": "icf", "f": "ib"}.get(kind_of(alpha.dtype), ""):
+        raise Unsupported("a factor of another kind")
     return alpha if is_one or not on_cpu(low) else number(alpha, low.out.dtype)
 
 

@@ -32,6 +32,11 @@ KERNEL(gather) {
     EACH { if (at[i] < 0 || at[i] >= sizes[0]) return 1; y[i] = x[at[i]]; }
     return 0;
 }
+KERNEL(divide) {
+    const int64_t *x = buffers[0], *y = buffers[1]; int64_t *z = buffers[2];
+    EACH { if (y[i] == 0) return 2; z[i] = x[i] / y[i]; }
+    return 0;
+}
 /* where each position's range began, and how often it came */
 KERNEL(ranges) { int64_t *from = buffers[0], *count = buffers[1]; EACH { from[i] = begin; ++count[i]; } return 0; }
 /* until another thread writes there */

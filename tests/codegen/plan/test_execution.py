@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import threading
+import traceback
 import warnings
 import weakref
 from dataclasses import replace
@@ -332,6 +333,18 @@ def test_an_error_of_one_range(threads):
                             parameters=[T(0), T(1)]))
     with pytest.raises(IndexError, match="index out of range in self"):
         built(torch.ones(1), at)
+
+
+def test_answers_of_kernels():
+    """A native plan leads to the error by the number of its step."""
+    divides = plan([new(T(2), [1]), launch("divide", T(0), T(1), T(2), total=1)], parameters=[T(0), T(1)])
+    given = torch.ones(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+    with pytest.raises(RuntimeError, match="^ZeroDivisionError$"):
+        run(divides, *given)
+    with pytest.raises(RuntimeError, match="^ZeroDivisionError$") as caught:
+        build(divides, None, tuple)(*given)
+    *_, (frame, line) = traceback.walk_tb(caught.value.__traceback__)
+    assert (frame.f_code.co_filename, line, frame.f_globals["about"]) == ("<plan>", 1, tuple)
 
 
 # --- modes ------------------------------------------------------------------------------------------------------------
