@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from torch import fx
@@ -139,13 +140,17 @@ def _unrolled(found: Schedule, run: Run, names: _Names) -> Schedule | None:
     are written."""
     if any(names.place(run, name) for pair in found.program.writes for name in pair):
         return None
-    labels = [_label(step, run, names) for step in found.steps]
-    if None in labels:
-        return None
+    labels: list[int] = []
+    for step in found.steps:
+        label = _label(step, run, names)
+        if label is None:
+            return None
+        labels.append(label)
+    # Each begins with the first of its steps. Of those before it some may be left, for which nobody waits.
     seen = range(FRONT - 3, FRONT + 1)
-    blocks = [[at for at, label in enumerate(labels) if label == repeat] for repeat in seen]
-    together = [at for block in blocks for at in block]
-    if not all(blocks) or together != list(range(blocks[0][0], blocks[-1][-1] + 1)):
+    begins = [labels.index(repeat) for repeat in (*seen, FRONT + 1) if repeat in labels]
+    blocks = [range(*ends) for ends in pairwise(begins)]
+    if len(blocks) < len(seen) or not all(blocks) or any(0 <= label < FRONT for label in labels[begins[-1] :]):
         return None
     facts = [
         _facts(found, [found.steps[at] for at in block], run, repeat, names)
@@ -209,7 +214,7 @@ class _Copies:
     names: _Names
     turn: int
 
-    def made(self, blocks: list[list[int]]) -> Schedule:
+    def made(self, blocks: list[range]) -> Schedule:
         """`blocks`: where their steps are."""
         found, after = self.found, blocks[-1][-1] + 1
         tensors = self._spread(found.program.tensors, self._tensor)
