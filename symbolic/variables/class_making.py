@@ -101,6 +101,8 @@ def new_class(tx: Translator, meta: type, args: list[Variable], kwargs: dict[str
     name, bases, namespace = args[0], args[1], _namespace(tx, args[2])
     if isinstance(lookup(meta, "mro"), FunctionType):
         raise GraphBreak("metaclass with its own mro()", meta.__qualname__)
+    if isinstance(lookup(meta, "__getattribute__"), FunctionType):  # looking at the class would ask it while tracing
+        raise GraphBreak("attribute access not supported", f"class with {meta.__qualname__}.__getattribute__")
     parents = tx.attempt(tuple, model(tx, bases))
     if tx.attempt(types._calculate_meta, meta, parents) is not meta:  # type: ignore[attr-defined]
         raise GraphBreak("metaclass of a base in place of the one called", meta.__qualname__)

@@ -28,7 +28,7 @@ from sideeffects.effects import DELETED
 from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, FixedVariable, Variable, lookup
+from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, FixedVariable, Variable, lookup
 from symbolic.variables.buffers import BufferVariable, array_of
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import DequeVariable, TupleVariable
@@ -46,7 +46,7 @@ from symbolic.variables.objects import (
     is_data_descriptor,
     is_plain_attribute,
 )
-from symbolic.variables.positions import IMMUTABLE, type_name
+from symbolic.variables.positions import IMMUTABLE, answering, as_index, has, stand_in, type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -135,7 +135,7 @@ class ClassVariable(FixedVariable):
         if meta is MISSING:
             hook = tx.lookup(type(self.value), "__getattr__")
             if isinstance(hook, FunctionType):
-                return self._value(tx, name)
+                return tx.call(tx.class_attribute(type(self.value), "__getattr__"), [self, ConstantVariable(name)], {})
             if name not in tx.stored_on_classes:
                 tx.know(tx.source_of(self), "no_typeattr", name)
             return tx.raise_(AttributeError, f"type object {self.value.__name__!r} has no attribute {name!r}")
@@ -273,7 +273,32 @@ class ClassVariable(FixedVariable):
         """`object.__new__(cls)` or a native base's `__new__`."""
         return tx.new_instance(self.value, args, kwargs)
 
+    def _of_metaclass(self, tx: Translator, name: str) -> Variable | None:
+        """The special method that the program's metaclass has for its classes, if any."""
+        raw = tx.lookup(type(self.value), name)
+        is_own = isinstance(raw, FunctionType) and of_the_program(raw)
+        return BoundMethod(tx.class_attribute(type(self.value), name), self) if is_own else None
+
+    def _operator(self, tx: Translator, name: str, other: Variable) -> Variable | None:
+        own = self._of_metaclass(tx, name)
+        found = None if own is None else tx.call(own, [other], {})
+        return None if isinstance(found, ConstantVariable) and found.value is NotImplemented else found
+
+    def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return self._operator(tx, BINARY[op][1], other)
+
+    def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        return self._operator(tx, INPLACE[op][1], other)
+
+    def unary(self, tx: Translator, op: Any) -> Variable:
+        own = self._of_metaclass(tx, UNARY[op])
+        return super().unary(tx, op) if own is None else tx.call(own, [], {})
+
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if self._of_metaclass(tx, BINARY[op][0]) is not None:
+            return self._operator(tx, BINARY[op][0], other)
+        if isinstance(other, ClassVariable) and other._of_metaclass(tx, BINARY[op][1]) is not None:
+            return None
         if isinstance(other, (ClassVariable, ConstantVariable)):
             return tx.from_constant(tx.attempt(op, self.value, other.value))
         return None
@@ -290,16 +315,28 @@ class ClassVariable(FixedVariable):
     def iterator(self, tx: Translator) -> Variable:
         if isinstance(self.value, _EnumMeta):
             return tx.new_tuple([tx.from_constant(item) for item in self.value]).iterator(tx)
-        return super().iterator(tx)
+        own = self._of_metaclass(tx, "__iter__")
+        found = super().iterator(tx) if own is None else tx.call(own, [], {})
+        if not has(found.python_type(), "__next__"):
+            tx.raise_(TypeError, f"iter() returned non-iterator of type {type_name(found.python_type())!r}")
+        return found
 
     def length(self, tx: Translator) -> int:
-        return tx.attempt(len, self.value)
+        own = self._of_metaclass(tx, "__len__")
+        asked = self.value if own is None else answering("__len__", as_index(tx, tx.call(own, [], {})))
+        return tx.attempt(len, asked)
 
     def contains(self, tx: Translator, item: Variable) -> bool:
+        own = self._of_metaclass(tx, "__contains__")
+        if own is not None:
+            return tx.truth(tx.call(own, [item], {}))
         return tx.attempt(lambda: item.constant() in self.value)  # type: ignore[operator]
 
     def truth(self, tx: Translator) -> bool:
-        return True
+        own = self._of_metaclass(tx, "__bool__")
+        if own is not None:
+            return tx.attempt(bool, answering("__bool__", stand_in(tx.call(own, [], {}))))
+        return self._of_metaclass(tx, "__len__") is None or self.length(tx) != 0
 
 
 def check_init(tx: Translator, result: Variable) -> None:

@@ -54,8 +54,8 @@ class AnyException(ObjectVariable):
     def set_own(self, tx: Translator, name: str, value: Variable) -> None:
         raise NotImplementedError
 
-    def plain_getattr(self, tx: Translator, name: str) -> Variable:
-        return self.own(tx, name).realize(tx) if name in _OWN else super().plain_getattr(tx, name)
+    def find(self, tx: Translator, name: str) -> Variable | None:
+        return self.own(tx, name).realize(tx) if name in _OWN else super().find(tx, name)
 
     def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
         if name not in _OWN:
@@ -179,12 +179,12 @@ class ExceptionVariable(AnyException):
     def tells_nothing(self) -> bool:
         return self.natives is None or all(is_none(self.natives.get(name, NONE)) for name in ("name", "obj"))
 
-    def plain_getattr(self, tx: Translator, name: str) -> Variable:
+    def find(self, tx: Translator, name: str) -> Variable | None:
         if name == "args":
             return tx.new_tuple(list(self.args))
         if name == "__dict__":
             return tx.instance_namespace(self)
-        return self._kept(tx, name) if self._is_native(tx, name) else super().plain_getattr(tx, name)
+        return self._kept(tx, name) if self._is_native(tx, name) else super().find(tx, name)
 
     def _is_native(self, tx: Translator, name: str) -> bool:
         """Whether a native exception class keeps the attribute."""

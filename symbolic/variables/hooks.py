@@ -45,10 +45,10 @@ class HandleVariable(ObjectVariable):
         self.dicts = dicts
         self.number = HandleNumber(self)
 
-    def plain_getattr(self, tx: Translator, name: str) -> Variable:
+    def find(self, tx: Translator, name: str) -> Variable | None:
         if name in _WEAK or name == "next_id":
             raise GraphBreak("attribute of a hook's handle", name)
-        return self.number if name == "id" else super().plain_getattr(tx, name)
+        return self.number if name == "id" else super().find(tx, name)
 
     def reachable(self) -> list[Variable]:
         return [*(self.dicts or ())]
@@ -62,10 +62,10 @@ class HandleVariable(ObjectVariable):
 class KnownHandle(ObjectVariable):
     """A RemovableHandle that was there before the frame."""
 
-    def plain_getattr(self, tx: Translator, name: str) -> Variable:
+    def find(self, tx: Translator, name: str) -> Variable | None:
         if name in _WEAK or name == "next_id":
             raise GraphBreak("attribute of a hook's handle", name)
-        return self.number(tx) if name == "id" else super().plain_getattr(tx, name)
+        return self.number(tx) if name == "id" else super().find(tx, name)
 
     def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
         if name in _WEAK or name == "id":

@@ -71,10 +71,10 @@ NodeVariable.HANDS_ON.add(BackwardHookFunction._backward_cls)
 class MultiHandle(HandleVariable):
     """A handle born in the frame that stands for several, and has no number."""
 
-    def plain_getattr(self, tx: Translator, name: str) -> Variable:
+    def find(self, tx: Translator, name: str) -> Variable | None:
         if name == "handles":
             raise GraphBreak("attribute of a hook's handle", name)
-        return ObjectVariable.plain_getattr(self, tx, name)
+        return ObjectVariable.find(self, tx, name)
 
     def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
         if name == "handles":

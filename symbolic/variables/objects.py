@@ -118,12 +118,26 @@ class ObjectVariable(Variable):
     # --- attributes -------------------------------------------------------------------------------------------------
     def getattr(self, tx: Translator, name: str) -> Variable:
         hook = tx.lookup(self.cls, "__getattribute__")
-        if hook is not object.__getattribute__ and not isinstance(hook, NATIVE_DESCRIPTORS):
-            return tx.call(tx.class_attribute(self.cls, "__getattribute__"), [self, ConstantVariable(name)], {})
-        return self.plain_getattr(tx, name)
+        is_native = hook is object.__getattribute__ or isinstance(hook, NATIVE_DESCRIPTORS)
+        try:
+            if is_native:
+                found = self.find(tx, name)
+            else:
+                found = tx.call(tx.class_attribute(self.cls, "__getattribute__"), [self, ConstantVariable(name)], {})
+        except Observed as raised:
+            is_missing = issubclass(raised.variable.python_type(), AttributeError)
+            if not is_missing or tx.lookup(self.cls, "__getattr__") is MISSING:
+                raise
+            found = None
+        return self._missing(tx, name) if found is None else found
 
     def plain_getattr(self, tx: Translator, name: str) -> Variable:
-        """`object.__getattribute__`, then `__getattr__`."""
+        """`object.__getattribute__`"""
+        found = self.find(tx, name)
+        return self._refuse(tx, name) if found is None else found
+
+    def find(self, tx: Translator, name: str) -> Variable | None:
+        """What `object.__getattribute__` answers; None if there is no such attribute."""
         stored = tx.stored_on_class(self.cls, name)
         raw = tx.lookup(self.cls, name) if stored is None else MISSING
         if _comes_first(raw):
@@ -139,7 +153,7 @@ class ObjectVariable(Variable):
             return BoundMethod(stored, self) if isinstance(stored, PythonFunction) else stored
         if raw is not MISSING and not isinstance(raw, MemberDescriptorType):
             return self._describe(tx, name, raw)
-        return self._missing(tx, name)
+        return tx.instance_namespace(self) if name == "__dict__" and self.cls.__dictoffset__ else None
 
     def _existing(self, tx: Translator, name: str, raw: Any) -> Variable | None:
         """The attribute as the existing object holds it in its `__dict__` or slot."""
@@ -198,8 +212,7 @@ class ObjectVariable(Variable):
         return tx.wrap(tx.attempt(raw.__get__, self.value, self.cls), self.source.attr(name))
 
     def _missing(self, tx: Translator, name: str) -> Variable:
-        if name == "__dict__" and self.cls.__dictoffset__:
-            return tx.instance_namespace(self)
+        """What `__getattr__` answers."""
         hook = tx.lookup(self.cls, "__getattr__")
         if hook is torch.nn.Module.__getattr__:
             found = self._module_attribute(tx, name)
@@ -207,6 +220,9 @@ class ObjectVariable(Variable):
                 return found
         elif hook is not MISSING:
             return tx.call(tx.class_attribute(self.cls, "__getattr__"), [self, ConstantVariable(name)], {})
+        return self._refuse(tx, name)
+
+    def _refuse(self, tx: Translator, name: str) -> Variable:
         if isinstance(tx.lookup(self.cls, name), MemberDescriptorType):
             tx.attempt(getattr, _namesake(self.cls, name), name)
         return tx.raise_(AttributeError, f"{type_name(self.cls)!r} object has no attribute {name!r}")

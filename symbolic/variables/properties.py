@@ -21,10 +21,10 @@ class PropertyVariable(ObjectVariable):
 
     made_of: tuple[tuple[Variable, ...], dict[str, Variable]] | None = None
 
-    def plain_getattr(self, tx: Translator, name: str) -> Variable:
+    def find(self, tx: Translator, name: str) -> Variable | None:
         if name in _OWN:
             raise GraphBreak("native attribute of an object born in the frame", f"{self.cls.__qualname__}.{name}")
-        return super().plain_getattr(tx, name)
+        return super().find(tx, name)
 
     def reachable(self) -> list[Variable]:
         args, kwargs = self.made_of or ((), {})

@@ -349,7 +349,7 @@ def refused(reason: str, detail: str) -> Variable:
 
 def is_instance(variable: Variable, cls: type) -> bool | None:
     """`isinstance` against torch's classes with an `__instancecheck__` of their own; None: no special rule."""
-    if cls in (torch.nn.Parameter, torch.nn.Buffer):
+    if cls is torch.nn.Parameter or cls is torch.nn.Buffer:  # a metaclass may have an `==` of its own
         if not isinstance(variable, TensorVariable):
             return False
         marked = cls is torch.nn.Parameter and bool(getattr(variable.real(), "_is_param", False))
