@@ -142,6 +142,7 @@ class GraphBuilder:
         self.writers: dict[fx.Node, None] = {}  # what may have written into its arguments
         self.once: set[fx.Node] = set()  # what would give something else in another place
         self.foreseen: dict[Source, Any] = {}  # inputs whose elements are guarded
+        self.compared = 0  # comparisons that guards repeat
         # The guard sees the dispatch keys of the thread at the call's entry, whatever tracing switches later.
         self._included = torch._C._dispatch_tls_local_include_set()
         self._excluded = torch._C._dispatch_tls_local_exclude_set()

@@ -126,7 +126,8 @@ def _tensor(page: Page, source: Source | None, facts: dict[str, Any]) -> str:
 
 
 def _predicate(page: Page, source: Source | None, payload: Any) -> str:
-    return f"{page.object(payload)}({page.path(source)})"
+    written = getattr(payload, "written", None)
+    return f"{page.object(payload)}({page.path(source)})" if written is None else str(written(page.path(source)))
 
 
 def _no_attribute_of_class(page: Page, source: Source | None, name: str) -> str:

@@ -43,6 +43,13 @@ def _tensor_text(guard: Guard) -> str:
     )
 
 
+def _predicate_text(guard: Guard) -> str:
+    written = getattr(guard.payload, "written", None)
+    if written is not None:
+        return str(written(_path(guard)))
+    return f"{getattr(guard.payload, '__doc__', None) or short(guard.payload)} of {_path(guard)}"
+
+
 def short(value: Any) -> str:
     """The object in words."""
     if isinstance(value, type):
@@ -76,7 +83,7 @@ TEXT: dict[str, Callable[[Guard], str]] = {
     "storage": lambda g: "memory is shared exactly within "
     + ", ".join("(" + ", ".join(s.said for s in group) + ")" for group in g.payload),
     "shape": lambda g: terms.text(g.payload),
-    "predicate": lambda g: f"{getattr(g.payload, '__doc__', None) or short(g.payload)} of {_path(g)}",
+    "predicate": _predicate_text,
     "state": lambda g: "grad mode, inference mode, autocast, defaults, modes and determinism as they were",
 }
 

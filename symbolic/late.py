@@ -213,3 +213,11 @@ class Standing(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         args, kwargs = stand_ins(func, args, kwargs or {})
         return func(*args, **kwargs)
+
+
+def real_power(base: float, exponent: float) -> float:
+    """`base ** exponent` where that is a float. Raises ValueError where it is complex."""
+    result = base**exponent
+    if isinstance(result, complex):
+        raise ValueError(f"{base} ** {exponent} is complex")
+    return result

@@ -114,6 +114,10 @@ class Variable:
         """Whether the whole value is known and immutable, so that `constant()` answers."""
         return False
 
+    def varies(self) -> bool:
+        """Whether it is known for the inputs at hand alone, so that what asks for it makes an entry for these."""
+        return False
+
     def constant(self) -> Any:
         """The value as a Python object (constants, and tuples, slices, ... of them)."""
         raise GraphBreak("value not known before the program runs", self.describe())

@@ -105,6 +105,9 @@ class SequenceVariable(NativeVariable):
         """The element at `index`, which there is."""
         return self.items[index]
 
+    def varies(self) -> bool:
+        return any(item.varies() for item in self.items)
+
     def truth(self, tx: Translator) -> bool:
         return bool(self.items)
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import fx
 
 from symbolic.errors import GraphBreak
-from symbolic.late import Number
+from symbolic.late import Number, real_power
+from symbolic.signatures import takes
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.base import COMPARISONS, MISSING, Variable
+from symbolic.variables.compared import compare
 from symbolic.variables.constants import ConstantVariable, SliceVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.foreseen import foresee, number, truth
@@ -63,7 +65,8 @@ class NumberVariable(Variable):
         return self.constant()
 
     def truth(self, tx: Translator) -> bool:
-        return bool(self.constant())
+        answer = compare(tx, operator.ne, self, ConstantVariable(0))
+        return bool(self.constant()) if answer is MISSING else bool(answer)
 
     def reachable(self) -> list[Variable]:
         return [self.output]
@@ -128,6 +131,9 @@ class GivenNumber(NumberVariable, Given):
         self.inputs = inputs
 
     def is_constant(self) -> bool:
+        return True
+
+    def varies(self) -> bool:
         return True
 
     def constant(self) -> Any:
@@ -216,14 +222,7 @@ def _parts(variable: Variable) -> Sequence[Variable]:
     return variable.items if isinstance(variable, (TupleVariable, ListVariable)) else ()
 
 
-def real_power(base: float, exponent: float) -> float:
-    """`base ** exponent` where that is a float. Raises ValueError where it is complex."""
-    result = base**exponent
-    if isinstance(result, complex):
-        raise ValueError(f"{base} ** {exponent} is complex")
-    return result
-
-
+_COMPARISONS = frozenset(COMPARISONS.values())
 _SAME = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod)
 #: operator -> what is recorded for it where a float is among the operands
 _OF_FLOATS = {**{op: op for op in _SAME}, operator.truediv: operator.truediv, operator.pow: real_power}
@@ -237,6 +236,8 @@ def _compute(tx: Translator, op: Any, left: Variable, right: Variable) -> Variab
     if any(isinstance(operand, TensorVariable) for operand in operands):
         return None
     kinds = {operand.python_type() for operand in operands}
+    if op in _COMPARISONS and kinds <= {int, float} and (answer := compare(tx, op, left, right)) is not MISSING:
+        return ConstantVariable(answer)
     recorded: Variable | None = None
     if kinds == {int} and op in _OF_INTS and not _is_fixed(op, left, right):
         recorded = tx.graph.compute(op, operands, _OF_INTS[op])
@@ -298,10 +299,42 @@ def _extreme(fn: Any) -> Any:
     return row
 
 
+def _by_operators(row: Callable[..., Variable]) -> Any:
+    """A function of one or two numbers that says what operators give."""
+
+    def handler(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
+        numbers = all(arg.python_type() in (int, float) for arg in args)
+        known = numbers and any(isinstance(arg, NumberVariable) for arg in args)
+        return row(tx, *args) if known and not kwargs and takes(row, tx, *args) else None
+
+    return handler
+
+
+def _absolute(tx: Translator, x: Variable) -> Variable:
+    return x.unary(tx, abs)
+
+
+def _power(tx: Translator, base: Variable, exponent: Variable) -> Variable:
+    return tx.binary(operator.pow, base, exponent)
+
+
+def _quotient(tx: Translator, x: Variable, y: Variable) -> Variable:
+    return tx.new_tuple([tx.binary(op, x, y) for op in (operator.floordiv, operator.mod)])
+
+
+def _sum(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
+    """Later Pythons keep what each addition of floats rounds away."""
+    items = args[0].items if len(args) == 1 and isinstance(args[0], ListVariable) and not kwargs else []
+    is_known = any(isinstance(item, NumberVariable) for item in items)
+    is_of_floats = all(item.python_type() is float for item in items)
+    return tx.graph.compute(sum, args, float) if is_known and is_of_floats else None
+
+
 _OF_MATH = """acos acosh asin asinh atan atan2 atanh cbrt copysign cos cosh degrees erf erfc exp exp2 expm1 fabs fma
     fmod gamma hypot ldexp lgamma log log10 log1p log2 nextafter pow radians remainder sin sinh sqrt tan tanh
     ulp""".split()
 FLOAT_FUNCTIONS = [getattr(math, name) for name in _OF_MATH if hasattr(math, name)]  # `cbrt` and others are newer
 LATE.update({fn: _recorded(fn, float) for fn in (float, *FLOAT_FUNCTIONS)})
 LATE.update({fn: _recorded(fn, int) for fn in (int, math.floor, math.ceil, math.trunc)})
-LATE.update({round: _round, max: _extreme(max), min: _extreme(min)})
+LATE.update({round: _round, max: _extreme(max), min: _extreme(min), sum: _sum})
+LATE.update({abs: _by_operators(_absolute), pow: _by_operators(_power), divmod: _by_operators(_quotient)})

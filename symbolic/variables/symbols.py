@@ -15,12 +15,14 @@ import torch
 from torch import fx
 
 from symbolic.errors import GraphBreak
+from symbolic.late import real_power
 from symbolic.shapes import Shapes
 from symbolic.sources import Source
-from symbolic.variables.base import COMPARISONS, Variable
+from symbolic.variables.base import COMPARISONS, MISSING, Variable
+from symbolic.variables.compared import compare
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.numbers import FLOAT_FUNCTIONS, Given, real_power, settled
+from symbolic.variables.numbers import FLOAT_FUNCTIONS, Given, settled
 from symbolic.variables.tables import HANDLERS, POLYFILLS, PURE, BuiltinVariable, CallableTable
 from symbolic.variables.tensors import TensorVariable
 
@@ -143,8 +145,12 @@ def _plainly(tx: Translator, op: Any, left: Variable, right: Variable) -> Variab
 
 
 def _compare(tx: Translator, op: Any, left: Any, right: Any) -> bool:
-    """The answer for the inputs at hand, guarded. Floats are compared as such, and what they come of is fixed."""
+    """The answer for the inputs at hand, guarded. Floats are compared as such; what they come of is fixed where that is
+    more than one number."""
     if float in (left.python_type(), right.python_type()):
+        answer = compare(tx, op, left, right)
+        if answer is not MISSING:
+            return bool(answer)
         return bool(op(settled(left, SymbolVariable).constant(), settled(right, SymbolVariable).constant()))
     return tx.graph.ask(op, _parts(left)[0], _parts(right)[0])
 

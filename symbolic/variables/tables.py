@@ -259,7 +259,7 @@ class BuiltinVariable(FixedVariable):
         if (wrapped := self._wrapped(tx, args)) is not None:
             return wrapped[0].enter(tx, wrapped[1], kwargs)
         polyfill = POLYFILLS.get(self.value)
-        if polyfill is None or (self.value in LATE and all(arg.python_type() is float for arg in args)):
+        if polyfill is None or (self.value in LATE and any(arg.varies() for arg in args)):
             return None
         if self.value in PURE and fold(tx, self.value, args, kwargs) is not None:
             return None
@@ -269,7 +269,9 @@ class BuiltinVariable(FixedVariable):
         fn = self.value
         if (late := LATE.get(fn)) is not None and (answer := late(tx, args, kwargs)) is not None:
             return answer
-        if fn in PURE and (folded := fold(tx, fn, args, kwargs)) is not None:
+        # What is traced compares what varies, and does not need to know it.
+        is_traced = fn in POLYFILLS and any(arg.varies() for arg in args)
+        if fn in PURE and not is_traced and (folded := fold(tx, fn, args, kwargs)) is not None:
             return folded
         if (handler := HANDLERS.get(fn)) is not None:
             return handler(tx, args, kwargs)

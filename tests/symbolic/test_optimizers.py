@@ -323,9 +323,12 @@ def test_a_scheduler_of_torch(backend):
 
 VARYING = {
     "scale": ("return x * a + 0.1 * a, 1 - a, a ** 2", 2),
-    "of one value": ("return x + a if a > 1e9 else x - a", 6),
+    "of one value": ("return x + a if a > 1e9 else x - a", 2),
     "returned": ("return a, x * a, [a]", 2),
-    "decides": ("return x + 1 if a > 0.2 else x - 1", 6),
+    "decides": ("return x + 1 if a > 0.2 else x - 1", 3),
+    "decides late": ("b = 1 - a ** 2\nif b * 2 <= 1.75 and not a == 0.4: x = x * b\nreturn x", 4),
+    "extremes": ("return x * max([a, 0.25, 0.35]), sorted([0.45, a]), min(a, 0.5, key=lambda v: -v)", 7),
+    "functions": ("return x * pow(a, 2), abs(-a), divmod(a, 0.07), sum([a, 0.1, 0.2])", 2),
     "text": ("return x * a, f'{a:.3f}'", 6),
     "sized": ("return x.sum() + torch.arange(0.0, a)", 6),
     "function": ("return x * math.cos(a)", 2),

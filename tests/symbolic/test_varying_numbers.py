@@ -17,7 +17,10 @@ INTS = {
         "not n", "10 // n", "10 % (n - 1)", "n == 3", "min(n, 3)", "divmod(n, 2)", "x.new_zeros(n + 1)", "x[: n // 2]", "sum([n, 0.5])",
         "math.floor(n), math.exp(n / 8), math.atan2(n, 3)", "x * (1 - 0.9**n), n**0.5", "min(1.0, n / 4), max(n / 4, 0.5, n * 0.1)",
     ), ONCE),
-    **dict.fromkeys(("n * 2 + 1 > 5", "x.view(2, 5)[:, :n]"), 3),
+    **dict.fromkeys((
+        "n * 2 + 1 > 5", "x.view(2, 5)[:, :n]", "x + 1 if n / 10 < 0.35 else x", "min(1, n / 4)", "n > 2.5",
+        "n ** 0.5 * 2 >= math.pi",
+    ), 3),
     **dict.fromkeys((
         "x[n]", "torch.tensor([n, 1])", "list(range(n))", "[0, 1, 2, 3, 4, 5, 6, 7][n]", "{n: 1}", "torch.zeros(n, 2)[n - 1]", "2 ** n", "n << 2", "n & 1", "n.bit_length()", "hash(n)",
         "'abcdefgh'[n]",
@@ -37,6 +40,39 @@ def test_ints_that_vary(what, backend):
         assert str(compiled(x, value)) == str(scope["program"](x, value))
     if COUNTING:
         assert len(counter.graphs) == INTS[what]
+
+
+@pytest.mark.parametrize("backend", ["eager", "default"])
+def test_floats_that_are_compared(backend):
+    """Each value made an entry of its own."""
+    def program(x, share, log):
+        if share * 2 < 1.0:
+            x = x * share
+        log.append((share > 0.3, bool(share), share != share, 0.5 <= share / 2, [x for x in (1, 2) if x > share]))
+        return x + 1 if share * 0.1 + 1 > 1.05 else x
+
+    nan, inf = math.nan, math.inf
+    values = (0.1, 0.2, 0.6, 0.25, nan, 0.7, 0.0, -0.0, 1.5, 1.75, inf, -inf, 2.5, 0.55, nan, 0.22, -3.0)
+    counter = Counting(jit.backends.BACKENDS[backend])
+    compiled = jit.compile(program, backend=counter)
+    x = torch.arange(4.0)
+    for value in values:
+        ours, theirs = [], []
+        assert str(compiled(x, value, ours)) == str(program(x, value, theirs))
+        assert str(ours) == str(theirs)
+    if COUNTING:
+        assert len(counter.graphs) <= 9
+        said = jit.export_guards(compiled)
+        assert "and (share * 2) < 1.0  # " in said and "and not share > 0.3  # " in said
+
+
+def test_what_decides_beside_other_numbers_is_a_fact():
+    def program(x, a, b):
+        return x + 1 if a * 0.5 < b else x - 1
+
+    compiled = jit.compile(program)
+    for a, b in ((1.0, 2.0), (1.5, 2.5), (9.0, 2.0), (9.0, 5.0), (1.0, 0.25), (2.0, 8.0)):
+        assert torch.equal(compiled(torch.ones(2), a, b), program(torch.ones(2), a, b))
 
 
 @pytest.mark.parametrize("value", [0, -7, 1 << 40, (1 << 63) - 1, -(1 << 63), True, 3.5, None], ids=str)
