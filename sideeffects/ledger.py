@@ -155,9 +155,13 @@ class Ledger:
     ) -> None:  # fmt: skip
         """The same for one that may raise, or run code that nobody can see: all that was done so far happens before.
         `place`: the function sees it as a call from there."""
+        self.border()
+        self._call(Call(function, args, kwargs, place, result, risk=risk))
+
+    def border(self) -> None:
+        """All that was done so far happens before what is done from here on."""
         if self._segments[-1].writes:
             self._segments.append(_Segment())
-        self._call(Call(function, args, kwargs, place, result, risk=risk))
 
     def bear(self, result: Any, function: Any, *args: Any, **kwargs: Any) -> None:
         """A call that answers with what `result` stands for; None if nobody reads it."""

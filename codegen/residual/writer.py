@@ -422,7 +422,7 @@ class Writer:
         elif isinstance(target, classes.ClassVariable):
             self.call(type.__setattr__, target, name, value)
             emit.pop()
-        elif isinstance(target, objects.ObjectVariable) and target.cls.__setattr__ is not object.__setattr__:
+        elif isinstance(target, objects.ObjectVariable) and _asks(target):
             self.call(object.__setattr__, target, name, value)
             emit.pop()
         else:
@@ -441,6 +441,11 @@ class Writer:
         else:
             return  # it was never stored in the rebuilt object
         self.emit.pop()
+
+
+def _asks(target: objects.ObjectVariable) -> bool:
+    """Whether a plain store of an attribute may run code of its class."""
+    return any(cls is not None and cls.__setattr__ is not object.__setattr__ for cls in (target.cls, target.was))
 
 
 def _keys_first(effects: Iterable[Effect]) -> Iterator[Effect]:

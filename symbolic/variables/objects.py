@@ -101,6 +101,7 @@ class ObjectVariable(Variable):
         if payload is not None:
             payload.owner = self  # type: ignore[attr-defined]
         self.new_args = new_args
+        self.was: type | None = None  # the class that the frame took from it
 
     def python_type(self) -> type:
         return self.cls
@@ -257,6 +258,12 @@ class ObjectVariable(Variable):
             pass  # the end of an assignment in place
         elif self.payload is not None and raw is defaultdict.__dict__["default_factory"]:
             self.payload.setattr(tx, name, value)
+        elif raw is object.__dict__["__class__"] and self._may_become(tx, value.real()):
+            tx.ledger.border()
+            self.was, self.cls = self.cls, value.real()
+            if self.value is not MISSING:
+                setter = tx.wrap(object.__setattr__, tx.sources.const(object.__setattr__, "object.__setattr__"))
+                tx.ledger.call(setter, self, ConstantVariable("__class__"), value)
         elif isinstance(raw, GetSetDescriptorType):
             raise GraphBreak("store to a native attribute", f"{self.cls.__qualname__}.{name}")
         elif not self._takes(raw):
@@ -265,6 +272,21 @@ class ObjectVariable(Variable):
             raise GraphBreak("attribute that the object can't take", f"{self.cls.__qualname__}.{name}")
         else:
             tx.ledger.store(self, name, value)
+
+    def _may_become(self, tx: Translator, new: Any) -> bool:
+        """Whether it may be an object of that class from here on: one that has its attributes in a `__dict__`, too, and
+        no places of its own for those that are there."""
+        if self.was is not None or self.payload is not None or type(self) is not ObjectVariable or self.new_args:
+            return False
+        if not isinstance(new, type):
+            return False
+        for cls in (self.cls, new):
+            slots = any(isinstance(raw, MemberDescriptorType) for base in cls.__mro__ for raw in vars(base).values())
+            ends = lookup(cls, "__del__") is not MISSING
+            if slots or ends or not is_python_class(cls) or lookup(cls, "__new__") is not object.__new__:
+                return False
+        tx.attempt(object.__setattr__, object.__new__(self.cls), "__class__", new)
+        return not any(is_data_descriptor(lookup(new, name)) for name in tx.ledger.stores(self))
 
     def _takes(self, raw: Any) -> bool:
         """Whether there is a place for the attribute: a slot written in Python, or the instance's `__dict__`."""
