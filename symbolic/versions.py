@@ -63,3 +63,6 @@ def compare_to_bool(arg: int) -> bool:
     return PY313 and bool(arg & 16)
 #: How far behind the instruction at `f_lasti` a generator that is set aside goes on: since 3.13 `f_lasti` is that one.
 GOES_ON_AFTER = 0 if PY313 else 2
+#: Since 3.13 an exception that leaves a Python function is looked up for the instruction before its call: a call that
+#: is the first instruction under a handler is under none.
+RAISED_BEFORE_CALL = PY313

@@ -26,6 +26,7 @@ from bytecode import CellVar, CompilerFlags, ConcreteBytecode, ConcreteInstr, Fr
 from bytecode.instr import DUAL_ARG_OPCODES_SINGLE_OPS
 
 from codegen.residual.emitter import Constant, Emitter
+from symbolic import versions
 from symbolic.code import once_per_code
 
 
@@ -504,6 +505,7 @@ class _Continuation(Emitter):
                 labels[index].append(place)
         row: TryBegin | None = None
         begin: TryBegin | None = None
+        here = set(kept)
         for index in kept:
             if self.source.rows[index] is not row:
                 if begin is not None:
@@ -512,6 +514,8 @@ class _Continuation(Emitter):
                 begin = None if row is None else row.copy()
                 if begin is not None:
                     self._code.append(begin)
+            if begin is not None and index - 1 not in here and versions.RAISED_BEFORE_CALL:
+                self._code.append(Instr("NOP", location=self.source.insts[index].location))
             self._code.extend(labels[index])
             self._code.append(self.source.insts[index].copy())
         if begin is not None:

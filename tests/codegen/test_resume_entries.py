@@ -94,6 +94,21 @@ def test_null_slots() -> None:
     assert g(max, 5, 3) == 5
 
 
+def test_a_call_that_comes_first_is_under_its_handler() -> None:
+    def fails(x: Any) -> Any:
+        raise KeyError(x)
+
+    def f(g: Any) -> Any:
+        try:
+            return g(mark("k"))
+        except KeyError as e:
+            return "caught", e.args
+
+    order = (Slot.VALUE, Slot.NULL) if sys.version_info >= (3, 13) else (Slot.NULL, Slot.VALUE)
+    g = continued(f, Entry.AFTER, 0, *order, Slot.VALUE)
+    assert g(fails, "k") == ("caught", ("k",))
+
+
 def test_values_are_not_kept_alive() -> None:
     """The prologue moves its parameters: what the program drops is freed at once."""
 
