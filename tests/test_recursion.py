@@ -111,3 +111,25 @@ def test_deep_recursion_in_a_child(depth):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == ["[2.0, 2.0]"] * 2
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="before 3.12 nothing but the recursion limit saves the C stack")
+def test_recursion_through_c_ends_before_the_stack_does():
+    program = textwrap.dedent("""
+        import sys
+        import jit
+        sys.setrecursionlimit(100_000)
+
+        def down(n):
+            jit.graph_break()
+            return n and next(map(down, [n - 1]))
+        f = jit.compile(down, backend="eager")
+        print(f(100))
+        try:
+            f(90_000)
+        except RecursionError:
+            print("too deep")
+    """)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == ["0", "too deep"]

@@ -45,7 +45,8 @@ PyObject* call_original(Door* door, PyObject* const* args, size_t flagged_count,
 PyObject* door_call(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* keywords) noexcept {
     Door* door = as_door(self);
     PyFunctionObject* function = door->function.get();
-    const bool stands_aside = jit_aside || jit_thread.compiling || function->func_code != door->cache->code.as_object() || !door->miss ||
+    const bool stands_aside = jit_aside || jit_thread.compiling || jit_stack_is_deep() || !door->miss ||
+                              function->func_code != door->cache->code.as_object() ||
                               (!door->cache->stepped && jit_thread_is_traced(jit_thread_state())) || jit_frames_are_others();
     if (stands_aside) return call_original(door, args, flagged_count, keywords);
 
@@ -59,7 +60,6 @@ PyObject* door_call(PyObject* self, PyObject* const* args, size_t flagged_count,
         Hit hit = door->cache->find(call);
         if (!hit) hit = compile_on_miss(door->cache.get(), door->miss.get(), self, call, (PyObject*)function);
         if (hit && hit.function()) {
-            LendRecursion lent;
             PyObject* result = call_compiled(hit, bound.slots(), bound.count());
             hit = Hit();  // what guards read may end before a continuation runs
             return finish(result);

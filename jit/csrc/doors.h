@@ -4,12 +4,14 @@
 #include "binding.h"
 #include "cache.h"
 #include "ranges.h"
+#include "thread.h"
 
 namespace jit {
 
 // Runs the compiled code of a hit on these slots and the values behind them.
 inline PyObject* call_compiled(const Hit& hit, PyObject* const* slots, Py_ssize_t count) {
     const CallRange range(hit);
+    LendRecursion lent;
     const Py_ssize_t more = hit.entry->value_parameters();
     if (!more) return PyObject_Vectorcall(hit.function(), slots, count, nullptr);
     ShortArray<PyObject*, 24> all(count + more);

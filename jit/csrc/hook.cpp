@@ -3,6 +3,8 @@
 #include "doors.h"
 #include "hook.h"
 
+#include <pthread.h>
+
 static _PyFrameEvalFunction next_evaluator; /* who was there before us */
 static int threads_in_regions;
 static int is_buried; /* someone installed a hook over ours, so that it could not be taken out */
@@ -25,6 +27,18 @@ static void uninstall(void) {
 int jit_frames_are_others(void) {
     _PyFrameEvalFunction found = _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get());
     return found != evaluate && found != _PyEval_EvalFrameDefault;
+}
+
+int jit_hook_is_in(void) { return threads_in_regions > 0 || is_buried; }
+
+char *jit_find_stack_floor(void) {
+    pthread_attr_t attributes;
+    void *lowest;
+    size_t size;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return (char *)1;
+    const int failed = pthread_attr_getstack(&attributes, &lowest, &size);
+    pthread_attr_destroy(&attributes);
+    return failed ? (char *)1 : (char *)lowest + size / 2;
 }
 
 /* As if this thread were in a region, or no more. */
@@ -94,7 +108,7 @@ PyObject *jit_run_alone(PyFunctionObject *function, PyObject *const *slots, Py_s
  * 3.12, C recursion units: those are lent. Very deep down the region is left instead, so that calls are plain again. */
 static PyObject *run(PyThreadState *tstate, jit_frame_t *frame, int throwing) {
     PyObject *result;
-    if (jit_thread.hook_depth >= JIT_LENT_DEPTH) {
+    if (jit_stack_is_deep()) {
         void *region = jit_thread.region;
         if (region == NULL) return next_evaluator(tstate, frame, throwing);
         jit_set_region(NULL);
@@ -102,11 +116,9 @@ static PyObject *run(PyThreadState *tstate, jit_frame_t *frame, int throwing) {
         jit_set_region(region);
         return result;
     }
-    jit_thread.hook_depth++;
     jit_lend_c_recursion(tstate);
     result = next_evaluator(tstate, frame, throwing);
     jit_take_back_c_recursion(tstate);
-    jit_thread.hook_depth--;
     return result;
 }
 
@@ -185,7 +197,7 @@ static PyObject *evaluate(PyThreadState *tstate, jit_frame_t *frame, int throwin
         if (!jit_thread.resting) look_for_another();
         return run(tstate, frame, throwing);
     }
-    if (!may_be_replaced(tstate, frame, throwing)) {
+    if (jit_stack_is_deep() || !may_be_replaced(tstate, frame, throwing)) {
         look_in_vain();
         return run(tstate, frame, throwing);
     }

@@ -128,7 +128,6 @@ PyObject* region_call(PyObject* self, PyObject* const* args, size_t flagged_coun
     const Py_ssize_t positional = PyVectorcall_NARGS(flagged_count);
     if (positional < 1) return PyErr_Format(PyExc_TypeError, "a region takes a callable and its arguments");
     StayInRegion stay(as_region(self));
-    LendRecursion lent;
     return PyObject_Vectorcall(args[0], args + 1, positional - 1, keywords);
 }
 
@@ -137,7 +136,6 @@ PyObject* region_ex(PyObject* self, PyObject* args) {
     if (!PyArg_ParseTuple(args, "OO!|O:ex", &function, &PyTuple_Type, &positional, &keywords)) return nullptr;
     if (keywords != Py_None && !PyDict_Check(keywords)) return PyErr_Format(PyExc_TypeError, "expected a dict or None, got %R", keywords);
     StayInRegion stay(as_region(self));
-    LendRecursion lent;
     return PyObject_Call(function, positional, keywords == Py_None ? nullptr : keywords);
 }
 

@@ -92,7 +92,7 @@ PyObject* resume(ResumeDoor* door, PyObject* const* args, Py_ssize_t positional,
         const Py_ssize_t count = positional - 1;
         Ref function;
         const bool is_traced = !door->cache->stepped && jit_thread_is_traced(jit_thread_state());
-        if (!jit_aside && !jit_thread.compiling && !is_traced && door->miss) {
+        if (!jit_aside && !jit_thread.compiling && !jit_stack_is_deep() && !is_traced && door->miss) {
             PauseRegion pause;
             CallContext call{nullptr, door->globals.get(), closure, slots, count};
             Hit hit = door->cache->find(call);
@@ -101,10 +101,7 @@ PyObject* resume(ResumeDoor* door, PyObject* const* args, Py_ssize_t positional,
                 call.function = function.get();
                 hit = compile_on_miss(door->cache.get(), door->miss.get(), self, call, function.get());
             }
-            if (hit && hit.function()) {
-                LendRecursion lent;
-                return call_compiled(hit, slots, count);
-            }
+            if (hit && hit.function()) return call_compiled(hit, slots, count);
         }
         if (!function) function = make_function(door, closure);
         LendRecursion lent;

@@ -9,7 +9,7 @@ typedef struct {
     void *region;           /* the region this thread is in, or NULL */
     void *entered;          /* regions entered by `enter`, innermost first */
     int compiling;          /* depth of compilations; a door called meanwhile runs the original */
-    int hook_depth;         /* evaluations of the frame hook on the C stack */
+    char *stack_floor;      /* where half of its C stack is used up; NULL: not asked yet */
     PyCodeObject *run_once; /* the next frame of this code was decided on already: the hook lets it pass */
     int idle;               /* frames one after another that the hook looked at in vain */
     long long compile_ns;   /* spent in compilations so far, in nanoseconds */
@@ -17,13 +17,22 @@ typedef struct {
     PyObject **handed;      /* what that frame's arguments came in, to be emptied when it has them; or NULL */
 } jit_thread_t;
 
-/* Depth of Python calls through C up to which they are treated as if they went through the interpreter alone. Python's own
- * limit is 1000 unless it was raised; past this depth the C stack could run out. */
-#define JIT_LENT_DEPTH 4000
-
 /* The initial-exec model makes this one load off the thread register; the few words fit the room that the C library
  * keeps for libraries loaded later. */
 extern __thread jit_thread_t jit_thread __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* The address at which half of this thread's C stack is used up. */
+char *jit_find_stack_floor(void);
+
+/* Whether frames of the interpreter are evaluated through our hook now. */
+int jit_hook_is_in(void);
+
+/* True where more than half of the C stack is in use. Calls that the interpreter would make by itself take C stack of us:
+ * from there on nothing is compiled or replaced, and Python's own limits, which count on plain calls, have the rest. */
+static inline int jit_stack_is_deep(void) {
+    if (jit_thread.stack_floor == NULL) jit_thread.stack_floor = jit_find_stack_floor();
+    return (char *)__builtin_frame_address(0) < jit_thread.stack_floor;
+}
 
 /* Where it is set, doors and the hook stand aside on all threads: what runs is what was written. */
 extern int jit_aside;
@@ -53,19 +62,19 @@ private:
     long long start_;
 };
 
-// Lends the C recursion that one Python call through C uses, so that a door takes no more of it than a plain call.
+// Lends the C recursion that one Python call through C uses, so that a door takes no more of it than a plain call. Where
+// the hook is in, it does so itself.
 class LendRecursion {
 public:
     LendRecursion() {
 #if JIT_C_RECURSION_UNITS
-        if (jit_thread.hook_depth++ >= JIT_LENT_DEPTH) return;
+        if (jit_hook_is_in() || jit_stack_is_deep()) return;
         tstate_ = jit_thread_state();
         jit_lend_c_recursion(tstate_);
 #endif
     }
     ~LendRecursion() {
 #if JIT_C_RECURSION_UNITS
-        --jit_thread.hook_depth;
         if (tstate_) jit_take_back_c_recursion(tstate_);
 #endif
     }
