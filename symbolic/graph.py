@@ -220,7 +220,7 @@ class GraphBuilder:
     def _add_symbol(self, value: int, source: Source) -> SymbolInput:
         """The same of an int that may be a size."""
         shapes = self.shapes or self._open_sizes()
-        symbol = shapes.number(self.fake_mode, value, source)
+        symbol = shapes.number(value, source)
         made = SymbolInput(self._placeholder(source, symbol), symbol, value, shapes, source)
         self._symbols[torch.SymInt, symbol.node.expr] = made
         self.inputs.append(made)

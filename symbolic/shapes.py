@@ -18,6 +18,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch._guards import Source as TorchSource
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
@@ -53,6 +54,17 @@ _HIGHEST_POWER = 8
 
 #: file and line of the user's
 Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class _Numbered(TorchSource):
+    """What the environment knows a number that came in by."""
+
+    label: str
+
+    @property
+    def _name_template(self) -> str:
+        return self.label
 
 
 @dataclass(frozen=True)
@@ -293,10 +305,10 @@ class Shapes:
                 with self.asking():
                     bool(other == size)
 
-    def number(self, mode: FakeTensorMode, value: int, source: Source) -> Any:
-        """A symbol for an int that came in, from SMALLEST on: the size of a tensor that nobody sees."""
-        made: Any = self.fake(mode, torch.empty(value, device="meta"), [0]).shape[0]
-        own = made.node._expr
+    def number(self, value: int, source: Source) -> Any:
+        """A symbol for an int that came in, from SMALLEST on."""
+        own: Any = self.env.create_symbol(value, _Numbered(f"number{len(self._inputs)}"), DimDynamic.DYNAMIC)
+        made = self.env.create_symintnode(own, hint=value)
         self.env.constrain_symbol_range(own, SMALLEST, MOST)
         self._where[own], self._numbers[own] = Extent(source, "value"), value
         self._inputs.append(_Input({}, ((own, own),), self.place()))
