@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 #: Modules whose `__init_subclass__`, `__set_name__` and the like look at the class and change it, and do nothing else.
-_LIBRARY = frozenset({"typing", "functools", "enum", "abc", "collections", "dataclasses"})
+_LIBRARY = frozenset({"typing", "functools", "enum", "abc", "collections"})
 
 
 def of_the_program(raw: Any) -> bool:

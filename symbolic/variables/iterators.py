@@ -173,6 +173,8 @@ class CallableIterator(IteratorVariable):
                 raise
             self.function = None
             return None
+        if self.function is None:  # the call went through the iterator itself
+            return None
         if tx.equal(self.sentinel, result):
             self.function = None
             return None

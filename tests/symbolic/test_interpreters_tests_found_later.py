@@ -2,6 +2,7 @@
 frame, deques, imports."""
 
 import collections
+import dataclasses
 import enum
 import functools
 import gc
@@ -370,3 +371,51 @@ def test_names_of_a_module_are_gone_over_while_we_warn(monkeypatch):
         assert compiled(torch.ones(1))[1] == [(1, at) for at in range(6)]
     assert any("runs eagerly for new inputs" in str(each.message) for each in caught)
     assert "__warningregistry__" not in vars(module)
+
+
+class Named:
+    def __init__(self):
+        self.names = []
+
+    def __set_name__(self, owner, name):
+        self.names.append((owner.__name__, name))
+
+
+@same_as_eager
+def test_what_the_default_of_a_field_is_told_is_told_once(x):
+    default = Named()
+
+    @dataclasses.dataclass
+    class Held:
+        first: int = 1
+        second: object = dataclasses.field(default=default, init=False)
+    return x + 1, Held(2).first, default.names
+
+
+DEFAULT = Named()
+
+
+def test_what_an_existing_default_of_a_field_is_told_is_told_once():
+    @jit.compile(backend="eager")
+    def program(x):
+        @dataclasses.dataclass
+        class Held:
+            first: object = dataclasses.field(default=DEFAULT)
+        return x + 1, Held(2).first
+
+    del DEFAULT.names[:]
+    assert program(X)[1] == program(X)[1] == 2
+    assert DEFAULT.names == [("Held", "first")] * 2
+
+
+@same_as_eager
+def test_a_call_that_exhausts_the_iterator_it_is_asked_by(x):
+    asked = []
+
+    def answer():
+        asked.append(len(asked))
+        if len(asked) == 1:
+            asked.append(list(iterator))
+        return 1 if len(asked) < 3 else 2
+    iterator = iter(answer, 2)
+    return x + 1, next(iterator, "nothing"), asked
