@@ -245,8 +245,28 @@ def made_and_dropped(x, file):
     return x + 1
 
 
+def made_and_moved_in(x, file):
+    own = io.StringIO("some\nlines\n", newline="\n")
+    own.write("A")
+    found = [own.tell(), own.readline(), own.seek(2), own.read(3), own.truncate(9), own.readlines(), own.tell()]
+    own.seek(4)
+    print("in", "between", file=own)
+    try:
+        own.seek(-1)
+    except ValueError as error:
+        found.append(str(error))
+    return x + 1, found, own.getvalue(), own
+
+
+def made_and_read_after_the_graph_wrote(x, file):
+    own = io.StringIO()
+    own.write(str(x.sum()))
+    own.seek(0)
+    return x + 1, own.read(), own.tell()
+
+
 @pytest.mark.parametrize("program", [
-    read_after_it_was_written, made_here, made_and_left, made_and_written_what_the_graph_gives, made_and_dropped,
+    made_and_moved_in, read_after_it_was_written, made_here, made_and_left, made_and_written_what_the_graph_gives, made_and_dropped,
 ], ids=lambda program: program.__name__)
 def test_files_in_memory_are_read(program):
     check(program, make=lambda: (torch.ones(2), io.StringIO()), graphs=1)
@@ -272,7 +292,9 @@ def read_when_closed(x, file):
     return x, file.getvalue()
 
 
-@pytest.mark.parametrize("program", [written_when_closed, compared_text, read_when_closed], ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", [
+    written_when_closed, compared_text, read_when_closed, made_and_read_after_the_graph_wrote,
+], ids=lambda program: program.__name__)
 def test_files_in_memory_as_they_are(program):
     check(program, make=lambda: (torch.ones(2), io.StringIO()))
 
