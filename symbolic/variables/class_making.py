@@ -111,6 +111,8 @@ def new_class(tx: Translator, meta: type, args: list[Variable], kwargs: dict[str
         raise GraphBreak("class body that is looked at by annotations", name.describe())
     namespace.setdefault("__module__", tx.load_name(tx.frames[-1].namespace, "__name__"))
     hooks = {key: lookup(value.python_type(), "__set_name__") for key, value in namespace.items()}
+    if any(getattr(hook, "__module__", None) == enum.__name__ for hook in hooks.values()):
+        raise GraphBreak("class of a library's metaclass with hooks", "__set_name__")
     described = tuple(key for key, hook in hooks.items() if of_the_program(hook))
     quiet = any(of_the_program(lookup(parent, "__init_subclass__")) for parent in parents)
     settled = tx.new_dict([(ConstantVariable(key), value) for key, value in namespace.items()])

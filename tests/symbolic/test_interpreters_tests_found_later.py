@@ -419,3 +419,21 @@ def test_a_call_that_exhausts_the_iterator_it_is_asked_by(x):
         return 1 if len(asked) < 3 else 2
     iterator = iter(answer, 2)
     return x + 1, next(iterator, "nothing"), asked
+
+
+class Twice(enum.EnumMeta):
+    def __new__(metacls, name, bases, namespace, **keywords):
+        for key in list(namespace._member_names):
+            namespace[f"{key}_again"] = f"-{namespace[key]}"
+        return super().__new__(metacls, name, bases, namespace, **keywords)
+
+
+@same_as_eager
+def test_an_enum_whose_metaclass_adds_members(x):
+    class Base(enum.Enum, metaclass=Twice):
+        pass
+
+    class Made(Base):
+        a = "x"
+        b = "y"
+    return x + 1, [(each.name, each.value) for each in Made]
