@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 #: deep in other calls it is.
 _OF_CAPTURE = (
     "anchors", "frames", "buffers", "copied", "drawn_from", "hashed", "hooks", "late_texts", "models",
-    "moved_generators", "numbers_hashed", "own_keys", "private_memos", "shown_errors", "stored_on_classes",
+    "moved_generators", "numbers_hashed", "own_keys", "private_memos", "shown_errors", "shown_under",
+    "stored_on_classes",
     "told_in_modes", "weak_references",
 )  # fmt: skip
 _OPERATIONS = frozenset({"call_function", "call_method"})

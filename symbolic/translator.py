@@ -122,6 +122,7 @@ class Translator(Protocols):
         self.weak_references: dict[Variable, Variable] = {}  # that the frame made, by what they lead to
         self.buffers: list[tuple[int, Variable]] = []  # existing ones that it read or changed, and at which step
         self.told_in_modes: list[int] = []  # steps of effects inside of torch's modes
+        self.shown_under: list[tuple[int, torch.dtype, GraphBreak]] = []  # messages: the step, the default dtype then
         self.shown_errors: list[tuple[int, Variable, list[Any]]] = []  # in messages: the step, and what is shown
         self.stored_on_classes: set[str] = set()  # names of attributes, of existing classes
         self.models: dict[Variable, Any] = {}  # what stands for variables in the making of classes

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils.hooks import RemovableHandle
 
 from sideeffects.effects import Place, Risk
@@ -118,6 +119,9 @@ def settle(tx: Translator, entered: TorchState) -> None:
     tx.graph.holds.check()
     if tx.told_in_modes and vars(TorchState()) != vars(entered):
         raise Restart(tx.told_in_modes[0], GraphBreak("effect inside of a with block", "the mode is left later"))
+    for step, dtype, cause in tx.shown_under:
+        if dtype != torch.get_default_dtype():  # which the text of a tensor tells of
+            raise Restart(step, cause)
     for step, error, state in tx.shown_errors:
         if _looks(tx, error) != state:
             raise Restart(step, GraphBreak(TOLD, "of an exception that changes later"))
@@ -311,6 +315,9 @@ def logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
         logger, *told = args
         shown = (logger, *(_as_now(tx, arg) for arg in told))
         given = {name: _as_now(tx, arg) for name, arg in given.items()}
+        if not all(arg.is_constant() for arg in told):
+            cause = GraphBreak(reason, "the default dtype is another one when the graph has run")
+            tx.shown_under.append((tx.anchor(), torch.get_default_dtype(), cause))
         if error is not None:
             given["exc_info"] = error
         if any(_handler(tx, frame) for frame in tx.frames):

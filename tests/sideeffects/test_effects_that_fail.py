@@ -245,6 +245,30 @@ def test_a_stream_that_looks_at_tensors(wrap):
     assert told[0] == told[1] and told[0]
 
 
+def before_another_default(x, logger):
+    logger.warning("%s", x)
+    torch.set_default_dtype(torch.float64)
+    return x + 1
+
+
+def between_two_defaults(x, logger):
+    torch.set_default_dtype(torch.float64)
+    logger.warning("%s", [x])
+    torch.set_default_dtype(torch.float32)
+    return x + 1
+
+
+@pytest.mark.parametrize("program", [before_another_default, between_two_defaults], ids=lambda p: p.__name__)
+def test_tensors_are_shown_under_the_default_dtype_of_their_time(program):
+    told = []
+    for run in (program, jit.compile(program, backend="eager")):
+        text = io.StringIO()
+        run(torch.ones(2), logger_with("dtypes", logging.StreamHandler(text)))
+        torch.set_default_dtype(torch.float32)
+        told.append(text.getvalue())
+    assert told[0] == told[1] != ""
+
+
 # --- where a message comes from ---------------------------------------------------------------------------------------
 def in_a_try(x, level):
     try:
