@@ -195,9 +195,14 @@ def _computed(low: Lowering, values: dict[fx.Node, Any], numbers: Numbers) -> di
     return found
 
 
+def _is_exact(number: Any) -> bool:
+    """Whether an int of the program is a float, too: beside one it becomes that."""
+    return isinstance(number, int) and abs(number) <= 1 << 53
+
+
 def _number(name: str, args: Sequence[Any]) -> Expr:
     """Of floats alone: integers have no bounds in Python."""
-    operands = [ir.literal(a, torch.float64) if isinstance(a, float) else a for a in args]
+    operands = [ir.literal(float(a), torch.float64) if isinstance(a, float) or _is_exact(a) else a for a in args]
     if any(not isinstance(a, Expr) or a.dtype != torch.float64 for a in operands):
         raise Unsupported(f"{name} of other numbers than floats")
     return fn(name, *operands)

@@ -35,7 +35,8 @@ class Numbers:
 
 
 def numbers_of(graph: fx.Graph) -> Numbers | None:
-    """None where kernels know what to do with all of them, or they can't be computed all at once."""
+    """None where kernels know what to do with all of them, or they can't be computed all at once (random numbers are
+    drawn in the graph's order)."""
     found = [node for node in graph.nodes if node.op == "call_function" and number_of(node.meta.get("val")) is not None]
     if all(node.target in NUMBERS or node.target is aten._local_scalar_dense.default for node in found):
         return None
@@ -43,15 +44,14 @@ def numbers_of(graph: fx.Graph) -> Numbers | None:
     inputs = tuple(dict.fromkeys(g for node in found for g in node.all_input_nodes if g not in members))
     results = tuple(node for node in found if any(user not in members for user in node.users))
     needed = _needed(inputs)
-    if not results or members & needed or any(map(draws, needed)):
+    if not results or members & needed:
         return None
     if not all(map(_is_float, results)) or not all(map(_is_read, inputs)):
         return None
-    nodes = list(graph.nodes)
-    given = [node for node in nodes if node.op == "placeholder"]
-    ahead = [node for node in nodes if node in needed and node.op != "placeholder"]
-    rest = [node for node in nodes if node not in needed and node.op != "placeholder"]
-    return Numbers(members, inputs, results, (*given, *ahead, *rest), _function(found, inputs, results))
+    order = sorted(graph.nodes, key=lambda node: 0 if node.op == "placeholder" else 1 if node in needed else 2)
+    if list(filter(draws, order)) != list(filter(draws, graph.nodes)):
+        return None
+    return Numbers(members, inputs, results, tuple(order), _function(found, inputs, results))
 
 
 def _needed(nodes: Iterable[fx.Node]) -> set[fx.Node]:

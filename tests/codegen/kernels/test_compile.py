@@ -321,6 +321,37 @@ def test_training_steps():
     torch.testing.assert_close(losses(jit.compile(step, backend="default")), losses(step), rtol=1e-4, atol=1e-5)
 
 
+def test_training_steps_that_draw_and_add_up_losses():
+    """AdamW's powers of the step are numbers; so is the loss, which random numbers are in."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.5), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    x, y = torch.randn(12, 8), torch.randint(0, 4, (12,))
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+
+    def step(total):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        total += loss.item()
+        optimizer.step()
+        return total
+
+    def totals(step):
+        torch.manual_seed(1)
+        model.load_state_dict(start)
+        optimizer.state.clear()
+        found = [0]
+        for _ in range(5):
+            found.append(step(found[-1]))
+        return found
+
+    f = jit.compile(step, backend="default", options={"break_everywhere": False})
+    torch.testing.assert_close(totals(f), totals(step), rtol=1e-4, atol=1e-5)
+    (frame,) = f.debug_state().frames
+    assert [entry.graphs[0].plan is not None for entry in frame.entries] == [True] * len(frame.entries)
+
+
 PROCESS = """
 import torch, jit
 w = torch.linspace(0, 1, 8).requires_grad_()
