@@ -7,7 +7,7 @@ import math
 import operator
 import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import date, datetime, time, timedelta, timezone
 from types import BuiltinMethodType, EllipsisType, NoneType, NotImplementedType
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,23 @@ LIBRARY_TYPES = frozenset((re.Match, date, datetime, time, timedelta, timezone))
 ASKED: dict[tuple[type, str], Callable[[Any, Any, str, list[Any]], None]] = {}
 #: type of a constant -> (constant, "__enter__" or "__exit__") -> the method, of what is a context manager
 CONTEXTS: dict[type, Callable[[Any, Any, str], Variable]] = {}
+
+
+#: Keys that a number is compared with, at most.
+FEW = 8
+
+
+def is_none_of(tx: Translator, number: Variable, keys: Collection[Variable]) -> bool:
+    """Whether a number that varies is none of these keys of a container, if they are few constants: it is not fixed by
+    that."""
+    if not number.varies() or number.python_type() not in (int, float):
+        return False
+    if len(keys) > FEW or not all(key.is_constant() for key in keys):
+        return False
+    known = [key.constant() for key in keys]
+    if any(value != value for value in known):  # a NaN is found if it is the same object
+        return False
+    return not any(tx.equal(key, number) for key in keys)
 
 
 class ConstantVariable(Variable):
@@ -141,6 +158,8 @@ class ConstantVariable(Variable):
         return tx.from_constant(tx.attempt(lambda: self.value[at]))
 
     def contains(self, tx: Translator, item: Variable) -> bool:
+        if type(self.value) is frozenset and is_none_of(tx, item, [ConstantVariable(each) for each in self.value]):
+            return False
         return tx.attempt(lambda: item.constant() in self.value)
 
     def length(self, tx: Translator) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
-from symbolic.variables.constants import is_constant_value
+from symbolic.variables.constants import FEW, is_constant_value, is_none_of
 from symbolic.variables.containers import TupleVariable
 from symbolic.variables.native import (
     ORDERINGS,
@@ -105,6 +105,8 @@ class DictVariable(NativeVariable):
 
     def lookup(self, tx: Translator, key: Variable) -> Variable | None:
         """The value under a key, None if there is none."""
+        if key.varies() and self.length(tx) <= FEW and is_none_of(tx, key, self.names(tx).values()):
+            return None
         return self._lookup(tx, self.hashed(tx, key), key)
 
     def _lookup(self, tx: Translator, hashed: Any, key: Variable) -> Variable | None:

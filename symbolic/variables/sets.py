@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from symbolic.errors import GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Identity, Variable
-from symbolic.variables.constants import ConstantVariable, is_constant_value
-from symbolic.variables.native import ORDERINGS, IteratorVariable, Method, NativeVariable, each, hash_key, raise_with
+from symbolic.variables.constants import ConstantVariable, is_constant_value, is_none_of
+from symbolic.variables.native import (
+    ORDERINGS,
+    IteratorVariable,
+    Method,
+    NativeVariable,
+    each,
+    hash_key,
+    raise_with,
+)
 from symbolic.variables.positions import native_part
 
 if TYPE_CHECKING:
@@ -359,6 +367,8 @@ class SetVariable(NativeVariable):
         return bool(self.items)
 
     def contains(self, tx: Translator, item: Variable) -> bool:
+        if is_none_of(tx, item, self.items.values()):
+            return False
         return self.key_of(tx, item) in self.items
 
     def iterator(self, tx: Translator) -> Variable:

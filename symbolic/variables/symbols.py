@@ -54,6 +54,9 @@ class SymbolVariable(Given):
     def python_type(self) -> type:
         return type(self.number)
 
+    def varies(self) -> bool:
+        return True
+
     def constant(self) -> Any:
         """The plain number, from here on fixed."""
         self.shapes.fix(self.value)
@@ -198,16 +201,22 @@ def _recorded(fn: Any) -> Row:
     return row
 
 
-def _integer(tx: Translator, args: list[Variable]) -> Variable | None:
-    is_int = len(args) == 1 and isinstance(args[0], SymbolVariable) and args[0].python_type() is int
-    return args[0] if is_int else None
+def _integer(fn: Any) -> Row:
+    """What makes an int of a number."""
+
+    def row(tx: Translator, args: list[Variable]) -> Variable | None:
+        if len(args) != 1 or not isinstance(args[0], SymbolVariable):
+            return None
+        return args[0] if args[0].python_type() is int else tx.graph.compute(fn, args, int)
+
+    return row
 
 
 #: Builtins that know symbols. None: the call means what it means for other values.
 _ROWS: CallableTable[Row] = CallableTable(
     {
         len: _length, max: _extreme(torch.sym_max, max), min: _extreme(torch.sym_min, min), float: _as_float,
-        **dict.fromkeys((int, round, math.floor, math.ceil, math.trunc, operator.index), _integer),
+        **{fn: _integer(fn) for fn in (int, round, math.floor, math.ceil, math.trunc, operator.index)},
         **{fn: _recorded(fn) for fn in FLOAT_FUNCTIONS},
     }
 )  # fmt: skip

@@ -124,7 +124,6 @@ SKIPPED_MODULES: dict[str, str] = {
         "text processing": "re _sre sre_compile string textwrap pprint reprlib difflib",
         "function transform": "torch.autograd.forward_ad",
         "saved tensors": "torch.utils.checkpoint torch.autograd.graph",
-        "optimizer": "torch.optim.lr_scheduler torch.optim.swa_utils",
         "control flow operator": "torch._higher_order_ops",
         "other form of a program": "torch.jit torch.fx torch.export torch.onnx torch._dynamo torch.package",
         "work of several processes": "torch.distributed torch.multiprocessing torch.utils.data",
