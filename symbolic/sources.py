@@ -32,7 +32,7 @@ STEPS = {
 class Source:
     """One step of a path. `kind` and `arg` name the step, `base` the path before it (None for a root)."""
 
-    __slots__ = ("base", "kind", "arg", "name", "is_made", "_steps")
+    __slots__ = ("base", "kind", "arg", "name", "is_made", "_steps", "_text")
 
     def __init__(self, base: Source | None, kind: str, arg: Any, name: str = "") -> None:
         self.base = base
@@ -42,6 +42,7 @@ class Source:
         #: Whether the compiled code makes it: of `base`, or by the recipe of a variable.
         self.is_made: bool = kind in ("made", "born") or (base is not None and base.is_made)
         self._steps: dict[Any, Source] = {}
+        self._text = ""
 
     def step(self, kind: str, arg: Any = None) -> Source:
         """The path one step further."""
@@ -61,19 +62,24 @@ class Source:
 
     @property
     def text(self) -> str:
-        """The path as the Python expression that a person would write."""
-        return self.written(_name)
+        """The path as the Python expression that a person would write. Many paths begin alike."""
+        if not self._text:
+            self._text = _name(self) if self.base is None else self._written(_text)
+        return self._text
 
     def written(self, root: Callable[[Source], str]) -> str:
         """The same, with `root` saying how roots are written."""
-        if self.kind == "item" and self.base is not None and self.base.kind == "dict" and self.base.base is not None:
+        return root(self) if self.base is None else self._written(lambda before: before.written(root))
+
+    def _written(self, text: Callable[[Source], str]) -> str:
+        """The same of what is no root, with `text` saying how the paths before it are written."""
+        assert self.base is not None
+        if self.kind == "item" and self.base.kind == "dict" and self.base.base is not None:
             if isinstance(self.arg, str) and self.arg.isidentifier():
-                return f"{self.base.base.written(root)}.{self.arg}"
-        if self.kind == "cell" and self.base is not None and self.base.kind == "closure":
+                return f"{text(self.base.base)}.{self.arg}"
+        if self.kind == "cell" and self.base.kind == "closure":
             return self.base.name
-        if self.base is None:
-            return root(self)
-        return STEPS[self.kind].format(base=self.base.written(root), arg=self.arg)
+        return STEPS[self.kind].format(base=text(self.base), arg=self.arg)
 
     @property
     def said(self) -> str:
@@ -98,6 +104,10 @@ class Source:
 
 def _name(root: Source) -> str:
     return root.name
+
+
+def _text(source: Source) -> str:
+    return source.text
 
 
 #: What parameters of continuations hold that no variable of the program does, by how they are called.

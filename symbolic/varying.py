@@ -37,10 +37,11 @@ def varying_dims(tx: Translator, value: torch.Tensor, source: Source) -> dict[in
 
 def varies(tx: Translator, value: int | float, source: Source) -> bool:
     """Whether a number is not of this call alone."""
-    seen = tx.options.seen.get(source.text, ())
+    seen = tx.options.seen.get(source.text, ()) if tx.options.seen else ()
     differs = any(before is type(value) or (type(before) is type(value) and before != value) for before in seen)
     is_said = bool(tx.options.said) and tx.options.said.get(_parameter(tx, source)) is True
-    return differs or is_said or source.pattern in tx.options.varying or _is_scheduled(source)
+    is_told = bool(tx.options.varying) and source.pattern in tx.options.varying
+    return differs or is_said or is_told or _is_scheduled(source)
 
 
 def some_vary(tx: Translator, value: tuple[Any, ...] | slice, source: Source) -> bool:
