@@ -133,6 +133,32 @@ def index_select(x: T, at: T) -> T:
     return x.index_select(0, at) * 2
 
 
+def rows_read(x: T, at: T) -> T:
+    return torch.relu(x[at]) * 2
+
+
+def histogram(x: T, at: T) -> T:
+    return x.new_zeros(1000).index_put((at,), x * x, accumulate=True)
+
+
+def picked() -> list[T]:
+    return [torch.randn(4096, 256), torch.randint(1000, (4096, 256))]
+
+
+def scattered_columns(x: T, at: T) -> T:
+    return x.new_zeros(1000, x.shape[1]).scatter_add(0, at, x * 2)
+
+
+def remembered() -> list[T]:
+    return [torch.zeros(4, 8, 1024, 64), torch.randn(4, 8, 1, 64), torch.tensor([7])]
+
+
+def cache(known: T, new: T, at: T) -> T:
+    """What attention remembers, with one position more."""
+    known[:, :, at] = new * 2
+    return new + 1
+
+
 def rotary(q: T, cos: T, sin: T) -> T:
     first, second = q.chunk(2, -1)
     return q * cos + torch.cat([-second, first], -1) * sin
@@ -214,6 +240,10 @@ CASES = (
     Case("pad of relu", padded, randn(IMAGES)),
     Case("embedding, positions", embedding, words),
     Case("index_select", index_select, lambda: [torch.randn(LABELS, 256), torch.randint(LABELS, (4096,))]),
+    Case("rows read", rows_read, lambda: [torch.randn(LABELS, 256), torch.randint(LABELS, (4096,))]),
+    Case("histogram, 1 M", histogram, lambda: [torch.randn(1 << 20), torch.randint(1000, (1 << 20,))]),
+    Case("scatter_add of columns", scattered_columns, picked),
+    Case("key cache", cache, remembered, trains=False),
     Case("one_hot", one_hot, lambda: [torch.randint(1000, (2048,))], trains=False),
     Case("rotary embedding", rotary, randn(HEADS, (256, 64), (256, 64))),
     Case("attention, written out", attention, randn(HEADS, HEADS, HEADS)),

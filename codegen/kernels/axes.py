@@ -53,7 +53,7 @@ def _renamed(statement: Statement, known: Mapping[Symbol, Index]) -> Statement:
     where = indices_in(at)
     assert where is not None
     since = None if statement.since is None else ix.substitute(statement.since, known)
-    return Store(statement.buffer, where, rewrite(statement.value, lambda _: None, known), since)
+    return Store(statement.buffer, where, rewrite(statement.value, lambda _: None, known), since, statement.into)
 
 
 def shifted(statement: Statement, axis: Symbol, by: int) -> Statement:

@@ -22,7 +22,7 @@ import torch
 from codegen.kernels import index as ix
 from codegen.kernels.about import about
 from codegen.kernels.axes import simplify
-from codegen.kernels.c_expand import expand
+from codegen.kernels.c_expand import expand, in_order
 from codegen.kernels.c_loops import Loops
 from codegen.kernels.c_ops import NOUGHT, ctype
 from codegen.kernels.c_preamble import preamble
@@ -45,7 +45,7 @@ def print_c(kernels: Sequence[Kernel]) -> str:
 class _Function:
     def __init__(self, kernel: Kernel) -> None:
         self.given = kernel
-        self.kernel = expand(simplify(kernel))
+        self.kernel = in_order(expand(simplify(kernel)))
         self.w = Writer(self.kernel)
         self.sizes: dict[ix.Index, str] = {}
         self.lane: Symbol | None = self.kernel.axes[-1] if in_lanes(self.kernel) else None

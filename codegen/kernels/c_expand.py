@@ -1,4 +1,5 @@
-"""What C has no single loop for, in loops that it has: `logsumexp` as a maximum and a sum."""
+"""What there is no single loop for, in loops that there are: `logsumexp` as a maximum and a sum; in C also what is
+combined with an element, as that element, read and computed with."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ from codegen.kernels.ir import (
     rewrite,
     walk,
 )
+from codegen.kernels.ops import PUTS
 
 
 def expand(kernel: Kernel) -> Kernel:
@@ -48,6 +50,20 @@ def expand(kernel: Kernel) -> Kernel:
             known[result(s.name, s.dtype)] = total if s.dtype == value.dtype else op("to", s.dtype, total)
         loops.append(replace(loop, body=tuple(body)))
     return replace(kernel, loops=tuple(loops)) if known else kernel
+
+
+def in_order(kernel: Kernel) -> Kernel:
+    """The same where rounds are done one after the other: what stores combine with elements is read before."""
+    loops = tuple(Loop(loop.axes, tuple(map(_read_first, loop.body))) for loop in kernel.loops)
+    return replace(kernel, loops=loops)
+
+
+def _read_first(statement: Statement) -> Statement:
+    if not isinstance(statement, Store) or not statement.into or not PUTS[statement.into]:
+        return statement
+    there = load(statement.buffer, statement.index, statement.value.dtype)
+    value = op(PUTS[statement.into], there.dtype, there, statement.value)
+    return replace(statement, value=value, into="last")
 
 
 def _with_results(statement: Statement, known: dict[Expr, Expr]) -> Statement:

@@ -12,9 +12,23 @@ from codegen.kernels.c_kept import kept_values, values_of_lanes
 from codegen.kernels.c_ops import CReduction, ctype, keyed, reduction
 from codegen.kernels.c_ranges import Range, ranges
 from codegen.kernels.c_scope import Writer
-from codegen.kernels.c_shape import lanes_apart
-from codegen.kernels.index import Symbol
-from codegen.kernels.ir import Expr, Kernel, Load, Loop, Reduce, Running, Statement, Store, reads, values_in, walk
+from codegen.kernels.c_shape import lanes_apart, puts
+from codegen.kernels.index import Symbol, symbols
+from codegen.kernels.ir import (
+    Expr,
+    Kernel,
+    Load,
+    Loop,
+    Op,
+    Reduce,
+    Running,
+    Statement,
+    Store,
+    indices_in,
+    reads,
+    values_in,
+    walk,
+)
 
 #: A sum of floats is one of sums of so many, which are added up as doubles.
 BLOCK = 1024
@@ -267,12 +281,19 @@ class Loops:
 
     def _each_round(self, body: Sequence[Statement], made: list[_Accumulator], position: str) -> None:
         assert self.lane is not None
+        checks = [value for value in _checks(body) if self.lane not in _symbols(value)]
+        if checks:
+            for value in checks:
+                self.w.value(value)
+            self.w.open("if (!bad)", guard=True)
         if self.is_tiled:
             self._open_lanes()
             self._body(body, made, position, None)
             self.w.close()
         else:
             self._in_ranges(ranges(body, self.lane), self.lane)
+        if checks:
+            self.w.close()
         if position:
             self.w.line(f"++{position};")
 
@@ -458,6 +479,9 @@ class Loops:
         place = f"{w.buffers[store.buffer]}[{w.index(store.index)}]"
         if store.since is not None:
             stored = f"{w.index(store.since)} == 0 ? {stored} : {place} + {stored}"
+        checks = _checks([store])
+        if checks and (self.lane is None or any(self.lane in _symbols(value) for value in checks)):
+            return f"if (!bad) {place} = {stored};"
         return f"{place} = {stored};"
 
     def _reduce(self, reduce: Reduce, a: _Accumulator, position: str) -> None:
@@ -485,12 +509,25 @@ class Loops:
         w.running[reduce.name] = ct.round.format(f"({ct.held}){a.spec.value.format(into)}")
 
 
+def _checks(body: Sequence[Statement]) -> list[Expr]:
+    """What may find out that an element is none of the tensor's. From then on nothing is stored into what was there
+    before, as in eager code."""
+    exprs = walk(*(value for store in puts(body) for value in reads(store)))
+    return [expr for expr in exprs if isinstance(expr, Op) and expr.name in ("check_index", "wrap_index")]
+
+
+def _symbols(value: Expr) -> set[Symbol]:
+    return {symbol for expr in walk(value) if (at := indices_in(expr)) is not None for symbol in symbols(at)}
+
+
 def _values(loop: Loop) -> list[Expr]:
     return [value for statement in loop.body for value in reads(statement)]
 
 
 def _is_in_order(loop: Loop) -> bool:
     """Whether the rounds of a row have to run one after the other."""
+    if puts(loop.body):
+        return True
     kinds = {s.kind for s in loop.body if isinstance(s, Reduce)}
     placed = bool(kinds & {"argmax", "argmin"})
     if "logsumexp" in kinds or any(isinstance(expr, Running) for expr in walk(*_values(loop))):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from codegen.kernels import index as ix
 from codegen.kernels.axes import indices
 from codegen.kernels.index import Index, Symbol
-from codegen.kernels.ir import Kernel, Load, Loop, Op, Reduce, Running, reads, walk
+from codegen.kernels.ir import Kernel, Load, Loop, Op, Reduce, Running, Statement, Store, reads, walk
 from codegen.kernels.ops import OPS
 
 #: Elements of a vector, for these estimates.
@@ -27,6 +29,11 @@ def in_lanes(kernel: Kernel) -> bool:
         return False
     if not any(loop.axes for loop in kernel.loops):
         return True
+    placed = [store for loop in kernel.loops for store in puts(loop.body)]
+    if placed:  # the places lie anywhere; what is read should not
+        exprs = walk(*(value for store in placed for value in reads(store)))
+        strides = [ix.stride_of(expr.index, kernel.axes[-1]) for expr in exprs if isinstance(expr, Load)]
+        return not any(map(_is_far, strides))
     return _cost(kernel, lanes=True) < _cost(kernel, lanes=False)
 
 
@@ -88,6 +95,11 @@ def _access(at: Index, axis: Symbol | None, width: float) -> float:
 
 def _gathers(at: Index, axis: Symbol | None) -> bool:
     return axis is not None and ix.has_values(at)
+
+
+def puts(body: Sequence[Statement]) -> list[Store]:
+    """The stores whose rounds are to be done in order."""
+    return [statement for statement in body if isinstance(statement, Store) and statement.into is not None]
 
 
 def _runs(loop: Loop) -> bool:

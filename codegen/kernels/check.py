@@ -23,7 +23,7 @@ from codegen.kernels.ir import (
     reads,
     walk,
 )
-from codegen.kernels.ops import OPS, REDUCTIONS, SCANS, kind_of
+from codegen.kernels.ops import OPS, PUTS, REDUCTIONS, SCANS, kind_of
 
 
 class Malformed(Exception):
@@ -85,6 +85,7 @@ class _Check:
             match statement:
                 case Store():
                     self._store(statement)
+                    self._put(statement, loop)
                 case Reduce():
                     self.need(statement.name not in self.results | made, f"{statement.name} is known already")
                     self.need(statement.kind in REDUCTIONS, f"reduction {statement.kind}")
@@ -105,6 +106,20 @@ class _Check:
             self._index(store.since, self.known)
             self.need(self.kernel.stretch > 1, "a sum over rows that are done in parallel")
             self.need(store.value.dtype in (torch.float32, torch.float64), f"a sum of {store.value.dtype}")
+
+    def _put(self, store: Store, loop: Loop) -> None:
+        if store.into is None:
+            return
+        self.need(store.into in PUTS, f"no way to combine {store.into}")
+        kinds = OPS[PUTS[store.into]].kinds if PUTS[store.into] else "fib"
+        self.need(kind_of(store.value.dtype) in kinds, f"{store.into} of {store.value.dtype}")
+        self.need(store.since is None and self.kernel.stretch == 1, "what is combined in stretches")
+        self.need(self.buffers[store.buffer].role == "inout", f"{store.buffer} is not read")
+        others = [other for each in self.kernel.loops for other in each.body if other is not store]
+        touched = [other.buffer for other in others if isinstance(other, Store)]
+        exprs = walk(*(value for each in self.kernel.loops for other in each.body for value in reads(other)))
+        touched += [expr.buffer for expr in exprs if isinstance(expr, Load)]
+        self.need(store.buffer not in touched, f"{store.buffer} is touched by others, too")
 
     def _index(self, at: Index, known: set[Symbol]) -> None:
         strange = ix.symbols(at) - known

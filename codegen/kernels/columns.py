@@ -29,7 +29,8 @@ NARROWEST, WIDEST = 64, 8192
 def is_of_columns(node: Node) -> bool:
     """Whether it may be added up so."""
     definition = node.definition
-    if definition.kind != "sum" or definition.is_scan or definition.dtype not in (torch.float32, torch.float64):
+    is_sum = definition.kind == "sum" and definition.is_reduction
+    if not is_sum or definition.dtype not in (torch.float32, torch.float64):
         return False
     columns = math.prod(definition.shape, start=ix.index(1)).constant
     return columns is not None and NARROWEST <= columns <= WIDEST and bool(_stretch(_count(sizes_of(definition.over))))

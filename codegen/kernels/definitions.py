@@ -6,6 +6,10 @@
                  | Definition(axes, value)                   t[axes] = value
                  | Definition(axes, value, kind, over)       t[axes] = value combined over the axes `over`; where `over`
                                                              is one of `axes`: over the elements up to this one (a scan)
+                 | Definition(axes, value, kind, over, base) `base`, and over all axes, those of `over` innermost and in
+                                                             order, the element that `value`, which is Placed, is at
+                                                             combined with it by `ops.PUTS[kind]`; no element is met at
+                                                             two places of `axes`
 
 `value` reads other tensors by Read(tensor, indices), so a view is a definition like any other, and costs nothing where
 it is read: it is put in the place of the Read.
@@ -93,8 +97,12 @@ class Definition:
     source: str = ""
     is_view: bool = False
     is_kept: bool = False
+    base: str = ""
 
     def __str__(self) -> str:
+        if self.is_put:
+            every = ", ".join(f"{axis} < {axis.size}" for axis in (*self.axes, *self.over))
+            return f"{self.name} = {self.base}, and {self.kind} over {every} of {self.value}"
         left = f"{self.name}[{', '.join(f'{axis} < {axis.size}' for axis in self.axes)}]"
         if self.kind is None:
             return f"{left} = {self.value}"
@@ -104,6 +112,20 @@ class Definition:
     @property
     def is_scan(self) -> bool:
         return bool(self.over) and self.over[0] in self.axes
+
+    @property
+    def is_put(self) -> bool:
+        return bool(self.base)
+
+    @property
+    def is_reduction(self) -> bool:
+        return bool(self.over) and not self.is_scan and not self.is_put
+
+    @property
+    def read(self) -> set[str]:
+        """The tensors that it is made of."""
+        own = {self.base} if self.is_put else set()
+        return own | {expr.tensor for expr in ir.walk(self.value) if isinstance(expr, ir.Read)}
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from codegen.kernels.ir import (
     values_in,
     walk,
 )
-from codegen.kernels.ops import OPS, REDUCTIONS, SCANS
+from codegen.kernels.ops import OPS, PUTS, REDUCTIONS, SCANS
 
 
 def run(
@@ -151,6 +151,9 @@ class _Kernel(Rounds):
 
     def _store(self, store: Store, value: torch.Tensor) -> None:
         flat = self.position(store.index).expand(self.shape).reshape(-1)
+        if store.into is not None:
+            self._put(store, store.into, flat, value)
+            return
         named = flat if store.since is None else self._begun(store, flat)
         if named.unique().numel() != named.numel():
             raise IndexError(f"{store} names elements twice")
@@ -162,6 +165,14 @@ class _Kernel(Rounds):
         else:
             sums = torch.zeros(target.shape, dtype=torch.float64).index_add_(0, flat, given.double())
             target[named] = sums[named].to(target.dtype)
+
+    def _put(self, store: Store, kind: str, flat: torch.Tensor, value: torch.Tensor) -> None:
+        rows = flat.reshape(math.prod(self.shape[: self.outer]), -1)
+        if sum(row.unique().numel() for row in rows) != flat.unique().numel():
+            raise IndexError(f"{store} names an element in two rows")
+        target = self.buffers[store.buffer]
+        _check([flat], target, store)
+        put(kind, target, flat, value.expand(self.shape).reshape(-1))
 
     def _begun(self, store: Store, flat: torch.Tensor) -> torch.Tensor:
         """The elements that a sum of rounds begins: all of its, at the first of their rounds, in one stretch each."""
@@ -202,6 +213,12 @@ def reduced(kind: str, values: torch.Tensor, dims: Sequence[int], dtype: torch.d
 def reduced_nothing(kind: str, shape: Sequence[int], of: torch.dtype, dtype: torch.dtype) -> torch.Tensor:
     """What it gives for no elements of the dtype `of`."""
     return torch.full(list(shape), REDUCTIONS[kind].empty(of), dtype=dtype)
+
+
+def put(kind: str, target: torch.Tensor, flat: torch.Tensor, values: torch.Tensor) -> None:
+    """Combines each of the values with the element of `target` there, one after the other."""
+    for at, value in zip(flat.tolist(), values, strict=True):
+        target[at] = OPS[PUTS[kind]].meaning(target[at], value) if PUTS[kind] else value
 
 
 def scanned(kind: str, values: torch.Tensor, dim: int) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import attrgetter, getitem
@@ -12,9 +13,9 @@ from torch import fx
 
 from codegen.kernels import index as ix
 from codegen.kernels.definitions import Definition, Given, Made, Number, Program
-from codegen.kernels.evaluate import Rounds, reduced, reduced_nothing, scanned
+from codegen.kernels.evaluate import Rounds, put, reduced, reduced_nothing, scanned
 from codegen.kernels.index import Index, Symbol
-from codegen.kernels.ir import Expr, Read
+from codegen.kernels.ir import Expr, Placed, Read, values_in
 
 
 def run_program(program: Program, given: Mapping[str, Any]) -> list[Any]:
@@ -101,6 +102,8 @@ class _Run:
         """Reduced axes lie behind the others while it is computed."""
         axes = definition.axes if definition.is_scan else (*definition.axes, *definition.over)
         rounds = _Elements(self, axes)
+        if definition.is_put:
+            return self._put(definition, rounds)
         if 0 in rounds.shape:  # nothing is computed, nothing is read
             shape, of = rounds.shape[: len(definition.axes)], definition.value.dtype
             if definition.kind is None or definition.is_scan:
@@ -112,6 +115,22 @@ class _Run:
         if definition.is_scan:
             return scanned(definition.kind, values, axes.index(definition.over[0]))
         return reduced(definition.kind, values, range(len(definition.axes), len(axes)), definition.dtype)
+
+
+    def _put(self, definition: Definition, rounds: _Elements) -> torch.Tensor:
+        found = self.tensors[definition.base].clone(memory_format=torch.contiguous_format)
+        if 0 in rounds.shape:
+            return found
+        placed = definition.value
+        assert isinstance(placed, Placed) and definition.kind is not None
+        for value in (value for at in placed.indices for value in values_in(at)):
+            rounds.value(value)
+        places = [rounds.position(at).expand(rounds.shape).reshape(-1) for at in placed.indices]
+        flat = torch.zeros(math.prod(rounds.shape), dtype=torch.int64)
+        for place, size in zip(places, found.shape, strict=True):
+            flat = flat * size + place
+        put(definition.kind, found.view(-1), flat, rounds.value(placed.value).expand(rounds.shape).reshape(-1))
+        return found
 
 
 class _Elements(Rounds):

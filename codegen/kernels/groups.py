@@ -71,9 +71,8 @@ class _Grouping:
         self.calls: dict[object, Call] = {}
 
     def run(self, in_stretches: bool) -> list[Unit]:
-        order = [*self.program.tensors, *(name for name in self.nodes.nodes if name not in self.program.tensors)]
         previous: Call | None = None
-        for time, name in enumerate(order):
+        for time, name in enumerate(self._order()):
             tensor = self.program.tensors.get(name)
             if name in self.nodes.nodes:
                 self._place(self.nodes.nodes[name], time)
@@ -83,6 +82,16 @@ class _Grouping:
             if isinstance(unit, Group):
                 self._add_up_elsewhere(unit)
         return self._ordered()
+
+    def _order(self) -> list[str]:
+        """The program's, the copy of a base before what is combined with it, and what is written into inputs last."""
+        found: dict[str, None] = {}
+        for name in self.program.tensors:
+            node = self.nodes.nodes.get(name)
+            if node is not None and node.target in self.nodes.nodes:
+                found.setdefault(node.target)
+            found.setdefault(name)
+        return list(found | dict.fromkeys(self.nodes.nodes))
 
     def _call(self, made: Made, previous: Call | None, time: int) -> Call:
         call = self.calls.get(made.node)
@@ -115,8 +124,8 @@ class _Grouping:
     def _enter(self, found: Group, node: Node) -> None:
         self.home[node.name] = found
         self.needs[found] |= self._dependencies(node) - {found}
-        for read in node.reads:
-            for name in self._memory(read.tensor):
+        for read in node.needs:
+            for name in self._memory(read):
                 self.readers.setdefault(name, []).append(found)
 
     # --- what depends on what -----------------------------------------------------------------------------------------
@@ -136,7 +145,7 @@ class _Grouping:
                 yield unit
 
     def _dependencies(self, node: Node) -> set[Unit]:
-        found = set(self._homes(tuple(read.tensor for read in node.reads)))
+        found = set(self._homes(node.needs))
         if node.target is not None:
             found |= set(self.readers.get(node.target, ()))
         return found
@@ -157,7 +166,7 @@ class _Grouping:
 
     # --- joining ------------------------------------------------------------------------------------------------------
     def _candidates(self, node: Node) -> list[Group]:
-        if node.definition.is_scan:
+        if _is_apart(node):
             return []
         found: dict[Group, None] = {}
         for read in node.reads:
@@ -174,7 +183,7 @@ class _Grouping:
 
     def _joined(self, found: Group, node: Node) -> tuple[Shape, dict[str, Member]] | None:
         """The group with that node: None where they don't go together."""
-        if any(member.node.definition.is_scan for member in found.members.values()):
+        if any(_is_apart(member.node) for member in found.members.values()):
             return None
         if self._reaches(found, self._dependencies(node) - {found}):
             return None
@@ -208,7 +217,7 @@ class _Grouping:
 
     def _with_sums(self, found: Group, sums: list[Node]) -> tuple[Shape, dict[str, Member], list[Node]] | None:
         """The group with what its stretches give of these sums, and what adds that up."""
-        if any(member.node.definition.is_scan for member in found.members.values()):
+        if any(_is_apart(member.node) for member in found.members.values()):
             return None
         rows, members, rests = found.rows, found.members, []
         for node in sums:
@@ -280,6 +289,11 @@ class _Grouping:
                     done.add(unit)
                     order.append(stack.pop())
         return order
+
+
+def _is_apart(node: Node) -> bool:
+    """Whether its kernel does nothing else."""
+    return node.definition.is_scan or node.definition.is_put
 
 
 def _touched(nodes: list[Node]) -> int:

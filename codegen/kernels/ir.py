@@ -3,6 +3,8 @@
     Kernel ::= for axes (in parallel, row-major): Loop*                       loops run one after the other
     Loop   ::= for axes (in order, row-major): Statement*                     no axes: the statements run once
     Statement ::= Store(buffer, index, value)
+               | Store(buffer, index, value, into=kind) the element and the value combined by `ops.PUTS[kind]`, round
+                                                    after round: several of one element of the kernel's axes may name it
                | Store(buffer, index, value, since) the sum of the values of all rounds of this index, which begin where
                                                     `since` is 0 and follow each other in one stretch of the kernel
                | Reduce(name, kind, value)      name := value combined over all rounds of this loop
@@ -15,7 +17,8 @@
            | Result(name)                       what an earlier loop has reduced
            | Running(name)                      what this loop has reduced up to this round: a scan
 
-Before kernels are made there is one more: Read(tensor, indices, mask), an element of a definition (`definitions.py`).
+Before kernels are made there are two more (`definitions.py`): Read(tensor, indices, mask), an element of a definition,
+and Placed(value, indices), what a definition says of the element there, which elements of others may be part of.
 
 Each Expr has a dtype. A value of float16 or bfloat16 is rounded to it by every Op, as eager does. `index` counts
 elements from the first one of the buffer (`codegen.kernels.index`). Integers that the kernel computes can be part of an
@@ -190,6 +193,18 @@ class Read(Expr):
         return f"{self.tensor}[{at}]" if self.mask is None else f"{self.tensor}[{at} if {self.mask}]"
 
 
+class Placed(Expr):
+    __slots__ = ("indices", "value")
+    value: Expr
+    indices: tuple[Index, ...]
+
+    def _parts(self) -> tuple[Expr, ...]:
+        return (self.value, *(value for at in self.indices for value in values_in(at)))
+
+    def __str__(self) -> str:
+        return f"{self.value} at [{', '.join(map(str, self.indices))}]"
+
+
 class Op(Expr):
     __slots__ = ("name", "operands")
     name: str
@@ -273,6 +288,10 @@ def read(
     return _shared(Read, dtype, tensor, indices, mask)
 
 
+def placed(value: Expr, indices: tuple[Index, ...]) -> Placed:
+    return _shared(Placed, value.dtype, indices, value)
+
+
 def op(name: str, dtype: torch.dtype, *operands: Expr) -> Op:
     return _shared(Op, dtype, name, operands)
 
@@ -296,8 +315,11 @@ class Store:
     index: Index
     value: Expr
     since: Index | None = None
+    into: str | None = None
 
     def __str__(self) -> str:
+        if self.into is not None:
+            return f"{self.buffer}[{self.index}] := {self.into} of it and {self.value}"
         if self.since is not None:
             return f"{self.buffer}[{self.index}] = sum since {self.since} = 0 of {self.value}"
         return f"{self.buffer}[{self.index}] = {self.value}"
@@ -335,7 +357,8 @@ class Loop:
 @dataclass(frozen=True)
 class Buffer:
     """Memory that a kernel is given: `size` elements. `role`: "in" is only read, "out" only written, "inout" both: an
-    element is read before it is written, by the same round or an earlier one of the same element of `axes`."""
+    element is read before it is written, by the same round or an earlier one of the same element of `axes`; or it is
+    one that a store combines with what is there."""
 
     name: str
     dtype: torch.dtype
@@ -492,9 +515,11 @@ def rewrite(root: Expr, rule: Rule, axes: Mapping[Symbol, Index] | None = None) 
                 again = read(expr.tensor, indices, expr.dtype, mask)
             case Position():
                 again = position(index_again(expr.index))
+            case Placed():
+                again = placed(made[expr.value], tuple(map(index_again, expr.indices)))
             case _:
                 again = expr
-        if not isinstance(expr, Op):
+        if not isinstance(expr, Op | Placed):
             found = rule(again)
             again = again if found is None else found
         made[expr] = again

@@ -1,7 +1,7 @@
 """Definitions -> nodes: what is computed by itself. All other definitions are put in the place of their Reads.
 
-A node is a reduction, a scan, a tensor that has to lie in memory, or a value that several others read and that costs
-something. Nodes read each other and real tensors only.
+A node is a reduction, a scan, what is combined with elements of its base, a tensor that has to lie in memory, or a
+value that several others read and that costs something. Nodes read each other and real tensors only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ import torch
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
-from codegen.kernels.definitions import Definition, Made, Program, Shape, Tensor, contiguous
+from codegen.kernels.definitions import (
+    Definition,
+    Given,
+    Made,
+    Program,
+    Shape,
+    Tensor,
+    axes_of,
+    contiguous,
+    dense_order,
+)
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Expr
 from codegen.kernels.ops import OPS
@@ -38,7 +48,8 @@ class Alias:
 
 @dataclass(frozen=True)
 class Node:
-    """`value`: over the definition's axes and those it reduces over. `target`: the input that it is written into."""
+    """`value`: over the definition's axes and those it reduces over. `target`: the tensor that it is written into: an
+    input, or of what is combined with elements of its base the memory that this lies in."""
 
     name: str
     definition: Definition
@@ -54,6 +65,12 @@ class Node:
     def reads(self) -> tuple[ir.Read, ...]:
         return tuple(expr for expr in ir.walk(self.value) if isinstance(expr, ir.Read))
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The tensors that have to be there before."""
+        into = {self.definition.base: None, self.target: None} if self.definition.is_put else {}
+        return (*(name for name in into if name), *(read.tensor for read in self.reads))
+
 
 @dataclass
 class Nodes:
@@ -67,6 +84,11 @@ class Nodes:
     needed: set[str] = field(default_factory=set)
     views: dict[str, set[str]] = field(default_factory=dict)
 
+    def home(self, name: str) -> str:
+        """The tensor whose memory a node is written into, or itself."""
+        node = self.nodes.get(name)
+        return name if node is None or node.target is None else node.target
+
 
 def find_nodes(program: Program) -> Nodes:
     return _Finder(program).run()
@@ -78,6 +100,7 @@ class _Finder:
         self.found = Nodes()
         self.values: dict[str, Expr] = {}  # of definitions, reading nodes and real tensors
         self.views: dict[str, Expr] = {}  # of views, reading what is none
+        self.targets: dict[str, str] = {}  # of what is combined with elements of its base: where that lies
 
     def run(self) -> Nodes:
         tensors = self.program.tensors
@@ -86,6 +109,7 @@ class _Finder:
             if not self._alias(name):
                 self.found.stored.add(name)
         self.found.stored |= {alias.base for alias in self.found.aliases.values()}
+        self._place_puts()
         self._note_views()
         readers = self._readers(needed)
         for name, tensor in tensors.items():
@@ -93,8 +117,10 @@ class _Finder:
                 continue
             value = self._inlined(tensor)
             is_shared = readers.get(name, 0) > 1 and not _is_cheap(value, readers[name])
+            if tensor.is_put and self.targets[name] == f"{name}.base":
+                self._copy_base(tensor)
             if tensor.kind is not None or name in self.found.stored or is_shared:
-                self.found.nodes[name] = Node(name, tensor, value)
+                self.found.nodes[name] = Node(name, tensor, value, self.targets.get(name))
         self.found.stored &= set(self.found.nodes)
         self._write_all()
         return self.found
@@ -107,14 +133,76 @@ class _Finder:
 
     def _home(self, name: str) -> str:
         alias = self.found.aliases.get(name)
-        return name if alias is None else alias.base
+        name = name if alias is None else alias.base
+        return self.targets.get(name, name)
+
+    # --- what is combined with elements of its base -------------------------------------------------------------------
+    def _place_puts(self) -> None:
+        """It lies where its base does, if nobody needs that as it was before, else in a copy."""
+        puts = [
+            tensor for name, tensor in self.program.tensors.items()
+            if name in self.found.needed and isinstance(tensor, Definition) and tensor.is_put
+        ]  # fmt: skip
+        readers: dict[str, list[str]] = {}
+        for name in self.found.needed if puts else ():
+            for read in self._reads(self.program.tensors[name]):
+                readers.setdefault(read, []).append(name)
+        for put in puts:
+            base = self.program.tensors[put.base]
+            reads = {expr.tensor for expr in ir.walk(put.value) if isinstance(expr, ir.Read)}
+            is_alone = readers[put.base] == [put.name] and put.base not in reads and base.strides == put.strides
+            chain = [put]
+            while len(following := readers.get(chain[-1].name, [])) == 1:
+                after = self.program.tensors[following[0]]
+                if not isinstance(after, Definition) or after.base != chain[-1].name:
+                    break
+                chain.append(after)
+            if is_alone and self._is_over(base, [each.name for each in chain]):
+                self.targets[put.name] = self.targets.get(put.base, put.base)
+                self.found.stored |= {put.base} if isinstance(base, Definition) else set()
+            else:
+                self.targets[put.name] = f"{put.name}.base"
+            self.found.stored.add(put.name)
+
+    def _is_over(self, base: Tensor, puts: list[str]) -> bool:
+        """Whether the memory of a base that nobody else reads is free for what becomes of it, one after the other."""
+        given_back = set(self.program.given_back)
+        written = [(target, value) for target, value in self.program.writes if base.name in (target, value)]
+        if isinstance(base, Definition):
+            return not (base.is_view or written or base.name in given_back)
+        is_shown = any(not self._memory_of(name).isdisjoint(puts) for name in given_back)
+        is_input = isinstance(base, Given) and dense_order(base.shape, base.strides) is not None
+        return is_input and written == [(base.name, puts[-1])] and base.name not in given_back and not is_shown
+
+    def _memory_of(self, name: str) -> set[str]:
+        """The tensors that it may be a view of, itself among them."""
+        found = {name}
+        stack = [name]
+        while stack:
+            name = stack.pop()
+            tensor = self.program.tensors[name]
+            is_view = isinstance(tensor, Definition) and tensor.is_view
+            is_view |= isinstance(tensor, Made) and not tensor.is_fresh
+            new = self._reads(tensor) - found if is_view else set()
+            found |= new
+            stack.extend(new)
+        return found
+
+    def _copy_base(self, put: Definition) -> None:
+        axes = axes_of(put.shape)
+        source = ir.read(put.base, tuple(map(ix.index, axes)), put.dtype)
+        name = f"{put.name}.base"
+        copy = Definition(name, put.shape, put.dtype, put.strides, axes, source, source=put.source)
+        self.found.nodes[name] = Node(name, copy, self._inlined(copy))
+        self.found.stored.add(name)
 
     # --- inputs that are written --------------------------------------------------------------------------------------
     def _write_all(self) -> None:
         """Each write comes after those that read what it writes over. A value that would have to be read before and
         after that lies in memory of its own: where two write what the other one reads, or one its own input elsewhere.
         """
-        writes = dict(self._write(value, target) for target, value in self.program.writes)
+        new = ((target, value) for target, value in self.program.writes if self.targets.get(value) != target)
+        writes = dict(self._write(value, target) for target, value in new)
         for target, node in writes.items():
             if any(read.tensor == target and not _is_place(read, node) for read in node.reads):
                 writes[target] = self._apart(node)
@@ -221,7 +309,7 @@ class _Finder:
             return set(tensor.reads)
         if not isinstance(tensor, Definition):
             return set()
-        return {expr.tensor for expr in ir.walk(tensor.value) if isinstance(expr, ir.Read)}
+        return tensor.read
 
     def _needed(self) -> set[str]:
         found: set[str] = set()
@@ -245,6 +333,8 @@ class _Finder:
             for expr in ir.walk(self._through_views(tensor.value)):
                 if isinstance(expr, ir.Read):
                     readers.setdefault(expr.tensor, set()).add(name)
+            if tensor.is_put:
+                readers.setdefault(tensor.base, set()).add(name)
         for target, value in self.program.writes:
             readers.setdefault(value, set()).add(f"{target}.written")
         return {name: len(by) for name, by in readers.items()}
@@ -325,5 +415,7 @@ def simplify(value: Expr) -> Expr:
                 if isinstance(chosen, ir.Op) and chosen.name == "where" and chosen.operands[0] is condition:
                     operands = [condition, chosen.operands[1], other]
             again = ir.op(expr.name, expr.dtype, *operands)
+        elif isinstance(expr, ir.Placed):
+            again = ir.placed(made[expr.value], expr.indices)
         made[expr] = again
     return made[value]

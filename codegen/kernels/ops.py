@@ -152,6 +152,9 @@ REDUCTIONS: dict[str, ReductionSpec] = {
     "logsumexp": ReductionSpec(_over(torch.logsumexp), "f", lambda _: -float("inf")),
 }
 
+#: How a store combines an element with a value: the operation; none where the value takes its place.
+PUTS = {"last": "", "sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
+
 #: What `Running` gives: the same over the rounds so far.
 SCANS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "sum": torch.cumsum,

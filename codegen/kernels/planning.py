@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 
 from codegen.kernels import index as ix
 from codegen.kernels import ir
-from codegen.kernels.definitions import Given, Made, Number, Stored, contiguous, dense_order
+from codegen.kernels.definitions import Given, Made, Number, Stored, Tensor, contiguous, dense_order
 from codegen.kernels.groups import Call
 from codegen.kernels.index import Index
 from codegen.kernels.ir import Kernel, Store
@@ -82,7 +82,9 @@ class _Planner:
         self, schedule: Schedule, parameters: list[str], functions: Functions, name: str, takes_list: bool,
         device: torch.device, nodes: Mapping[str, int],
     ) -> None:
-        self.schedule = schedule
+        #: What each step of kernels is given, whatever memory that lies in.
+        self.named = [step.tensors if isinstance(step, Launch) else () for step in schedule.steps]
+        self.schedule = schedule = replace(schedule, steps=tuple(_at_home(step, schedule) for step in schedule.steps))
         self.program = schedule.program
         self.functions = functions
         self.name = name
@@ -172,6 +174,7 @@ class _Planner:
         return self.schedule.written.get(name, name) if alias is None else alias.base
 
     def _tensor(self, name: str) -> s.TensorSlot:
+        name = self.schedule.written.get(name, name)
         slot = self.slots.get(name)
         if slot is None:
             slot = self.slots[name] = s.TensorSlot(len(self.slots))
@@ -242,13 +245,16 @@ class _Planner:
 
     def _is_as_large(self, node: Stored, other: str) -> bool:
         """Whether the two are the same memory, element for element, whatever shape each has."""
-        tensor = self.program.tensors[other]
+        tensor = self._known(other)
         dense = tensor.strides == contiguous(tensor.shape) and node.strides == contiguous(node.shape)
         count = math.prod(tensor.shape, start=ix.index(1)) == math.prod(node.shape, start=ix.index(1))
         return self._alike(node, other) or (dense and count and tensor.dtype == node.dtype)
 
+    def _known(self, name: str) -> Tensor:
+        return self.schedule.stored.get(name) or self.program.tensors[name]
+
     def _alike(self, node: Stored, other: str) -> bool:
-        tensor = self.program.tensors[other]
+        tensor = self._known(other)
         return (tensor.shape, tensor.strides, tensor.dtype) == (node.shape, node.strides, node.dtype)
 
     def _operand(self, name: str) -> s.TensorSlot:
@@ -281,8 +287,8 @@ class _Planner:
         buffers = tuple(self.slots[name] for name in launch.tensors)
         sizes = tuple(self.numbers.of(ix.index(size)) for size in launch.sizes)
         scalars = tuple(map(self._scalar, launch.scalars))
-        made = zip(launch.tensors, kernel.buffers * launch.copies, strict=True)
-        origin = self._origin(*(name for name, buffer in made if buffer.role != "in"))
+        made = [at for at, buffer in enumerate(kernel.buffers * launch.copies) if buffer.role != "in"]
+        origin = self._origin(*(names[at] for names in (launch.tensors, self.named[time]) for at in made))
         if kernel.name not in self.traffic:
             self.traffic[kernel.name] = traffic(kernel)
         moved = self.numbers.program(ix.substitute(self.traffic[kernel.name] * launch.copies, known))
@@ -380,6 +386,13 @@ class _Planner:
             return (items,)
         is_list = len(returns) == 1
         return (items,) if is_list else items
+
+
+def _at_home(step: Launch | Call, schedule: Schedule) -> Launch | Call:
+    """With the tensors whose memory its own lie in."""
+    if isinstance(step, Call):
+        return step
+    return replace(step, tensors=tuple(schedule.written.get(name, name) for name in step.tensors))
 
 
 def _span(node: Stored) -> Index:

@@ -42,8 +42,8 @@ class Launch:
 
 @dataclass(frozen=True)
 class Schedule:
-    """`steps`: in order. `stored`: what kernels fill but inputs; `written`: what lies in the memory of which input.
-    `aliases`, `views`: as in `Nodes`."""
+    """`steps`: in order. `stored`: what kernels fill but inputs; `written`: what lies in whose memory.
+    `aliases`, `views`: as in `Nodes`, but for memory that has another name."""
 
     program: Program
     steps: tuple[Launch | Call, ...]
@@ -82,7 +82,8 @@ def schedule(program: Program, in_stretches: bool = False) -> Schedule:
         steps.append(Launch(made[same], tensors, sizes, scalars))
     written = {name: node.target for name, node in nodes.nodes.items() if node.target is not None}
     stored = {name: _stored(node) for name, node in nodes.nodes.items() if name in nodes.stored and name not in written}
-    return Schedule(program, tuple(steps), tuple(made.values()), stored, written, nodes.aliases, nodes.views)
+    aliases = {name: replace(alias, base=written.get(alias.base, alias.base)) for name, alias in nodes.aliases.items()}
+    return Schedule(program, tuple(steps), tuple(made.values()), stored, written, aliases, nodes.views)
 
 
 def _stored(node: Node) -> Stored:
@@ -93,9 +94,9 @@ def _stored(node: Node) -> Stored:
 def _store_what_others_read(nodes: Nodes, units: list[Group | Call]) -> None:
     home = {name: unit for unit in units if isinstance(unit, Group) for name in unit.members}
     for name, node in nodes.nodes.items():
-        for read in node.reads:
-            if home.get(read.tensor, home[name]) is not home[name]:
-                nodes.stored.add(read.tensor)
+        for read in node.needs:
+            if home.get(read, home[name]) is not home[name]:
+                nodes.stored.add(read)
         if node.definition.is_scan:
             nodes.stored.add(name)
 
@@ -113,6 +114,7 @@ class _Kernel:
             self._stage(name)
         self.results = {name: f"r{number}" for number, name in enumerate(group.members)}
         self.buffers: dict[str, str] = {}
+        self.names: dict[str, str] = {}  # what they are called: what lies in another one's memory has a name of its own
         self.loaded: set[str] = set()
         self.stored: set[str] = set()
 
@@ -128,7 +130,7 @@ class _Kernel:
         axes = _in_order_of_memory(self.group.axes, loops) if stretch == 1 else self.group.axes
         name = _name(list(done), self.group.members)
         kernel = Kernel(name, axes, loops, buffers, tuple(sizes), tuple(scalars.values()), tuple(sources), stretch)
-        return kernel, tuple(self.buffers), tuple(sizes), tuple(scalars)
+        return kernel, tuple(map(self.names.__getitem__, self.buffers)), tuple(sizes), tuple(scalars)
 
     def _done(self) -> dict[str, Definition]:
         """All that it computes, in the program's order: its members, and what was put in the place of their Reads."""
@@ -165,7 +167,7 @@ class _Kernel:
             stage = self.stages[name] if member.node.target is None else last
             body = bodies.setdefault((stage, member.inner), [])
             body.extend(self._statements(member, stage))
-            if member.node.definition.over and not member.node.definition.is_scan and name in self.nodes.stored:
+            if member.node.definition.is_reduction and name in self.nodes.stored:
                 value = ir.result(self.results[name], member.node.definition.dtype)
                 bodies.setdefault((stage + 1, ()), []).append(self._store(member, value))
         for (_, shape), body in sorted(bodies.items(), key=lambda item: (item[0][0], item[0] in written)):
@@ -174,7 +176,9 @@ class _Kernel:
 
     def _statements(self, member: Member, stage: int) -> Iterator[Statement]:
         definition = member.node.definition
-        if definition.kind is not None:
+        if definition.is_put:
+            yield self._put(member, self._value(member, stage))
+        elif definition.kind is not None:
             value = self._value(member, stage)
             yield Reduce(self.results[member.node.name], definition.kind, value)
             if definition.is_scan:
@@ -187,6 +191,14 @@ class _Kernel:
         self.stored.add(name)
         strides = member.node.definition.strides
         return Store(self._named(name), physical(member.element(), strides), value, member.since)
+
+    def _put(self, member: Member, placed: Expr) -> Store:
+        target, definition = member.node.target, member.node.definition
+        assert target is not None and isinstance(placed, ir.Placed)
+        self.stored.add(target)
+        self.loaded.add(target)
+        place = physical(placed.indices, definition.strides)
+        return Store(self._named(member.node.name), place, placed.value, into=definition.kind)
 
     # --- values -------------------------------------------------------------------------------------------------------
     def _value(self, member: Member, stage: int) -> Expr:
@@ -212,12 +224,15 @@ class _Kernel:
         return value if expr.mask is None else ir.op("where", expr.dtype, expr.mask, value, ir.literal(0, expr.dtype))
 
     def _load(self, read: ir.Read) -> Expr:
-        self.loaded.add(read.tensor)
         place = physical(read.indices, self._strides(read.tensor))
+        self.loaded.add(self.nodes.home(read.tensor))
         return ir.load(self._named(read.tensor), place, read.dtype, read.mask)
 
     # --- buffers ------------------------------------------------------------------------------------------------------
     def _named(self, tensor: str) -> str:
+        home = self.nodes.home(tensor)
+        self.names.setdefault(home, tensor)
+        tensor = home
         return self.buffers.setdefault(tensor, f"b{len(self.buffers)}")
 
     def _tensor(self, name: str) -> tuple[tuple[Index, ...], tuple[Index, ...], torch.dtype]:

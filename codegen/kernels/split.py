@@ -34,7 +34,7 @@ def split(program: Program) -> Program:
 
 
 def _is_long(definition: Definition) -> bool:
-    if not definition.over or definition.is_scan or definition.kind in ("argmax", "argmin"):
+    if not definition.is_reduction or definition.kind in ("argmax", "argmin"):
         return False
     rows, length = _rows(definition), _count(definition.over)
     if rows is None or rows > FEW_ROWS or _to_cut(definition) is None:

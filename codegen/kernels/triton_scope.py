@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from codegen.kernels import index as ix
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Expr, Kernel, Literal, Load, Op, Position, Result, Running, Scalar, Store, demand, load
+from codegen.kernels.ops import PUTS
 from codegen.kernels.triton_ops import PLAIN, literal, operation, ttype, typed
 from codegen.kernels.triton_preamble import reserved
 
 #: The dimensions along which a value differs; None: it is one number, no tensor.
 Shape = frozenset[str] | None
+#: What Triton calls them where several programs may do them at once.
+ATOMICALLY = {"sum": "add", "max": "max", "min": "min"}
 
 
 def joined(shapes: Iterable[Shape]) -> Shape:
@@ -245,7 +248,12 @@ class Writer:
         tests = self.masks(shape)
         masked = f", {conjunction(tests)}" if tests else ""
         stored = ttype(value.dtype).store.format(known.text)
-        self.line(f"tl.store({self.buffers[buffer]} + {self.spread_index(place, shape)}, {stored}{masked})")
+        pointer = f"{self.buffers[buffer]} + {self.spread_index(place, shape)}"
+        if store.into is not None and PUTS[store.into]:
+            kind = ATOMICALLY[store.into]
+            self.line(f'tl.atomic_{kind}({pointer}, {self.spread(known, shape)}{masked}, sem="relaxed")')
+            return
+        self.line(f"tl.store({pointer}, {stored}{masked})")
         self.fresh.add(buffer)
         self._forget(buffer)
         if not isinstance(value, Literal) and known.shape == shape:

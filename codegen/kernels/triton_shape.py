@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import torch
+
 from codegen.kernels import index as ix
 from codegen.kernels.axes import indices, simplify, statements_of
 from codegen.kernels.c_expand import expand
 from codegen.kernels.index import Index, Symbol
-from codegen.kernels.ir import Kernel, Op, Reduce, Running, reads, walk
+from codegen.kernels.ir import Kernel, Loop, Op, Reduce, Running, Store, reads, walk
 
 #: Rounds of a loop that a program does at once, if there are no more of them: so many registers there are. Scans keep
 #: several values for each.
@@ -30,6 +32,11 @@ TOTALS = 64
 #: Elements of a program's tile, at least: some for each thread of a warp.
 SMALLEST = 128
 INT32_MAX = 2**31 - 1
+#: What a device combines with an element in memory at once, whoever does so beside it. (Its maxima know no NaN.)
+ATOMIC = {
+    "sum": (torch.float32, torch.float64, torch.int32, torch.int64), "max": (torch.int32, torch.int64),
+    "min": (torch.int32, torch.int64),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,8 +64,22 @@ class Tiling:
 
 @lru_cache(32)
 def prepared(kernel: Kernel) -> Kernel:
-    """The kernel as it is printed: it does the same."""
+    """The kernel as it is printed: it does the same, but that what meets in an element is added in any order."""
+    if any(isinstance(statement, Store) and statement.into is not None for statement in statements_of(kernel)):
+        kernel = _side_by_side(kernel)
     return expand(simplify(kernel))
+
+
+def _side_by_side(kernel: Kernel) -> Kernel:
+    """With rounds that combine something with elements as axes of the kernel: each does that at once."""
+    (loop,) = kernel.loops
+    for store in loop.body:
+        assert isinstance(store, Store)
+        if store.into == "last" and not loop.axes:
+            continue
+        if store.into not in ATOMIC or store.value.dtype not in ATOMIC[store.into]:
+            raise NotImplementedError(f"a Triton kernel that combines by {store.into} in {store.value.dtype}")
+    return replace(kernel, axes=(*loop.axes, *kernel.axes), loops=(Loop((), loop.body),))
 
 
 def tiling(kernel: Kernel) -> Tiling:

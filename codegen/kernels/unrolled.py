@@ -95,7 +95,7 @@ def _of_graph(found: Schedule, names: _Names) -> Schedule | None:
             tensors[name] = replace(tensor, node=names.nodes[names.places[tensor.node.name]])
         elif isinstance(tensor, Given):
             tensors[name] = tensor
-        elif name in found.stored or name in found.aliases:
+        elif name in found.stored or name in found.aliases or name in found.written:
             tensors[name] = Stored(name, tensor.shape, tensor.dtype, tensor.strides)
     steps = [
         step if isinstance(step, Launch) else Call([tensors[made.name] for made in step.made], step.first)  # type: ignore[misc]
@@ -197,6 +197,7 @@ def _facts(found: Schedule, steps: list[Step], run: Run, repeat: int, names: _Na
 
     return [
         list(map(of_step, steps)), own(found.program.tensors, of_tensor), own(found.stored, of_tensor),
+        own(found.written, seen),
         own(found.aliases, lambda alias: (seen(alias.base), alias.shape, alias.strides, alias.offset)),
         own(found.views, lambda others: set(map(seen, others))),
     ]  # fmt: skip
@@ -225,7 +226,9 @@ class _Copies:
         behind = [self._step(step, self._behind) for step in found.steps[after:]]
         return replace(
             found, program=replace(found.program, tensors=tensors), steps=(*found.steps[:after], *copies, *behind),
-            stored=self._spread(found.stored, self._stored), aliases=self._spread(found.aliases, self._alias),
+            stored=self._spread(found.stored, self._stored),
+            written=self._spread(found.written, lambda target, rename: rename(target)),
+            aliases=self._spread(found.aliases, self._alias),
             views=self._spread(found.views, lambda others, rename: set(map(rename, others))),
         )  # fmt: skip
 

@@ -66,6 +66,7 @@ class RunAgain:
         if self._lasts:
             reached = how_far(error)
             if reached is None or self._has_lasted(reached):
+                error = self._said_by_eager(error, inputs)
                 if reached is not None:
                     reached.show(error)
                 raise error
@@ -90,6 +91,22 @@ class RunAgain:
         if reached.graph is self.module:
             return changes_the_world(self.module, self.draws_again, reached.nodes[0])
         return reached.lasts(self.draws_again)
+
+    def _said_by_eager(self, error: Exception, inputs: tuple[Any, ...]) -> Exception:
+        """Kernels have one error for all indices out of range: what the operators say of such inputs, if they do."""
+        is_plain = all(isinstance(each, torch.Tensor | int | float) for each in inputs)
+        if not isinstance(error, IndexError) or not is_plain:
+            return error
+        state = TorchState()
+        try:
+            with torch.random.fork_rng(devices=[]), torch.no_grad():
+                copies = [each.detach().clone() if isinstance(each, torch.Tensor) else each for each in inputs]
+                as_captured(self.module)(*copies)
+        except Exception as said:
+            return said.with_traceback(error.__traceback__)
+        finally:
+            state.restore()
+        return error
 
     def _raises(self, inputs: tuple[Any, ...]) -> bool:
         """Whether the operators themselves refuse these inputs: then the program has caught the error that it met."""

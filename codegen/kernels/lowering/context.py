@@ -26,6 +26,10 @@ class Impossible(Exception):
     """Raised for what ATen can't be called for either: its graph is not lowered."""
 
 
+#: A value and where it goes, at some indices.
+Element = Callable[..., tuple[Expr, Sequence[Index]]]
+
+
 @dataclass(frozen=True)
 class Ref:
     """A tensor of the program, to a row. `ref[i, j]`: its element there."""
@@ -102,6 +106,21 @@ class Lowering:
         axes = axes_of(shape)
         element = value(*map(ix.index, axes))
         return self._add(tuple(shape), element.dtype, axes, element, kind, (axes[dim],), hint)
+
+    def put(
+        self, kind: str, base: Ref, shape: Sequence[Index], apart: Sequence[int], element: Element
+    ) -> Ref:
+        """A row of `ops.PUTS` of base and, over that shape, a value and where it goes: element(i0, i1, ...). `apart`:
+        the dims of which each tells elements of the base apart."""
+        axes = axes_of(shape, "r")
+        value, place = element(*map(ix.index, axes))
+        name = self.fresh(self.node.name)
+        side, rounds = ([axis for dim, axis in enumerate(axes) if (dim in apart) is there] for there in (True, False))
+        self.program.tensors[name] = Definition(
+            name, base.shape, base.dtype, contiguous(base.shape), tuple(side), ir.placed(value, tuple(place)), kind,
+            tuple(rounds), self.source, base=base.name,
+        )  # fmt: skip
+        return Ref(name, base.shape, base.dtype)
 
     def _add(
         self, shape: Shape, dtype: torch.dtype, axes: Any, value: Expr, kind: str | None, over: Any, hint: str,

@@ -24,7 +24,7 @@ def looked_up(position: Expr, size: Index, check: str = "check_index") -> Index:
     return ix.index(ix.Value(value, size))
 
 
-def _of_integers(*positions: Ref | None) -> None:
+def of_integers(*positions: Ref | None) -> None:
     for each in positions:
         if each is not None and each.dtype not in (torch.int32, torch.int64):
             raise Unsupported(f"positions of {each.dtype}")
@@ -32,7 +32,7 @@ def _of_integers(*positions: Ref | None) -> None:
 
 @lowers(aten.index.Tensor, aten._unsafe_index.Tensor)
 def _index(low: Lowering, x: Ref, positions: Sequence[Ref | None]) -> Ref:
-    _of_integers(*positions)
+    of_integers(*positions)
     named = [dim for dim, each in enumerate(positions) if each is not None]
     depth = max(positions[dim].dim for dim in named)  # type: ignore[union-attr]
     # what the positions are broadcast to stands where they stand if that is one place, else in front
@@ -51,7 +51,7 @@ def _index(low: Lowering, x: Ref, positions: Sequence[Ref | None]) -> Ref:
 
 @lowers(aten.index_select.default)
 def _index_select(low: Lowering, x: Ref, dim: int, positions: Ref) -> Ref:
-    _of_integers(positions)
+    of_integers(positions)
     if not x.dim:
         raise Unsupported("positions in a number")
     dim = wrap(dim, x.dim)
@@ -64,7 +64,7 @@ def _index_select(low: Lowering, x: Ref, dim: int, positions: Ref) -> Ref:
 
 @lowers(aten.gather.default)
 def _gather(low: Lowering, x: Ref, dim: int, positions: Ref, *, sparse_grad: bool = False) -> Ref:
-    _of_integers(positions)
+    of_integers(positions)
     if not x.dim or not positions.dim:
         raise Unsupported("positions in a number, or one position")
     dim = wrap(dim, x.dim)
@@ -77,7 +77,7 @@ def _gather(low: Lowering, x: Ref, dim: int, positions: Ref, *, sparse_grad: boo
 
 @lowers(aten.take.default)
 def _take(low: Lowering, x: Ref, positions: Ref) -> Ref:
-    _of_integers(positions)
+    of_integers(positions)
     count = ix.index(1)
     for size in x.shape:
         count = count * size
@@ -93,7 +93,7 @@ def _embedding(
     low: Lowering, weight: Ref, positions: Ref, padding_idx: Any = -1, scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Ref:
-    _of_integers(positions)
+    of_integers(positions)
 
     def element(*at: Index) -> Expr:
         return weight.at([looked_up(positions.at(at[: positions.dim]), weight.shape[0]), *at[positions.dim :]])

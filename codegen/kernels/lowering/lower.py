@@ -29,6 +29,7 @@ from codegen.kernels.lowering import (  # noqa: F401  (their rows)
     placement,
     pointwise,
     reductions,
+    scatters,
     views,
 )
 from codegen.kernels.lowering.context import (

@@ -77,13 +77,19 @@ GATHERS = """
     a.index_select(d, i.reshape(-1)); a.transpose(0, d)[i]; a.transpose(0, d)[i - n]; torch.nn.functional.embedding(i, a) if a.dim() == 2 and d == 0 else a; a.gather(d, i.reshape(-1).reshape([-1 if k == d else 1 for k in range(a.dim())]).expand([i.numel() if k == d else s for k, s in enumerate(a.shape)]))
     torch.take_along_dim(a, a.argmax(d, keepdim=True), d); a.index_select(d, i.reshape(-1).flip(0)) * 2; a[i, i] if a.dim() > 1 and a.shape[0] == a.shape[1] and d == 0 else a
 """.replace("\n", ";").split(";")
+SCATTERS = """
+    a.index_add(d, i.reshape(-1), a.index_select(d, i.reshape(-1)) * 0.5); torch.zeros_like(a).index_add(d, i.reshape(-1), a.index_select(d, i.reshape(-1))); a.index_copy(d, i.reshape(-1), a.index_select(d, i.reshape(-1)) * 2)
+    a.transpose(0, d).index_put((i,), a.transpose(0, d)[i] * 0.5, accumulate=True); a.transpose(0, d).index_put((i - n,), a.transpose(0, d)[i] + 1); a.index_put((i, i), a[i, i] * 2, accumulate=True) if a.dim() > 1 and a.shape[0] == a.shape[1] and d == 0 else a
+    a.scatter(d, a.argmax(d, keepdim=True), 0.5); torch.zeros_like(a).scatter_add(d, (a > 0).long() * (n - 1), a); a.scatter_reduce(d, (a > 0).long() * (n - 1), a * 2, "amax"); a.scatter_reduce(d, (a > 0).long() * (n - 1), a, "sum")
+    a.scatter_reduce(d, a.argmin(d, keepdim=True), a.amax(d, keepdim=True), "amin"); a.scatter(d, a.argmax(d, keepdim=True), a.amin(d, keepdim=True)); a.scatter_reduce(d, (a < 0).long(), a * 0.5, "prod") if n > 1 else a
+""".replace("\n", ";").split(";")
 WRITES = """
-    x.mul_(0.5); x.add_(a); x.copy_(a); x.relu_(); x[0].copy_(x[-1]); x[..., ::2].mul_(0.5); x.copy_(x.flip(0).clone()); x.sub_(x.amax(-1, keepdim=True)).mul_(0.5); x.masked_fill_(x > 0.3, 0.1); x.zero_(); x.fill_(0.25); x.neg_(); x.clamp_(-1, 1); x.lerp_(a, 0.5); x[0] = 0.5; x.select(-1, 0).add_(1); x.transpose(0, -1).mul_(0.5); x.cumsum_(0).mul_(0.1); x.sigmoid_()
+    x.mul_(0.5); x.add_(a); x.copy_(a); x.relu_(); x[0].copy_(x[-1]); x[..., ::2].mul_(0.5); x.copy_(x.flip(0).clone()); x.sub_(x.amax(-1, keepdim=True)).mul_(0.5); x.masked_fill_(x > 0.3, 0.1); x.zero_(); x.fill_(0.25); x.neg_(); x.clamp_(-1, 1); x.lerp_(a, 0.5); x[0] = 0.5; x.select(-1, 0).add_(1); x.transpose(0, -1).mul_(0.5); x.cumsum_(0).mul_(0.1); x.sigmoid_(); x.index_add_(0, torch.arange(x.shape[0]) // 2, x * 0.5); x.scatter_(-1, x.argmax(-1, keepdim=True), 0.5); x[torch.arange(x.shape[0]) // 2] = 0.25; x.index_copy_(0, torch.arange(x.shape[0]).flip(0), x * 0.5)
 """.replace("\n", ";").split(";")
 CALLS = ["a.mm(b) * 0.1", "a @ a.mT * 0.1", "torch.topk(a, 1, d).values", "a.sort(d).values", "a.view(torch.int32) + 1", "torch.nn.functional.linear(a, b) * 0.1"]
 KINDS = {
     "exact": (EXACT, 6), "rounded": (ROUNDED, 5), "pairs": (PAIRS_EXACT, 6), "rounded pairs": (PAIRS_ROUNDED, 1), "integers": (INTEGERS, 2),
-    "reduced": (REDUCED, 4), "exactly reduced": (REDUCED_EXACT, 2), "views": (VIEWS, 6), "gathers": (GATHERS, 2), "writes": (WRITES, 2), "calls": (CALLS, 1),
+    "reduced": (REDUCED, 4), "exactly reduced": (REDUCED_EXACT, 2), "views": (VIEWS, 6), "gathers": (GATHERS, 2), "scatters": (SCATTERS, 2), "writes": (WRITES, 2), "calls": (CALLS, 1),
 }  # fmt: skip
 CONTINUOUS = {"rounded", "rounded pairs", "reduced", "views", "calls", "writes"}
 #: Exact operations that are continuous.
@@ -92,7 +98,7 @@ SMOOTH = {"-a", "a.abs()", "a.relu()", "a * 0.5", "a * 0.3", "a + 1", "2 - a", "
 EXACT_CALLS = {"a.view(torch.int32) + 1", "torch.topk(a, 1, d).values", "a.sort(d).values"}
 #: After these the sign of a zero is anything, in eager code too.
 SIGNLESS = re.compile("max|min|clamp|relu|threshold|tanh")
-NOT_CONTINUOUS = {"a.view(torch.int32) + 1", "x.masked_fill_(x > 0.3, 0.1)"}
+NOT_CONTINUOUS = {"x.scatter_(-1, x.argmax(-1, keepdim=True), 0.5)", "a.view(torch.int32) + 1", "x.masked_fill_(x > 0.3, 0.1)"}
 
 
 @dataclass
@@ -242,7 +248,7 @@ class Draw:
         self.there[name] = found
         self.kept.append(found)
         is_rounded = kind in ("rounded", "rounded pairs", "reduced") or kind == "calls" and form not in EXACT_CALLS
-        is_rounded = is_rounded or kind == "writes" and any(word in form for word in ("lerp", "sigmoid", "cumsum"))
+        is_rounded = is_rounded or kind == "writes" and any(word in form for word in ("lerp", "sigmoid", "cumsum", "index_add"))
         is_rounded = is_rounded or ".mean(" in form or ".exp" in form
         places = [self.there[name].dtype for name in used] + [found.dtype]
         bound = max((BOUNDS[dtype] for dtype in places if dtype in BOUNDS), default=0.0) if is_rounded or before else 0.0

@@ -43,6 +43,7 @@ def evaluated(what: Schedule, args: Sequence[torch.Tensor], run: Callable[..., N
         return ix.evaluate(at, sizes.__getitem__)
 
     def tensor(name: str) -> torch.Tensor:
+        name = what.written.get(name, name)
         if name not in memory:
             alias = what.aliases.get(name)
             if alias is not None:

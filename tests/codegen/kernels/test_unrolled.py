@@ -110,6 +110,10 @@ PROGRAMS = {
     "views": (loop(lambda x, w, b, n: layer(x.t().reshape(6, 6), w, b).t()), True),
     "views returned": (loop(lambda x, w, b, n: layer(x, w, b).t(), lambda x, seen: tuple(seen[1:])), True),
     "long sums": (loop(lambda x, w, b, n: layer(x, w, b) * x.expand(2000, 6, 6).sum()), True),
+    "elements put into what is read": (loop(lambda x, w, b, n: x.index_add(0, b.argsort(), x @ w) + x), True),
+    "elements put into zeros": (
+        loop(lambda x, w, b, n: torch.zeros_like(x).scatter_add(0, (x > 0).long(), x @ w), lambda x, seen: tuple(seen[1:])), True
+    ),
     "a mask that all read": (loop(lambda x, w, b, n: x.masked_fill(x > 3, 0) @ w + b), True),
 }  # fmt: skip
 
