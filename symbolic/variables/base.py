@@ -115,7 +115,7 @@ class Variable:
         return False
 
     def varies(self) -> bool:
-        """Whether it is known for the inputs at hand alone, so that what asks for it makes an entry for these."""
+        """Whether it is a number that is known for the inputs at hand alone, or not before the graph runs."""
         return False
 
     def constant(self) -> Any:

@@ -58,6 +58,9 @@ class NumberVariable(Variable):
             raise GraphBreak("tensor value needed", self.describe())
         return answer
 
+    def varies(self) -> bool:
+        return True
+
     def plain(self) -> ConstantVariable:
         return ConstantVariable(self.constant())
 
@@ -131,9 +134,6 @@ class GivenNumber(NumberVariable, Given):
         self.inputs = inputs
 
     def is_constant(self) -> bool:
-        return True
-
-    def varies(self) -> bool:
         return True
 
     def constant(self) -> Any:

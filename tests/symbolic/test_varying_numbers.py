@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import COUNTING, Counting
+from tests.differential import COUNTING, Counting, check
 
 VALUES = (3, 5, 2, 4, 6, 3)
 EACH, ONCE = 5, 2  # graphs: one for each value; the first, and one for all others
@@ -137,3 +137,10 @@ def test_an_int_beside_a_size_that_varies():
         x = torch.randn(rows, 2)
         for ours, theirs in zip(compiled(x, n), program(x, n), strict=True):
             assert torch.equal(torch.as_tensor(ours), torch.as_tensor(theirs))
+
+
+@pytest.mark.parametrize("what", ["max(1.0, n), min(n, 0.5, 2.0)", "sum([n, 0.5])", "pow(n, 2), abs(-n), divmod(n, 0.3)", "round(n, 1) + math.sqrt(n)"])
+def test_numbers_read_from_tensors_are_computed_with(what):
+    scope = {"math": math}
+    exec(f"def program(x):\n    n = float(x.norm())\n    return x * n, {what}", scope)
+    check(scope["program"], torch.tensor([0.1, 0.2, 0.7]), changed=(torch.tensor([3.0, 4.0, 1.0]),), graphs=1)
