@@ -159,7 +159,8 @@ class Environment(ShapeEnv):
 
     def create_symbol(self, val: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
         made = super().create_symbol(val, source, *args, **kwargs)
-        if made.is_Symbol and getattr(getattr(source, "prop", None), "name", "") == "SIZE":
+        is_size = getattr(getattr(source, "prop", None), "name", "") == "SIZE"
+        if made.is_Symbol and (is_size or isinstance(source, _Numbered)):
             self.var_to_range[made] = ValueRanges(LEAST, int_oo)
         return made
 
@@ -306,10 +307,10 @@ class Shapes:
                     bool(other == size)
 
     def number(self, value: int, source: Source) -> Any:
-        """A symbol for an int that came in, from SMALLEST on."""
+        """A symbol for an int that came in, from LEAST on."""
         own: Any = self.env.create_symbol(value, _Numbered(f"number{len(self._inputs)}"), DimDynamic.DYNAMIC)
         made = self.env.create_symintnode(own, hint=value)
-        self.env.constrain_symbol_range(own, SMALLEST, MOST)
+        self.env.constrain_symbol_range(own, LEAST, MOST)
         self._where[own], self._numbers[own] = Extent(source, "value"), value
         self._inputs.append(_Input({}, ((own, own),), self.place()))
         return made
@@ -393,7 +394,7 @@ class Shapes:
                 if own is not expr:
                     yield sympy.Eq(own, expr.xreplace(fixed), evaluate=False), known.place
                 elif kind != "offset" or own in used:
-                    yield sympy.Ge(own, LEAST if kind == "size" else SMALLEST, evaluate=False), known.place
+                    yield sympy.Ge(own, SMALLEST if kind == "stride" else LEAST, evaluate=False), known.place
                     if kind == "value":
                         yield sympy.Le(own, MOST, evaluate=False), known.place
 

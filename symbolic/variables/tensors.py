@@ -197,7 +197,8 @@ class TensorVariable(Variable):
         return tx.graph.call_method(name, [self, *args], kwargs)
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
-        return tx.graph.call(operator.getitem, [self, _counted(tx, _position(tx, index))])
+        part, rest = _selected(tx, self, _position(tx, index))
+        return part if rest is None else tx.graph.call(operator.getitem, [part, _counted(tx, rest)])
 
     def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
         tx.graph.call(operator.setitem, [self, _position(tx, index), value])
@@ -326,6 +327,50 @@ class NodeVariable(Variable):
         return f"{self.first.describe()}.grad_fn"
 
 
+
+
+def _selected(tx: Translator, tensor: TensorVariable, index: Variable) -> tuple[TensorVariable, Variable | None]:
+    """What is left of the tensor once ints that vary have been selected, and what is left to be asked of that: torch's
+    indexing takes plain numbers, and `select` any."""
+    parts = tx.unpack(index) if index.python_type() is tuple else [index]
+    varying = [_varies(part) for part in parts]
+    taken = [_dims(part) for part in parts]
+    if not any(varying) or None in taken:
+        return tensor, index
+    rest = tensor.fake.dim() - sum(filter(None, taken))
+    places = [rest if _is_ellipsis(part) else dims or 0 for part, dims in zip(parts, taken, strict=True)]
+    if rest < 0 or sum(map(_is_ellipsis, parts)) > 1:
+        return tensor, index  # an error, which is torch's to tell
+    dim, left, found = 0, list[Variable](), tensor
+    for at, part in enumerate(parts):
+        if varying[at]:
+            found = tx.graph.call_method("select", [found, ConstantVariable(dim), part])  # type: ignore[assignment]
+        elif any(varying[at:]) and isinstance(part, ConstantVariable) and part.value is None:
+            # The stride of a new dimension goes by what follows it.
+            found = tx.graph.call_method("unsqueeze", [found, ConstantVariable(dim)])  # type: ignore[assignment]
+            left.append(ConstantVariable(slice(None)))
+            dim += 1
+        else:
+            left.append(part)
+            dim += places[at]
+    return found, tx.new_tuple(left) if left else None
+
+
+def _varies(part: Variable) -> bool:
+    return isinstance(getattr(part, "value", None), torch.SymInt)
+
+
+def _is_ellipsis(part: Variable) -> bool:
+    return isinstance(part, ConstantVariable) and part.value is ...
+
+
+def _dims(part: Variable) -> int | None:
+    """How many dimensions a part of an index is about, an ellipsis aside; None where that is not plain."""
+    if isinstance(part, TensorVariable):
+        return 1 if part.fake.dtype in (torch.int64, torch.int32) else None
+    if isinstance(part, ConstantVariable) and (part.value is None or part.value is ...):
+        return 0
+    return 1 if part.python_type() in (int, slice) else None
 
 
 def _counted(tx: Translator, index: Variable) -> Variable:

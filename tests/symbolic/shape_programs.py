@@ -44,6 +44,7 @@ torch.cat([{x}, {x}])|torch.cat([{x}, {y}]) if {x}.shape[1:] == {y}.shape[1:] el
 torch.zeros(abs({i}) % 6, 2)|torch.full({x}.shape, 2.0)|F.pad({x}, (1, {c}))|F.pad({x}, ({i} % 3, 0))|{x} @ {x}.transpose(0, -1) if {x}.dim() == 2 else {x}
 {x}.split({c})[0]|{x}.chunk(2)[-1]|{x}.tril() if {x}.dim() == 2 else {x}|{x}.roll({i} % 4, 0)|{x}.narrow(0, 0, {x}.shape[0] // 2)|{x}[{x}.shape[0] // 2]
 {x}.unbind(0)[0] if {x}.shape[0] else {x}|torch.where({x} > 0, {x}, {y}) if {x}.shape == {y}.shape else {x}|sum(row.sum() for row in {x}[:3]) + {x}
+{x}[{i} % {x}.shape[0]]|{x}[..., {i} % {x}.shape[-1]]|{x}[: {i}, {y}.shape[0] % {x}.shape[1]]|{x}[-1, None]|{x} * ({i} % 2)
 {x}.masked_fill({x} > 1, {i})|{x}.reshape(2, -1) if {x}.numel() % 2 == 0 and {x}.numel() else {x}|{x}.unflatten(0, (-1, 2)) if {x}.shape[0] % 2 == 0 and {x}.numel() else {x}
 """.replace("\n", "|").strip("|").split("|")
 SIZES = (0, 1, 2, 3, 4, 5, 6, 7, 9)

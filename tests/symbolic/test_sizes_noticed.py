@@ -1,6 +1,7 @@
 """Sizes that differ from call to call are noticed: the second compilation serves all that come after."""
 import logging
 import random
+import re
 
 import pytest
 import torch
@@ -232,6 +233,56 @@ def test_numbers_in_tuples_and_slices(program, make):
     compiled = jit.compile(program, backend=counter)
     for x, given in worlds:
         assert torch.equal(compiled(x, given)[0], program(x, given)[0])
+    counter.expect(2)
+
+
+ROWS = {
+    "one": lambda x, n: x[n] * 2,
+    "of the last": lambda x, n: x[..., n] + n,
+    "and a part": lambda x, n: x[n, :n] * 2,
+    "part and one": lambda x, n: x[1:, n],
+    "two": lambda x, n: x[n, n + 1] * 2,
+    "and a new one": lambda x, n: x[None, (n + 1) // 2, None, 1:],
+    "and two new ones": lambda x, n: x[:, None, n, None],
+    "by tensor": lambda x, n: x[torch.tensor([0, 2]), n],
+    "by a size": lambda x, n: x[x.shape[0] - n] + x[x.shape[0] // 2],
+    "negative": lambda x, n: x[-n] * 2,
+    "stored": lambda x, n: torch.zeros_like(x).index_copy(0, torch.tensor([1]), x[n : n + 1]).add_(x[:, n]),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "default"])
+@pytest.mark.parametrize("name", ROWS)
+def test_one_of_a_dimension_by_an_int_that_varies(name, backend):
+    """Each position had a graph of its own."""
+    program, counter = ROWS[name], Counting(jit.backends.BACKENDS[backend])
+    compiled = jit.compile(program, backend=counter)
+    for n in (3, 4, 6, 1, 5):
+        x = torch.arange(81.0).view(9, 9)
+        ours, theirs = compiled(x, n), program(x, n)
+        assert torch.equal(ours, theirs) and ours.stride() == theirs.stride()
+    counter.expect(2)
+    with pytest.raises(IndexError) as theirs:
+        program(X(2, 3), 7)
+    with pytest.raises(IndexError, match=re.escape(str(theirs.value))):
+        compiled(X(2, 3), 7)
+
+
+@pytest.mark.parametrize("backend", ["eager", "default"])
+@pytest.mark.parametrize("program", [
+    lambda x, n: x[:n] * 2,
+    lambda x, n: x.new_zeros(n, 9) + x[0],
+    lambda x, n: x[:1].expand(n, 9) * n,
+    lambda x, n: x.repeat(n, 1) / (30 // n),
+    lambda x, n: torch.cat([x, x.new_ones(n, 9)]).sum(0),
+    lambda x, n: torch.tril(x, n) + torch.arange(9) % n,
+])
+def test_an_int_of_one_among_others(program, backend):
+    counter = Counting(jit.backends.BACKENDS[backend])
+    compiled = jit.compile(program, backend=counter)
+    for n in (9, 5, 1, 4):
+        x = torch.arange(99.0).view(11, 9)
+        torch.testing.assert_close(compiled(x, n), program(x, n))
     counter.expect(2)
 
 

@@ -17,13 +17,14 @@ INTS = {
         "not n", "10 // n", "10 % (n - 1)", "n == 3", "min(n, 3)", "divmod(n, 2)", "x.new_zeros(n + 1)", "x[: n // 2]", "sum([n, 0.5])",
         "math.floor(n), math.exp(n / 8), math.atan2(n, 3)", "x * (1 - 0.9**n), n**0.5", "min(1.0, n / 4), max(n / 4, 0.5, n * 0.1)",
         "n in {3, 7}, n in [3, 7], n in (3, 7)", "n in {3: 1, 'a': 2}, {3: 1, 9: 2}.get(n), n in frozenset([3])", "math.floor(n / 2 + 0.25)",
+        "x[n]", "torch.zeros(n, 2)[n - 1]",
     ), ONCE),
     **dict.fromkeys((
         "n * 2 + 1 > 5", "x.view(2, 5)[:, :n]", "x + 1 if n / 10 < 0.35 else x", "min(1, n / 4)", "n > 2.5",
         "n ** 0.5 * 2 >= math.pi",
     ), 3),
     **dict.fromkeys((
-        "x[n]", "torch.tensor([n, 1])", "list(range(n))", "[0, 1, 2, 3, 4, 5, 6, 7][n]", "{n: 1}", "torch.zeros(n, 2)[n - 1]", "2 ** n", "n << 2", "n & 1", "n.bit_length()", "hash(n)",
+        "torch.tensor([n, 1])", "list(range(n))", "[0, 1, 2, 3, 4, 5, 6, 7][n]", "{n: 1}", "2 ** n", "n << 2", "n & 1", "n.bit_length()", "hash(n)",
         "'abcdefgh'[n]",
     ), EACH),
 }  # fmt: skip
