@@ -34,7 +34,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 from symbolic import corrections, terms
 from symbolic.errors import GraphBreak, SkipFrame
 from symbolic.marks import Mark
-from symbolic.solved import reasons, solved
+from symbolic.solved import Ranges, reasons, solved
 from symbolic.sources import Source
 from symbolic.terms import Extent, Op, Term
 
@@ -359,20 +359,26 @@ class Shapes:
         self._place_guards()
         asked = [guard.expr for guard in self.env.guards]
         marked = [symbol for symbol, mark in self._marked.items() if mark.must and symbol not in self._settled]
-        together = solved(asked) if marked else {}
+        together = solved(asked, self._ranges_said()) if marked else {}
         numbers = {symbol: int(self.env.replace(symbol)) for symbol in self._settled}
         found = [self._specialization(each, numbers[each], asked[:end]) for each, end in self._settled.items()]
         return found + [self._specialization(each, together[each], asked) for each in marked if each in together]
 
     def _specialization(self, symbol: sympy.Symbol, number: int, asked: list[Any]) -> Specialization:
         """`asked`: what there was to ask until the symbol had no choice left."""
-        says_it = bool(asked) and isinstance(asked[-1], sympy.Eq) and symbol in asked[-1].free_symbols
-        why = [len(asked) - 1] if says_it or symbol not in solved(asked) else reasons(symbol, asked)
+        ranges, is_settled = self._ranges_said(), symbol in self._settled and bool(asked)
+        says_it = is_settled and isinstance(asked[-1], sympy.Eq) and symbol in asked[-1].free_symbols
+        why = [len(asked) - 1] if says_it or symbol not in solved(asked, ranges) else reasons(symbol, asked, ranges)
         place = self._places[why[-1]] if asked else self.place()
         exprs = [asked[n] for n in why] if asked else [sympy.Eq(symbol, number, evaluate=False)]
         reason = " and ".join(terms.text(term) for expr in exprs for term in self._terms(expr))
         mark = self._marked.get(symbol, Mark(True))
         return Specialization(terms.text(self._where[symbol]), number, place, reason, mark.must)
+
+    def _ranges_said(self) -> Ranges:
+        """What the user says of the sizes that must vary."""
+        must = {symbol: mark for symbol, mark in self._marked.items() if mark.must}
+        return {symbol: (max(mark.min or LEAST, LEAST), mark.max) for symbol, mark in must.items()}
 
     def _complete(self, known: _Input, fixed: dict[sympy.Symbol, sympy.Expr]) -> None:
         for key, kind in (("sizes", "size"), ("strides", "stride")) if known.facts else ():

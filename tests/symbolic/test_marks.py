@@ -94,17 +94,44 @@ def _rest(x):
     return x + 1 if a * 2 - b != 5 or b >= 6 or 5 > b else x - 1
 
 
+def _multiple(x):
+    if x.shape[0] % 5 == 0 and x.shape[0] < 9:
+        return x + 1
+    return x - 1
+
+
+def _remainders(x):
+    n = x.shape[0]
+    return x + 1 if n % 4 != 1 or n > 12 or n < 3 or n % 3 != 2 else x - 1
+
+
 @pytest.mark.parametrize("program, line, reason", [
     (_between, 3, r"x.size\(\)\[0\] <= 5 and x.size\(\)\[0\] >= 5"),
     (_square, 6, r"\[0\] <= x.size\(\)\[1\] and x.size\(\)\[0\] >= x.size\(\)\[1\] and x.size\(\)\[0\] \+ x.size\(\)\[1\] == 10"),
     (_rest, 2, r"x.size\(\)\[0\] - 5 < 6 and 2 \* x.size\(\)\[0\] - 5 >= 5"),
-], ids=["pytorch 122307", "pytorch 191833", "another"])  # fmt: skip
+    (_multiple, 1, r"x.size\(\)\[0\] % 5 == 0 and x.size\(\)\[0\] < 9"),
+    (_remainders, 2, r"% 4 == 1 and x.size\(\)\[0\] <= 12 and x.size\(\)\[0\] % 3 == 2"),
+], ids=["pytorch 122307", "pytorch 191833", "another", "remainder", "remainders"])  # fmt: skip
 def test_a_marked_size_that_several_questions_leave_no_choice(program, line, reason):
     x = X(5, 5)
     jit.mark_dynamic(x, (0, 1) if program is not _between else 0)
     place = f"test_marks.py:{program.__code__.co_firstlineno + line}"
     with pytest.raises(jit.MarkedSize, match=rf"x.size\(\)\[0\] is 5: .*{reason}.*{place}"):
         jit.compile(program)(x)
+
+
+def test_a_remainder_leaves_no_choice_in_the_range_that_was_said():
+    """Compiled for that size alone, before, and quietly."""
+
+    def program(x):
+        return x * 2 if x.shape[0] % 5 == 0 else x + 1
+
+    x = X(5, 3)
+    jit.mark_dynamic(x, 0, min=4, max=9)
+    with pytest.raises(jit.MarkedSize, match=r"x.size\(\)\[0\] is 5: x.size\(\)\[0\] % 5 == 0, needed at"):
+        jit.compile(program)(x)
+    expect(counted(program, (X(5, 3),), (X(10, 3),), (X(15, 3),), mark=lambda x: jit.mark_dynamic(x, 0, min=4)), 1, 1, 1)
+    expect(counted(program, (X(5, 3),), (X(10, 3),), (X(6, 3),), mark=lambda x: jit.maybe_mark_dynamic(x, 0)), 1, 1, 2)
 
 
 def test_a_marked_size_that_has_a_choice_left():
