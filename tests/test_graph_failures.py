@@ -214,3 +214,24 @@ def test_an_interrupt_is_no_failure():
     with pytest.raises(KeyboardInterrupt):
         jit.compile(program, backend=backend)(X)
     assert log == [] or not COUNTING
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+def test_an_error_after_a_backward_pass_is_its_own(backend):
+    """The operators were asked without gradients, where the pass itself fails."""
+    def program(i, t, w, total):
+        y = (w * 2).sum()
+        w.register_hook(lambda gradient: seen.append(gradient))
+        y.backward()
+        total.add_(1)
+        return F.embedding(i, t) * 2
+
+    seen = []
+    compiled = jit.compile(program, backend=backend)
+    for i in (GOOD, BAD):
+        w = torch.ones(3, requires_grad=True)
+        try:
+            compiled(i, TABLE, w, torch.zeros(2))
+            assert i is GOOD and len(seen) == 1
+        except IndexError as error:
+            assert str(error) == "index out of range in self"

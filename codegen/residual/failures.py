@@ -95,7 +95,7 @@ class RunAgain:
     def _said_by_eager(self, error: Exception, inputs: tuple[Any, ...]) -> Exception:
         """Kernels have one error for all indices out of range: what the operators say of such inputs, if they do."""
         is_plain = all(isinstance(each, torch.Tensor | int | float) for each in inputs)
-        if not isinstance(error, IndexError) or not is_plain:
+        if not isinstance(error, IndexError) or not is_plain or not _is_of_operators(self.module):
             return error
         state = TorchState()
         try:
@@ -118,6 +118,15 @@ class RunAgain:
         finally:
             state.restore()
         return False
+
+
+def _is_of_operators(module: fx.GraphModule) -> bool:
+    """Whether the graph has operations of torch and of Python alone: what differentiates may call the program."""
+    return not any(
+        node.op in ("call_module", "get_attr") or node.target == "backward" or home.startswith("symbolic")
+        for node in module.graph.nodes
+        for home in [getattr(node.target, "__module__", None) or ""]
+    )
 
 
 def call_with_slots(function: FunctionType, slots: tuple[Any, ...]) -> Any:
