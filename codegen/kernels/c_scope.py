@@ -36,6 +36,12 @@ class Names:
         return name
 
 
+#: Elements that the lanes of a vector are apart, from which on the compiler is not told how many they are: of a power
+#: of two that it knows gcc 12 reads all that lies between them, and takes out what it wants by shuffles. (1024: the
+#: kernel took 140 times as long.)
+APART = 16
+
+
 @dataclass
 class Scope:
     """A block: its head ("" for none), what it says so far, and what is known in it. `guard`: runs only if the loop in
@@ -65,6 +71,7 @@ class Writer:
         self.arrays: dict[Expr, str] = {}
         self.scalars = {scalar.name: self.names.new(scalar.name) for scalar in kernel.scalars}
         self._symbols: dict[Symbol, str] = {}
+        self._strides: dict[int, str] = {}
         self._loads: dict[Expr, frozenset[str]] = {}
 
     # --- blocks -------------------------------------------------------------------------------------------------------
@@ -222,11 +229,25 @@ class Writer:
         for monomial, c in at.terms:
             factors = [self._atom(atom) for atom in monomial]
             size = abs(c)
-            if size != 1 or not factors:
+            if size >= APART and any(map(self._is_lane, monomial)):
+                factors.append(self._apart(size))
+            elif size != 1 or not factors:
                 factors.append(f"{size}" if size < 2**31 else f"{size}LL")
             sign = (" - " if text else "-") if c < 0 else (" + " if text else "")
             text += sign + " * ".join(factors)
         return text
+
+    def _is_lane(self, atom: ix.Atom) -> bool:
+        """Whether it differs between the lanes of a vector."""
+        vectors = next((level for level, scope in enumerate(self.scopes) if scope.simd), len(self.scopes))
+        return isinstance(atom, Symbol) and self._symbol_level(atom) >= vectors
+
+    def _apart(self, size: int) -> str:
+        """A number that the compiler does not know."""
+        if size not in self._strides:
+            self._strides[size] = self.names.new(f"apart_{size}")
+            self.scopes[0].lines.append(f"const int64_t {self._strides[size]} = unknown({size});")
+        return self._strides[size]
 
     def _atom(self, atom: ix.Atom) -> str:
         match atom:

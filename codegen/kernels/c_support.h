@@ -3,6 +3,8 @@
 
 union number { double f; int64_t i; };
 
+static inline int64_t unknown(int64_t n) { __asm__("" : "+r"(n)); return n; }
+
 static inline uint32_t bits_of_f32(float x) { union { float f; uint32_t u; } both = {x}; return both.u; }
 
 static inline float f32_of_bits(uint32_t x) { union { uint32_t u; float f; } both = {x}; return both.f; }

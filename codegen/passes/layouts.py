@@ -85,6 +85,10 @@ class _Turning:
             return
         elif not lying:
             return
+        if node.target not in _CONVOLUTIONS:  # what lies otherwise is read across, as if it were turned
+            known = {*self.values, *self.reads.get(node, ())}
+            across = [each for each in node.all_input_nodes if each not in known and _is_image(each)]
+            self.turned += sum(each.meta["val"].numel() for each in across)
         given: Any = fx.map_arg((node.args, node.kwargs), lambda operand: self._given(node, operand))
         found = value(node.target, *given)  # type: ignore[arg-type]
         self._note(node, found)

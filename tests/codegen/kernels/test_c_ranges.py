@@ -141,6 +141,16 @@ def test_a_concatenation_has_a_loop_for_each_part_and_no_masks():
     assert " ? " not in text.partition("int ranged")[2].replace("left < 64 - q_first ? q_first + left : 64", "")
 
 
+@pytest.mark.parametrize("apart", [2, 15, 16, 961, 1024])
+def test_far_lanes_are_so_far_apart_as_nobody_knows(apart):
+    """gcc took one element of a thousand out of all of them by shuffles, for a batch norm whose gradient lies across."""
+    row, lane, p, q = rows_and_lanes(3, 20)
+    kernel = kernel_of(load("a", p * 20 * apart + q * apart, F32), (row, lane), {"a": 60 * apart})
+    text = print_c([kernel])
+    assert (f"unknown({apart})" in text) is (apart >= 16) is (f"q * {apart}" not in text)
+    run(kernel)
+
+
 PROGRAMS = {
     "two": lambda x: torch.cat([x * 2, x.relu()], -1) + 1,
     "four": lambda x: torch.cat([x, x * 2, x[:, :1], x.exp()], 1),

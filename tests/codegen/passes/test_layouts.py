@@ -70,6 +70,7 @@ def test_fires(program):
 
 @pytest.mark.parametrize("program, given, why", [
     (lambda x, weight, scale: [F.conv2d(x, weight)], made(), "it is turned and turned back"),
+    (lambda x, weight, scale: [F.conv2d(F.conv2d(x, weight, padding=1) * x, weight, padding=1)], made(), "an image is read across"),
     (chain, made(dtype=torch.float64), "none of oneDNN's"), (chain, made(channels=1), "one channel lies anyhow"),
     (chain, [made()[0].to(memory_format=LAST), *made()[1:]], "they lie so already"),
     (lambda x, weight, scale: [F.conv2d(F.dropout(F.conv2d(x, weight, padding=1), 0.5), weight)], made(), "random numbers"),
