@@ -1,4 +1,5 @@
 """Generators that a frame drops while they stand inside of a `try` or `with`: they are closed where eager code does it.
+So are arguments that tell of their end.
 
 Eager code counts references. Here the generator is looked for among all that the frames and the ledger hold, after each
 instruction that drops a value which holds one. After that of an existing one the frame goes on in a continuation, which
@@ -12,7 +13,7 @@ import itertools
 import traceback
 from collections import deque
 from collections.abc import Callable, Container, Iterable
-from types import CoroutineType, GeneratorType
+from types import CoroutineType, FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from symbolic.code import Inst, decode
@@ -72,21 +73,28 @@ _HOLD_NOTHING = (ConstantVariable, TensorVariable)
 
 
 def is_given(value: Any) -> bool:
-    """Whether the end of an existing generator may be seen, or of an exception that has one in its traceback."""
+    """Whether the end of an existing value may be seen: of a generator, of an exception that has one in its traceback,
+    of what does something when it ends."""
     if is_a(value, BaseException):
         held = (gc.get_referents(frame) for frame, _ in traceback.walk_tb(value.__traceback__))
         return any(is_given(each) for each in itertools.chain(*held) if type(each) in (CoroutineType, GeneratorType))
     if type(value) is CoroutineType:
         return value.cr_frame is not None
     if type(value) is not GeneratorType or value.gi_frame is None:
-        return False
+        return tells_of_end(value)
     return any(inst.op == "PUSH_EXC_INFO" for inst in decode(value.gi_code).insts)
 
 
+def tells_of_end(value: Any) -> bool:
+    """Whether its class has a `__del__` of the program's."""
+    return isinstance(getattr(type(value), "__del__", None), FunctionType)
+
+
 def _existing(variable: Variable) -> Any:
-    """The existing generator or exception that it is, None if it is none."""
+    """The existing generator or exception that it is, or the argument that tells of its end; None if it is none."""
     value = getattr(variable, "value", None)
-    return value if is_given(value) else None
+    is_argument = variable.source is not None and variable.source.kind == "arg"  # other things are held by these
+    return value if is_given(value) and (is_argument or not tells_of_end(value)) else None
 
 
 def close(tx: Translator, generators: list[Variable]) -> None:
@@ -103,7 +111,7 @@ def close(tx: Translator, generators: list[Variable]) -> None:
     for each in generators:
         if not isinstance(each, GeneratorVariable):
             if not any(getattr(other, "value", None) is _existing(each) for other in alive):
-                tx.split_next = GraphBreak("a generator ends", each.describe())
+                tx.split_next = GraphBreak("a value ends", each.describe())
             continue
         if each in alive or each in _within(tx, each.reachable()):  # what holds itself ends when the collector runs
             continue

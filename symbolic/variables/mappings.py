@@ -161,7 +161,8 @@ class DictVariable(NativeVariable):
 
     def _load_names(self, tx: Translator) -> None:
         """Learns the keys of the existing dict and their order."""
-        assert self.source is not None
+        place = self.source if self.shown is None else self.shown.source  # of the dict itself: keys are counted there
+        assert self.source is not None and place is not None
         reals = tuple(dict.__iter__(self._contents))
         if issubclass(self.cls, OrderedDict):
             reals = _in_order(self._contents, reals)
@@ -172,7 +173,7 @@ class DictVariable(NativeVariable):
         self._names = {}
         for position, real in enumerate(reals):
             known = is_constant_value(real)
-            key = tx.from_constant(real) if known else tx.wrap(real, self.source.step("key", position))
+            key = tx.from_constant(real) if known else tx.wrap(real, place.step("key", position))
             if has_own_hash(key):
                 raise GraphBreak("key with its own hash", key.describe())  # the dict knows its hash and would not ask
             self._names[hash_key(tx, key)] = (key, real)

@@ -22,6 +22,7 @@ import textwrap
 import traceback
 import types
 import typing
+import weakref
 from collections.abc import Callable
 from types import BuiltinFunctionType, CoroutineType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -349,6 +350,8 @@ class _Dispatches:
 def _single_dispatch(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     if not args:
         raise GraphBreak("arguments do not fit the function", name_of(fn))
+    if type(getattr(getattr(fn, "_clear_cache", None), "__self__", None)) is not weakref.WeakKeyDictionary:
+        raise GraphBreak("builtin not supported", f"{name_of(fn)}, which remembers what it chose in a place of its own")
     cls = args[0].python_type()
     chosen = fn.dispatch(cls)
     tx.know(tx.sources.const(fn, name_of(fn)), "predicate", _Dispatches(cls, chosen))

@@ -175,13 +175,25 @@ def popped_by_a_callee(x, box):
     return x + 1
 
 
+def made_by_a_callee(x):
+    def made():
+        held = Ends("held")
+        jit.graph_break()
+        return held
+
+    held = made()
+    LOG.append(held.name)
+    del held
+    LOG.append("after")
+    return x + 1
+
+
 #: Who calls a continuation holds its arguments meanwhile: one that runs as it is ends none of them.
 WHOLE = pytest.mark.skipif(not COUNTING, reason="a continuation runs as it is")
 PROGRAMS = [
     deleted_after_a_break, dead_in_the_frame, only_held, in_a_loop, given_to_a_callee, pytest.param(finalized, marks=WHOLE), finalized_tensor,
     pytest.param(called_back, marks=WHOLE), weakly_referenced, weakly_referenced_and_never_read, temporary_tensor, popped, popped_into_another,
-    popped_and_deleted,
-    popped_by_a_callee,
+    popped_and_deleted, popped_by_a_callee, made_by_a_callee,
 ]
 
 

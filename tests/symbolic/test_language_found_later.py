@@ -273,6 +273,13 @@ def test_views_of_other_mappings():
           changed=lambda: (X, types.MappingProxyType(OddMapping(a=1, c=2))))  # fmt: skip
 
 
+def test_views_by_keys_that_are_no_constants():
+    def program(x, view):
+        return x + view[object], list(view), [value for value in view.values()]
+
+    check(program, make=lambda: (X, types.MappingProxyType({object: 1, Odd: 2})), changed=lambda: (X, types.MappingProxyType({object: 2})))
+
+
 class Shown:
     one = 1
 

@@ -14,6 +14,7 @@ import re
 import string
 import time
 import typing
+import unittest.mock
 import warnings
 import weakref
 
@@ -109,6 +110,15 @@ def _(v: int):
 @same_as_eager
 def test_lru_cache_and_singledispatch(x):
     return x + len(table(3)), table(3) is table(3), kind(3), kind("a")
+
+
+@same_as_eager
+def test_singledispatch_that_remembers_elsewhere(x):
+    remembered = {}
+    with unittest.mock.patch.object(weakref, "WeakKeyDictionary", lambda: remembered):
+        f = functools.singledispatch(lambda v: "other")
+    before = len(remembered)
+    return f(3), f("a"), before, list(remembered), x + 1
 
 
 @same_as_eager(graphs=1)
