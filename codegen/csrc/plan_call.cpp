@@ -1,4 +1,5 @@
 // Steps that call: an ATen operation, through the dispatcher, or a Python function.
+#include "draw.h"
 #include "plan.h"
 
 #include <ATen/ScalarOps.h>
@@ -221,6 +222,7 @@ struct Call : Step {
         : operation(c10::Dispatcher::singleton().findSchemaOrThrow(text(item(native, 1)), text(item(native, 2)))) {
         const c10::FunctionSchema& schema = operation.schema();
         is_aten = schema.operator_name().getNamespace() == "aten";
+        drawing = drawing_of(schema);
         for (const c10::Argument& result : schema.returns())
             is_view |= result.alias_info() && !result.alias_info()->isWrite();
         const std::vector<PyObject*> given = items(item(native, 3)), kept = items(item(native, 4));
@@ -250,14 +252,18 @@ struct Call : Step {
         }
         if (C10_UNLIKELY(frame.is_measured) && !is_view) frame.moved += bytes_of(stack);
         if (is_aten && patience.is_short()) {
-            operation.callBoxed(stack);
+            call(stack);
         } else {
             ReleaseGil released;
-            operation.callBoxed(stack);
+            call(stack);
         }
         if (C10_UNLIKELY(frame.is_measured) && !is_view) frame.moved += bytes_of(stack);
         for (size_t at = 0; at < results.size(); ++at) results[at].keep(std::move(stack[at]), frame);
         stack.clear();
+    }
+
+    void call(torch::jit::Stack& stack) const {
+        if (!drawing || !drawing(stack)) operation.callBoxed(stack);
     }
 
     static const char* text(PyObject* object) {
@@ -268,6 +274,7 @@ struct Call : Step {
 
     c10::OperatorHandle operation;
     bool is_aten, is_view = false;
+    Drawing drawing;
     std::vector<std::pair<std::optional<Argument>, IValue>> arguments;  // or the schema's default
     std::vector<Target> results;
 };
