@@ -21,8 +21,9 @@ def is_compiling_thread() -> bool:
 def tensor_info(tensor: torch.Tensor, /) -> dict[str, Any]:
     """The payload of a "tensor" check as the tensor is now."""
 
-def unhooked(tensor: torch.Tensor, /) -> bool:
-    """Whether an "unhooked" check of the tensor holds: nobody is told of its gradient."""
+def unhooked(tensor: torch.Tensor, but_for_its_own: bool = False, /) -> bool:
+    """Whether an "unhooked" check of the tensor (with True for its payload) holds: nobody is told of its gradient, or
+    nobody but the hooks in the tensor's own dicts."""
 
 def stand_aside(value: bool, /) -> bool: ...
 def counts() -> dict[str, int]:

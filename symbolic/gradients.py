@@ -42,9 +42,12 @@ def parameter(data: torch.Tensor, requires_grad: bool) -> torch.Tensor:
     return data.detach().requires_grad_(requires_grad)
 
 
-def differentiate(outputs: Any, inputs: Any, tangents: Any, keep: Any, create: Any, unused: Any, zeros: Any) -> Any:
-    """`torch.autograd.grad` in this thread."""
-    with torch.autograd.set_multithreading_enabled(False):
+def differentiate(
+    outputs: Any, inputs: Any, tangents: Any, keep: Any, create: Any, unused: Any, zeros: Any, *,
+    hooks: Sequence[tuple[torch.Tensor, Callable[[torch.Tensor], Any]]] = (),
+) -> Any:  # fmt: skip
+    """`torch.autograd.grad` in this thread, with these hooks and none that the inputs came with."""
+    with _unhooked(inputs), _hooked(hooks), torch.autograd.set_multithreading_enabled(False):
         return torch.autograd.grad(
             outputs, inputs, tangents, keep, create, allow_unused=unused, materialize_grads=zeros
         )
@@ -63,13 +66,25 @@ def differentiate_with(hooks: Sequence[Hook], *args: Any) -> tuple[Any, tuple[An
 
         return run
 
-    with hooked([(tensor, hook(at, *inner)) for at, (tensor, inner) in enumerate(hooks)]):
-        gradients = differentiate(*args)
+    gradients = differentiate(*args, hooks=[(tensor, hook(at, *inner)) for at, (tensor, inner) in enumerate(hooks)])
     return gradients, tuple(kept)
 
 
 @contextmanager
-def hooked(hooks: Sequence[tuple[torch.Tensor, Callable[[torch.Tensor], Any]]]) -> Iterator[None]:
+def _unhooked(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Leaves without their hooks for a while: where the graph runs as it is, they are the caller's."""
+    dicts = [(tensor, tensor._backward_hooks) for tensor in tensors if tensor.is_leaf and tensor._backward_hooks]
+    try:
+        for tensor, _ in dicts:
+            tensor._backward_hooks = None
+        yield
+    finally:
+        for tensor, hooks in dicts:
+            tensor._backward_hooks = hooks
+
+
+@contextmanager
+def _hooked(hooks: Sequence[tuple[torch.Tensor, Callable[[torch.Tensor], Any]]]) -> Iterator[None]:
     """Hooks for a while. The user's handles count on as if these had never been."""
     handles, next_id = [], RemovableHandle.next_id
     try:

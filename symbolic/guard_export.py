@@ -25,7 +25,7 @@ known(text): an object that has no name in its module. holds(text): a guard that
 state_is_as_it_was(): grad mode, inference mode, autocast, defaults, modes and determinism.
 is_tensor(x, class, dtype, sizes, strides, device, layout, requires_grad, dispatch keys): None is any number.
 is_function_of(f, code): f has this code, and the defaults that it had.
-is_unhooked(x): nobody is told of the gradient of x.
+is_unhooked(x): nobody is told of the gradient of x; with True, nobody but the hooks that x has in its own dicts.
 are_different(...): no two are one object. memory_is_shared_within(...): exactly these share memory.
 """
 '''.strip()
@@ -149,7 +149,7 @@ _PYTHON: dict[str, Callable[[Page, Source | None, Any], str]] = {
     "is_weak": _is,
     "eq": lambda page, source, payload: f"{page.path(source)} == {page.object(payload)}",
     "tensor": _tensor,
-    "unhooked": lambda page, source, payload: f"is_unhooked({page.path(source)})",
+    "unhooked": lambda page, source, payload: f"is_unhooked({page.path(source)}{', True' if payload else ''})",
     "len": lambda page, source, payload: f"len({page.path(source)}) == {payload}",
     "keys": lambda page, source, payload: f"list({page.path(source)}) == [{', '.join(map(page.object, payload))}]",
     "absent": lambda page, source, payload: f"{page.object(payload)} not in {page.path(source)}",

@@ -71,7 +71,7 @@ TEXT: dict[str, Callable[[Guard], str]] = {
     "is_weak": lambda g: f"{_path(g)} is {short(g.payload)}",
     "eq": lambda g: f"{_path(g)} == {short(g.payload)}",
     "tensor": _tensor_text,
-    "unhooked": lambda g: f"nobody is told of the gradient of {_path(g)}",
+    "unhooked": lambda g: f"nobody{' but its own hooks' if g.payload else ''} is told of the gradient of {_path(g)}",
     "len": lambda g: f"len({_path(g)}) == {g.payload}",
     "keys": lambda g: f"list({_path(g)}) == {short(list(g.payload))}",
     "absent": lambda g: f"{g.payload!r} not in {_path(g)}",

@@ -16,7 +16,7 @@ from symbolic.marks import Said
 class Options:
     """`unwrap` maps a type of the door (`Door`, ...) to the function that gives the variable behind it;
     `refuse(code, module name)` says why a
-    code object must not be inlined (None: it may); `unhooked(tensor)` says whether a guard of that kind holds for it;
+    code object must not be inlined (None: it may); `unhooked(tensor, payload)` says whether a guard of that kind holds;
     `break_everywhere` splits after every call; `dynamic` captures with
     symbols for the sizes of inputs; numbers at the paths in `varying` (`Source.pattern`) are inputs of the graph.
     `seen`: what earlier captures were made for, by path: numbers (their type: any), and sizes of tensors (None: any).
@@ -32,4 +32,4 @@ class Options:
     said: Mapping[str, Said] = field(default_factory=dict)
     unwrap: Mapping[type, Callable[..., Any]] = field(default_factory=dict)
     refuse: Callable[[CodeType, str | None], str | None] = lambda code, module: None
-    unhooked: Callable[[torch.Tensor], bool] = lambda tensor: True
+    unhooked: Callable[[torch.Tensor, bool], bool] = lambda tensor, but_for_its_own: True

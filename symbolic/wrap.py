@@ -281,7 +281,7 @@ def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
         return space
     tx.know(source, "type", type(value))
     shown = _shown(tx, value, source) if type(value) is MappingProxyType else None
-    of_hooks = source.kind == "referent" or (source.kind == "item" and source.arg in hook_dicts.NAMES)
+    of_hooks = source.kind == "referent" or (source.kind in ("item", "attr") and source.arg in hook_dicts.NAMES)
     kind = hook_dicts.HooksVariable if of_hooks else DictVariable
     made = kind({}, source, type(value), _factory(tx, value, source), value=value)
     made.shown = shown

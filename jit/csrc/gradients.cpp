@@ -45,10 +45,11 @@ PyObject* gradient_of(PyObject* object) {
     return known ? known : wrapped(meta->grad_);
 }
 
-bool is_unhooked(PyObject* object) {
+bool is_unhooked(PyObject* object, bool but_for_its_own) {
     if (!is_tensor(object)) return false;
     const auto* variable = reinterpret_cast<THPVariable*>(object);
-    if (!is_empty(variable->backward_hooks) || !is_empty(variable->post_accumulate_grad_hooks)) return false;
+    const bool has_own = !is_empty(variable->backward_hooks) || !is_empty(variable->post_accumulate_grad_hooks);
+    if (has_own && !but_for_its_own) return false;
     const auto* meta = kept_with(object);
     if (!meta) return true;
     if (meta->retains_grad_) return false;

@@ -523,7 +523,7 @@ private:
             case CheckKind::tensor:
                 return tree_.tensors_[check.number].matches(object, local_keys_);
             case CheckKind::unhooked:
-                return is_unhooked(object);
+                return is_unhooked(object, expected == Py_True);
             case CheckKind::len:
                 return length_is(object, check.number);
             case CheckKind::keys:

@@ -28,7 +28,12 @@ PyObject* counts(PyObject*, PyObject*) {
     return Py_BuildValue("{sLsL}", "hits", (long long)counters.hits, "misses", (long long)counters.misses);
 }
 
-PyObject* is_tensor_unhooked(PyObject*, PyObject* tensor) { return PyBool_FromLong(is_unhooked(tensor)); }
+PyObject* is_tensor_unhooked(PyObject*, PyObject* args) {
+    PyObject* tensor = nullptr;
+    int but_for_its_own = 0;
+    if (!PyArg_ParseTuple(args, "O|p", &tensor, &but_for_its_own)) return nullptr;
+    return PyBool_FromLong(is_unhooked(tensor, but_for_its_own));
+}
 
 PyObject* stand_aside(PyObject*, PyObject* value) {
     const int wanted = PyObject_IsTrue(value);
@@ -46,8 +51,9 @@ PyMethodDef functions[] = {
      "force on this thread: call it under the same modes as the code that is to be guarded."},
     {"counts", counts, METH_NOARGS,
      "counts() -> dict\n\nSince the process began: calls that found compiled code, calls that asked the compiler for some."},
-    {"unhooked", is_tensor_unhooked, METH_O,
-     "unhooked(tensor) -> bool\n\nWhether an \"unhooked\" check of the tensor holds: nobody is told of its gradient."},
+    {"unhooked", is_tensor_unhooked, METH_VARARGS,
+     "unhooked(tensor, but_for_its_own=False) -> bool\n\nWhether an \"unhooked\" check of the tensor holds: nobody is told of "
+     "its gradient, or nobody but the hooks in the tensor's own dicts."},
     {}};
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "jit._C", "Native core: guards, doors and regions.", -1, functions};

@@ -84,7 +84,8 @@ PyObject* gradient_of(PyObject* object);
 
 // True for a tensor whose gradient nobody is told of: no hook on it or on the node that accumulates its gradient, and
 // its gradient is not to be retained. A node that once had a hook counts as hooked for the rest of its life.
-bool is_unhooked(PyObject* object);
+// `but_for_its_own`: hooks in the dicts of the tensor, which Python code can look at, do not count.
+bool is_unhooked(PyObject* object, bool but_for_its_own);
 
 // What identifies the memory a tensor lies in; a tensor without storage stands for itself. NULL: not a tensor.
 const void* storage_identity(PyObject* object);

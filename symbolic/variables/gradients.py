@@ -11,12 +11,12 @@ from torch import fx
 from torch.autograd.graph import get_gradient_edge
 
 from symbolic.errors import GraphBreak
-from symbolic.gradients import accumulate, differentiate, differentiate_with, hooked, obeys_layout, own_gradient
+from symbolic.gradients import accumulate, differentiate, differentiate_with, obeys_layout, own_gradient
 from symbolic.inner import InnerGraph
 from symbolic.variables.base import Variable
 from symbolic.variables.checkpoints import reachable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.hooks import Hook
+from symbolic.variables.hooks import Hook, place_of
 from symbolic.variables.tensors import METHODS, TensorVariable
 from symbolic.variables.torch_functions import HANDLERS
 
@@ -28,6 +28,10 @@ FALSE = ConstantVariable(False)
 #: Kinds of hooks that are called with one gradient, in the order in which autograd calls those of one tensor: its own,
 #: and its node's, before and after what this does; that is nothing, so they are as good as its own.
 _TRACED = ("register_hook", "node.register_prehook", "node.register_hook")
+#: The kind of hooks that are called when a leaf has its gradient.
+_LATER = "register_post_accumulate_grad_hook"
+#: Where a tensor has hooks of a kind.
+_DICTS = {"register_hook": "_backward_hooks", _LATER: "_post_accumulate_grad_hooks"}
 #: Kinds of hooks that are not traced into.
 _UNTRACED = ("nodes.register_hook", "nodes.register_prehook", "register_multi_grad_hook")
 
@@ -62,12 +66,22 @@ def _check_history(tx: Translator, nodes: list[Any], allowed: set[Any]) -> None:
             )
 
 
-def _check_hooks(tx: Translator, variable: TensorVariable) -> None:
-    if variable.source is None:
-        return
-    if not tx.options.unhooked(variable.value):
-        raise GraphBreak("derivative for a tensor with hooks", variable.describe())
-    tx.know(variable.source, "unhooked", None)
+def _of_before(tx: Translator, tensor: TensorVariable) -> list[Hook]:
+    """The hooks that came with a tensor, but for those that the frame took away."""
+    if tensor.source is None:
+        return []
+    if tx.options.unhooked(tensor.value, False):
+        tx.know(tensor.source, "unhooked", False)
+        return []
+    if not tensor.value.is_leaf or not tx.options.unhooked(tensor.value, True):
+        raise GraphBreak("derivative for a tensor with hooks", tensor.describe())
+    tx.know(tensor.source, "unhooked", True)
+    found = []
+    for kind, name in _DICTS.items():
+        hooks = tx.wrap(getattr(tensor.value, name), tensor.source.attr(name))
+        functions = [] if _is_none(hooks) else tx.unpack(hooks.method(tx, "values", [], {}))
+        found += [Hook(kind, tensor, function, None, place_of(tensor), tx.anchor()) for function in functions]
+    return found
 
 
 def _grad(
@@ -83,16 +97,14 @@ def _grad(
     allowed = {item.fake.grad_fn for item in wanted if isinstance(item, TensorVariable)}
     nodes = list(_history(fakes))
     _check_history(tx, nodes, allowed)
-    for item in wanted:
-        assert isinstance(item, TensorVariable)
-        _check_hooks(tx, item)
+    before = [hook for item in wanted if isinstance(item, TensorVariable) for hook in _of_before(tx, item)]
     unused = allow_unused
     if allow_unused.constant() is None and materialize_grads.constant():
         unused = ConstantVariable(True)
     tangents = grad_outputs if grad_outputs is NONE else tx.new_tuple(_optional_tensors(tx, grad_outputs))
     _refuse_hooks(tx, nodes, "retain_grad", *_UNTRACED)
     return _differentiate(
-        tx, nodes,
+        tx, nodes, [hook for hook in before if hook.kind != _LATER],
         [tx.new_tuple(results), tx.new_tuple(wanted), tangents, retain_graph, create_graph, unused, materialize_grads],
     ).found
 
@@ -130,14 +142,13 @@ def _backward(
         leaves = [item for item in wanted if isinstance(item, TensorVariable)]
         if not leaves or not all(leaf.fake.is_leaf and leaf.fake.requires_grad for leaf in leaves):
             raise GraphBreak("backward to tensors that are no leaves", inputs.describe())
-    for leaf in leaves:
-        _check_hooks(tx, leaf)
+    before = [hook for leaf in leaves for hook in _of_before(tx, leaf)]
     tangents = grad_tensors if _is_none(grad_tensors) else tx.new_tuple(_optional_tensors(tx, grad_tensors))
     _refuse_hooks(tx, nodes, *_UNTRACED)
     yes = ConstantVariable(True)
     retained = [hook.tensor for hook in _registered(tx, nodes, "retain_grad")]
     answer = _differentiate(
-        tx, nodes,
+        tx, nodes, before,
         [
             tx.new_tuple([*results]), tx.new_tuple([*leaves, *retained]),
             tangents, retain_graph, create_graph, yes, FALSE,
@@ -152,7 +163,8 @@ def _backward(
         if isinstance(new, TensorVariable):
             shared = taken.count(new.fake.untyped_storage()._cdata) > 1
             _accumulate(tx, leaf, new, shared, bool(create_graph.constant()))
-            for hook in _registered(tx, [get_gradient_edge(leaf.fake).node], "register_post_accumulate_grad_hook"):
+            own = _registered(tx, [get_gradient_edge(leaf.fake).node], _LATER)
+            for hook in (*(each for each in before if each.tensor is leaf and each.kind == _LATER), *own):
                 assert hook.function is not None
                 tx.call(hook.function, [leaf], {})
     return NONE
@@ -191,14 +203,15 @@ class _Answer:
     replaced: dict[TensorVariable, Variable]
 
 
-def _differentiate(tx: Translator, nodes: list[Any], args: list[Variable]) -> _Answer:
-    """`differentiate(*args)`, where `nodes` are run.
+def _differentiate(tx: Translator, nodes: list[Any], before: list[Hook], args: list[Variable]) -> _Answer:
+    """`differentiate(*args)`, where `nodes` are run, with hooks that came with the leaves.
 
     A hook is traced into a graph inside the graph; what it does to the world beside is done in the order in which
     autograd calls the hooks."""
-    hooks = sorted(_registered(tx, nodes, *_TRACED), key=lambda hook: _TRACED.index(hook.kind))
+    first = [hook for hook in before if hook.kind in _TRACED]
+    hooks = sorted([*first, *_registered(tx, nodes, *_TRACED)], key=lambda hook: _TRACED.index(hook.kind))
     _check_of_nodes(tx, hooks, args[1])
-    later = _registered(tx, nodes, "register_post_accumulate_grad_hook")
+    later = [*(hook for hook in before if hook.kind == _LATER), *_registered(tx, nodes, _LATER)]
     calls = _calls(tx, [*hooks, *later], args) if hooks or len(later) > 1 else []
     order = [hook.tensor for hook, _ in calls if hook in later]
     calls = [(hook, gradient) for hook, gradient in calls if hook in hooks]
@@ -231,8 +244,7 @@ def _calls(tx: Translator, hooks: list[Hook], args: list[Variable]) -> list[tupl
     watched = [(hook.tensor.fake, lambda gradient, hook=hook: calls.append((hook, gradient))) for hook in hooks]
 
     def run(*args: Any) -> Any:
-        with hooked(watched):
-            differentiate(*args)
+        differentiate(*args, hooks=watched)
         return [torch.empty_strided(g.shape, g.stride(), dtype=g.dtype, device=g.device) for _, g in calls]
 
     keep = [*args[:3], ConstantVariable(True), *args[4:]]

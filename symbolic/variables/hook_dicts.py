@@ -21,13 +21,13 @@ from symbolic.variables.native import hash_key
 if TYPE_CHECKING:
     from symbolic.translator import Translator
 
-#: What the dicts of hooks are called, in a module and for all modules.
+#: What the dicts of hooks are called, in a module, for all modules, and of a tensor.
 NAMES = frozenset(
     name
     for namespace in (vars(torch.nn.Module()), vars(modules))
     for name, value in namespace.items()
     if "_hooks" in name and isinstance(value, OrderedDict)
-)
+) | {"_post_accumulate_grad_hooks"}
 
 
 class HookNumber(ConstantVariable):

@@ -43,6 +43,7 @@ def test_hooks_of_tensors(make, name):
     assert holds(guards, tensor) and C.unhooked(tensor)
     handles = [HOOKS[name](tensor), HOOKS[name](tensor)]
     assert not holds(guards, tensor) and not C.unhooked(tensor)
+    assert C.unhooked(tensor, True) and holds(C.Guards([(-1, "arg", 0)], [(0, "unhooked", True)], []), tensor)
     assert guards.explain(plain, (tensor,)) == (0, tensor)
     handles[0].remove()
     assert not holds(guards, tensor)
@@ -57,7 +58,7 @@ def test_hooks_of_the_node_that_accumulates(register):
     node = accumulator(tensor)
     assert holds(guards, tensor)
     getattr(node, register)(ignore)
-    assert not holds(guards, tensor)
+    assert not holds(guards, tensor) and not C.unhooked(tensor, True)
     del node  # and the hooks with it
     assert holds(guards, tensor)
 

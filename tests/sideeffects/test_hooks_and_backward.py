@@ -4,6 +4,7 @@ import functools
 import pytest
 import torch
 
+import jit
 from tests.differential import COUNTING, check
 
 BACKENDS = ["eager", "aot_eager", "default"]
@@ -286,15 +287,23 @@ def reads_what_is_accumulated(x, w, log):
     handle.remove()
 
 
-def of_before(x, w, log):
+def waits_for_both(x, w, log):
     (w * x).sum().backward()
     return w.grad
 
 
-def make_hooked():
+def make_with_both_kinds():
     x, w, log = make()
     w.register_hook(lambda g: (log.append("before"), g * 2)[1])
+    w.register_post_accumulate_grad_hook(lambda leaf: log.append("after"))
     return x, w, log
+
+
+def make_with_a_hook_of_its_node():
+    x, w, log = make()
+    node = torch.autograd.graph.get_gradient_edge(w).node
+    node.register_prehook(lambda gs: log.append("node"))
+    return x, w, [*log, node]
 
 
 @pytest.mark.break_everywhere
@@ -302,7 +311,86 @@ def make_hooked():
 @pytest.mark.parametrize("program, make", [
     (registers_another, make), (needs_a_value, make), (both_kinds, make), (raises, make), (of_a_wrong_shape, make),
     (reads_what_is_accumulated, make),
-    (of_before, make_hooked),
+    (waits_for_both, make_with_both_kinds), (waits_for_both, make_with_a_hook_of_its_node),
 ], ids=lambda given: given.__name__)  # fmt: skip
 def test_several_graphs(program, make, backend):
     check(program, make=make, backend=backend, tolerance=(1e-5, 1e-5))
+
+
+# --- hooks that a leaf came with ------------------------------------------------------------------------------------------
+def one_pass(x, w, log, handle):
+    (w * x).sum().backward()
+    return w.grad
+
+
+def one_goes(x, w, log, handle):
+    handle.remove()
+    (w * x).sum().backward()
+
+
+def one_comes(x, w, log, handle):
+    mine = w.register_hook(lambda g: (log.append("comes"), g + 1)[1])
+    (w * x).sum().backward()
+    mine.remove()
+    (w * x).sin().sum().backward()
+
+
+def grad_of_it(x, w, log, handle):
+    return torch.autograd.grad((w * w * x).sum(), [w])
+
+
+def twice_and_outside(x, w, log, handle):
+    (w * x).sum().backward()
+    return (w * x).sin().sum()
+
+
+def make_clipped():
+    x, w, log = make()
+    w.register_hook(lambda g: (log.append("first"), g.clamp(-0.5, 0.5))[1])
+    return x, w, log, w.register_hook(lambda g: log.append("second"))
+
+
+def make_stepping():
+    """An optimizer in the backward pass."""
+    x, w, log = make()
+
+    def step(leaf):
+        log.append("step")
+        with torch.no_grad():
+            leaf.sub_(leaf.grad, alpha=0.1)
+        leaf.grad = None
+    return x, w, log, w.register_post_accumulate_grad_hook(step)
+
+
+@pytest.mark.break_everywhere
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("make", [make_clipped, make_stepping], ids=lambda given: given.__name__)
+@pytest.mark.parametrize("program", [one_pass, one_goes, grad_of_it, twice_and_outside], ids=lambda given: given.__name__)
+def test_came_with_the_leaf(program, make, backend):
+    def then(result, x, w, log, handle):
+        for each in result if isinstance(result, (tuple, list)) else [result]:
+            if each is not None and each.requires_grad:
+                each.sum().backward()
+        (w * x).sum().backward()
+    check(program, make=make, then=then, graphs=1, backend=backend, tolerance=(1e-5, 1e-5))
+
+
+@pytest.mark.break_everywhere
+def test_some_come_and_some_were_there():
+    check(one_comes, make=make_clipped, graphs=1, tolerance=(1e-5, 1e-5))
+
+
+def test_other_hooks_of_the_same_kind_and_none():
+    """A hook of other code compiles anew; a tensor without hooks, too."""
+    program = jit.compile(lambda x, w: (w * x).sum().backward(), backend="eager")
+    for scale in (2, 3):
+        x, w, _ = make()
+        w.register_hook(lambda g, scale=scale: g * scale)
+        program(x, w)
+        assert torch.equal(w.grad, x * scale)
+    x, w, _ = make()
+    program(x, w)
+    assert torch.equal(w.grad, x)
+    w.register_hook(lambda g: g + 1)
+    program(x, w)
+    assert torch.equal(w.grad, x + (x + 1))
