@@ -21,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from symbolic.errors import MEMORY, SEES_END, GraphBreak, Observed
 from symbolic.variables import born, torch_functions
-from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable, lookup
+from symbolic.variables.base import BINARY, INPLACE, MISSING, NUMBERS, Variable, lookup
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.class_making import new_class
 from symbolic.variables.classes import ClassVariable, payload_for
@@ -255,6 +255,8 @@ class Protocols:
 
     def _unsupported(self: Any, op: Any, symbol: str, a: Variable, b: Variable) -> Variable:
         """What Python does when neither operand answers."""
+        if op in (operator.eq, operator.ne) and all(issubclass(each.python_type(), NUMBERS) for each in (a, b)):
+            raise GraphBreak("operation not supported by the object", f"{a.describe()} {symbol} {b.describe()}")
         if op is operator.eq:
             return ConstantVariable(a.is_same(self, b))
         if op is operator.ne:

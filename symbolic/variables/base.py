@@ -62,6 +62,8 @@ BINARY = {
     operator.eq: ("__eq__", "__eq__"),
     operator.ne: ("__ne__", "__ne__"),
 }
+#: Python's own numbers, whose values are compared, of whatever derived class they are.
+NUMBERS = (int, float, complex)
 COMPARISONS = {
     "<": operator.lt,
     "<=": operator.le,

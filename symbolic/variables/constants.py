@@ -183,7 +183,10 @@ class ConstantVariable(Variable):
                 return TEMPLATES["%"](tx, self.value, other)
             if op in (operator.mod, operator.imod) and isinstance(self.value, bytes):
                 raise GraphBreak("bytes not known", f"{self.describe()} % {other.describe()}")
-            late = issubclass(other.python_type(), type(self.value))
+            kind, part = other.python_type(), native_part(other)
+            if isinstance(self.value, float) and issubclass(kind, int) and part is not other:
+                return self.binary(tx, op, part)  # floats take any int, and don't ask its class
+            late = issubclass(kind, type(self.value))
             theirs = late or op not in BINARY or answers(other, BINARY[op][1])
             return None if theirs else self.as_sequence(tx, op, other)
         right = other.constant()

@@ -366,7 +366,7 @@ class ObjectVariable(Variable):
         function = self.special(tx, name)
         if function is not None:
             return convert(tx.call(function, args, {}))
-        if self.payload is not None:
+        if self.payload is not None and self._is_of_payload(tx.lookup(self.cls, name)):
             return native(self.payload)
         self._misuse(tx, name, *args)
 
@@ -481,9 +481,14 @@ class ObjectVariable(Variable):
         fallback; a builtin base's is known by the payload, any other only by the running program."""
         if getattr(raw, "__objclass__", None) is object:
             return None
-        if self.payload is None or raw is None:
+        if self.payload is None or raw is None or not self._is_of_payload(raw):
             raise GraphBreak("native operator of an object", self.describe())
         return native(self.payload)
+
+    def _is_of_payload(self, raw: Any) -> bool:
+        """Whether a method is what the native part has, too: numpy's floats have operators of their own."""
+        assert self.payload is not None
+        return getattr(raw, "__objclass__", object) in self.payload.python_type().__mro__
 
     def unary(self, tx: Translator, op: Any) -> Variable:
         return self._ask(tx, UNARY[op], [], lambda p: p.unary(tx, op), lambda r: r)

@@ -18,7 +18,7 @@ from symbolic.errors import GraphBreak
 from symbolic.late import real_power
 from symbolic.shapes import Shapes
 from symbolic.sources import Source
-from symbolic.variables.base import COMPARISONS, MISSING, Variable
+from symbolic.variables.base import COMPARISONS, MISSING, NUMBERS, Variable
 from symbolic.variables.compared import compare
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.methods import NativeMethod
@@ -84,10 +84,14 @@ class SymbolVariable(Given):
         return _compare(tx, operator.ne, self, ConstantVariable(0))
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        return _binary(tx, op, self, other) if isinstance(other, (SymbolVariable, ConstantVariable)) else None
+        if isinstance(other, (SymbolVariable, ConstantVariable)):
+            return _binary(tx, op, self, other)
+        return _plainly(tx, op, self, other) if _is_derived(other) else None
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        return _binary(tx, op, other, self) if isinstance(other, ConstantVariable) else None
+        if isinstance(other, ConstantVariable):
+            return _binary(tx, op, other, self)
+        return _plainly(tx, op, other, self) if _is_derived(other) else None
 
     def unary(self, tx: Translator, op: Any) -> Variable:
         if op is operator.neg or (op is abs and self.python_type() is int):
@@ -111,6 +115,12 @@ class SymbolInput(SymbolVariable):
         return []
 
 
+def _is_derived(variable: Variable) -> bool:
+    """Whether it is a number of a class of its own."""
+    kind = variable.python_type()
+    return issubclass(kind, NUMBERS) and kind not in (*NUMBERS, bool)
+
+
 # --- operators --------------------------------------------------------------------------------------------------------
 def _parts(variable: Any) -> tuple[Any, Any]:
     """(expression, number for the inputs at hand)"""
@@ -123,7 +133,7 @@ def _parts(variable: Any) -> tuple[Any, Any]:
 def _binary(tx: Translator, op: Any, left: Variable, right: Variable) -> Variable | None:
     kinds = {left.python_type(), right.python_type()}
     if not kinds <= {int, float}:
-        if op in (operator.eq, operator.ne) and not kinds & {bool, complex}:
+        if op in (operator.eq, operator.ne) and not all(issubclass(kind, NUMBERS) for kind in kinds):
             return None
         return _plainly(tx, op, left, right)
     if op in _COMPARISONS:

@@ -121,6 +121,12 @@ def test_singledispatch_that_remembers_elsewhere(x):
     return f(3), f("a"), before, list(remembered), x + 1
 
 
+@same_as_eager
+def test_operators_of_numpys_floats(x):
+    n = np.float64(2)
+    return [(type(each), each) for each in (n + 1, 1.0 + n, -n, n < 3, n * n, abs(n))], float(n), x * n
+
+
 @same_as_eager(graphs=1)
 def test_wraps_and_partial(x):
     def deco(f):

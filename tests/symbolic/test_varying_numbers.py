@@ -1,4 +1,5 @@
 """Ints that differ from call to call are inputs of the graph where it does not depend on them, and facts where it does."""
+import enum
 import math
 
 import pytest
@@ -42,6 +43,34 @@ def test_ints_that_vary(what, backend):
         assert str(compiled(x, value)) == str(scope["program"](x, value))
     if COUNTING:
         assert len(counter.graphs) == INTS[what]
+
+
+class Month(enum.IntEnum):
+    MARCH = 3
+
+
+class Own(int):
+    def __eq__(self, other):
+        return "own"
+
+    __hash__ = int.__hash__
+
+    def __radd__(self, other):
+        return "added"
+
+
+OWN = Own(3)
+
+
+@pytest.mark.parametrize("values", [(3, 5, 2, 3), (3.0, 5.0, 2.0, 3.0)], ids=["ints", "floats"])
+@pytest.mark.parametrize("what", ["n == V", "V == n", "n != V", "n in (V,), n in {V}, {V: 1}.get(n)", "n + V, V - n", "n < V"])
+@pytest.mark.parametrize("other", ["Month.MARCH", "OWN"])
+def test_numbers_of_derived_classes(other, what, values):
+    scope = {"Month": Month, "OWN": OWN}
+    exec(f"def program(x, n): return x + 1, {what.replace('V', other)}", scope)
+    compiled = jit.compile(scope["program"], backend="eager")
+    for value in values:
+        assert str(compiled(1, value)) == str(scope["program"](1, value))
 
 
 @pytest.mark.parametrize("backend", ["eager", "default"])
