@@ -123,7 +123,8 @@ def compile_program(
         backwards = list(_backwards(fw, bw, program, original, call, traced, settings))
         kept = _keep_old_values(fw, traced)
     with stage("backward"):
-        ties = [backward.tie(fw, kept) for backward in reversed(backwards)]
+        shared = _held_by_callers(fw, traced)
+        ties = [backward.tie(kept, shared) for backward in reversed(backwards)]
     fw.meta["num_outputs"] = traced.num_forward
     with stage("passes"):
         settings.passes("forward", fw)
@@ -169,6 +170,8 @@ def _backwards(
     given = bw.graph.find_nodes(op="placeholder")
     first = len(given) - sum(len(level.outputs) for level in traced.levels)
     saved, tangents = given[:first], given[first:]
+    places = {node: at for at, node in enumerate(saved)}
+    always = {at for node, at in places.items() if len(traced.levels) == 1 or not _is_tensor(node)}
     names = [node.name for node in results_of(fw)[traced.num_forward :]]
     results = results_of(bw)
     state = TorchState()  # a backward may run under another
@@ -176,11 +179,7 @@ def _backwards(
     for number, level in reversed(list(enumerate(traced.levels))):
         mine, results = results[: level.num_gradients], results[level.num_gradients :]
         changes, tangents = tangents[: len(level.outputs)], tangents[len(level.outputs) :]
-        read = needed_for(mine)
-        used = tuple(
-            at for at, node in enumerate(saved)
-            if node in read or len(traced.levels) == 1 or not isinstance(node.meta["val"], torch.Tensor)
-        )
+        used = tuple(sorted(always.union(places[node] for node in needed_for(mine) if node in places)))
         graph = bw if len(traced.levels) == 1 else extract(bw, [*(saved[at] for at in used), *changes], mine)
         used_names = tuple(names[at] for at in used)
         yield _Backward(program, original, call, traced, settings, state, lock, number, graph, used, used_names)
@@ -211,20 +210,22 @@ class _Backward:
         self.made_of: tuple[int, ...] = ()  # of each saved tensor: the gradients that are computed from it, as bits
         self.saved_by: tuple[int, ...] = ()  # and the savers that eager code looks at it in, if it may be written
 
-    def tie(self, fw: fx.GraphModule, kept: Sequence[fx.Node]) -> wrapper.Tie:
+    def tie(self, kept: Sequence[fx.Node], shared: Container[int]) -> wrapper.Tie:
+        """`shared`: memories of which the program's caller may hold tensors."""
         made_of = _made_of(self.graph, len(self.used))
         if not self.level.raises:
             self.everything = self._compiled(self.graph, (True,) * len(self.level.outputs))
         tensors = [at for at in self.used if isinstance(kept[at].meta["val"], torch.Tensor)]
-        outside = _exist_outside(fw, self.traced, [kept[at] for at in tensors])
+        memories = [memory_of(kept[at]) for at in tensors]
+        outside = tuple(memory in shared for memory in memories)
         self.made_of = made_of[: len(tensors)]
         savers: dict[Any, int] = {}
         for number, saver in enumerate(self.level.savers):
             for memory in saver.memories:
                 savers[memory] = savers.get(memory, 0) | 1 << number
         self.saved_by = tuple(
-            savers.get(memory_of(kept[at]), 0) if is_outside else 0
-            for at, is_outside in zip(tensors, outside, strict=True)
+            savers.get(memory, 0) if is_outside else 0
+            for memory, is_outside in zip(memories, outside, strict=True)
         )
         whole = None if self.level.keeps else self.everything  # it lets go of all
         backward = _C.Backward(self.settings.name, whole, self.choose, outside, self.level.nodes)
@@ -484,12 +485,11 @@ def _like(fake: torch.Tensor) -> torch.Tensor:
         return torch.empty_like(fake)
 
 
-def _exist_outside(fw: fx.GraphModule, traced: Traced, saved: Sequence[fx.Node]) -> tuple[bool, ...]:
-    """Which of the saved tensors the program's caller may hold, or tensors that share memory with these."""
+def _held_by_callers(fw: fx.GraphModule, traced: Traced) -> set[int]:
+    """The memories of the tensors that the program's caller may hold."""
     results = results_of(fw)[: traced.num_forward - traced.num_randoms]
     seen = [*fw.graph.find_nodes(op="placeholder"), *results]
-    storages = {memory_of(node) for node in seen if isinstance(node.meta["val"], torch.Tensor)}
-    return tuple(memory_of(node) in storages for node in saved)
+    return {memory_of(node) for node in seen if _is_tensor(node)}
 
 
 def _fixed(strides: tuple[Any, ...]) -> tuple[int, ...] | None:

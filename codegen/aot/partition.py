@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -117,6 +118,11 @@ class Joint:
     reads: frozenset[fx.Node]  # what of `ahead` these and the gradients read
     base: dict[fx.Node, fx.Node]  # of each view in `ahead`, what it shows
     root: dict[fx.Node, fx.Node]  # of each view in `ahead`, what that shows in the end: no view
+
+    @cached_property
+    def returned(self) -> set[fx.Node]:
+        """The outputs that are nodes."""
+        return {value for value in self.outputs if isinstance(value, fx.Node)}
 
     def roots(self, nodes: Iterable[fx.Node]) -> set[fx.Node]:
         """The nodes with what they show in the place of views."""
@@ -270,7 +276,7 @@ def _cheapest(joint: Joint, halvings: int = 0, compute: bool = False) -> set[fx.
     runs: dict[fx.Node, int] = {}
     todo: list[fx.Node] = []
     overwritten = joint.overwritten()
-    shown = joint.roots(value for value in joint.outputs if isinstance(value, fx.Node))
+    shown = joint.roots(joint.returned)
 
     def need(value: fx.Node, reader: int) -> None:
         value = joint.root.get(value, value)
@@ -364,7 +370,7 @@ def _output_below(joint: Joint, node: fx.Node) -> fx.Node:
     while chain[-1] in joint.base:
         chain.append(joint.base[chain[-1]])
     nearest = chain[1] if cost.is_several(node) else node
-    return next((shown for shown in chain if shown in joint.outputs), nearest)
+    return next((shown for shown in chain if shown in joint.returned), nearest)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -430,11 +436,10 @@ def _explained(joint: Joint, tensors: list[fx.Node], chosen: bool) -> tuple[Save
     reader: dict[fx.Node, str] = {}
     for node in joint.backward:
         for value in node.all_input_nodes:
-            reader.setdefault(value, node.name)
-            while value in joint.base:
-                value = joint.base[value]
-                reader.setdefault(value, node.name)
-    shared = joint.roots(value for value in joint.outputs if isinstance(value, fx.Node))
+            while value not in reader:  # what it shows has one if it does
+                reader[value] = node.name
+                value = joint.base.get(value, value)
+    inputs, shared = set(joint.primals), joint.roots(joint.returned)
     found = []
     for node in tensors:
         root = joint.root.get(node, node)
@@ -443,9 +448,9 @@ def _explained(joint: Joint, tensors: list[fx.Node], chosen: bool) -> tuple[Save
             maker = root.all_input_nodes[0] if cost.kind(root) is cost.ITEM else root
             reason += f"; {cost.kind(maker).why}"
         origin = (
-            "an input" if node in joint.primals
+            "an input" if node in inputs
             else "drawn for derivatives of derivatives, too" if node in joint.given
-            else "an output" if node in joint.outputs
+            else "an output" if node in joint.returned
             else "shares an output's memory" if root in shared
             else "made by the forward"
         )

@@ -20,7 +20,7 @@ from codegen.kernels import index as ix
 from codegen.kernels.columns import added_up, is_of_columns, stretch_of
 from codegen.kernels.definitions import Made, Program, Shape
 from codegen.kernels.index import Symbol
-from codegen.kernels.nodes import Node, Nodes
+from codegen.kernels.nodes import SOON, Node, Nodes
 from codegen.kernels.places import Member, agrees, alone, inner, is_serial, join, leaps, meets, row
 
 #: More tensors than that a kernel does not touch.
@@ -33,6 +33,7 @@ class Group:
     members: dict[str, Member] = field(default_factory=dict)
     first: int = 0  # when its first member could have been computed
     last: int = 0
+    calls: int = 0  # so many of ATen's come before its last member
 
     @property
     def axes(self) -> tuple[Symbol, ...]:
@@ -112,11 +113,11 @@ class _Grouping:
             joined = self._joined(found, node)
             if joined is not None:
                 rows, members = joined
-                found.rows, found.members, found.last = rows, members, time
+                found.rows, found.members, found.last, found.calls = rows, members, time, len(self.calls)
                 self._enter(found, node)
                 return
         rows, member = alone(node)
-        made = Group(rows, {node.name: member}, time, time)
+        made = Group(rows, {node.name: member}, time, time, len(self.calls))
         self.units.append(made)
         self.needs[made] = set()
         self._enter(made, node)
@@ -184,6 +185,8 @@ class _Grouping:
     def _joined(self, found: Group, node: Node) -> tuple[Shape, dict[str, Member]] | None:
         """The group with that node: None where they don't go together."""
         if any(_is_apart(member.node) for member in found.members.values()):
+            return None
+        if len(self.calls) - found.calls > SOON:  # what it reads would have to be kept until then
             return None
         if self._reaches(found, self._dependencies(node) - {found}):
             return None

@@ -33,6 +33,8 @@ from codegen.kernels.ops import OPS
 
 #: A value of at most this cost is computed again wherever it is read, unless that would read more than writing it once.
 CHEAP = 4
+#: What is made of two of its own size or more is computed before so many calls of ATen have run: these are not kept on.
+SOON = 8
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,12 @@ class _Finder:
             if name not in needed or not isinstance(tensor, Definition) or name in self.found.aliases:
                 continue
             value = self._inlined(tensor)
-            is_shared = readers.get(name, 0) > 1 and not _is_cheap(value, readers[name])
+            by = readers.get(name, set())
+            is_shared = len(by) > 1 and not _is_cheap(value, len(by))
+            is_early = len(by) == 1 and self._is_early(tensor, value, *by)
             if tensor.is_put and self.targets[name] == f"{name}.base":
                 self._copy_base(tensor)
-            if tensor.kind is not None or name in self.found.stored or is_shared:
+            if tensor.kind is not None or name in self.found.stored or is_shared or is_early:
                 self.found.nodes[name] = Node(name, tensor, value, self.targets.get(name))
         self.found.stored &= set(self.found.nodes)
         self._write_all()
@@ -323,8 +327,23 @@ class _Finder:
                 stack.extend(self._reads(self.program.tensors[name]))
         return found
 
-    def _readers(self, needed: set[str]) -> dict[str, int]:
-        """By how many definitions each tensor is read."""
+    def _is_early(self, definition: Definition, value: Expr, reader: str) -> bool:
+        """Whether more would have to be kept until it is read than itself, and long."""
+        if self.times.get(reader, 0) - self.times[definition.name] <= SOON:
+            return False
+        read = {expr.tensor for expr in ir.walk(value) if isinstance(expr, ir.Read)}
+        made = (self.program.tensors[name] for name in read)
+        return sum(not isinstance(each, Given) and each.shape == definition.shape for each in made) > 1
+
+    @cached_property
+    def times(self) -> dict[str, int]:
+        """How many calls of ATen have run when each tensor is there."""
+        tensors = self.program.tensors
+        calls = itertools.accumulate(isinstance(tensor, Made) for tensor in tensors.values())
+        return dict(zip(tensors, calls, strict=True))
+
+    def _readers(self, needed: set[str]) -> dict[str, set[str]]:
+        """The definitions that read each tensor."""
         readers: dict[str, set[str]] = {}
         for name in needed:
             tensor = self.program.tensors[name]
@@ -337,7 +356,7 @@ class _Finder:
                 readers.setdefault(tensor.base, set()).add(name)
         for target, value in self.program.writes:
             readers.setdefault(value, set()).add(f"{target}.written")
-        return {name: len(by) for name, by in readers.items()}
+        return readers
 
 
 def readers_first(reads: Mapping[str, Set[str]]) -> Iterator[tuple[str, bool]]:

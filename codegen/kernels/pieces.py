@@ -53,6 +53,8 @@ def _between(graph: fx.Graph) -> set[fx.Node]:
 
 def _sizes(value: Any) -> set[Any]:
     """The sizes that depend on values, each as it came up: two may have been found to be equal since."""
+    if isinstance(value, torch.Tensor) and all(type(size) is int for size in value.shape):
+        return set()
     leaves = tree_leaves(value)
     numbers: list[Any] = [size for leaf in leaves if isinstance(leaf, torch.Tensor) for size in leaf.shape]
     numbers += [leaf for leaf in leaves if isinstance(leaf, torch.SymInt)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -69,13 +69,14 @@ def schedule(program: Program, in_stretches: bool = False) -> Schedule:
     nodes = find_nodes(program)
     units = group(program, nodes, in_stretches)
     _store_what_others_read(nodes, units)
+    order = {name: at for at, name in enumerate(program.tensors)}
     made: dict[Kernel, Kernel] = {}
     steps: list[Launch | Call] = []
     for unit in units:
         if isinstance(unit, Call):
             steps.append(unit)
             continue
-        kernel, tensors, sizes, scalars = _Kernel(program, nodes, unit).made()
+        kernel, tensors, sizes, scalars = _Kernel(program, nodes, unit, order).made()
         same = replace(kernel, name="", sources=())
         if same not in made:
             made[same] = check(replace(kernel, name=f"{kernel.name}_{len(made)}"))
@@ -104,10 +105,11 @@ def _store_what_others_read(nodes: Nodes, units: list[Group | Call]) -> None:
 class _Kernel:
     """The kernel of a group. Its names say nothing about the program, so kernels that do the same are the same."""
 
-    def __init__(self, program: Program, nodes: Nodes, group: Group) -> None:
+    def __init__(self, program: Program, nodes: Nodes, group: Group, order: Mapping[str, int]) -> None:
         self.program = program
         self.nodes = nodes
         self.group = group
+        self.order = order  # the program's
         self.values: dict[tuple[str, int], Expr] = {}
         self.stages: dict[str, int] = {}
         for name in group.members:
@@ -144,9 +146,8 @@ class _Kernel:
                     read = self.program.tensors.get(expr.tensor) if isinstance(expr, ir.Read) else None
                     if isinstance(read, Definition) and read.name not in self.nodes.nodes:
                         waiting.append(read)
-        order = {name: at for at, name in enumerate(self.program.tensors)}
         own = (each for each in found.values() if not each.is_view or each.name in self.group.members)
-        return {each.name: each for each in sorted(own, key=lambda each: order.get(each.name, len(order)))}
+        return {each.name: each for each in sorted(own, key=lambda each: self.order.get(each.name, len(self.order)))}
 
     # --- loops --------------------------------------------------------------------------------------------------------
     def _stage(self, name: str) -> int:
