@@ -42,7 +42,7 @@ from jit.errors import (
 from jit.state import DebugState, debug_state
 from symbolic import polyfills, terms
 from symbolic.capture import Break, BreakReason, Capture
-from symbolic.errors import GraphBreak, Restart, SkipFrame
+from symbolic.errors import GraphBreak, LongLoop, Place, Restart, SkipFrame
 from symbolic.graph import OPERATION_RAISES
 from symbolic.marks import Said
 from symbolic.options import Options
@@ -158,6 +158,7 @@ class Compiler:
         self._all_caches: list[Any] = []
         self.options = Options(
             unroll_limit=config.unroll_limit,
+            loop_limit=0 if fullgraph else config.loop_limit,
             inline_limit=config.inline_limit,
             break_everywhere=config.break_everywhere,
             dynamic=dynamic is True,
@@ -169,6 +170,7 @@ class Compiler:
         self._generated: set[int] = set()  # ids of code, for constants in it may have no hash
         self._warned: set[CodeType] = set()
         self._varying: dict[CodeType, frozenset[str]] = {}  # paths of numbers that differed from call to call
+        self._long_loops: frozenset[Place] = frozenset()
 
     def reset(self) -> None:
         """Forgets all compiled code; doors stay."""
@@ -178,6 +180,7 @@ class Compiler:
         self.records.clear()
         self._warned.clear()
         self._varying.clear()
+        self._long_loops = frozenset()
 
     def debug_state(self) -> DebugState:
         """What the function has come to so far."""
@@ -299,9 +302,14 @@ class Compiler:
         for _ in range(_MAX_RESTARTS):
             try:
                 stats.captures += 1
-                captured = capture(function, slots, options, breaks)
+                captured = capture(function, slots, replace(options, long_loops=self._long_loops), breaks)
                 clock.lap("capture")
                 return self._entry(cache, function, slots, captured, clock)
+            except LongLoop as loop:
+                clock.lap("captures given up")
+                stats.restarts += 1
+                self._long_loops |= {loop.place}
+                breaks = {}
             except Restart as restart:
                 clock.lap("captures given up")
                 stats.restarts += 1

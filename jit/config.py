@@ -17,6 +17,9 @@ class Config:
     on_error: what an internal error does: "fallback" runs the frame eagerly with one warning, "raise" raises.
     recompile_limit: compiled entries per code object; past it new inputs run eagerly.
     unroll_limit: iterations of one loop, or elements of one iterator, that a capture runs through.
+    loop_limit: operations that one loop may add to a graph in turns that bring no parameters of their own (as layers
+        do). A loop that adds more is not unrolled: the graph breaks before each turn, and its body is compiled once for
+        all of them. 0, and `fullgraph=True`: no such limit.
     inline_limit: depth of inlined calls.
     break_everywhere: a graph break after every call (tests: results must not change).
     dump: a folder for readable files of everything generated, "" for none.
@@ -38,6 +41,7 @@ class Config:
     on_error: Literal["fallback", "raise"] = "fallback"
     recompile_limit: int = 16
     unroll_limit: int = 100_000
+    loop_limit: int = 1000
     inline_limit: int = 200
     break_everywhere: bool = False
     dump: str = ""

@@ -66,6 +66,11 @@ class Code:
         """Before each instruction: the fast locals that may be read before they are written."""
         return _liveness(self)
 
+    @functools.cached_property
+    def positions(self) -> list[tuple[int | None, ...]]:
+        """Where the code of each two bytes stands: first and last line, first and last column."""
+        return list(self.raw.co_positions())
+
     def index(self, offset: int) -> int:
         return bisect.bisect_left(self.offsets, offset)
 

@@ -63,6 +63,18 @@ class Restart(Exception):
         self.cause = cause
 
 
+#: File and first line of a function, lines and columns of an instruction in it.
+Place = tuple[Any, ...]
+
+
+class LongLoop(Exception):
+    """Capture the frame again, with a break before each turn of the loop at `place`."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self.place = place
+
+
 class SkipFrame(Exception):
     """This frame is not for capture at all; it runs eagerly."""
 

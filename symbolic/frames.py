@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from symbolic.code import Code
@@ -41,6 +40,7 @@ class Frame:
         "reading",
         "again",
         "shared_names",
+        "loops",
     )
 
     def __init__(self, code: Code, name: str, namespace: Variable, function: Variable | None = None) -> None:
@@ -61,6 +61,7 @@ class Frame:
         self.entered = 0
         self.reading: Any = None  # the call of a module that it is, if that may be repeated
         self.is_generator = False
+        self.loops: dict[int, Any] = {}  # by their heads: what their turns have come to
         self.again: tuple[int, int] | None = None  # index of the last RERAISE, and where that came from
         self.handled: Variable | None = None  # of a generator set aside: the exception that it is handling
 
@@ -104,8 +105,7 @@ class Frame:
         """Where the expression of the instruction at hand begins and ends in that line (-1: further down); both 0 if it
         has no place there."""
         inst = self.code.insts[self.current]
-        found = next(itertools.islice(self.code.raw.co_positions(), inst.offset // 2, None), None)
-        line, last_line, first, last = found or (None, None, None, None)
+        line, last_line, first, last = self.code.positions[inst.offset // 2]
         if line != inst.line or first is None or last is None:
             return 0, 0
         return first, last if last_line == line else -1

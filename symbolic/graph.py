@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -127,6 +127,7 @@ class GraphBuilder:
         self._symbols: dict[tuple[type, Any], SymbolVariable] = {}  # by their expressions: equal ones are one number
         self._numbers: set[fx.Node] = set()  # nodes that give numbers
         self.calls = 0
+        self.parameters = 0  # inputs that are parameters
         self.foreign: set[Any] = set()  # autograd nodes that stand for what came before the frame
         self._autograd_nodes: dict[Any, NodeVariable] = {}  # those of the frame's own that it looked at
         self._input_point: fx.Node | None = None
@@ -167,6 +168,7 @@ class GraphBuilder:
             self.foreign.add(fake.grad_fn)
         variable = TensorVariable(node, fake, type(value), value, source)
         self.inputs.append(variable)
+        self.parameters += value.requires_grad or isinstance(value, torch.nn.Parameter)
         self.by_fake[id(fake)] = variable
         facts = self._facts(value)
         self.tx.know(source, "tensor", facts)
@@ -260,8 +262,9 @@ class GraphBuilder:
         counts = (fake._version - mark[0] + (fake.requires_grad != mark[1]) for fake, mark in marks if mark is not None)
         return self._moves + sum(counts)
 
-    def _marks_of_inputs(self) -> list[tuple[torch.Tensor, Any]]:
-        memory = {variable.fake.untyped_storage()._cdata for variable in self.tensors()}
+    def _marks_of_inputs(self, inputs: Iterable[TensorVariable] | None = None) -> list[tuple[torch.Tensor, Any]]:
+        inputs = self.tensors() if inputs is None else inputs
+        memory = {variable.fake.untyped_storage()._cdata for variable in inputs}
         return [(fake, mark) for fake, mark in self._marks if fake.untyped_storage()._cdata in memory]
 
     def _placeholder(self, source: Source, example: Any) -> fx.Node:
@@ -311,12 +314,12 @@ class GraphBuilder:
             for condition in self.shapes.conditions():
                 self.tx.guards.add(Guard(None, "shape", condition.term, *condition.place))
 
-    def mutates_inputs(self) -> bool:
-        """Whether an operation changed an input or wrote into its memory (always for inference tensors: they don't
-        count)."""
+    def mutates_inputs(self, inputs: Iterable[TensorVariable] | None = None) -> bool:
+        """Whether an operation changed an input (None: any of them), or wrote into its memory (always for inference
+        tensors: they don't count)."""
         if self._moves:
             return True
-        return any(mark is None or _mark(fake) != mark for fake, mark in self._marks_of_inputs())
+        return any(mark is None or _mark(fake) != mark for fake, mark in self._marks_of_inputs(inputs))
 
     # --- inference mode ---------------------------------------------------------------------------------------------
     def enter_inference(self, mode: bool, born_at: int) -> int:

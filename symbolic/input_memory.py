@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 
 def guard_aliases(graph: GraphBuilder) -> None:
-    """Guards which inputs are one tensor, and which share memory, if the graph changes any of them.
+    """Guards which inputs are one tensor, and which share memory, if the graph changes any of them; where in that they
+    begin, if it is changed.
 
-    A graph that only reads gives the same for two inputs as for one that comes in twice.
+    A graph that only reads gives the same for two inputs as for one that comes in twice, and reads of what is written
+    nowhere are the same wherever they overlap.
     """
     tensors = [each for each in graph.tensors() if each.source is not None and not each.source.is_made]
     _guard_buffers(graph)
@@ -30,7 +32,7 @@ def guard_aliases(graph: GraphBuilder) -> None:
         memory.setdefault(variable.value.untyped_storage()._cdata, []).append(variable)
     graph.tx.know(None, "storage", [[each.source for each in group] for group in memory.values()])
     for group in memory.values():
-        if len(group) > 1:
+        if len(group) > 1 and graph.mutates_inputs(group):
             _guard_places(graph.tx, group)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from symbolic.errors import Place
 from symbolic.marks import Said
 
 
@@ -20,10 +21,14 @@ class Options:
     `break_everywhere` splits after every call; `dynamic` captures with
     symbols for the sizes of inputs; numbers at the paths in `varying` (`Source.pattern`) are inputs of the graph.
     `seen`: what earlier captures were made for, by path: numbers (their type: any), and sizes of tensors (None: any).
-    What differs from that now is taken to differ from call to call. `said`: what the user says of parameters."""
+    What differs from that now is taken to differ from call to call. `said`: what the user says of parameters.
+    `loop_limit`: operations that equal turns of one loop may add to the graph (0: any number); those in `long_loops`
+    are not unrolled."""
 
     unroll_limit: int = 100_000
     inline_limit: int = 400
+    loop_limit: int = 0
+    long_loops: frozenset[Place] = frozenset()
     step_limit: int = 1_000_000
     break_everywhere: bool = False
     dynamic: bool = False

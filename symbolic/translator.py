@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from sideeffects.effects import DELETED, Advance, DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
-from symbolic import dropped, input_memory, opcodes, polyfills, wrap
+from symbolic import dropped, input_memory, loops, opcodes, polyfills, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
 from symbolic.code import looks_at_frames
 from symbolic.errors import (
@@ -477,7 +477,8 @@ class Translator(Protocols):
             if self.step in self.break_at:
                 raise _Stop(inst, self.break_at[self.step])
             if self.split_next is not None and not self.anchors:
-                raise _Stop(None, self.split_next)
+                is_turn = self.split_next.reason == loops.LONG and inst.op == "FOR_ITER"
+                raise _Stop(inst if is_turn else None, self.split_next)
             frame.index += 1
             left = [] if self.anchors else dropped.unfinished(self, frame, inst)
             try:

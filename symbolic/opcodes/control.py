@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from symbolic import checks, versions
+from symbolic import checks, loops, versions
 from symbolic.code import Inst
 from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
@@ -15,21 +15,27 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 
+def _to(tx: Translator, frame: Frame, target: int) -> None:
+    if target < frame.index:
+        loops.turn(tx, frame, target)
+    frame.index = target
+
+
 @opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 def jump(tx: Translator, frame: Frame, inst: Inst) -> None:
-    frame.index = inst.target
+    _to(tx, frame, inst.target)
 
 
 @opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_IF_TRUE")
 def pop_jump_if_true(tx: Translator, frame: Frame, inst: Inst) -> None:
     if checks.jumps(tx, frame, frame.pop(), inst.target, True):
-        frame.index = inst.target
+        _to(tx, frame, inst.target)
 
 
 @opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_IF_FALSE")
 def pop_jump_if_false(tx: Translator, frame: Frame, inst: Inst) -> None:
     if checks.jumps(tx, frame, frame.pop(), inst.target, False):
-        frame.index = inst.target
+        _to(tx, frame, inst.target)
 
 
 @opcode("JUMP_IF_TRUE_OR_POP")
@@ -56,13 +62,13 @@ def _is_none(frame: Frame) -> bool:
 @opcode("POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_IF_NONE")
 def pop_jump_if_none(tx: Translator, frame: Frame, inst: Inst) -> None:
     if _is_none(frame):
-        frame.index = inst.target
+        _to(tx, frame, inst.target)
 
 
 @opcode("POP_JUMP_FORWARD_IF_NOT_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE", "POP_JUMP_IF_NOT_NONE")
 def pop_jump_if_not_none(tx: Translator, frame: Frame, inst: Inst) -> None:
     if not _is_none(frame):
-        frame.index = inst.target
+        _to(tx, frame, inst.target)
 
 
 @opcode("GET_ITER")
@@ -72,6 +78,8 @@ def get_iter(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 @opcode("FOR_ITER")
 def for_iter(tx: Translator, frame: Frame, inst: Inst) -> None:
+    if not tx.anchors and loops.is_long(tx, frame, frame.current):
+        raise GraphBreak(loops.LONG)
     item = tx.next(frame.stack[-1])
     if item is not None:
         frame.push(item)
