@@ -363,6 +363,10 @@ class _Planner:
         """Whether the operation may write into its first operand, which nobody needs any more."""
         if made.node.target not in INSIDE:
             return False
+        given: list[fx.Node] = []
+        fx.map_arg((made.node.args, made.node.kwargs), given.append)
+        if given.count(given[0]) > 1:
+            return False
         first, *others = made.reads
         tensor = self.program.tensors[first]
         is_alike = (tensor.shape, tensor.strides, tensor.dtype) == (made.shape, made.strides, made.dtype)

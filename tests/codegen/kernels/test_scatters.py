@@ -104,6 +104,18 @@ def test_derivatives(dynamic):
         torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("program", [
+    lambda x, at: (y := x * 2).scatter_reduce(0, at, y, "mean"),
+    lambda x, at: (y := x > 0).scatter_reduce(0, at, y, "sum"),
+    lambda x, at: (y := x * 2).masked_scatter(x > 0, y),
+    lambda x, at: (y := x * 2).scatter_reduce(0, at, y.flip(0).flip(0), "mean"),
+])  # fmt: skip
+def test_what_is_put_into_itself(program):
+    """By ATen, which writes into the old tensor only where that is not read, too."""
+    x, at = data(9, 24), places(9, 24)
+    same(program(x, at), compiled(program)(x, at))
+
+
 # --- what lies where --------------------------------------------------------------------------------------------------
 def copies(function, *args):
     """How many stores kernels have besides those into elements that others name."""
