@@ -129,6 +129,8 @@ DIVISIONS = {"floor_div", "trunc_div", "fmod", "remainder"}
 #: A 0 that C compilers do not know to be one. It is added to an integer that was a float and becomes one again, or they
 #: take that for the whole part of the first one, which may be -0; and to what a sign is told by: behind a mask of signs
 #: alone gcc 12 reads what is not to be read (it has one instruction for that choice, with both sides as operands).
+#: Exclusively or-ed to an index that was computed, it keeps gcc 12 from seeing where that comes from: of one that was a
+#: bool it takes the mask of the lanes for the index, and gathers elsewhere. (A sum it would look through.)
 NOUGHT = "nought"
 
 

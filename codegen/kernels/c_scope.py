@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from codegen.kernels import index as ix
-from codegen.kernels.c_ops import DIVISIONS, ctype, literal, operation
+from codegen.kernels.c_ops import DIVISIONS, NOUGHT, ctype, literal, operation
 from codegen.kernels.c_preamble import reserved
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Expr, Kernel, Literal, Load, Op, Position, Result, Running, Scalar, demand, walk
@@ -185,7 +185,7 @@ class Writer:
         inside = self.names.new("inside")
         lines.append(f"const _Bool {inside} = ({i} >= 0) & ({i} < {size});")
         self._flag(f"!{inside}", level)
-        return f"{inside} ? {i} : 0"
+        return f"({inside} ? {i} : 0) ^ {NOUGHT}"
 
     def _note(self, text: str, divisor: Expr, level: int) -> None:
         if not isinstance(divisor, Literal) or divisor.value == 0:

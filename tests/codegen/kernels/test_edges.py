@@ -170,3 +170,22 @@ def test_operations_of_torch_whose_strides_are_not_as_foretold(dynamic):
     x = torch.randn(7, 6, 5).permute(2, 1, 0)
     for ours, eager in zip(jit.compile(program, backend="default", dynamic=dynamic)(x), program(x), strict=True):
         torch.testing.assert_close(ours, eager)
+
+
+INDICES = {
+    "compared": lambda w, x, b: w[(x > 0).long()],
+    "compared and scaled": lambda w, x, b: w[(x * x > 0.5).long() * 7] + x,
+    "of a bool": lambda w, x, b: w[b.long()],
+    "from the end": lambda w, x, b: w[(x > 0).int() - 3],
+    "chosen": lambda w, x, b: w[torch.where((x > 0) & b, 1, 0)],
+    "by a float": lambda w, x, b: w.take((x < 0).float().long()),
+    "gathered": lambda w, x, b: w.gather(0, (x > 0).long()) * 2,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32])
+@pytest.mark.parametrize("program", INDICES.values(), ids=INDICES)
+def test_indices_that_were_bools(program, dtype):
+    """gcc took the masks of its lanes for the indices."""
+    w, x = torch.arange(1, 10).to(dtype), torch.randn(37, generator=torch.Generator().manual_seed(0))
+    check(program, w, x, x < 0.3, backend="default")
