@@ -273,14 +273,14 @@ class ClassVariable(FixedVariable):
         """`object.__new__(cls)` or a native base's `__new__`."""
         return tx.new_instance(self.value, args, kwargs)
 
-    def _of_metaclass(self, tx: Translator, name: str) -> Variable | None:
+    def of_metaclass(self, tx: Translator, name: str) -> Variable | None:
         """The special method that the program's metaclass has for its classes, if any."""
         raw = tx.lookup(type(self.value), name)
         is_own = isinstance(raw, FunctionType) and of_the_program(raw)
         return BoundMethod(tx.class_attribute(type(self.value), name), self) if is_own else None
 
     def _operator(self, tx: Translator, name: str, other: Variable) -> Variable | None:
-        own = self._of_metaclass(tx, name)
+        own = self.of_metaclass(tx, name)
         found = None if own is None else tx.call(own, [other], {})
         return None if isinstance(found, ConstantVariable) and found.value is NotImplemented else found
 
@@ -291,13 +291,13 @@ class ClassVariable(FixedVariable):
         return self._operator(tx, INPLACE[op][1], other)
 
     def unary(self, tx: Translator, op: Any) -> Variable:
-        own = self._of_metaclass(tx, UNARY[op])
+        own = self.of_metaclass(tx, UNARY[op])
         return super().unary(tx, op) if own is None else tx.call(own, [], {})
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        if self._of_metaclass(tx, BINARY[op][0]) is not None:
+        if self.of_metaclass(tx, BINARY[op][0]) is not None:
             return self._operator(tx, BINARY[op][0], other)
-        if isinstance(other, ClassVariable) and other._of_metaclass(tx, BINARY[op][1]) is not None:
+        if isinstance(other, ClassVariable) and other.of_metaclass(tx, BINARY[op][1]) is not None:
             return None
         if isinstance(other, (ClassVariable, ConstantVariable)):
             return tx.from_constant(tx.attempt(op, self.value, other.value))
@@ -315,28 +315,28 @@ class ClassVariable(FixedVariable):
     def iterator(self, tx: Translator) -> Variable:
         if isinstance(self.value, _EnumMeta):
             return tx.new_tuple([tx.from_constant(item) for item in self.value]).iterator(tx)
-        own = self._of_metaclass(tx, "__iter__")
+        own = self.of_metaclass(tx, "__iter__")
         found = super().iterator(tx) if own is None else tx.call(own, [], {})
         if not has(found.python_type(), "__next__"):
             tx.raise_(TypeError, f"iter() returned non-iterator of type {type_name(found.python_type())!r}")
         return found
 
     def length(self, tx: Translator) -> int:
-        own = self._of_metaclass(tx, "__len__")
+        own = self.of_metaclass(tx, "__len__")
         asked = self.value if own is None else answering("__len__", as_index(tx, tx.call(own, [], {})))
         return tx.attempt(len, asked)
 
     def contains(self, tx: Translator, item: Variable) -> bool:
-        own = self._of_metaclass(tx, "__contains__")
+        own = self.of_metaclass(tx, "__contains__")
         if own is not None:
             return tx.truth(tx.call(own, [item], {}))
         return tx.attempt(lambda: item.constant() in self.value)  # type: ignore[operator]
 
     def truth(self, tx: Translator) -> bool:
-        own = self._of_metaclass(tx, "__bool__")
+        own = self.of_metaclass(tx, "__bool__")
         if own is not None:
             return tx.attempt(bool, answering("__bool__", stand_in(tx.call(own, [], {}))))
-        return self._of_metaclass(tx, "__len__") is None or self.length(tx) != 0
+        return self.of_metaclass(tx, "__len__") is None or self.length(tx) != 0
 
 
 def check_init(tx: Translator, result: Variable) -> None:

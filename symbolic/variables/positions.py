@@ -67,9 +67,9 @@ def answering(name: str, value: Any, called: str = "Answering") -> Any:
 
 def as_index(tx: Translator, variable: Variable) -> Any:
     """The value of an argument that stands for a position, a count or a slice."""
-    if variable.is_constant():
-        return variable.constant()
     kind = variable.python_type()
+    if variable.is_constant() and not issubclass(kind, type):
+        return variable.constant()
     if kind is slice:
         step, start, stop = (_bound(tx, variable.getattr(tx, name)) for name in ("step", "start", "stop"))
         return slice(start, stop, step)
@@ -88,8 +88,14 @@ def _bound(tx: Translator, part: Variable) -> Any:
 
 def _asked(tx: Translator, variable: Variable) -> int:
     """The answer of its `__index__`."""
-    method = variable.special(tx, "__index__") if hasattr(variable, "special") else None
+    method = index_method(tx, variable)
     answer = tx.call(method if method is not None else tx.getattr(variable, "__index__"), [], {}).constant()
     if not isinstance(answer, int):
         tx.raise_(TypeError, f"__index__ returned non-int (type {type_name(type(answer))})")
     return answer
+
+
+def index_method(tx: Translator, variable: Variable) -> Variable | None:
+    """The `__index__` that the program's class has for an object, or its metaclass for a class."""
+    ask = getattr(variable, "special", None) or getattr(variable, "of_metaclass", None)
+    return ask(tx, "__index__") if ask is not None else None

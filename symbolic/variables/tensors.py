@@ -21,6 +21,7 @@ from symbolic.variables.base import MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.foreseen import count, foresee, item, truth
 from symbolic.variables.methods import NativeMethod
+from symbolic.variables.positions import index_method
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -392,6 +393,5 @@ def _counted(tx: Translator, index: Variable) -> Variable:
 
 def _position(tx: Translator, index: Variable) -> Variable:
     """An object that says by `__index__` which number it stands for (one with elements is taken as a tuple)."""
-    numeric = hasattr(index, "special") and not hasattr(index.python_type(), "__getitem__")
-    own = index.special(tx, "__index__") if numeric else None  # type: ignore[attr-defined]
+    own = None if hasattr(index.python_type(), "__getitem__") else index_method(tx, index)
     return tx.call(own, [], {}) if own is not None else index

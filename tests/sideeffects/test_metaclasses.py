@@ -28,6 +28,7 @@ class Sized(type):
     def __ror__(cls, other): return ("ror", other)
     def __iadd__(cls, other): return ("iadd", other)
     def __neg__(cls): return -VALUES[0]
+    def __index__(cls): return VALUES[0] - 4
 
 
 class Empty(metaclass=Sized):
@@ -99,7 +100,17 @@ def changed(function):
     return function()
 
 
+def stored(cls):
+    items = [1, 2, 3, 4]
+    items[cls] = 9
+    del items[cls]
+    return items
+
+
 QUESTIONS = {
+    "index": lambda: (
+        [1, 2, 3][Empty], range(5)[Empty], "abc"[:Empty], stored(Empty), torch.ones(3)[Empty] + VALUES[0], [0] * Empty,
+    ),
     "getattr": lambda: (Asked.first, Asked.there, getattr(Asked, "other", 4), hasattr(Asked, "third")),
     "changed": lambda: changed(lambda: Asked.first),
     "truth": lambda: (bool(Empty), not Empty, 1 if False_ else 2, changed(lambda: (bool(Empty), bool(False_)))),
