@@ -109,7 +109,7 @@ class Translator(Protocols):
         self.generators: list[GeneratorVariable] = []  # that the frame started
         self.waiting: list[GeneratorVariable] = []  # of these the ones that have not ended (see `dropped`)
         self.given_generators = False  # whether the frame was handed one whose end may be seen
-        self.moved_generators: list[LiveGenerator] = []  # existing ones
+        self.moved_generators: list[LiveIterator | LiveGenerator] = []  # existing ones whose steps are run again
         self.moving: LiveIterator | LiveGenerator | None = None  # the existing iterator that takes a step
         self.hooks: list[hooks.Hook] = []  # that the frame registered
         self.drawn_from: dict[Any, Variable] = {}  # generators of random numbers that early calls change

@@ -15,6 +15,7 @@ import operator
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symbolic import versions
@@ -25,7 +26,7 @@ from symbolic.variables.base import Variable
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import SequenceVariable
-from symbolic.variables.live_generators import LiveGenerator, step, tell
+from symbolic.variables.live_generators import LiveGenerator, held_value, repeated_step, step, tell
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.native import IteratorVariable
 
@@ -63,10 +64,8 @@ class LiveIterator(IteratorVariable):
     def next(self, tx: Translator) -> Variable | None:
         if not self.row.moves:
             return self.model.next(tx)
-        if not self.is_quiet():
-            raise GraphBreak("existing iterator over what runs code", self.describe())
         self.born_at = self.born_at or tx.anchor()
-        item = step(tx, self, self.model)
+        item = (step if self.is_quiet() else repeated_step)(tx, self, self.model)
         tell(tx, self)
         return item
 
@@ -117,7 +116,8 @@ def wrap_iterator(tx: Translator, value: Any, source: Source) -> Variable:
     place = source.step("call", row.held)
     if parts:
         tx.know(place, "len", len(parts))
-    held = [tx.wrap(part, place.step("index", position)) for position, part in enumerate(parts)]
+    wrap = tx.wrap if row.quiet else partial(held_value, tx)
+    held = [wrap(part, place.step("index", position)) for position, part in enumerate(parts)]
     inner = [part for part, own in zip(held, parts, strict=True) if hasattr(type(own), "__next__")]
     return LiveIterator(value, source, row.make(tx, state, held), row, inner)
 
@@ -271,6 +271,11 @@ def cycled(iterator: Any) -> tuple[Any, ...]:
     return tuple(saved) if again else (inner, *saved)
 
 
+def came_upon(iterator: Any) -> bool:
+    """Whether a takewhile has stopped, or a dropwhile begun."""
+    return bool(iterator.__reduce__()[2])
+
+
 def chain_state(iterator: Any) -> int:
     """How many iterators it has: that of iterables, and the current one."""
     return len(chained(iterator))
@@ -279,6 +284,16 @@ def chain_state(iterator: Any) -> int:
 def chained(iterator: Any) -> tuple[Any, ...]:
     parts = iterator.__reduce__()
     return parts[2] if len(parts) > 2 else ()
+
+
+def accumulated(iterator: Any) -> str | None:
+    """What its parts are."""
+    *parts, _ = parts_of(iterator)
+    walks = [hasattr(type(each), "__next__") for each in parts]
+    if len(parts) == 2 and all(walks):
+        return None
+    names = ["iterator", "total"] if walks[0] and len(parts) < 3 else ["function", "iterator", "total"]
+    return " ".join([*names[: len(parts)], "initial"])
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
@@ -358,6 +373,19 @@ def _of_function(make: Any, several: bool = False) -> Callable[[Any, Any, list[A
     return lambda tx, state, held: make(held[0], held[1:] if several else held[1])
 
 
+def _accumulate(tx: Translator, state: str, held: list[Any]) -> IteratorVariable:
+    found = dict(zip(state.split(), held, strict=True))
+    return iterators.AccumulateIterator(**found)
+
+
+def _getitem(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
+    return iterators.GetitemIterator(held[0] if held else None, state)
+
+
+def _until(make: Any) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
+    return lambda tx, met, held: make(*held, met)
+
+
 def _of_iterator(make: Any) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
     return lambda tx, state, held: make(held[1], held[0])
 
@@ -389,6 +417,8 @@ ROWS: dict[type, Row] = {
     itertools.compress: Row(always, parts_of, lambda tx, state, held: iterators.CompressIterator(*held), moves=False),
     itertools.starmap: Row(always, parts_of, _of_iterator(iterators.StarmapIterator), quiet=False, moves=False),
     itertools.filterfalse: Row(always, parts_of, _of_iterator(iterators.FilterfalseIterator), quiet=False, moves=False),
+    itertools.accumulate: Row(accumulated, parts_of, _accumulate, quiet=False),
+    iterators.GetitemIterator.KIND: Row(position, walked, _getitem, quiet=False),
     itertools.repeat: Row(
         times_left,
         repeated,
@@ -404,5 +434,7 @@ if not versions.PY312:  # later Pythons warn when these are asked for their stat
             itertools.cycle: Row(cycle_state, cycled, _cycle),
             itertools.chain: Row(chain_state, chained, _chain),
             itertools.zip_longest: Row(has_ended, zipped, _longest),
+            itertools.takewhile: Row(came_upon, arguments, _until(iterators.TakewhileIterator), quiet=False),
+            itertools.dropwhile: Row(came_upon, arguments, _until(iterators.DropwhileIterator), quiet=False),
         }
     )

@@ -84,6 +84,23 @@ def step(tx: Translator, moved: Any, model: Variable) -> Variable | None:
         tx.moving = outer
 
 
+def repeated_step(tx: Translator, moved: Any, model: Variable) -> Variable | None:
+    """The same of one whose step runs the program's code, as the real one will again: it may do nothing but compute."""
+    before = (len(tx.ledger.written), tx.graph.calls)
+    item = step(tx, moved, model)
+    if before != (len(tx.ledger.written), tx.graph.calls):
+        raise GraphBreak("existing generator that does more than compute", moved.describe())
+    if not _is_there(item):
+        raise GraphBreak("existing generator that yields what it makes", moved.describe())
+    if tx.moving is None:
+        tx.moved_generators.append(moved)
+    return item
+
+
+def _is_there(item: Variable | None) -> bool:
+    return item is None or item.source is not None or item.is_constant()
+
+
 def tell(tx: Translator, moved: Any) -> None:
     """That one has been moved: the ledger, or the one that moved it."""
     if tx.moving is None:
@@ -116,16 +133,10 @@ class LiveGenerator(IteratorVariable):
             self._model = self._read(tx)
         if self._model is None:
             return None
-        before = (len(tx.ledger.written), tx.graph.calls)
-        item = step(tx, self, self._model)
-        if before != (len(tx.ledger.written), tx.graph.calls):
-            raise GraphBreak("existing generator that does more than compute", self.describe())
+        item = repeated_step(tx, self, self._model)
         if item is None and not (self._model.returned.is_constant() and self._model.returned.constant() is None):
             raise GraphBreak("existing generator that returns a value", self.describe())
-        if item is not None and item.source is None and not item.is_constant():
-            raise GraphBreak("existing generator that yields what it makes", self.describe())
-        if tx.moving is None:
-            tx.moved_generators.append(self)
+        self._check_stack(self._model.frame)
         tell(tx, self)
         return item
 
@@ -149,26 +160,31 @@ class LiveGenerator(IteratorVariable):
         tx.check_inline(body)
         frame = Frame(decode(code), code.co_name, tx.namespace(real.f_globals), body)
         at = source.step("call", held_values)
-        held = [_held(tx, value, at.step("index", position)) for position, value in enumerate(values)]
+        held = [held_value(tx, value, at.step("index", position)) for position, value in enumerate(values)]
         cells = set(code.co_cellvars) | set(code.co_freevars)
         for name, variable in zip(names, held, strict=False):
             (frame.cells if name in cells else frame.locals)[name] = variable
             if name not in cells and values[names.index(name)] is not real.f_locals[name]:
                 raise GraphBreak("generator whose frame can't be read", self.describe())
-        frame.stack = held[len(names) :]
+        has_handled = len(values) > len(names) and values[-1] is None  # an error, in whose place there is None then
+        frame.stack = held[len(names) : len(held) - has_handled]
         frame.index = frame.code.index(place + versions.GOES_ON_AFTER)
         frame.current = frame.index - 1
-        loops = all(hasattr(type(value), "__next__") for value in values[len(names) :])
-        if not loops or frame.code.insts[frame.index].op not in _STATEMENTS:
+        self._check_stack(frame)
+        if frame.code.insts[frame.index].op not in _STATEMENTS:
             raise GraphBreak("generator that stands inside of an expression", self.describe())
         model = GeneratorVariable(body, [], {}, frame, self.born_at)
         model.state = "suspended"
-        if model.runs_on():
-            raise GraphBreak("existing generator with `try` or `with`", self.describe())
+        model.is_counted = True  # what it has left to do is the real one's affair
         return model
 
+    def _check_stack(self, frame: Frame) -> None:
+        """The stack has but the iterators of loops: no manager or exception, whose end is still to come."""
+        if not all(hasattr(each.python_type(), "__next__") for each in frame.stack):
+            raise GraphBreak("generator that stands inside of an expression", self.describe())
 
-def _held(tx: Translator, value: Any, source: Source) -> Variable:
+
+def held_value(tx: Translator, value: Any, source: Source) -> Variable:
     """A value of the frame; numbers that vary are not the graph's affair: the generator must compute with them."""
     if type(value) not in (int, float):
         return tx.wrap(value, source)

@@ -28,6 +28,10 @@ def _moved(iterator, by=1):
     return iterator
 
 
+def _below_three(n):
+    return n < 3
+
+
 def _dict():
     return {"a": 1, "b": 2, "c": 3, "d": 4}
 
@@ -62,6 +66,26 @@ def _returning():
     return 7
 
 
+def _careful(log=None):
+    n = 0
+    while n < 5:
+        try:
+            n += 1
+            if n == 2:
+                raise ValueError
+            yield n
+        except ValueError:
+            n += 10 * (n < 0)
+        finally:
+            if log is not None:
+                log.append(n)
+
+
+class Sequence:
+    def __getitem__(self, i):
+        return (1, 2, 3, 4)[i]
+
+
 #: made anew for each world
 ITERATORS = {
     "generator": _generator, "moved generator": lambda: _moved(_generator()), "enumerated generator": lambda: enumerate(_generator()),
@@ -88,13 +112,17 @@ ITERATORS = {
     "moved backwards items": lambda: _moved(reversed(_dict().items())), "backwards text": lambda: _moved(reversed("abcde")),
     "moved pairs": lambda: _moved(itertools.pairwise([1, 2, 3, 4, 5, 6])), "ended pairs": lambda: _moved(itertools.pairwise([1, 2]), 3),
     "starmap": lambda: itertools.starmap(max, [(1, 2), (3, 4), (6, 5), (0, 1)]), "compress": lambda: itertools.compress("abcdef", [1, 0, 1, 1, 1, 1]),
-    "filterfalse": lambda: _moved(itertools.filterfalse(_double, [0, 1, 0, 2, 0.0, 0, 5])),
+    "accumulate": lambda: itertools.accumulate([1, 2, 3, 4]), "moved accumulate": lambda: _moved(itertools.accumulate([3, 1, 4, 9], max)),
+    "accumulate from": lambda: itertools.accumulate([1, 2, 3, 4], initial=9), "sequence": lambda: _moved(iter(Sequence())),
+    "generator with try": lambda: _moved(_careful()), "filterfalse": lambda: _moved(itertools.filterfalse(_double, [0, 1, 0, 2, 0.0, 0, 5])),
 }  # fmt: skip
 OLDER = {
     "islice": lambda: itertools.islice([1, 2, 3, 4, 5, 6, 7], 1, None, 2), "moved islice": lambda: _moved(itertools.islice(range(20), 2, 12, 3)),
     "ended islice": lambda: _moved(itertools.islice([1], 1), 3), "islice of count": lambda: itertools.islice(itertools.count(3), 4),
     "cycle": lambda: itertools.cycle([1, 2, 3, 4, 5, 6, 7, 8]), "moved cycle": lambda: _moved(itertools.cycle([1, 2])),
     "moved zip_longest": lambda: _moved(itertools.zip_longest([1, 2, 3, 4, 5], "a", fillvalue="f"), 2),
+    "takewhile": lambda: itertools.takewhile(bool, [1, 2, 3, 0, 5]), "ended takewhile": lambda: _moved(itertools.takewhile(bool, [0, 1])),
+    "dropwhile": lambda: itertools.dropwhile(_below_three, [1, 2, 3, 0, 5, 6]), "moved dropwhile": lambda: _moved(itertools.dropwhile(bool, [1, 0, 3, 4, 5])),
     "chain": lambda: itertools.chain([1], (2, 3), [4, 5]), "moved chain": lambda: _moved(itertools.chain([1], (2, 3), [4, 5]), 2),
 }  # fmt: skip
 if OLD:
@@ -102,7 +130,7 @@ if OLD:
 
 
 #: Those whose steps a picture of them does not show.
-UNSEEN = {name for name in ITERATORS if re.search("generator|loops|expression|pairs|backwards items", name)}
+UNSEEN = {name for name in ITERATORS if re.search("generator|loops|expression|pairs|backwards items|accumulate|while|sequence", name)}
 
 
 def taken(x, it):
@@ -290,19 +318,23 @@ class Own(list):
         return map(_double, list.__iter__(self))
 
 
+class Writes:
+    def __init__(self):
+        self.asked = []
+
+    def __getitem__(self, i):
+        self.asked.append(i)
+        return (1, 2, 3)[i]
+
+
 OTHERS = {
     "returning generator": lambda: _returning(), "own": lambda: iter(Own([1, 2, 3])), "list subclass": lambda: list.__iter__(Own([1, 2, 3])),
     "callable": lambda: iter([1, 2, 3].pop, 1), "set of objects": lambda: iter({Box}), "deque": lambda: iter(collections.deque([1, 2, 3])),
     "ordered": lambda: iter(collections.OrderedDict(a=1, b=2)), "enumerated map": lambda: enumerate(map(_double, [1, 2, 3])),
-    "accumulate": lambda: itertools.accumulate([1, 2, 3]), **OLDER, "came round": lambda: _moved(itertools.cycle([1, 2]), 3),
+    "accumulated iterators": lambda: itertools.accumulate([iter([1])], max, initial=iter([2])), **OLDER, "came round": lambda: _moved(itertools.cycle([1, 2]), 3),
     "reversed dict": lambda: reversed(_dict()), "starmap": lambda: itertools.starmap(max, [(1, 2), (3, 4)]),
-    "sequence": lambda: iter(Sequence()),
+    "writing sequence": lambda: iter(Writes()),
 }  # fmt: skip
-
-
-class Sequence:
-    def __getitem__(self, i):
-        return (1, 2, 3)[i]
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -359,6 +391,14 @@ def with_a_manager():
         yield torch.is_grad_enabled()
 
 
+def in_a_handler():
+    for n in range(4):
+        try:
+            [][n]
+        except IndexError:
+            yield n
+
+
 def in_an_expression():
     got = []
     while True:
@@ -403,8 +443,8 @@ def sent(x, generator, box):
 
 GENERATORS = {
     "counting": lambda box: counting(box.seen), "tensors": lambda box: of_tensors(box.x), "lists": lambda box: of_lists(),
-    "manager": lambda box: with_a_manager(), "expression": lambda box: _moved(in_an_expression()),
-    "reads": reads, "moved reads": lambda box: _moved(reads(box)), "returning": lambda box: _returning(), "moved": lambda box: _moved(_generator()),
+    "manager": lambda box: with_a_manager(), "handler": lambda box: _moved(in_a_handler()), "expression": lambda box: _moved(in_an_expression()),
+    "careful": lambda box: _careful(box.seen), "moved careful": lambda box: _moved(_careful(box.seen), 2), "reads": reads, "moved reads": lambda box: _moved(reads(box)), "returning": lambda box: _returning(), "moved": lambda box: _moved(_generator()),
 }
 
 
