@@ -50,8 +50,9 @@ def unfinished(tx: Translator, frame: Frame, inst: Inst) -> list[Variable]:
     if not waiting and not tx.given_generators:
         return []
     dropped = [each for each in _DROPS[inst.op](frame, inst) if each is not None and each is not NULL]
-    given = [each for each in dropped if len(tx.frames) > 1 or inst.op not in _RETURNS if _existing(each) is not None]
     holding = [each for each in dropped if _may_hold(tx, each)]
+    ends = tx.given_generators and (len(tx.frames) > 1 or inst.op not in _RETURNS)
+    given = [each for each in {*dropped, *_within(tx, holding)} if _existing(each) is not None] if ends else []
     if not waiting or not holding:
         return given
     within = _within(tx, holding, set(waiting), _kept(tx, frame, dropped))
@@ -86,8 +87,12 @@ def is_given(value: Any) -> bool:
 
 
 def tells_of_end(value: Any) -> bool:
-    """Whether its class has a `__del__` of the program's."""
-    return isinstance(getattr(type(value), "__del__", None), FunctionType)
+    """Whether its class has a `__del__` of the program's, or that of what a container holds."""
+    kind = type(value)
+    inside = value.values() if kind is dict else value if kind in (list, tuple, set) else ()
+    return isinstance(getattr(kind, "__del__", None), FunctionType) or any(
+        isinstance(getattr(each, "__del__", None), FunctionType) for each in {*map(type, inside)}
+    )
 
 
 def _existing(variable: Variable) -> Any:

@@ -99,7 +99,7 @@ class Translator(Protocols):
         self.started = 0  # the step of the instruction under way, without those of nested runs
         self.anchors: list[int] = []  # steps of instructions that wait for a nested run
         self.result: Variable = ConstantVariable(None)
-        self._spaces: dict[int, NamespaceVariable] = {}
+        self.spaces: dict[int, NamespaceVariable] = {}
         self._instance_spaces: dict[Variable, InstanceNamespace] = {}
         self.split_next: GraphBreak | None = None
         self._raised_at: dict[Variable, int] = {}
@@ -279,10 +279,10 @@ class Translator(Protocols):
         return found
 
     def namespace(self, value: dict[str, Any]) -> NamespaceVariable:
-        found = self._spaces.get(id(value))
+        found = self.spaces.get(id(value))
         if found is None:
             found = NamespaceVariable(value, self.sources.const(value, f"{value.get('__name__', '?')}.__dict__"))
-            self._spaces[id(value)] = found
+            self.spaces[id(value)] = found
         return found
 
     def instance_namespace(self, owner: ObjectVariable) -> InstanceNamespace:
@@ -461,6 +461,11 @@ class Translator(Protocols):
         for kind in kinds:
             alike = [v for v in self.known.values() if v.python_type() is kind]
             self.apart(*(v for v in alike if v.source is not None and v.source.kind != "const"))
+        dicts = [v for v in self.known.values() if v.python_type() is dict]
+        for space in [each for each in targets if isinstance(each, NamespaceVariable)]:
+            for each in dicts:
+                if each is not self.known.get(id(space.value)):
+                    self.apart(space, each)
 
     # --- the loop ---------------------------------------------------------------------------------------------------
     def _loop(self, depth: int) -> None:

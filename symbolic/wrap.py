@@ -284,7 +284,7 @@ def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
     of_hooks = source.kind == "referent" or (source.kind in ("item", "attr") and source.arg in hook_dicts.NAMES)
     kind = hook_dicts.HooksVariable if of_hooks else DictVariable
     made = kind({}, source, type(value), _factory(tx, value, source), value=value)
-    made.shown = shown
+    made.shown = shown or tx.spaces.get(id(value))
     return made
 
 

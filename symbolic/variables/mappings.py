@@ -66,7 +66,8 @@ class DictVariable(NativeVariable):
         self.value = value
         self.complete = value is MISSING
         self.owner: Any = None  # the ObjectVariable whose native part this is
-        self.shown: DictVariable | None = None  # of an existing mapping proxy, the dict under it
+        #: of an existing mapping proxy the dict under it, of globals the namespace of functions
+        self.shown: Variable | None = None
         self.rewritten = False
         self.arranged = False
         self.stored: dict[Any, None] = {}

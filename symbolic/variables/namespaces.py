@@ -66,6 +66,7 @@ class NamespaceVariable(Names):
         return self.value
 
     def find(self, tx: Translator, name: str) -> Variable | None:
+        self._check_dict(tx)
         pending = tx.ledger.pending(self, name)
         if pending is not None:
             return None if pending is DELETED else pending
@@ -76,10 +77,20 @@ class NamespaceVariable(Names):
         return None
 
     def store(self, tx: Translator, name: str, value: Variable) -> None:
+        self._check_dict(tx)
         tx.ledger.store(self, name, value)
 
     def remove(self, tx: Translator, name: str) -> None:
+        self._check_dict(tx)
         tx.ledger.store(self, name, DELETED)
+
+    def _check_dict(self, tx: Translator) -> None:
+        """What the program did with the dict by itself is not looked for here."""
+        found = tx.known.get(id(self.value))
+        if isinstance(found, DictVariable):
+            if tx.ledger.touched(found):
+                raise GraphBreak("method of a namespace", f"store in {found.describe()}, by itself")
+            found.shown = self  # from here on it is read as it came
 
     def builtins(self, tx: Translator) -> dict[str, Any]:
         own = self.value.get("__builtins__", builtins)

@@ -607,6 +607,12 @@ def _init(tx: Translator, owner: Any, *args: Variable, **kwargs: Variable) -> Va
     return ConstantVariable(None)
 
 
+def _get(tx: Translator, owner: Any, name: Variable) -> Variable:
+    if not isinstance(owner, ObjectVariable):  # a class, as what it is an instance of has it
+        raise GraphBreak("native method of an object", f"object.__getattribute__ of {owner.describe()}")
+    return owner.plain_getattr(tx, name.constant())
+
+
 def _set(tx: Translator, owner: Any, name: Variable, value: Variable) -> Variable:
     owner.plain_setattr(tx, name.constant(), value)
     return ConstantVariable(None)
@@ -623,7 +629,7 @@ OBJECT_METHODS: dict[str, Callable[..., Variable]] = {
     "__init_subclass__": lambda tx, owner, *args: ConstantVariable(None),
     "__setattr__": _set,
     "__delattr__": _delete,
-    "__getattribute__": lambda tx, owner, name: owner.plain_getattr(tx, name.constant()),
+    "__getattribute__": _get,
     "__eq__": lambda tx, owner, other: ConstantVariable(True if owner is other else NotImplemented),
     "__ne__": lambda tx, owner, other: ConstantVariable(False if owner is other else NotImplemented),
 }

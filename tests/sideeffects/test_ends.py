@@ -188,12 +188,36 @@ def made_by_a_callee(x):
     return x + 1
 
 
+def _made(name):
+    held = Ends(name)
+    jit.graph_break()
+    return held
+
+
+def held_in_a_list(x):
+    held = [_made("held")]
+    LOG.append("made")
+    del held
+    LOG.append("after")
+    return x + 1
+
+
+def held_in_a_list_after_a_break(x):
+    held = [_made("held")]
+    jit.graph_break()
+    LOG.append("made")
+    del held
+    LOG.append("after")
+    return x + 1
+
+
 #: Who calls a continuation holds its arguments meanwhile: one that runs as it is ends none of them.
 WHOLE = pytest.mark.skipif(not COUNTING, reason="a continuation runs as it is")
 PROGRAMS = [
     deleted_after_a_break, dead_in_the_frame, only_held, in_a_loop, given_to_a_callee, pytest.param(finalized, marks=WHOLE), finalized_tensor,
     pytest.param(called_back, marks=WHOLE), weakly_referenced, weakly_referenced_and_never_read, temporary_tensor, popped, popped_into_another,
-    popped_and_deleted, popped_by_a_callee, made_by_a_callee,
+    popped_and_deleted, popped_by_a_callee, made_by_a_callee, held_in_a_list,
+    held_in_a_list_after_a_break,
 ]
 
 

@@ -10,6 +10,7 @@ import types
 import typing
 from collections import OrderedDict
 
+import pytest
 import torch
 
 import jit
@@ -278,6 +279,41 @@ def test_views_by_keys_that_are_no_constants():
         return x + view[object], list(view), [value for value in view.values()]
 
     check(program, make=lambda: (X, types.MappingProxyType({object: 1, Odd: 2})), changed=lambda: (X, types.MappingProxyType({object: 2})))
+
+
+SPACE_TEXT = "N = 1\ndef put():\n    global N\n    N = 2\ndef get():\n    return N\n"
+
+
+def run_text():
+    space = {}
+    exec(SPACE_TEXT, space)
+    return space
+
+
+@pytest.mark.parametrize("last", ["space['N'], len(space)", "space.pop('N'), get()"])
+@pytest.mark.parametrize("first", ["put()", "space['N'] = 3", "space.update(N=4), put()"])
+def test_globals_of_functions_that_come_in_as_dicts(first, last):
+    lines = ["def program(x, space, put, get):", "    before = space['N'], get()", f"    {first}", f"    return x + 1, before, get(), {last}"]
+    made = {}
+    exec("\n".join(lines), made)
+
+    def make():
+        space = run_text()
+        return X, space, space["put"], space["get"]
+
+    def other():
+        _, space, put, get = make()
+        return X, {**space}, put, get
+
+    check(made["program"], make=make, changed=other)
+    check(made["program"], make=other, changed=make)
+
+
+def test_a_class_asked_as_an_object_is():
+    def program(x):
+        return x + 1, object.__getattribute__(Shown, "one")
+
+    check(program, X)
 
 
 class Shown:
