@@ -28,6 +28,7 @@ KINDS = {
     "table": "table of sales, plain Python and numpy",
     "pool": "pools of processes, forked and spawned",
     "chat": "asyncio: queues, timeouts, cancelling",
+    "objects": "objects, numbers and text, beside torch",
     "unittests": "unittest run, tensors in some tests",
     "pytests": "the same with pytest",
 }
