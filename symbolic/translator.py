@@ -630,6 +630,10 @@ _TRANSPARENT = {
     "os": ("_Environ.", "_createenviron."),
     "inspect": ("Signature.", "Parameter.", "BoundArguments."),
     "torch._higher_order_ops.associative_scan": ("",),
+    "torch.utils.data.dataset": ("TensorDataset.", "Subset.", "ConcatDataset.__len__"),
+    "torch.utils.data.dataloader": ("DataLoader.__len__", "DataLoader._index_sampler", "DataLoader._auto_collation"),
+    "torch.utils.data.sampler": ("SequentialSampler.__len__", "RandomSampler.__len__", "RandomSampler.num_samples",
+                                 "BatchSampler.__len__", "SubsetRandomSampler.__len__"),
 }
 
 

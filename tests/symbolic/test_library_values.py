@@ -5,6 +5,7 @@ import re
 import warnings
 
 import pytest
+import torch
 
 import jit
 from tests.differential import check, same_as_eager, tensors
@@ -86,3 +87,15 @@ def test_what_warns_has_to_warn_each_time():
             warnings.simplefilter("always")
             compiled(X)
         assert [each.category for each in caught] == [FutureWarning]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_lengths_of_data_are_no_breaks(shuffle):
+    data = torch.utils.data.TensorDataset(torch.arange(20.0).view(10, 2), torch.arange(10))
+    loader = torch.utils.data.DataLoader(torch.utils.data.Subset(data, range(9)), batch_size=4, shuffle=shuffle)
+
+    def program(x, epoch):
+        print(f"epoch {epoch}: {len(loader)} batches of {len(loader.dataset)}")
+        return x / len(loader.dataset) + loader.dataset[3][1] + len(data)
+
+    check(program, X, 1, graphs=1, changed=[(X, 2)])
