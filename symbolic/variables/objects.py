@@ -210,6 +210,8 @@ class ObjectVariable(Variable):
             return self.payload.getattr(tx, name)
         if self.value is MISSING or self.source is None:
             raise GraphBreak("native attribute of an object born in the frame", f"{self.cls.__qualname__}.{name}")
+        if name in _EVALUATED and not tx.ledger.empty:  # by the program's code, which sees what the frame changed
+            raise GraphBreak("attribute access not supported", f"{self.describe()}.{name}")
         return tx.wrap(tx.attempt(raw.__get__, self.value, self.cls), self.source.attr(name))
 
     def _missing(self, tx: Translator, name: str) -> Variable:
@@ -496,6 +498,10 @@ class ObjectVariable(Variable):
     def reachable(self) -> list[Variable]:
         payload = [self.payload] if self.payload is not None else []
         return [*payload, *self.new_args]
+
+
+#: Attributes of type parameters and aliases that are evaluated when they are asked for.
+_EVALUATED = frozenset({"__bound__", "__constraints__", "__default__", "__value__"})
 
 
 def _comes_first(raw: Any) -> bool:

@@ -309,6 +309,20 @@ def test_globals_of_functions_that_come_in_as_dicts(first, last):
     check(made["program"], make=other, changed=make)
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters came with 3.12")
+def test_bounds_are_evaluated_when_they_are_asked_for():
+    def make():
+        made = {}
+        exec("class Box:\n    T = int\n    def put[U: T](self): ...\n    type Alias = T\n", made)
+        return X, made["Box"], made["Box"].put.__type_params__[0]
+
+    def program(x, box, parameter):
+        box.T = float
+        return x + 1, parameter.__bound__, box.Alias.__value__
+
+    check(program, make=make)
+
+
 def test_a_class_asked_as_an_object_is():
     def program(x):
         return x + 1, object.__getattribute__(Shown, "one")
