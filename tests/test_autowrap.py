@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
+import torch
 
 from jit import cache
 from jit.autowrap import AutoCompiler
@@ -86,6 +88,25 @@ def test_own_functions_can_be_left_alone():
     code = script.__code__
     assert AutoCompiler().classify(code) is not None
     assert AutoCompiler(config.with_options({"auto_exclude": "*.test_autowrap"})).classify(code) is None, module
+
+
+def doubled(x):
+    return x * 2
+
+
+def test_only_what_the_main_thread_calls_is_compiled():
+    """The frame hook is of all threads: each that kept it would make the calls of all others slower."""
+    compiler, x = AutoCompiler(), torch.ones(2)
+    compiler.region.enter()
+    try:
+        other = threading.Thread(target=doubled, args=(x,))
+        other.start()
+        other.join()
+        assert not compiler.records
+        doubled(x)
+        assert [record.name for record in compiler.records] == ["doubled"]
+    finally:
+        compiler.region.exit()
 
 
 @pytest.mark.parametrize("is_shown", [True, False])
