@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import FrameType
 from typing import Any
@@ -91,6 +91,8 @@ class FakeMode(FakeTensorMode):
         if func is _DEVICE:
             (fake,) = args
             return torch.device("meta") if fake.fake_mode.in_kernel_invocation else fake.fake_device
+        if func in _OF_SOMETHING:
+            _refuse_nothing(func, args, kwargs or {})
         if self.shape_env is None:
             if (func in _VIEWS or func in _SPLITS) and not kwargs and self._is_plain(args[0]):
                 with in_kernel_invocation_manager(self):
@@ -375,6 +377,53 @@ def _written(func: Any) -> tuple[tuple[int, str], ...]:
         return ()
     arguments = enumerate(func._schema.arguments)
     return tuple((at, each.name) for at, each in arguments if each.alias_info is not None and each.alias_info.is_write)
+
+
+def _all(value: torch.Tensor, *rest: Any) -> Sequence[Any]:
+    return value.shape
+
+
+def _first(value: torch.Tensor, *rest: Any) -> Sequence[Any]:
+    return value.shape[:1]
+
+
+def _one(value: torch.Tensor, dim: int = -1, *rest: Any) -> Sequence[Any]:
+    return value.shape[dim : dim + 1 or None]
+
+
+def _indexed(value: torch.Tensor, indices: Sequence[torch.Tensor | None], *rest: Any) -> Sequence[Any]:
+    if any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in indices):
+        return ()  # masks are of what is there
+    return [size for size, each in zip(value.shape, indices, strict=False) if each is not None]
+
+
+#: What raises if one of these sizes is 0, which torch's fakes do not know and kernels do not look for.
+_OF_SOMETHING: dict[Any, Callable[..., Sequence[Any]]] = {
+    **dict.fromkeys((aten.max.default, aten.min.default, aten.take.default), _all),
+    aten.embedding.default: _first,
+    **dict.fromkeys((
+        aten.max.dim, aten.min.dim, aten.median.dim, aten.nanmedian.dim, aten.mode.default, aten.gather.default,
+        aten.index_select.default, aten.index_add.default, aten.index_add_.default, aten.index_copy.default,
+        aten.index_copy_.default, aten.index_fill.int_Scalar, aten.index_fill_.int_Scalar,
+        aten.scatter.src, aten.scatter.value, aten.scatter_.src, aten.scatter_.value, aten.scatter_add.default,
+        aten.scatter_add_.default, aten.scatter_reduce.two, aten.scatter_reduce_.two,
+    ), _one),
+    **dict.fromkeys((aten.index.Tensor, aten.index_put.default, aten.index_put_.default), _indexed),
+}  # fmt: skip
+
+
+def _refuse_nothing(func: Any, args: Any, kwargs: Any) -> None:
+    """Raises what the operation raises where there are no elements."""
+    if any([size == 0 for size in _OF_SOMETHING[func](*args)]):
+        with _disable_current_modes(), torch.no_grad():
+            func(*tree_map(_zeros, args), **tree_map(_zeros, kwargs))
+
+
+def _zeros(value: Any) -> Any:
+    if not isinstance(value, FakeTensor):
+        return value
+    device = "meta" if value.device.type == "meta" else "cpu"  # where nothing is looked for
+    return torch.zeros(_geometry(value)[1], dtype=value.dtype, device=device)
 
 
 def _refuse_overlaps(func: Any, written: tuple[tuple[int, str], ...], args: Any, kwargs: Any) -> None:

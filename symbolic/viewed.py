@@ -157,7 +157,7 @@ def _inferred(sizes: Sequence[Any], wanted: Sequence[Any]) -> tuple[Any, ...] | 
     """`wanted`, with a number for -1, if that many elements are there."""
     total, rest = math.prod(sizes), math.prod(size for size in wanted if not _is(size, -1))
     is_open = [_is(size, -1) for size in wanted]
-    if sum(is_open) > 1 or _is(rest, 0):
+    if sum(is_open) > 1 or (any(is_open) and rest == 0):  # which is asked: then it raises
         return None
     missing = total // rest if any(is_open) else 1
     found = tuple(missing if open_ else size for open_, size in zip(is_open, wanted, strict=True))
