@@ -17,7 +17,7 @@ from symbolic.variables.base import Variable
 from symbolic.variables.checkpoints import reachable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.hooks import Hook, place_of
-from symbolic.variables.tensors import METHODS, TensorVariable
+from symbolic.variables.tensors import METHODS, NumberOutput, TensorVariable
 from symbolic.variables.torch_functions import HANDLERS
 
 if TYPE_CHECKING:
@@ -281,6 +281,8 @@ def _traced(
         after = answer if isinstance(answer, TensorVariable) else given
         held = reachable(tx, [after, *(each.function for each in tx.hooks if each.function is not None)])
         kept = [v for v in held if isinstance(v, TensorVariable) and v.node.graph is inner.graph]
+        if any(isinstance(each, NumberOutput) for each in kept):
+            raise GraphBreak("derivative for a tensor with hooks", "one leaves behind a number that varies")
         tx.graph.end_inner(inner, tx.new_tuple([answer, tx.new_tuple([*kept])]))
     return inner, after, kept
 

@@ -394,3 +394,26 @@ def test_other_hooks_of_the_same_kind_and_none():
     w.register_hook(lambda g: g + 1)
     program(x, w)
     assert torch.equal(w.grad, x + (x + 1))
+
+
+class Counts:
+    n = 0
+
+    def __call__(self, g):
+        self.n += 1
+        return g * self.n
+
+
+def test_a_hook_that_counts_over_several_calls():
+    """From the second call on the count varies."""
+    found = {}
+    for compiler in (lambda f: f, jit.compile):
+        x, w, _ = make()
+        counts = Counts()
+        w.register_hook(counts)
+        program = compiler(lambda x, w: (w * x).sum().backward())
+        for _ in range(3):
+            program(x, w)
+        found[compiler] = w.grad, counts.n
+    (expected, times), (got, seen) = found.values()
+    assert torch.equal(got, expected) and times == seen == 3
