@@ -51,6 +51,7 @@ class Call:
 
     made: list[Made]
     first: int
+    calls: int = 0  # so many come before it
 
 
 Unit = Group | Call
@@ -97,7 +98,7 @@ class _Grouping:
     def _call(self, made: Made, previous: Call | None, time: int) -> Call:
         call = self.calls.get(made.node)
         if call is None:
-            call = self.calls[made.node] = Call([], time)
+            call = self.calls[made.node] = Call([], time, len(self.calls))
             self.units.append(call)
             self.needs[call] = set(self._homes(made.reads))
             if previous is not None:  # calls stay in their order: some draw random numbers
@@ -186,9 +187,10 @@ class _Grouping:
         """The group with that node: None where they don't go together."""
         if any(_is_apart(member.node) for member in found.members.values()):
             return None
-        if len(self.calls) - found.calls > SOON:  # what it reads would have to be kept until then
+        needed = self._dependencies(node) - {found}
+        if any(unit.calls - found.calls > SOON for unit in needed):  # what it reads would have to be kept until then
             return None
-        if self._reaches(found, self._dependencies(node) - {found}):
+        if self._reaches(found, needed):
             return None
         if _touched([*(member.node for member in found.members.values()), node]) > MANY:
             return None

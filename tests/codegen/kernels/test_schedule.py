@@ -214,6 +214,18 @@ def test_a_cheap_value_is_stored_where_computing_it_again_would_read_more(reader
     assert ("add" in found.stored) == is_stored, str(found)
 
 
+@pytest.mark.parametrize("reads_late, launches", [(False, 1), (True, 2)])
+def test_a_kernel_does_not_wait_long_for_what_could_join_it(reads_late: bool, launches: int) -> None:
+    def program(x, w):
+        y, total = x, x.sum(-1)
+        for _ in range(10):
+            y = y @ w
+        return y, total + 1, (total + y.sum(-1) if reads_late else total.exp())
+
+    found = scheduled(program, torch.ones(8, 8), torch.ones(8, 8))
+    assert sum(isinstance(step, Launch) for step in found.steps) == launches
+
+
 @pytest.mark.parametrize("program, is_left", [
     (torch.nn.functional.gelu, True), (lambda x: torch.nn.functional.gelu(x @ x), True),
     (lambda x: torch.nn.functional.gelu(x + 1), False), (lambda x: torch.nn.functional.gelu(x) * 2, False),
