@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import threading
 import traceback
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -341,7 +342,7 @@ class Compiler:
                 functools.partial(self._graph, clock),
                 self.continuations,
                 self.region,
-                self._graph_failed,
+                _weakly(weakref.WeakMethod(self._graph_failed)),
             )
             clock.lap("bytecode")
             return self._install(cache, function, slots, captured, assembled, specializations, clock)
@@ -507,6 +508,17 @@ class Compiler:
                 "If it is not the program's own, please report it with the traceback that "
                 'jit.config.on_error = "raise" gives.'
             )
+
+
+def _weakly(method: weakref.WeakMethod[Callable[..., None]]) -> Callable[..., None]:
+    """For the constants of generated code, through which the collector does not look: it keeps the compiler alive that
+    keeps it alive."""
+
+    def told(code: CodeType, error: Exception) -> None:
+        if (tell := method()) is not None:
+            tell(code, error)
+
+    return told
 
 
 def _specializations(captured: Capture) -> list[Specialization]:

@@ -472,8 +472,17 @@ def test_no_leak_of_tensors_and_functions():
         del x
         gc.collect()
         print(ref() is None)
+        scope = {}
+        exec("def own(x): return x * 2", scope)  # a function whose globals are its own
+        f = jit.compile(scope["own"], backend="eager")
+        f(x := torch.ones(3)), f(x)
+        refs = [weakref.ref(f.compiler), weakref.ref(scope["own"])]
+        del f, scope
+        for _ in range(2):  # what only code held is garbage once the code is gone
+            gc.collect()
+        print(sum(ref() is not None for ref in refs))
     """)
-    assert out.split() == ["0", "True"]
+    assert out.split() == ["0", "True", "0"]
 
 
 @pytest.mark.parametrize("variable, value", [("JIT_ON_ERROR", "fallback"), ("JIT_LOGS", "recompiles,breaks"), ("JIT_RECOMPILE_LIMIT", "2")])
