@@ -91,6 +91,8 @@ class FakeMode(FakeTensorMode):
         if func is _DEVICE:
             (fake,) = args
             return torch.device("meta") if fake.fake_mode.in_kernel_invocation else fake.fake_device
+        if func is aten.squeeze_.dim and self.shape_env is not None:  # torch's own crashes where sizes vary
+            func, args = aten.squeeze_.dims, (args[0], [args[1]])
         if func in _OF_SOMETHING:
             _refuse_nothing(func, args, kwargs or {})
         if self.shape_env is None:

@@ -547,3 +547,13 @@ def test_inputs_that_the_frame_changes(name):
     program = CHANGED[name]
     first, *others = ([X(n, 3) for _ in range(program.__code__.co_argcount)] for n in (4, 5, 7))
     check(program, *first, changed=[tuple(args) for args in others], dynamic=True, backend=differentiated_ahead)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize("dim", [0, -1])
+def test_dimensions_are_dropped_in_place(dim, backend):
+    """Torch's own stand-ins crash where such sizes vary."""
+    check(
+        lambda x: (x * 1).squeeze_(dim), X(5, 3, 4), changed=[(X(*sizes),) for sizes in [(7, 6, 4), (1, 2, 1), (3, 1, 2)]],
+        dynamic=True, backend=backend,
+    )  # fmt: skip
