@@ -101,6 +101,12 @@ class Update:
     counter: Input | None = None  # the earlier input that counts its writes together with it
     inside: bool = False  # the graph itself writes the value
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing has changed but what its memory holds."""
+        moved = self.data is not None or self.by_set or self.steps
+        return not (moved or self.tracked or self.detached or self.requires_grad)
+
 
 @dataclass(frozen=True)
 class Resized:
@@ -261,15 +267,35 @@ class Traced:
         return tuple(carrier for level in self.levels for carrier in level.carriers)
 
 
+def results_of(graph: fx.GraphModule) -> tuple[Any, ...]:
+    """What a graph gives: nodes, and None."""
+    return tuple(graph.graph.output_node().args[0])  # type: ignore[arg-type]
+
+
+def made_of(graph: fx.GraphModule, count: int) -> tuple[int, ...]:
+    """Of each of the first placeholders: the results that are computed from it, as bits."""
+    results: dict[fx.Node, int] = {}
+    for at, node in enumerate(results_of(graph)):
+        if node is not None:
+            results[node] = results.get(node, 0) | 1 << at
+    for node in reversed(graph.graph.nodes):
+        if node in results and node.op != "output":
+            for arg in node.all_input_nodes:
+                results[arg] = results.get(arg, 0) | results[node]
+    return tuple(results.get(node, 0) for node in graph.graph.find_nodes(op="placeholder")[:count])
+
+
 def memory_of(node: fx.Node) -> int:
     """Equal for nodes whose tensors share memory."""
     return node.meta["val"].untyped_storage()._cdata
 
 
-def overwritten(traced: Traced) -> frozenset[int]:
-    """The memories of inputs that are written, counted as written or detached when the forward graph has run."""
+def overwritten(traced: Traced, plainly: bool = True) -> frozenset[int]:
+    """The memories of inputs that are written, counted as written or detached when the forward graph has run; of those
+    where more has changed than what they hold, if not `plainly`."""
     nodes = {node.name: node for node in traced.joint.graph.find_nodes(op="placeholder")}
     updates = (u for u in traced.updates if u.value is not None or u.steps or u.detached or u.data is not None)
+    updates = (update for update in updates if plainly or not update.is_plain)
     changed = [*(update.target for update in updates), *(resized.target for resized in traced.resized)]
     groups = {i: Base(number) for number, group in enumerate(traced.groups) for i in group.members}
     places = [groups.get(each.index, each) if isinstance(each, Input) else each for each in changed]

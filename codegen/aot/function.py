@@ -18,7 +18,7 @@ from codegen import _C
 from codegen.aot import wrapper
 from codegen.aot.boxed import boxed
 from codegen.aot.call import Call
-from codegen.aot.facts import Traced, memory_of, overwritten
+from codegen.aot.facts import Traced, made_of, memory_of, overwritten, results_of
 from codegen.aot.gradients import Gradients, under
 from codegen.aot.inplace import write_in_place
 from codegen.aot.inputs import counters, places, ways
@@ -212,13 +212,13 @@ class _Backward:
 
     def tie(self, kept: Sequence[fx.Node], shared: Container[int]) -> wrapper.Tie:
         """`shared`: memories of which the program's caller may hold tensors."""
-        made_of = _made_of(self.graph, len(self.used))
+        computed = made_of(self.graph, len(self.used))
         if not self.level.raises:
             self.everything = self._compiled(self.graph, (True,) * len(self.level.outputs))
         tensors = [at for at in self.used if isinstance(kept[at].meta["val"], torch.Tensor)]
         memories = [memory_of(kept[at]) for at in tensors]
         outside = tuple(memory in shared for memory in memories)
-        self.made_of = made_of[: len(tensors)]
+        self.made_of = computed[: len(tensors)]
         savers: dict[Any, int] = {}
         for number, saver in enumerate(self.level.savers):
             for memory in saver.memories:
@@ -280,13 +280,13 @@ class _Backward:
         traced, level = self.traced, self.level
         first = traced.num_forward + sum(above.num_gradients for above in traced.levels[self.number + 1 :])
         primals = traced.joint.graph.find_nodes(op="placeholder")[: traced.num_primals]
-        made_of = _made_of(traced.joint, traced.num_primals)
+        made = made_of(traced.joint, traced.num_primals)
         memories = {
             memory for at, saver in enumerate(level.savers) if savers_passed >> at & 1 for memory in saver.memories
         }
         looked_at = (
             bool(of >> first & gradients) or (_is_tensor(node) and memory_of(node) in memories)
-            for node, of in zip(primals, made_of, strict=True)
+            for node, of in zip(primals, made, strict=True)
         )
         return (*looked_at, *[True] * (traced.num_randoms + len(level.held) + len(level.foreign)))
 
@@ -398,11 +398,6 @@ def _example(value: Any) -> Any:
 
 
 # --- graphs -----------------------------------------------------------------------------------------------------------
-def results_of(graph: fx.GraphModule) -> tuple[Any, ...]:
-    """What a graph gives: nodes, and None."""
-    return tuple(graph.graph.output_node().args[0])  # type: ignore[arg-type]
-
-
 def needed_for(results: Sequence[Any], given: Container[fx.Node] = ()) -> set[fx.Node]:
     """The nodes that these results are computed by, down to those `given`, which are left out."""
     needed: set[fx.Node] = set()
@@ -413,19 +408,6 @@ def needed_for(results: Sequence[Any], given: Container[fx.Node] = ()) -> set[fx
             needed.add(node)
             waiting.extend(node.all_input_nodes)
     return needed
-
-
-def _made_of(graph: fx.GraphModule, count: int) -> tuple[int, ...]:
-    """Of each of the first placeholders: the results that are computed from it, as bits."""
-    results: dict[fx.Node, int] = {}
-    for at, node in enumerate(results_of(graph)):
-        if node is not None:
-            results[node] = results.get(node, 0) | 1 << at
-    for node in reversed(graph.graph.nodes):
-        if node in results and node.op != "output":
-            for arg in node.all_input_nodes:
-                results[arg] = results.get(arg, 0) | results[node]
-    return tuple(results.get(node, 0) for node in graph.graph.find_nodes(op="placeholder")[:count])
 
 
 def extract(joint: fx.GraphModule, given: Sequence[fx.Node], results: Sequence[Any]) -> fx.GraphModule:

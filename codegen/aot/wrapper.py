@@ -30,6 +30,7 @@ from codegen.aot.facts import (
     Update,
     Value,
     View,
+    made_of,
     memory_of,
     overwritten,
 )
@@ -292,21 +293,32 @@ class _Order:
         return texts
 
     def _history(self, placeholders: list[str]) -> list[str]:
-        """Derivatives of derivatives start from the inputs as they came, and from the same random numbers."""
+        """Derivatives of derivatives start from the inputs as they came, and from the same random numbers. Inputs that
+        no gradient depends on may hold something else by then."""
         traced = self.traced
         if not self.ties:
             return []
-        written = overwritten(traced)
         later = {name_of(update.target) for update in traced.updates if update.requires_grad}
-        nodes = zip(placeholders, traced.joint.graph.find_nodes(op="placeholder"), strict=False)
+        nodes = traced.joint.graph.find_nodes(op="placeholder")[: len(placeholders)]
+        lost = overwritten(traced)
+        if lost:
+            lost = lost & self._read_by_gradients(nodes) | overwritten(traced, plainly=False)
         copy = self.source.name("copied", partial(copied, whole=traced.by_place))
-        texts = [f"{copy}({p})" if _is_tensor(n) and memory_of(n) in written else p for p, n in nodes]
+        texts = [
+            f"{copy}({p})" if _is_tensor(n) and memory_of(n) in lost else p
+            for p, n in zip(placeholders, nodes, strict=True)
+        ]
         texts = [f"{text}.detach()" if text in later else text for text in texts]
         texts += [f"results[{at}]" for at in range(traced.num_forward - traced.num_randoms, traced.num_forward)]
         if len(self.ties) == 1 and not traced.levels[0].held:
             return texts
         self.source.add(f"history = {row(texts)}")
         return ["*history"]
+
+    def _read_by_gradients(self, nodes: list[fx.Node]) -> set[int]:
+        """The memories of those of the first placeholders that gradients are computed from."""
+        made = zip(nodes, made_of(self.traced.joint, len(nodes)), strict=True)
+        return {memory_of(node) for node, results in made if results >> self.traced.num_forward and _is_tensor(node)}
 
 
 def _placeholders(traced: Traced, source: Source) -> list[str]:
