@@ -85,8 +85,10 @@ def _unhooked(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
 
 @contextmanager
 def _hooked(hooks: Sequence[tuple[torch.Tensor, Callable[[torch.Tensor], Any]]]) -> Iterator[None]:
-    """Hooks for a while. The user's handles count on as if these had never been."""
+    """Hooks for a while. The user's handles count on as if these had never been, and a tensor has no dict of hooks that
+    it did not have."""
     handles, next_id = [], RemovableHandle.next_id
+    bare = [tensor for tensor, _ in hooks if tensor._backward_hooks is None]
     try:
         RemovableHandle.next_id = _OWN_IDS
         handles += [tensor.register_hook(function) for tensor, function in hooks]
@@ -97,6 +99,8 @@ def _hooked(hooks: Sequence[tuple[torch.Tensor, Callable[[torch.Tensor], Any]]])
     finally:
         for handle in handles:
             handle.remove()
+        for tensor in bare:
+            tensor._backward_hooks = None
 
 
 def obeys_layout(leaf: torch.Tensor, gradient: torch.Tensor) -> bool:

@@ -417,3 +417,26 @@ def test_a_hook_that_counts_over_several_calls():
         found[compiler] = w.grad, counts.n
     (expected, times), (got, seen) = found.values()
     assert torch.equal(got, expected) and times == seen == 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize("hooked", [False, True])
+def test_hooks_of_a_backward_inside_leave_no_dict(hooked, backend):
+    """The result of a layer with a full backward hook has no hooks of its own afterwards."""
+    def make():
+        torch.manual_seed(0)
+        layer, w = torch.nn.Linear(3, 3), torch.ones(3, requires_grad=True)
+        if hooked:
+            w.register_hook(lambda g: None)
+        return layer, w
+
+    def program(layer, w):
+        y = layer(w)
+        layer.register_full_backward_hook(lambda module, into, out: None)
+        y.sum().backward(retain_graph=True)
+        return y
+
+    layer, w = make()
+    compiled = jit.compile(program, backend=backend)
+    for _ in range(3):
+        assert compiled(layer, w)._backward_hooks is None
