@@ -268,8 +268,6 @@ def _reduced(tx: Translator, x: Variable, deep: bool) -> Parts | None:
             if (found := _optional(tx, x, name)) is not None:
                 return _answer(tx, tx.call(found, [ConstantVariable(number) for number in protocol], {}))
         tx.raise_(copy.Error, f"un({'deep' if deep else 'shallow'})copyable object of type {cls}")
-    if cls.__flags__ & NO_INSTANCES:
-        tx.raise_(TypeError, f"cannot pickle {cls.__name__!r} object")
     own = tx.lookup(cls, "__reduce_ex__")
     if isinstance(own, FunctionType):
         return _answer(tx, tx.call(tx.getattr(x, "__reduce_ex__"), [ConstantVariable(4)], {}))
@@ -296,6 +294,8 @@ def _answer(tx: Translator, answer: Variable) -> Parts | None:
 def _newobj(tx: Translator, x: Variable) -> Parts:
     """`object.__reduce_ex__`"""
     cls = x.python_type()
+    if cls.__flags__ & NO_INSTANCES:
+        tx.raise_(TypeError, f"cannot pickle {cls.__name__!r} object")
     if not isinstance(x, (ObjectVariable, TupleVariable)) or not _is_made_bare(x):
         raise GraphBreak("copy of an object", x.describe())
     if isinstance(tx.lookup(cls, "__getnewargs_ex__"), FunctionType):

@@ -399,3 +399,32 @@ def test_set_of_identities():
     a, x = [1], torch.ones(2)
     compiled = jit.compile(program, backend="eager")
     assert [compiled(x, a, number)[0] for number in (id(a), 3, id(x))] == [True, False, False]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_an_iterator_is_copied_where_it_stands(copied):
+    """Its class has no instances of its own making, but says how one is made anew."""
+    def program(x, items):
+        given, made = iter(items), iter([x, x + 1])
+        next(given)
+        next(made)
+        return [list(each) for each in (copied(given), copied(made), given, made)]
+
+    compiled = jit.compile(program)
+    x, items = torch.ones(2), [1, 2, 3]
+    for _ in range(2):
+        given, made, *rest = compiled(x, items)
+        assert given == rest[0] == [2, 3] and torch.equal(made[0], x + 1) and torch.equal(rest[1][0], x + 1)
+    it = iter(items)
+    next(it)
+    assert list(jit.compile(lambda x, it: (x + 1, copied(it)))(x, it)[1]) == [2, 3]
+
+
+def test_a_generator_is_not_copied():
+    def program(x):
+        try:
+            copy.deepcopy([(y for y in [x])])
+        except TypeError as error:
+            return str(error)
+
+    check(program, torch.ones(2))
