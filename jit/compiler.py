@@ -40,12 +40,14 @@ from jit.errors import (
     RecompileError,
     Unsupported,
 )
-from jit.state import DebugState, debug_state
+from jit.state import DebugState, compiled, debug_state
 from symbolic import polyfills, terms
 from symbolic.capture import Break, BreakReason, Capture
 from symbolic.errors import GraphBreak, LongLoop, Place, Restart, SkipFrame
 from symbolic.graph import OPERATION_RAISES
+from symbolic.guards import program
 from symbolic.marks import Said
+from symbolic.nothing import of_nothing
 from symbolic.options import Options
 from symbolic.shapes import Specialization
 from symbolic.sources import Source
@@ -245,7 +247,9 @@ class Compiler:
                 known = _entry_for(cache, function, slots)
                 if known is not None or cache.frozen:
                     return known
-                if len(cache.entries) >= self.config.recompile_limit:
+                if not isinstance(door, _C.Cache) and (found := self._of_nothing(cache, function, slots)):
+                    return found
+                if len(compiled(cache)) >= self.config.recompile_limit:
                     self._limit(cache, function, slots)
                     return None
                 if cache.entries:
@@ -280,6 +284,20 @@ class Compiler:
         if found or missed:
             what = f"{where(function)}: {found} parts found on disk, {missed} made anew"
             logs.tell(self.channels, "cache", what.__str__)
+
+    def _of_nothing(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> Any:
+        """An entry for calls like this one, if it brings nothing where others do that are compiled for: the original
+        runs, which has as little to do. Not for frames of the hook, which would ask for each that these call."""
+        for known in compiled(cache):
+            laid = program(of_nothing(known.meta.guards), ())
+            guards = _C.Guards(laid.nodes, laid.checks, laid.values) if laid.guards else None
+            if guards is not None and guards.check(function, slots) is not None:
+                logs.tell(self.channels, "dynamic", lambda: f"{where(function)} runs eagerly where tensors are empty")
+                record = Record(function.__qualname__, function.__code__, None, laid.guards, [], None)
+                entry = _C.Entry(guards, None, record)
+                cache.add(entry)
+                return entry
+        return None
 
     def _compile(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> Any:
         varying = self._varying.get(function.__code__, frozenset())
@@ -332,7 +350,7 @@ class Compiler:
                 if each.is_marked:
                     raise MarkedSize(each)
             if isinstance(captured.exit, Break):
-                if captured.tx.options.seen and not any(entry.meta.breaks for entry in cache.entries):
+                if captured.tx.options.seen and not any(entry.meta.breaks for entry in compiled(cache)):
                     raise SkipFrame(str(captured.exit.cause))
                 if self._must_be_whole(captured.exit.cause.reason):
                     raise Unsupported(reason_of(captured))
@@ -352,7 +370,7 @@ class Compiler:
     def _notice_numbers(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:
         """Where an entry misses for the value of an int or float, that is an input of the graphs to come; where it
         misses for a number foreseen of a tensor, that is not foreseen again, if the graph may break."""
-        for entry in cache.entries:
+        for entry in compiled(cache):
             index, seen = entry.guards.explain(function, slots) or (-1, None)
             guard = entry.meta.guards[index] if index >= 0 else None
             if guard is None:
@@ -428,7 +446,7 @@ class Compiler:
     def _limit(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:
         cache.frozen = True
         warn(
-            f"{function.__qualname__} ({place(function.__code__)}) was compiled {len(cache.entries)} times and runs "
+            f"{function.__qualname__} ({place(function.__code__)}) was compiled {len(compiled(cache))} times and runs "
             "eagerly for new inputs from now on; last reason: "
             f"{self.explain_miss(cache, function, slots)}{self._advice(cache, function, slots)} "
             "(jit.config.recompile_limit sets the bound)"
@@ -436,8 +454,9 @@ class Compiler:
 
     def _advice(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> str:
         """What to do about a number or a size that is another one at every call."""
-        index, seen = cache.entries[0].guards.explain(function, slots) or (-1, None)
-        guard = cache.entries[0].meta.guards[index] if index >= 0 else None
+        newest = compiled(cache)[0]
+        index, seen = newest.guards.explain(function, slots) or (-1, None)
+        guard = newest.meta.guards[index] if index >= 0 else None
         if guard is None or guard.kind not in ("tensor", "eq", "shape"):
             return ""
         name = guard.source.said if guard.source is not None else ""
@@ -448,7 +467,7 @@ class Compiler:
         if guard.kind == "tensor":
             dims = _other_dims(guard.payload["sizes"], seen)
             asked = [terms.text(terms.Extent(guard.source, "size", dim)) for dim in dims]
-        fixed = [each for entry in cache.entries for each in entry.meta.specializations if each.symbol in asked]
+        fixed = [each for entry in compiled(cache) for each in entry.meta.specializations if each.symbol in asked]
         if fixed:
             return f"; {fixed[0]}"
         return f"; jit.mark_dynamic({name}, {dims[0]}) compiles for all sizes" if dims else ""
@@ -457,7 +476,7 @@ class Compiler:
         """In words, why the newest entry does not fit this call."""
         if not cache.entries:
             return "first call"
-        entry = cache.entries[0]
+        entry = compiled(cache)[0]
         found = entry.guards.explain(function, slots)
         if found is None:
             return "its guards hold"
@@ -529,7 +548,7 @@ def _specializations(captured: Capture) -> list[Specialization]:
 def _seen(cache: Any) -> dict[str, tuple[Any, ...]]:
     """What the entries were made for, by paths: numbers (the type: any of it), and sizes of tensors."""
     found: dict[str, tuple[Any, ...]] = {}
-    for entry in cache.entries:
+    for entry in compiled(cache):
         for guard in entry.meta.guards:
             if guard.kind == "tensor":
                 known = [(guard.source, guard.payload["sizes"])]

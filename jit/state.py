@@ -94,10 +94,15 @@ def debug_state(caches: Iterable[Any]) -> DebugState:
     return DebugState(tuple(_frame(cache) for cache in caches if cache.misses or cache.entries))
 
 
+def compiled(cache: Any) -> list[Any]:
+    """Its entries but those that let the original run."""
+    return [entry for entry in cache.entries if entry.function is not None]
+
+
 def _frame(cache: Any) -> FrameState:
     code = cache.code
     place = f"{code.co_filename}:{code.co_firstlineno}"
-    entries = tuple(map(_entry, cache.entries))
+    entries = tuple(map(_entry, compiled(cache)))
     return FrameState(code.co_qualname, place, cache.misses, cache.frozen, entries, _saved(*cache.times))
 
 

@@ -4,9 +4,10 @@ import torch
 import torch.nn.functional as F
 
 import jit
-from tests.differential import check
+from tests.differential import COUNTING, Counting, check
 
 FIRST = torch.tensor([0])
+W = torch.rand(4, 4)
 ROW = torch.zeros(1, 4, dtype=torch.long)
 #: Programs of x, of sizes (n, 4), that need a row.
 NEEDING = {
@@ -57,3 +58,54 @@ def test_what_needs_none(program):
     for n in (0, 5, 7):
         x = torch.arange(4.0 * n).view(n, 4)
         assert torch.equal(compiled(x), program(x))
+
+
+PATTERNS = [(5, 3), (7, 4), (0, 3), (4, 1), (6, 0), (0, 0), (9, 2), (0, 1), (1, 0)]
+
+
+def unbroken(x, y):
+    return (x @ W).softmax(1).sum(-1) + y * x.shape[1], x.numel(), y.shape[0] > 0
+
+
+def broken(x, y):
+    z = x.sum(-1)
+    jit.graph_break()
+    return z + y, len(y)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("program", [unbroken, broken])
+def test_nothing_is_compiled_for_calls_that_bring_nothing(program, dynamic):
+    """Each pattern of zeros had an entry of its own."""
+    counter = Counting()
+    compiled = jit.compile(program, backend=counter, dynamic=dynamic)
+    worlds = [(torch.rand(n, m, 4, requires_grad=True), torch.rand(n, m)) for n, m in PATTERNS]
+    for place, world in enumerate([*worlds, *worlds]):
+        ours, theirs = compiled(*world), program(*world)
+        torch.testing.assert_close(ours[0], theirs[0])
+        assert ours[1:] == theirs[1:] and ours[0].shape == theirs[0].shape
+        if place == 1:
+            before = len(counter.graphs)
+    if COUNTING:
+        assert len(counter.graphs) == before <= 4
+        assert len(compiled.cache.entries) <= 3
+
+
+def test_what_is_not_empty_is_compiled_all_the_same():
+    """A cache of no keys yet beside tokens that are there."""
+    counter = Counting()
+    compiled = jit.compile(lambda x, kept: torch.cat([kept, x]) * 2, backend=counter)
+    for n, m in ((3, 5), (4, 6), (5, 0), (6, 0), (0, 0), (2, 7)):
+        x, kept = torch.rand(n, 4), torch.rand(m, 4)
+        assert torch.equal(compiled(x, kept), torch.cat([kept, x]) * 2)
+    counter.expect(3)
+
+
+def test_who_did_it_is_one_that_was_compiled(caplog, monkeypatch):
+    monkeypatch.setattr(jit.config, "logs", "dynamic,recompiles")
+    compiled = jit.compile(lambda x, y: x * 2 + y)
+    for n, y in ((3, FIRST), (5, FIRST), (0, FIRST), (0, FIRST), (4, FIRST), (4, FIRST.float())):
+        compiled(torch.rand(n), y)
+    assert caplog.text.count("runs eagerly where tensors are empty") == 1
+    assert "size()[0] == 0" not in caplog.text and len(compiled.debug_state().entries) == 3
+    assert [entry.hits for entry in compiled.cache.entries if entry.function is None] == [2]
