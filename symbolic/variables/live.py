@@ -13,6 +13,7 @@ import gc
 import itertools
 import operator
 from array import array
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -80,6 +81,17 @@ class LiveChain(iterators.ChainIterator):
         assert tx.moving is not None
         tx.moving.reached.add(iterable)
         return super().begin(tx, iterable)
+
+
+class LiveCalls(iterators.CallableIterator):
+    """The model of an existing `iter(function, sentinel)`, whose real one is not moved."""
+
+    def next(self, tx: Translator) -> Variable | None:
+        was_ended = self.function is None
+        item = super().next(tx)
+        if item is None and not was_ended:
+            raise GraphBreak("existing iterator that ends", "by what its function gives")
+        return item
 
 
 class LiveElements(IteratorVariable):
@@ -166,6 +178,16 @@ def arguments(iterator: Any) -> tuple[Any, ...]:
     return iterator.__reduce__()[1]
 
 
+def calls(iterator: Any) -> tuple[Any, ...]:
+    """The function and the sentinel; nothing of an exhausted one."""
+    found = arguments(iterator)
+    return found if len(found) == 2 else ()
+
+
+def call_count(iterator: Any) -> int:
+    return len(calls(iterator))
+
+
 def first_argument(iterator: Any) -> tuple[Any, ...]:
     return iterator.__reduce__()[1][:1]
 
@@ -215,6 +237,25 @@ def keys_left(iterator: Any) -> int | None:
     return len(left) if all(map(same, left, last)) else None
 
 
+def ordered_state(iterator: Any) -> tuple[str, bool, int] | None:
+    """Which view of its OrderedDict it walks, whether backwards, and how many entries are to come; None where these
+    do not tell."""
+    try:
+        left = list(iterator.__reduce__()[1][0])
+    except RuntimeError:  # its dict has changed
+        return None
+    owners = walked_dict(iterator) if left else ()
+    if not owners:
+        return "keys", False, 0
+    found = []
+    for kind, turn in _DICT_ITERATORS.values():
+        whole = list(turn(getattr(OrderedDict, kind)(owners[0])))
+        same = _same_pairs if kind == "items" else operator.is_
+        if len(left) <= len(whole) and all(map(same, left, whole[len(whole) - len(left) :])):
+            found.append((kind, turn is reversed, len(left)))
+    return found[0] if len({kind for kind, *_ in found}) == 1 else None
+
+
 def elements_left(iterator: Any) -> tuple[Any, ...] | None:
     """What an iterator over a set has to come, if these are constants."""
     try:
@@ -228,8 +269,8 @@ def walked_set(iterator: Any) -> tuple[Any, ...]:
     return tuple(each for each in gc.get_referents(iterator) if type(each) in (set, frozenset))[:1]
 
 
-def _same_pairs(a: tuple[Any, Any], b: tuple[Any, Any]) -> bool:
-    return a[0] is b[0] and a[1] is b[1]
+def _same_pairs(a: Any, b: Any) -> bool:
+    return type(a) is tuple and len(a) == 2 and a[0] is b[0] and a[1] is b[1]
 
 
 def walked_dict(iterator: Any) -> tuple[Any, ...]:
@@ -297,13 +338,19 @@ def accumulated(iterator: Any) -> str | None:
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
+def _native_part(held: Variable) -> Variable:
+    """What an iterator of Python's own walks, which asks no method of a derived class."""
+    return getattr(held, "payload", None) or held
+
+
 def _walk(kind: type[iterators.SequenceIterator], native: type) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
     def make(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
         empty = tx.new_list([]) if native is list else tx.new_tuple([])
-        if held and not isinstance(held[0], (SequenceVariable, BufferVariable)):
+        walked = _native_part(held[0]) if held else empty
+        if not isinstance(walked, (SequenceVariable, BufferVariable)):
             raise GraphBreak("iterator over a sequence of a user's class", held[0].describe())
-        made = kind(held[0] if held else empty, state)
-        made.sequence = held[0] if held else None
+        made = kind(walked, state)
+        made.sequence = walked if held else None
         return made
 
     return make
@@ -314,18 +361,19 @@ def _set(tx: Translator, left: Any, held: list[Any]) -> IteratorVariable:
 
 
 def _backwards(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
-    if held and isinstance(held[0], ConstantVariable):
-        return iterators.ReversedText(held[0].value, state)
+    walked = _native_part(held[0]) if held else None
+    if isinstance(walked, ConstantVariable):
+        return iterators.ReversedText(walked.value, state)
     return _walk(iterators.ReversedIterator, tuple)(tx, state, held)
 
 
 def _constants(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
-    return iterators.ConstantIterator(held[0].constant() if held else "", max(state, 0))
+    return iterators.ConstantIterator(_native_part(held[0]).constant() if held else "", max(state, 0))
 
 
 def _dict(kind: str, backwards: bool) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
     def make(tx: Translator, left: int, held: list[Any]) -> IteratorVariable:
-        owner = held[0] if held else tx.new_dict([])
+        owner = _native_part(held[0]) if held else tx.new_dict([])
         if not isinstance(owner, DictVariable):
             raise GraphBreak("iterator over a dict of a user's class", owner.describe())
         names = list(owner.names(tx).items())[:: -1 if backwards else 1]
@@ -334,6 +382,11 @@ def _dict(kind: str, backwards: bool) -> Callable[[Any, Any, list[Any]], Iterato
         return made
 
     return make
+
+
+def _ordered(tx: Translator, state: tuple[str, bool, int], held: list[Any]) -> IteratorVariable:
+    kind, backwards, left = state
+    return _dict(kind, backwards)(tx, left, held if left else [])
 
 
 def _count(tx: Translator, text: str, held: list[Any]) -> IteratorVariable:
@@ -411,6 +464,10 @@ ROWS: dict[type, Row] = {
     **{
         cls: Row(keys_left, walked_dict, _dict(kind, turn is reversed)) for cls, (kind, turn) in _DICT_ITERATORS.items()
     },
+    type(iter(OrderedDict())): Row(ordered_state, walked_dict, _ordered),
+    iterators.CallableIterator.KIND: Row(
+        call_count, calls, lambda tx, state, held: LiveCalls(*held or (None, None)), quiet=False, moves=False
+    ),
     type(iter({0})): Row(elements_left, walked_set, _set),
     itertools.count: Row(_counted, nothing, _count),
     itertools.pairwise: Row(count_parts, pair_parts, _pairs),

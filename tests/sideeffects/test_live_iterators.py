@@ -86,6 +86,16 @@ class Sequence:
         return (1, 2, 3, 4)[i]
 
 
+class Own(list):
+    def __iter__(self):
+        return map(_double, list.__iter__(self))
+
+
+class Names(dict):
+    def __getitem__(self, key):
+        return None
+
+
 #: made anew for each world
 ITERATORS = {
     "generator": _generator, "moved generator": lambda: _moved(_generator()), "enumerated generator": lambda: enumerate(_generator()),
@@ -114,6 +124,9 @@ ITERATORS = {
     "starmap": lambda: itertools.starmap(max, [(1, 2), (3, 4), (6, 5), (0, 1)]), "compress": lambda: itertools.compress("abcdef", [1, 0, 1, 1, 1, 1]),
     "accumulate": lambda: itertools.accumulate([1, 2, 3, 4]), "moved accumulate": lambda: _moved(itertools.accumulate([3, 1, 4, 9], max)),
     "accumulate from": lambda: itertools.accumulate([1, 2, 3, 4], initial=9), "sequence": lambda: _moved(iter(Sequence())),
+    "list subclass": lambda: _moved(list.__iter__(Own([1, 2, 3, 4]))), "dict subclass": lambda: iter(Names(_dict()).items()),
+    "ordered": lambda: _moved(iter(collections.OrderedDict(_dict(), e=5))), "ordered items": lambda: reversed(collections.OrderedDict(_dict()).items()),
+    "calls": lambda: iter([*range(15)].pop, 0),
     "generator with try": lambda: _moved(_careful()), "filterfalse": lambda: _moved(itertools.filterfalse(_double, [0, 1, 0, 2, 0.0, 0, 5])),
 }  # fmt: skip
 OLDER = {
@@ -130,7 +143,7 @@ if OLD:
 
 
 #: Those whose steps a picture of them does not show.
-UNSEEN = {name for name in ITERATORS if re.search("generator|loops|expression|pairs|backwards items|accumulate|while|sequence", name)}
+UNSEEN = {name for name in ITERATORS if re.search("generator|loops|expression|pairs|ordered|calls|backwards items|accumulate|while|sequence", name)}
 
 
 def taken(x, it):
@@ -177,7 +190,7 @@ def test_moved(program, name):
     check(program, make=lambda: (torch.ones(2), ITERATORS[name]()), graphs=1, recompiles=name in UNSEEN)
 
 
-@pytest.mark.parametrize("name", sorted(ITERATORS.keys() - {"count", "count of floats", "count from", "repeat", "enumerated count", "cycle", "moved cycle"}))
+@pytest.mark.parametrize("name", sorted(ITERATORS.keys() - {"calls", "count", "count of floats", "count from", "repeat", "enumerated count", "cycle", "moved cycle"}))
 def test_ended(name):
     def program(x, it):
         return list(it), next(it, "end"), x + 1
@@ -278,11 +291,12 @@ def shortened_only(x, it, xs):
     return it, x + 1
 
 
+@pytest.mark.parametrize("kind", [list, Own])
 @pytest.mark.parametrize("program", [appended, appended_at_the_end, shortened, shortened_only], ids=lambda p: p.__name__)
-def test_list_changed(program):
+def test_list_changed(program, kind):
     def make():
-        xs = [1, 2]
-        return torch.ones(2), iter(xs), xs
+        xs = kind([1, 2])
+        return torch.ones(2), list.__iter__(xs), xs
 
     check(program, make=make)
 
@@ -300,10 +314,17 @@ def changed_before(x, it, d):
     return next(it, "end"), x + 1
 
 
-@pytest.mark.parametrize("program", [grown, changed_before], ids=lambda p: p.__name__)
-def test_dict_changed(program):
+def replaced(x, it, d):
+    next(it)
+    d["b"] = x
+    return next(it), it
+
+
+@pytest.mark.parametrize("kind", [dict, Names, collections.OrderedDict])
+@pytest.mark.parametrize("program", [grown, replaced, changed_before], ids=lambda p: p.__name__)
+def test_dict_changed(program, kind):
     def make(change=program is changed_before):
-        d = _dict()
+        d = kind(_dict())
         it = _moved(iter(d))
         if change:
             del d["c"]
@@ -311,11 +332,6 @@ def test_dict_changed(program):
         return torch.ones(2), it, d
 
     check(program, make=make)
-
-
-class Own(list):
-    def __iter__(self):
-        return map(_double, list.__iter__(self))
 
 
 class Writes:
@@ -328,9 +344,10 @@ class Writes:
 
 
 OTHERS = {
-    "returning generator": lambda: _returning(), "own": lambda: iter(Own([1, 2, 3])), "list subclass": lambda: list.__iter__(Own([1, 2, 3])),
+    "returning generator": lambda: _returning(), "own": lambda: iter(Own([1, 2, 3])),
     "callable": lambda: iter([1, 2, 3].pop, 1), "set of objects": lambda: iter({Box}), "deque": lambda: iter(collections.deque([1, 2, 3])),
-    "ordered": lambda: iter(collections.OrderedDict(a=1, b=2)), "enumerated map": lambda: enumerate(map(_double, [1, 2, 3])),
+    "ordered by itself": lambda: iter(collections.OrderedDict({1: 1, 2: 2}).values()), "enumerated calls": lambda: enumerate(iter([9, 1, 2].pop, 9)),
+    "ended calls": lambda: _moved(iter([9, 1].pop, 9), 2), "enumerated map": lambda: enumerate(map(_double, [1, 2, 3])),
     "accumulated iterators": lambda: itertools.accumulate([iter([1])], max, initial=iter([2])), **OLDER, "came round": lambda: _moved(itertools.cycle([1, 2]), 3),
     "reversed dict": lambda: reversed(_dict()), "starmap": lambda: itertools.starmap(max, [(1, 2), (3, 4)]),
     "writing sequence": lambda: iter(Writes()),
