@@ -33,6 +33,7 @@ from torch.utils._pytree import tree_leaves
 
 from codegen.aot import mutations, views
 from codegen.aot.draws import Draws, Reseeded
+from codegen.aot.meeting import meet
 from codegen.aot.memory import TRANSPARENT, Alias, Fails, Memories, SharedInputs, Untraceable, storage_of
 from codegen.aot.numbers import Varying
 from codegen.aot.strides import as_kernels_give
@@ -444,7 +445,7 @@ class Recorder(Memories, TorchDispatchMode):
 
     def _meeting(self, places: Mapping[Any, Any], given: Any) -> str | None:
         """In words, where what is written shows a part of what else is read or written: the order counts, and eager
-        code may raise. As in torch, tensors with gaps count as apart."""
+        code may raise."""
         leaves = tree_leaves(list(places.values()))
         writes = {id(tensor) for tensor in leaves}
         if len(writes) < len(leaves):
@@ -470,7 +471,7 @@ class Recorder(Memories, TorchDispatchMode):
         if both:
             return True
         if not (is_non_overlapping_and_dense_or_false(one) and is_non_overlapping_and_dense_or_false(other)):
-            return False
+            return meet(one, other)
         size = one.element_size(), other.element_size()
         start = one.storage_offset() * size[0], other.storage_offset() * size[1]
         end = start[0] + one.numel() * size[0], start[1] + other.numel() * size[1]

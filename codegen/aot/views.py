@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import torch
 from torch._ops import OpOverload
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from symbolic.schemas import bind
@@ -145,6 +146,10 @@ def _overlaps(size: Sequence[Any], stride: Sequence[Any]) -> bool:
     return False
 
 
+def _shared(size: Sequence[Any], stride: Sequence[Any]) -> str:
+    return f"elements of sizes {list(size)}, strides {list(stride)} share memory"
+
+
 def overlaps(tensor: torch.Tensor) -> bool:
     """Whether two of its elements may be one place in memory."""
     return tensor.layout is torch.strided and _overlaps(tensor.size(), tensor.stride())
@@ -257,6 +262,8 @@ def settle(writer: Writer, old: Any, new: Any) -> Any:
     new = fit(writer, old, new)
     wanted = writer.meta(old)
     if writer.meta(new).stride() == wanted.stride():
+        if not is_non_overlapping_and_dense_or_false(wanted) and overlaps(wanted):  # the last one written counts
+            raise Unwritable(_shared(wanted.size(), wanted.stride()))
         return new
     order = _order(wanted)
     if _packed(wanted.size(), order) != wanted.stride():
@@ -306,7 +313,7 @@ Row = Callable[[Writer, Any, Step, Any], Any]
 
 def _scatter(writer: Writer, base: Any, value: Any, size: Sequence[Any], stride: Sequence[Any], start: Any) -> Any:
     if _overlaps(size, stride):
-        raise Unwritable(f"elements of sizes {list(size)}, strides {list(stride)} share memory")
+        raise Unwritable(_shared(size, stride))
     start = absolute(writer, base, start)
     if not writer.meta(base).is_contiguous():  # the kernel takes no such tensor that requires gradients
         base = writer.emit(aten.detach.default, base)
