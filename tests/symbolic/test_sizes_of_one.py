@@ -89,6 +89,24 @@ def test_what_asks_is_compiled_for_one(name, backend):
                 compare(compiled, program, X(*shape))
 
 
+@pytest.mark.parametrize("cut", [lambda x: x[::3].reshape(-1), lambda x: x[::3].view(-1), lambda x: x[:, : x.shape[0] // 2].t()])
+def test_strides_of_one_that_is_left(cut):
+    """Silently wrong: those of more were taken for them."""
+
+    def program(x):
+        return cut(x).stride(), x * cut(x).stride(0)
+
+    for dynamic in (None, True):
+        compiled = jit.compile(program, dynamic=dynamic)
+        for shape in ((9, 1), (2, 1), (7, 1), (3, 1), (5, 4), (2, 4), (1, 3)):
+            try:
+                expected = program(X(*shape))
+            except RuntimeError:
+                continue
+            ours = compiled(X(*shape))
+            assert ours[0] == expected[0] and torch.equal(ours[1], expected[1])
+
+
 WRONG = [lambda x: x.unsqueeze(5), lambda x: x.expand(-2, *x.shape), lambda x: x.view(-1, 3), lambda x: x.view(-1, -1),
          lambda x: x.t().view(-1), lambda x: x.expand(x.shape[0] + 1, 4), lambda x: x.expand(4)]  # fmt: skip
 
