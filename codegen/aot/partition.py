@@ -375,9 +375,9 @@ def _output_below(joint: Joint, node: fx.Node) -> fx.Node:
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 def _write(joint: Joint, rule: str, roots: set[fx.Node]) -> tuple[fx.GraphModule, fx.GraphModule]:
-    saved = _settled(joint, roots)
-    needed = _reach(joint.reads, saved | joint.given)
-    handed = sorted(needed & (saved | joint.given), key=joint.place.__getitem__)
+    there = _settled(joint, roots) | {node for node in joint.given if not _is_expression(node)}
+    needed = _reach(joint.reads, there)
+    handed = sorted(needed & there, key=joint.place.__getitem__)
     again = sorted(needed.difference(handed), key=joint.place.__getitem__)
     tensors = [node for node in handed if not cost.is_number(node)]
     ints = [node for node in handed if cost.is_number(node)]
@@ -388,6 +388,13 @@ def _write(joint: Joint, rule: str, roots: set[fx.Node]) -> tuple[fx.GraphModule
     )
     forward = _module(joint, _forward(joint, [*tensors, *ints]), "Forward", partition)
     return forward, _module(joint, _backward(joint, [*tensors, *ints], again), "Backward", partition)
+
+
+def _is_expression(node: fx.Node) -> bool:
+    """Whether a node computes a size from others: of these each is a symbol, which kernels know it by."""
+    value, read = node.meta.get("val"), node.all_input_nodes
+    is_size = isinstance(value, torch.SymInt) and hasattr(value.node, "expr")
+    return is_size and bool(read) and all(map(cost.is_number, read))
 
 
 def _module(joint: Joint, graph: fx.Graph, name: str, partition: Partition) -> fx.GraphModule:

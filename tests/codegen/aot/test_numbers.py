@@ -391,3 +391,13 @@ def test_a_float_argument_that_varies_is_compiled_once(training):
             got[0].sum().backward(), expected[0].sum().backward()
             assert torch.equal(ours.grad, theirs.grad)
     backend.expect(2)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "default"])
+def test_the_backward_multiplies_by_what_is_computed_of_an_int_that_varies(backend):
+    compiled = jit.compile(lambda x, n: (x.sum() * (n + 1), n + 1), backend=backend)
+    for n in (1, 2, 3):
+        x = X()
+        result, number = compiled(x, n)
+        result.backward()
+        assert number == n + 1 and torch.equal(x.grad, torch.full_like(x, n + 1.0))
