@@ -20,11 +20,8 @@ from codegen.kernels import index as ix
 from codegen.kernels.columns import added_up, is_of_columns, stretch_of
 from codegen.kernels.definitions import Made, Program, Shape
 from codegen.kernels.index import Symbol
-from codegen.kernels.nodes import SOON, Node, Nodes
+from codegen.kernels.nodes import LONG, MANY, SOON, Node, Nodes
 from codegen.kernels.places import Member, agrees, alone, inner, is_serial, join, leaps, meets, row
-
-#: More tensors than that a kernel does not touch.
-MANY = 48
 
 
 @dataclass(eq=False)
@@ -192,7 +189,8 @@ class _Grouping:
             return None
         if self._reaches(found, needed):
             return None
-        if _touched([*(member.node for member in found.members.values()), node]) > MANY:
+        nodes = [*(member.node for member in found.members.values()), node]
+        if _touched(nodes) > MANY or sum(each.cost for each in nodes) > 2 * LONG:
             return None
         joined = join(found.rows, found.members, node)
         if joined is None:

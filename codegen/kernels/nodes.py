@@ -33,6 +33,9 @@ from codegen.kernels.ops import OPS
 
 #: A value of at most this cost is computed again wherever it is read, unless that would read more than writing it once.
 CHEAP = 4
+#: A value of a higher cost is computed by itself, as is one of more tensors; what is made of it begins anew. So kernels
+#: of long chains, and the time that it takes to make them, grow no further, and most of them are equal.
+LONG, MANY = 256, 48
 #: What is made of two of its own size or more is computed before so many calls of ATen have run: these are not kept on.
 SOON = 8
 
@@ -66,6 +69,10 @@ class Node:
     @cached_property
     def reads(self) -> tuple[ir.Read, ...]:
         return tuple(expr for expr in ir.walk(self.value) if isinstance(expr, ir.Read))
+
+    @cached_property
+    def cost(self) -> int:
+        return cost(self.value)
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -123,7 +130,7 @@ class _Finder:
             is_early = len(by) == 1 and self._is_early(tensor, value, *by)
             if tensor.is_put and self.targets[name] == f"{name}.base":
                 self._copy_base(tensor)
-            if tensor.kind is not None or name in self.found.stored or is_shared or is_early:
+            if tensor.kind is not None or name in self.found.stored or is_shared or is_early or _is_long(value):
                 self.found.nodes[name] = Node(name, tensor, value, self.targets.get(name))
         self.found.stored &= set(self.found.nodes)
         self._write_all()
@@ -382,6 +389,10 @@ def _is_cheap(value: Expr, readers: int) -> bool:
     itself written and read by each."""
     reads = sum(isinstance(expr, ir.Read) for expr in ir.walk(value))
     return cost(value) <= CHEAP and reads * readers <= reads + 1 + readers
+
+
+def _is_long(value: Expr) -> bool:
+    return cost(value) > LONG or len({expr.tensor for expr in ir.walk(value) if isinstance(expr, ir.Read)}) > MANY
 
 
 def _is_place(read: ir.Read, node: Node) -> bool:

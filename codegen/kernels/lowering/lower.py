@@ -225,17 +225,25 @@ def _write(low: Lowering, target: Ref, source: Ref, non_blocking: bool = False) 
 
 
 def _named(low: Lowering, node: fx.Node, made: Any, known: set[str]) -> Any:
-    """Checks what a row has made against what torch says it is, and notes the strides of what is new."""
+    """What a row has made, checked against what torch says it is, and with the strides of what is new."""
     many = isinstance(made, tuple | list)
     fakes: Sequence[Any] = node.meta["val"] if many else [node.meta["val"]]
-    for ref, fake in zip(made if many else (made,), fakes, strict=True):
-        if ref is None:
-            continue
-        assert ref.shape == shape_of(fake) and ref.dtype == fake.dtype, (node.format_node(), ref, fake)
-        found = low.program.tensors[ref.name]
-        if isinstance(found, Definition) and ref.name not in known:
-            low.program.tensors[ref.name] = replace(found, strides=strides_of(fake))
-    return made
+    results = [
+        None if ref is None else _as_torch_says(low, node, ref, fake, known)
+        for ref, fake in zip(made if many else (made,), fakes, strict=True)
+    ]
+    return results if many else results[0]
+
+
+def _as_torch_says(low: Lowering, node: fx.Node, ref: Ref, fake: torch.Tensor, known: set[str]) -> Ref:
+    shape = shape_of(fake)
+    if ref.shape != shape and any(ix.is_size(size) for size in fake.shape):
+        ref = low.define(shape, ref.dtype, lambda *at: ref.at(at))  # a size has two formulas: c, and c // 4 * 4
+    assert ref.shape == shape and ref.dtype == fake.dtype, (node.format_node(), ref, fake)
+    found = low.program.tensors[ref.name]
+    if isinstance(found, Definition) and ref.name not in known:
+        low.program.tensors[ref.name] = replace(found, strides=strides_of(fake))
+    return ref
 
 
 def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:

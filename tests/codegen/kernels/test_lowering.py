@@ -209,6 +209,18 @@ def test_for_all_sizes(name):
         compare(made_for_all, [made(*shape)], 16.0)
 
 
+def test_groups_of_channels_whose_number_varies():
+    """Torch has another formula for what becomes of that number."""
+    def function(x):
+        y = nn.group_norm(x, 2)
+        return nn.silu(y) + x, y.sum((0, 2)), torch.cat([x, y], 1)
+
+    made_for_all = lowered(function, [X.detach().requires_grad_()], dynamic=True)
+    assert not made_for_all.called
+    for shape in ((3, 4, 5), (2, 6, 7)):
+        compare(made_for_all, [made(*shape).requires_grad_()], 64.0, least=1.0)
+
+
 LISTS = {
     "adam": lambda x, g, m: torch._foreach_addcdiv(torch._foreach_mul(x, 0.9), g, torch._foreach_add(torch._foreach_sqrt(torch._foreach_abs(m)), 1e-8), -0.1),
     "lists": lambda x, g, m: [*torch._foreach_add(x, g, alpha=2), *torch._foreach_lerp(x, g, 0.3), *torch._foreach_addcmul(x, g, m, [0.1, 0.2])],

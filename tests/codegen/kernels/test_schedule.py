@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from codegen.kernels.nodes import LONG, MANY, cost
 from codegen.kernels.schedule import Launch, Schedule
 from codegen.kernels.split import PARTS
 from tests.codegen.kernels.schedules import evaluated, scheduled
@@ -244,6 +245,27 @@ def test_a_gelu_of_many_floats_alone_is_left_to_aten(program: Any, is_left: bool
 def test_a_sum_of_very_many_floats_alone_is_left_to_aten(program: Any, is_left: bool) -> None:
     found = scheduled(program, torch.randn(2048, 2048))
     assert (torch.ops.aten.sum.default in called(found)) == is_left, str(found)
+
+
+def repeated(step, times):
+    def program(x):
+        for _ in range(times):
+            x = step(x)
+        return x
+
+    return program
+
+
+@pytest.mark.parametrize("program, inputs", [
+    (repeated(lambda x: x + 1, 700), 1), (repeated(lambda x: (x * 2).sin(), 90), 1), (lambda *xs: sum(xs), 300),
+])  # fmt: skip
+def test_long_chains_are_a_few_kernels_again_and_again(program: Any, inputs: int) -> None:
+    args = [torch.randn(2) for _ in range(inputs)]
+    found = scheduled(program, *args)
+    torch.testing.assert_close(evaluated(found, args)[0], program(*args))
+    statements = [statement for kernel in found.kernels for loop in kernel.loops for statement in loop.body]
+    assert sum(cost(statement.value) for statement in statements) <= 3 * LONG
+    assert all(len(kernel.buffers) <= MANY + 2 for kernel in found.kernels)
 
 
 def called(found: Schedule) -> list[Any]:
