@@ -117,13 +117,13 @@ class BoundDoor:
     def __self__(self) -> Any: ...
 
 class ResumeDoor:
-    """A compiled continuation: door(cells_or_None, *arguments)."""
+    """A compiled continuation: door(cells_or_None, *arguments)() goes on there."""
 
     compiler: Any
     def __new__(
         cls, code: CodeType, globals: dict[str, Any], cache: Cache, miss: _Miss, name: str | None = None
     ) -> ResumeDoor: ...
-    def __call__(self, cells: tuple[Any, ...] | None, /, *args: Any) -> Any: ...
+    def __call__(self, cells: tuple[Any, ...] | None, /, *args: Any) -> HandOver: ...
     @property
     def __name__(self) -> str: ...
     @property
@@ -134,6 +134,11 @@ class ResumeDoor:
     def cache(self) -> Cache: ...
     @property
     def globals(self) -> dict[str, Any]: ...
+
+class HandOver:
+    """A call of a continuation that is still to be made, which has the arguments until it is: call() makes it."""
+
+    def __call__(self) -> Any: ...
 
 class Region:
     """region(fn, *args, **kwargs) calls with frames looked up in the caches."""

@@ -40,6 +40,7 @@ from jit.errors import (
     RecompileError,
     Unsupported,
 )
+from jit.resumed import ResumeVariable
 from jit.state import DebugState, compiled, debug_state
 from symbolic import polyfills, terms
 from symbolic.capture import Break, BreakReason, Capture
@@ -55,7 +56,7 @@ from symbolic.torch_state import is_watched
 from symbolic.translator import ESCAPES, Translator, capture
 from symbolic.variables.base import Variable
 from symbolic.variables.foreseen import Foreseen
-from symbolic.variables.functions import GENERATOR_FLAGS, ClosureFunction, FunctionVariable
+from symbolic.variables.functions import GENERATOR_FLAGS, FunctionVariable
 from symbolic.varying import leaves
 
 __all__ = ["GENERATOR_FLAGS", "Compiler", "Record", "stats"]
@@ -669,33 +670,4 @@ def _unwrap_door(tx: Translator, value: Any, source: Source) -> Variable:
     return FunctionVariable(value.__wrapped__, source.attr("__wrapped__"))
 
 
-def _unwrap_resume(tx: Translator, value: Any, source: Source) -> Variable:
-    return ResumeVariable(value, source)
-
-
-class ResumeVariable(Variable):
-    """A continuation met while tracing (an outer frame's continuation calls the inner one's): it is inlined."""
-
-    def __init__(self, value: Any, source: Source) -> None:
-        self.value = value
-        self.source = source
-
-    def python_type(self) -> type:
-        return _C.ResumeDoor
-
-    def real(self) -> Any:
-        return self.value
-
-    def enter(self, tx: Any, args: list[Variable], kwargs: dict[str, Variable]) -> Any:
-        code = self.value.code
-        closure, *rest = args
-        function = ResumedFunction(code, tx.namespace(self.value.globals), code.co_qualname)
-        function.closure = [] if closure.is_constant() else tx.unpack(closure)
-        return function.frame(tx, rest, {})
-
-
-class ResumedFunction(ClosureFunction):
-    """The function of an inlined continuation."""
-
-
-UNWRAP: dict[type, Any] = {_C.Door: _unwrap_door, _C.ResumeDoor: _unwrap_resume}
+UNWRAP: dict[type, Any] = {_C.Door: _unwrap_door, _C.ResumeDoor: ResumeVariable}

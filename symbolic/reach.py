@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sideeffects.effects import Call
+from sideeffects.effects import DELETED, Call
 from sideeffects.ledger import Ledger
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
@@ -19,6 +19,12 @@ def parts(variable: Variable, ledger: Ledger) -> list[Variable]:
     """What it holds without its attributes, now or before, and its class."""
     held = [part for state in ledger.states(variable) for part in state.reachable()]
     return [*_class_of(variable, ledger), *held] if ledger.classes else held
+
+
+def now_held(variable: Variable, ledger: Ledger) -> list[Variable]:
+    """What a value holds at the moment."""
+    stored = [value for value in ledger.stores(variable).values() if value is not DELETED]
+    return [*_class_of(variable, ledger), *variable.holds(), *stored]
 
 
 def _class_of(variable: Variable, ledger: Ledger) -> list[Variable]:

@@ -501,12 +501,16 @@ class Translator(Protocols):
             except GuardOnDataDependentSymNode as error:
                 asked = GraphBreak("tensor value needed", str(error).split("\n", 1)[0])
                 raise Restart(self.anchor(), self.located(asked)) from error
-            if self.options.break_everywhere and inst.op in _CALLS and not self.anchors and frame is frames[-1]:
+            if self.options.break_everywhere and inst.op in _CALLS and self._may_split(frame):
                 self.split_next = GraphBreak("break everywhere")
                 if (deep := self._recursion()) is not None:
                     raise Restart(deep.entered, self.located(self.split_next))
             if self.step > self.options.step_limit:
                 raise SkipFrame("the function runs too long to be captured")
+
+    def _may_split(self, frame: Frame) -> bool:
+        """Whether the program could be about to do something else after this call in the frame."""
+        return frame is self.frames[-1] and not self.anchors and frame.stack[-1].is_shown
 
     def break_step(self, cause: GraphBreak) -> int:
         """Where the break takes place: before the instruction, or before the call of an inlined frame looked at.

@@ -106,7 +106,7 @@ f(torch.ones(3))
         assert "RETURN_VALUE" in (first / name).read_text()
     text = (first / "generated.py").read_text()
     assert "# effect: __main__.__dict__['log'].extend([1])\n        list.extend(log, (1,))" in text
-    assert "graph(x)" in text and "return hand_over(" in text
+    assert "graph(x)" in text and "return resume_door(" in text
 
 
 def test_dump_shows_what_the_aot_stage_made(tmp_path: Path) -> None:
@@ -304,5 +304,5 @@ def test_a_continuation_that_runs_eagerly_has_text_too(tmp_path: Path) -> None:
     with jit.dump(tmp_path):
         jit.compile(program, backend="eager", options=WHOLE)(torch.ones(2))
     first, second = [(folder / "generated.py").read_text() for folder in frames(tmp_path)]
-    assert "hand_over" in first
+    assert "resume_door(" in first
     assert "next(first)" in second and "def program(" in second, second

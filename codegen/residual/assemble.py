@@ -431,7 +431,7 @@ class _Assembler:
         self.doors.append(state.door)
         emit = self.emit
         emit.begin_call()
-        emit.const(state.door.hand_over)
+        emit.const(state.door)
         emit.end_callable()
         self._load_argument(Closure(state.closure))
         for argument in state.arguments:

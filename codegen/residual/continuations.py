@@ -23,8 +23,8 @@ from symbolic.variables.functions import CellVariable
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.weak import ends_unseen
 
-#: makes the callable door of a continuation: (code, globals, name) -> door(closure, *args); what
-#: `door.hand_over(closure, *args)` answers is for compiled code to return
+#: makes the door of a continuation: (code, globals, name) -> door; what `door(closure, *args)` answers is for compiled
+#: code to return, or to be called
 MakeDoor = Callable[[CodeType, dict[str, Any], str], Any]
 
 

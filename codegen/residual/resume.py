@@ -18,6 +18,7 @@ import dis
 import enum
 import inspect
 from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
@@ -468,32 +469,31 @@ class _Continuation(Emitter):
         self.take(value)
         self.begin_handling()
 
-    def call_covered(self, index: int, callee: object, values: Sequence[str]) -> None:
-        """Calls as instruction `index` would: from its place, under its handler."""
+    @contextmanager
+    def covered(self, index: int) -> Iterator[None]:
+        """What is written meanwhile stands under the handler of instruction `index`."""
         row = self.source.rows[index]
         if row is not None:
             assert isinstance(row.target, Label)
             self.begin_try(row.target, row.stack_depth, row.push_lasti)
+        yield
+        if row is not None:
+            self.end_try()
+
+    def call_with(self, callee: object, values: Sequence[str]) -> None:
         self.begin_call()
         self.const(callee)
         self.end_callable()
         for value in values:
             self.take(value)
         self.call(len(values))
-        if row is not None:
-            self.end_try()
 
     def yield_again(self, index: int) -> None:
         """Yields None as instruction `index` would, under its handler, and takes what is sent."""
         self.const(None)
         for at in (index, index + 1):  # with the RESUME behind, which says to whom `throw` is handed on
-            inst, row = self.source.insts[at], self.source.rows[at]
-            if row is not None:
-                assert isinstance(row.target, Label)
-                self.begin_try(row.target, row.stack_depth, row.push_lasti)
-            self.op(inst.name, inst.arg)
-            if row is not None:
-                self.end_try()
+            with self.covered(at):
+                self.op(self.source.insts[at].name, self.source.insts[at].arg)
 
     def body(self, kept: Sequence[int], entry: int | None, label: Label) -> None:
         """The original instructions that can still be reached; `label` stands at `entry`."""
@@ -544,16 +544,16 @@ def resume_code(
 
     Its parameters, all positional: one per name in `locals` (every other local is unbound), one per slot in `stack`
     (bottom first, without NULL), for `Entry.RAISE` the exception, with `replace_result` the value that takes the place
-    of `nested`'s result, `nested_args` values handed on to `nested`.
+    of the inner frame's result, `nested_args` values handed on to `nested`.
 
     Locals that may still be read must be handed in: those alive where the frame goes on, those alive in the handler of
     the instruction at `offset` (RAISE, CALL), `implicit_local(code)`, and all of them for `locals()` and its like.
 
     AFTER: goes on at `offset` with `stack`. RAISE: the instruction at `offset` has raised. CALL: the instruction at
-    `offset` is done by calling `nested`; `stack` is what lies below its operands, its result is pushed (or dropped) and
-    the function goes on at `resume_at`, if not given at the next instruction. A cell that an inlined comprehension put
-    aside on the stack is an ordinary VALUE: the cell itself. YIELD: the instruction before `offset` yielded and left
-    `stack`; what the function makes is the generator, still to be moved to that point by one `next`."""
+    `offset` is done by calling what `nested` answers; `stack` is what lies below its operands, its result is pushed (or
+    dropped) and the function goes on at `resume_at`, if not given at the next instruction. A cell that an inlined
+    comprehension put aside on the stack is an ordinary VALUE: the cell itself. YIELD: the instruction before `offset`
+    yielded and left `stack`; what the function makes is the generator, to be moved to that point by one `next`."""
     source = original(code)
     if bool(code.co_flags & inspect.CO_GENERATOR) is not (entry is Entry.YIELD):
         raise Unresumable(f"{code.co_qualname} is a generator: its frame outlives the call")
@@ -599,11 +599,16 @@ def resume_code(
         e.push(slot, value)
     label = e.label()
     if entry is Entry.RAISE:
-        e.call_covered(at, raise_again, raised)
+        with e.covered(at):
+            e.call_with(raise_again, raised)
         e.return_value()  # never: the call raises
     else:
         if entry is Entry.CALL:
-            e.call_covered(at, nested, handed_on)
+            with e.covered(at):
+                e.begin_call()
+                e.call_with(nested, handed_on)  # which has the values alone then
+                e.end_callable()
+                e.call(0)
             if replace_result or drop_result:
                 e.pop()
             if replace_result:

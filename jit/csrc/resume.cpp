@@ -41,20 +41,33 @@ Ref make_function(ResumeDoor* door, PyObject* closure) {
     return function;
 }
 
-// A continuation that is to run once the frame that returns this is gone, and what lived in it: its door, the cells or
-// None, the arguments.
+// A call of a continuation that is still to be made: its door, the cells or None, the arguments. Compiled code returns it, so
+// that its frame is gone by then, and what lived in it; the continuation of a caller calls it. It alone has the arguments.
 struct HandOver {
     PyObject_VAR_HEAD PyObject* door;
     PyObject* items[1];
 };
 PyTypeObject* hand_over_type = nullptr;
 
-PyObject* hand_over(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+PyObject* hand_over(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* keywords) noexcept {
+    const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
+    if (keywords && PyTuple_GET_SIZE(keywords)) {
+        PyErr_SetString(PyExc_TypeError, "a continuation takes no keywords");
+        return nullptr;
+    }
     auto* made = (HandOver*)PyObject_NewVar(HandOver, hand_over_type, count);
     if (!made) return nullptr;
     made->door = Py_NewRef(self);
     for (Py_ssize_t i = 0; i < count; ++i) made->items[i] = Py_NewRef(args[i]);
     return (PyObject*)made;
+}
+
+PyObject* hand_over_call(PyObject* self, PyObject* args, PyObject* keywords) noexcept {
+    if (PyTuple_GET_SIZE(args) || (keywords && PyDict_GET_SIZE(keywords))) {
+        PyErr_SetString(PyExc_TypeError, "a continuation has its arguments");
+        return nullptr;
+    }
+    return finish(Py_NewRef(self));
 }
 
 void hand_over_dealloc(PyObject* self) {
@@ -67,19 +80,24 @@ void hand_over_dealloc(PyObject* self) {
 }
 
 PyType_Slot hand_over_slots[] = {
-    {Py_tp_doc, (void*)"What compiled code returns that goes on as a continuation: its caller runs that."},
+    {Py_tp_doc, (void*)"A call of a continuation that is still to be made, by whom compiled code returns it to or by calling it."},
     {Py_tp_dealloc, (void*)hand_over_dealloc},
+    {Py_tp_call, (void*)hand_over_call},
     {}};
 
 PyType_Spec hand_over_spec = {"jit._C.HandOver", offsetof(HandOver, items), sizeof(PyObject*),
                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, hand_over_slots};
 
-// Its result, or what it hands over to. `handed`: what the arguments come in, if that is for this call alone.
-PyObject* resume(ResumeDoor* door, PyObject* const* args, Py_ssize_t positional, bool has_keywords, PyObject* handed) noexcept {
+// Its result, or what it hands over to.
+PyObject* resume(HandOver* handed) noexcept {
     return guarded((PyObject*)nullptr, [&]() -> PyObject* {
-        if (positional != door->code->co_argcount + 1 || has_keywords)
+        auto* door = as_resume_door(handed->door);
+        PyObject* const* args = handed->items;
+        const Py_ssize_t positional = Py_SIZE(handed);
+        if (positional != door->code->co_argcount + 1)
             raise(PyExc_TypeError, "a continuation of %U takes its cells and %d positional arguments, got %zd",
                   door->code->co_name, door->code->co_argcount, positional - 1);
+        if (!args[0]) raise(PyExc_RuntimeError, "a continuation was called before");
         PyObject* closure = args[0] == Py_None ? nullptr : args[0];
         const Py_ssize_t cells = closure ? (PyTuple_Check(closure) ? PyTuple_GET_SIZE(closure) : -1) : 0;
         if (cells != door->code->co_nfreevars)
@@ -87,7 +105,6 @@ PyObject* resume(ResumeDoor* door, PyObject* const* args, Py_ssize_t positional,
                   door->code->co_nfreevars, args[0]);
 
         PyObject* self = reinterpret_cast<PyObject*>(door);
-        Ref held = share(self);
         PyObject* const* slots = args + 1;
         const Py_ssize_t count = positional - 1;
         Ref function;
@@ -105,15 +122,8 @@ PyObject* resume(ResumeDoor* door, PyObject* const* args, Py_ssize_t positional,
         }
         if (!function) function = make_function(door, closure);
         LendRecursion lent;
-        if (handed) return jit_run_alone((PyFunctionObject*)function.get(), slots, count, handed);
-        if (jit_thread.region) jit_thread.run_once = door->code.get();
-        return PyObject_Vectorcall(function.get(), slots, count, nullptr);
+        return jit_run_alone((PyFunctionObject*)function.get(), slots, count, (PyObject*)handed);
     });
-}
-
-PyObject* resume_door_call(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* keywords) noexcept {
-    const bool has_keywords = keywords && PyTuple_GET_SIZE(keywords);
-    return finish(resume(as_resume_door(self), args, PyVectorcall_NARGS(flagged_count), has_keywords, nullptr));
 }
 
 PyObject* resume_door_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -127,7 +137,7 @@ PyObject* resume_door_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) 
         if (slot_count_of(made) != made->co_argcount)
             raise(PyExc_ValueError, "a continuation has plain positional parameters only: %R", code);
         ResumeDoorState state;
-        state.vectorcall = resume_door_call;
+        state.vectorcall = hand_over;
         state.code = Owned<PyCodeObject>::share(made);
         state.globals = share(globals);
         state.cache = Owned<Cache>::share(static_cast<Cache*>(cache));
@@ -152,11 +162,6 @@ int resume_door_set_compiler(PyObject* self, PyObject* value, void*) {
     return 0;
 }
 
-PyMethodDef methods[] = {
-    {"hand_over", (PyCFunction)(void (*)())hand_over, METH_FASTCALL,
-     "hand_over(cells_or_None, *arguments)\n\nWhat compiled code returns to go on here."},
-    {}};
-
 PyGetSetDef attributes[] = {
     {"code", resume_door_code, nullptr, "the code of the continuation", nullptr},
     {"cache", resume_door_cache, nullptr, "the compiled entries", nullptr},
@@ -172,14 +177,13 @@ PyMemberDef members[] = {
     {}};
 
 PyType_Slot slots[] = {
-    {Py_tp_doc, (void*)"ResumeDoor(code, globals, cache, miss, name=None)\n\nCall it as door(cells_or_None, *arguments)."},
+    {Py_tp_doc, (void*)"ResumeDoor(code, globals, cache, miss, name=None)\n\ndoor(cells_or_None, *arguments)() goes on here."},
     {Py_tp_new, (void*)resume_door_new},
     {Py_tp_dealloc, (void*)ResumeDoor::dealloc},
     {Py_tp_traverse, (void*)ResumeDoor::traverse},
     {Py_tp_clear, (void*)ResumeDoor::clear_references},
     {Py_tp_call, (void*)PyVectorcall_Call},
     {Py_tp_repr, (void*)resume_door_repr},
-    {Py_tp_methods, methods},
     {Py_tp_getset, attributes},
     {Py_tp_members, members},
     {}};
@@ -195,8 +199,8 @@ void empty_hand_over(PyObject* handed) noexcept {
 PyObject* finish(PyObject* result) noexcept {
     while (result && Py_TYPE(result) == hand_over_type) {
         Ref held = take(result);
-        auto* handed = (HandOver*)result;
-        result = resume(as_resume_door(handed->door), handed->items, Py_SIZE(handed), false, held.get());
+        result = resume((HandOver*)result);
+        empty_hand_over(held.get());  // others may hold it while the next runs
     }
     return result;
 }

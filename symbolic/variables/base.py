@@ -102,6 +102,8 @@ class Variable:
     source: Source | None = None
     #: Of a dict key that the frame made: says of the keys of a dict that existed before that none is equal to it.
     absent_if: Callable[[Any], bool] | None = None
+    #: Whether the program has it, so that the frame may be split while it is on the stack.
+    is_shown: bool = True
 
     def realize(self, tx: Translator) -> Variable:
         """The variable itself; for an argument that nobody has looked at yet, the one that it becomes."""
@@ -233,6 +235,10 @@ class Variable:
     def reachable(self) -> list[Variable]:
         """The variables this one directly holds (for liveness and reconstruction)."""
         return []
+
+    def holds(self) -> list[Variable]:
+        """Those that the value keeps alive at the moment."""
+        return self.reachable()
 
     def __str__(self) -> str:
         """As an expression of Python, for the lines that effects print."""

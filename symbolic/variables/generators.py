@@ -267,6 +267,9 @@ class GeneratorVariable(Variable):
         held = [*frame.locals.values(), *frame.cells.values(), *frame.stack]
         return [item for item in held if item is not NULL]
 
+    def holds(self) -> list[Variable]:
+        return self.reachable() if self.state in ("new", "suspended") else []
+
 
 class CoroutineVariable(GeneratorVariable):
     """A coroutine: not iterable, and missed if it is never awaited."""

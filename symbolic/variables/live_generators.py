@@ -7,6 +7,7 @@ with its own variables, and what it yields must be there without it.
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Sequence
 from types import CodeType, GeneratorType
 from typing import TYPE_CHECKING, Any
@@ -39,10 +40,25 @@ def stands_at(generator: GeneratorType[Any, Any, Any]) -> int:
 def bound_names(generator: GeneratorType[Any, Any, Any]) -> tuple[str, ...]:
     """Names of its slots that hold something, in order."""
     code, held = generator.gi_code, _slots_and_stack(generator)
-    bound = generator.gi_frame.f_locals  # type: ignore[union-attr]
+    bound = _variables(generator)
     cells = set(code.co_cellvars) | set(code.co_freevars)
     names = tuple(name for name in slot_names(code) if name in cells or name in bound)
     return names if len(names) <= len(held) else ()
+
+
+def _variables(generator: GeneratorType[Any, Any, Any]) -> dict[str, Any]:
+    """What its frame calls its values. Before 3.13 the frame keeps what it answered, and so the values: it is emptied,
+    unless the program has it, too."""
+    told = generator.gi_frame.f_locals  # type: ignore[union-attr]
+    found = dict(told)
+    if isinstance(told, dict) and sys.getrefcount(told) == _KEPT_BY_FRAME:
+        for name in slot_names(generator.gi_code):
+            told.pop(name, None)
+    return found
+
+
+#: references to the dict: the frame's, the variable's and the argument's
+_KEPT_BY_FRAME = 3
 
 
 def held_values(generator: GeneratorType[Any, Any, Any]) -> tuple[Any, ...]:
@@ -150,7 +166,7 @@ class LiveGenerator(IteratorVariable):
         if place == ENDED:
             tx.know(source.step("call", stands_at), "eq", place)
             return None
-        names, values = bound_names(self.value), held_values(self.value)
+        names, values, variables = bound_names(self.value), held_values(self.value), _variables(self.value)
         tx.know(source.attr("gi_code"), "is", code)
         tx.know(source.step("call", stands_at), "eq", place)
         tx.know(source.step("call", bound_names), "eq", names)
@@ -164,7 +180,7 @@ class LiveGenerator(IteratorVariable):
         cells = set(code.co_cellvars) | set(code.co_freevars)
         for name, variable in zip(names, held, strict=False):
             (frame.cells if name in cells else frame.locals)[name] = variable
-            if name not in cells and values[names.index(name)] is not real.f_locals[name]:
+            if name not in cells and values[names.index(name)] is not variables[name]:
                 raise GraphBreak("generator whose frame can't be read", self.describe())
         has_handled = len(values) > len(names) and values[-1] is None  # an error, in whose place there is None then
         frame.stack = held[len(names) : len(held) - has_handled]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symbolic.errors import MEMORY, SEES_END, GraphBreak, SkipFrame
-from symbolic.reach import children
+from symbolic.reach import now_held
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
@@ -80,6 +80,9 @@ class WeakReference(Variable):
         # Strongly, as far as building goes: the object dies with the frame if nobody else has it.
         return [self.target] if self.target is not None else []
 
+    def holds(self) -> list[Variable]:
+        return []
+
 
 def _is_held(tx: Translator, target: Variable) -> bool:
     """Whether a variable of the frames holds the object, or the caller does and nothing was written so far."""
@@ -99,6 +102,7 @@ def has_let_go(tx: Translator) -> bool:
     held = {each.source for each in (*frame.locals.values(), *frame.stack, *cells) if isinstance(each, Variable)}
     return any(each.source not in held for each in tx.given if not ends_unseen(getattr(each, "value", None)))
 
+
 def sees_ends(tx: Translator) -> bool:
     """Whether weak references may tell what the frame let go of, which a break would hold."""
     if has_let_go(tx):
@@ -107,7 +111,7 @@ def sees_ends(tx: Translator) -> bool:
     held = set(waiting)
     while waiting:
         found = waiting.pop()
-        inside = [] if isinstance(found, WeakReference) else [*children(found, tx.ledger)]
+        inside = now_held(found, tx.ledger)
         waiting += [each for each in inside if each not in held]
         held.update(inside)
     return any(target not in held for target in tx.weak_references)

@@ -12,6 +12,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -169,9 +170,17 @@ class Break:
             function, values = inner.function(Entry.AFTER), [*inner.values, x]
         while (frame := frame.f_back) is not None and frame.f_code.co_name != "<lambda>":
             outer, handled = read(frame, handled, self.prune)
-            function = outer.function(Entry.CALL, nested=function, nested_args=len(values))
+            function = outer.function(Entry.CALL, nested=hands_over(function), nested_args=len(values))
             values = [*outer.values, *values]
         return function, values
+
+
+def hands_over(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What gives a call that is still to be made: of a Python function, if it is one, with the values as its defaults."""
+    if not isinstance(function, FunctionType):
+        return partial(partial, function)
+    made = function.__code__, function.__globals__, function.__name__
+    return lambda *values: FunctionType(*made, values, function.__closure__)
 
 
 def mark_again(x: BaseException) -> None:

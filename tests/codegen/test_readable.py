@@ -14,7 +14,7 @@ from bytecode import BinaryOp
 
 from codegen.readable import readable
 from codegen.residual.emitter import Emitter
-from jit import backends
+from jit import _C, backends
 from jit.api import door_for
 from jit.compiler import Compiler
 from jit.config import config
@@ -54,9 +54,10 @@ class Continued:
         self.function = lambda closure: made.function(namespace, closure)
 
     def __call__(self, closure, *args):
-        return self.function(closure)(*args)
-
-    hand_over = __call__
+        function = self.function(closure)
+        cache = _C.Cache(function.__code__, 1)
+        door = _C.ResumeDoor(function.__code__, function.__globals__, cache, lambda *_: None)
+        return door(function.__closure__, *args)
 
 
 class Uncompiled(Compiler):

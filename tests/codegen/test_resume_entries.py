@@ -15,7 +15,7 @@ import pytest
 
 from codegen.residual.resume import Entry, Slot, Unresumable, implicit_local, needed_closure, raise_again, resume_code
 from symbolic.code import Inst, decode
-from tests.codegen.frames import Guard, breaks, log, mark
+from tests.codegen.frames import Guard, breaks, hands_over, log, mark
 
 
 def calls(code: CodeType) -> list[Inst]:
@@ -205,7 +205,7 @@ def outer(x: Any) -> Any:
 
 
 def test_call() -> None:
-    f = continued(outer, Entry.CALL, 0, Slot.VALUE, nested=lambda a, b: a * b, nested_args=2)
+    f = continued(outer, Entry.CALL, 0, Slot.VALUE, nested=hands_over(lambda a, b: a * b), nested_args=2)
     assert f(100, 3, 4) == 112
     assert f.__code__.co_argcount == 3
 
@@ -213,7 +213,7 @@ def test_call() -> None:
 @pytest.mark.parametrize("nested", [max, int("5").__add__, "{}".format, dict.get])
 def test_call_of_any_callable(nested: Any) -> None:
     args = {max: (2, 3), dict.get: ({"k": 5}, "k")}.get(nested, (1,))
-    f = continued(outer, Entry.CALL, 0, Slot.VALUE, nested=nested, nested_args=len(args), locals=("x",))
+    f = continued(outer, Entry.CALL, 0, Slot.VALUE, nested=hands_over(nested), nested_args=len(args), locals=("x",))
     want = nested(*args)
     assert f("", "" if isinstance(want, str) else 0, *args) == want
 
@@ -222,7 +222,7 @@ def test_call_that_raises_is_caught_by_the_handler_of_the_call() -> None:
     def nested(error: BaseException) -> None:
         raise error
 
-    f = continued(outer, Entry.CALL, 0, Slot.VALUE, nested=nested, nested_args=1)
+    f = continued(outer, Entry.CALL, 0, Slot.VALUE, nested=hands_over(nested), nested_args=1)
     assert f(100, ValueError("boo")) == "boo"
     with pytest.raises(KeyError) as info:
         f(100, KeyError())
@@ -233,7 +233,8 @@ def test_call_that_raises_is_caught_by_the_handler_of_the_call() -> None:
 
 def test_replaced_and_dropped_results() -> None:
     called = []
-    f = continued(outer, Entry.CALL, 0, Slot.VALUE, nested=called.append, nested_args=1, replace_result=True)
+    append = hands_over(called.append)
+    f = continued(outer, Entry.CALL, 0, Slot.VALUE, nested=append, nested_args=1, replace_result=True)
     assert f(100, 7, "argument") == 107 and called == ["argument"]
 
     def g(x: Any) -> Any:
@@ -245,7 +246,7 @@ def test_replaced_and_dropped_results() -> None:
 
     store = next(inst for inst in decode(g.__code__).insts if inst.op == "STORE_ATTR")
     code = resume_code(
-        g.__code__, entry=Entry.CALL, locals=("x",), stack=(), offset=store.offset, nested=called.append, nested_args=1,
+        g.__code__, entry=Entry.CALL, locals=("x",), stack=(), offset=store.offset, nested=append, nested_args=1,
         drop_result=True,
     )  # fmt: skip
     box = Box()
@@ -263,8 +264,8 @@ def test_call_resumes_where_it_is_told() -> None:
     code = f.__code__
     log_calls = calls(code)
     new = resume_code(
-        code, entry=Entry.CALL, locals=("x",), stack=(), offset=log_calls[0].offset, nested=int, nested_args=1,
-        resume_at=log_calls[3].next_offset,
+        code, entry=Entry.CALL, locals=("x",), stack=(), offset=log_calls[0].offset, nested=hands_over(int),
+        nested_args=1, resume_at=log_calls[3].next_offset,
     )  # fmt: skip
     assert FunctionType(new, {})("x", "12") == "x"
 
@@ -280,7 +281,7 @@ def test_three_deep() -> None:
         return {"first": second(x)}
 
     inner = continued(third, Entry.AFTER, 0, Slot.VALUE)
-    middle = continued(second, Entry.CALL, 0, nested=inner, nested_args=1)
+    middle = hands_over(continued(second, Entry.CALL, 0, nested=hands_over(inner), nested_args=1))
     whole = continued(first, Entry.CALL, 0, Slot.VALUE, nested=middle, nested_args=1, closure=(CellType(second),))
     assert whole("first", 41) == {"first": [42]}
 
@@ -548,7 +549,8 @@ def make(code, entry, stack, offset, **options):
 
 go_on = make(program.__code__, Entry.AFTER, (*below, Slot.VALUE), first.next_offset)
 fail = make(program.__code__, Entry.RAISE, below, first.offset)
-call = make(program.__code__, Entry.CALL, below, first.offset, nested=mark, nested_args=1, replace_result=True)
+nested = hands_over(mark)
+call = make(program.__code__, Entry.CALL, below, first.offset, nested=nested, nested_args=1, replace_result=True)
 again = make(in_handler.__code__, Entry.AFTER, (Slot.HANDLING, Slot.VALUE), mark_call.next_offset)
 in_handler_fail = make(in_handler.__code__, Entry.RAISE, (Slot.HANDLING,), mark_call.offset)
 

@@ -497,15 +497,15 @@ def test_resume_door():
         return entry
 
     door = C.ResumeDoor(one.__code__, globals(), C.Cache(one.__code__, 8), miss, "rest_of_f")
-    assert door(one.__closure__, 1, 2) == (1, 2, 100) == door(one.__closure__, 1, 2)
-    assert door(other.__closure__, 1, 2) == 1003  # the new entry does not hold either
-    assert door(other.__closure__, -1, 2) == 1001
+    assert door(one.__closure__, 1, 2)() == (1, 2, 100) == door(one.__closure__, 1, 2)()
+    assert door(other.__closure__, 1, 2)() == 1003  # the new entry does not hold either
+    assert door(other.__closure__, -1, 2)() == 1001
     assert [s[0] for s in seen] == [(1, 2), (1, 2), (-1, 2)]
     assert seen[0][1:] == (one.__closure__, "rest_of_f", True)
     assert repr(door) == "<continuation rest_of_f>"
     for wrong in [(None, 1, 2), ((), 1, 2), (one.__closure__, 1), (one.__closure__, 1, 2, 3), ()]:
         with pytest.raises(TypeError):
-            door(*wrong)
+            door(*wrong)()
     with pytest.raises(ValueError):
         C.ResumeDoor(rest.__code__, globals(), C.Cache(rest.__code__, 8), miss)
 
@@ -515,7 +515,33 @@ def test_resume_door_without_cells():
         return x
 
     door = C.ResumeDoor(rest.__code__, globals(), C.Cache(rest.__code__, 8), lambda *_: None)
-    assert door(None, 5) == 5
+    assert door(None, 5)() == 5
+
+
+def test_a_call_of_a_continuation_has_its_arguments_until_they_are_taken():
+    payload = []
+
+    def rest(x, fails):
+        if fails:
+            raise ValueError(sys.getrefcount(x))
+        return sys.getrefcount(x)
+
+    door = C.ResumeDoor(rest.__code__, globals(), C.Cache(rest.__code__, 8), lambda *_: None)
+    alone = sys.getrefcount(payload) + 1  # in the variable x
+    call = door(None, payload, False)
+    assert sys.getrefcount(payload) == alone
+    assert call() == alone
+    assert sys.getrefcount(payload) == alone - 1
+    with pytest.raises(RuntimeError):
+        call()
+    with pytest.raises(ValueError) as caught:
+        door(None, payload, True)()
+    assert caught.value.args == (alone,)
+    for wrong in ({"args": (1,)}, {"kwargs": {"x": 1}}):
+        with pytest.raises(TypeError):
+            door(None, payload, False)(*wrong.get("args", ()), **wrong.get("kwargs", {}))
+    with pytest.raises(TypeError):
+        door(None, payload, fails=False)
 
 
 def test_caches_are_a_map_by_identity():

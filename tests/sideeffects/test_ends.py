@@ -1,4 +1,6 @@
 """When objects end: what a frame lets go of at a graph break is gone, what it still has in its variables is not."""
+import contextlib
+import gc
 import sys
 import weakref
 
@@ -211,13 +213,54 @@ def held_in_a_list_after_a_break(x):
     return x + 1
 
 
-#: Who calls a continuation holds its arguments meanwhile: one that runs as it is ends none of them.
-WHOLE = pytest.mark.skipif(not COUNTING, reason="a continuation runs as it is")
+def _lets_go():
+    held = Plain()
+    reference = weakref.ref(held)
+    jit.graph_break()
+    del held
+    gc.collect(0)
+    LOG.append(reference() is None)
+
+
+def let_go_by_a_callee(x):
+    _lets_go()
+    return x + 1
+
+
+def _lets_go_after_two():
+    held = Plain()
+    reference = weakref.ref(held)
+    jit.graph_break()
+    x = len(LOG)
+    jit.graph_break()
+    del held
+    gc.collect(0)
+    LOG.append((reference() is None, x))
+
+
+def let_go_by_a_callee_after_two(x):
+    _lets_go_after_two()
+    return x + 1
+
+
+@contextlib.contextmanager
+def _of_weak_references(held):
+    held = weakref.ref(held)
+    gc.collect(0)
+    LOG.append(held() is None)
+    yield
+
+
+def given_to_a_manager(x):
+    with _of_weak_references(Plain()):
+        return x + 1
+
+
 PROGRAMS = [
-    deleted_after_a_break, dead_in_the_frame, only_held, in_a_loop, given_to_a_callee, pytest.param(finalized, marks=WHOLE), finalized_tensor,
-    pytest.param(called_back, marks=WHOLE), weakly_referenced, weakly_referenced_and_never_read, temporary_tensor, popped, popped_into_another,
+    deleted_after_a_break, dead_in_the_frame, only_held, in_a_loop, given_to_a_callee, finalized, finalized_tensor,
+    called_back, weakly_referenced, weakly_referenced_and_never_read, temporary_tensor, popped, popped_into_another,
     popped_and_deleted, popped_by_a_callee, made_by_a_callee, held_in_a_list,
-    held_in_a_list_after_a_break,
+    held_in_a_list_after_a_break, let_go_by_a_callee, let_go_by_a_callee_after_two, given_to_a_manager,
 ]
 
 
