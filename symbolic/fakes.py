@@ -95,6 +95,8 @@ class FakeMode(FakeTensorMode):
             func, args = aten.squeeze_.dims, (args[0], [args[1]])
         if func in _OF_SOMETHING:
             _refuse_nothing(func, args, kwargs or {})
+        if func is aten.constant_pad_nd.default and not viewed.is_by_rows(args[0].shape, args[0].stride()):
+            any(added > 0 for added in args[1])  # which is asked: what is only copied lies as it did, and not by rows
         if self.shape_env is None:
             if (func in _VIEWS or func in _SPLITS) and not kwargs and self._is_plain(args[0]):
                 with in_kernel_invocation_manager(self):

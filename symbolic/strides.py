@@ -70,7 +70,9 @@ def _look(value: Any, number: Callable[[Any], Any]) -> Any:
     if isinstance(value, torch.Tensor):
         shape, strides = (tuple(map(number, each)) for each in (value.shape, value.stride()))
         return Look(shape, strides, value.dtype, value.device.type == "cpu")
-    return [_look(each, number) for each in value] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        return [number(each) if isinstance(each, torch.SymInt) else _look(each, number) for each in value]
+    return value
 
 
 def _itself(number: Any) -> Any:
@@ -150,6 +152,11 @@ def _of_unpooling(func: Any, given: Looks, made: Look) -> Sequence[Any] | None:
     return _packed(made.shape, _CHANNELS_LAST, 0) if _is_by_channels(given[0]) else None
 
 
+def _of_pad(func: Any, given: Looks, made: Look) -> Sequence[Any] | None:
+    """Where nothing is added it is a copy of what is left."""
+    return None if any(added > 0 for added in given[1]) else preserved(given[0]._replace(shape=made.shape))
+
+
 #: The dims of images from the innermost out.
 _CHANNELS_LAST = (1, 3, 2, 0)
 
@@ -170,6 +177,7 @@ def _is_by_channels(look: Look) -> bool:
 _RULES: dict[Any, Rule] = {
     aten.native_dropout_backward.default: _of_dropout_backward,
     aten.max_unpool2d.default: _of_unpooling,
+    aten.constant_pad_nd.default: _of_pad,
     **dict.fromkeys((aten.index.Tensor, aten._unsafe_index.Tensor), _of_index),
     **dict.fromkeys((aten.empty_like.default, aten.full_like.default), _of_like),
     **dict.fromkeys((aten.ones_like.default, aten.zeros_like.default), _of_like),

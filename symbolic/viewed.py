@@ -22,6 +22,13 @@ def same(sizes: Sequence[Any], strides: Sequence[Any]) -> Lies:
     return tuple(sizes), tuple(strides)
 
 
+def is_by_rows(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Whether expressions say that elements lie side by side, those of the last dimension next to each other."""
+    steps = itertools.accumulate(reversed(sizes[1:]), lambda a, b: a * b, initial=1)
+    both = zip(reversed(sizes), reversed(strides), steps, strict=True) if sizes else ()
+    return all(_is(size, 1) or _is(stride, step) for size, stride, step in both)
+
+
 def permute(sizes: Sequence[Any], strides: Sequence[Any], dims: Sequence[int]) -> Lies | None:
     """Sizes and strides of the same in another order of dimensions. None where that is none."""
     if len(dims) != len(sizes) or any(not -len(sizes) <= dim < len(sizes) for dim in dims):

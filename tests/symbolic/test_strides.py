@@ -4,11 +4,13 @@ import random
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_map_only
 
 import jit
 from symbolic.fakes import FakeMode
+from tests.differential import Counting
 
 aten = torch.ops.aten
 OF_ONE = [
@@ -158,3 +160,22 @@ def test_results_of_compiled_functions(shape):
 
     for found, expected in zip(program(x), (x + 1, x.relu(), x > 0, torch.empty_like(x).fill_(2), x * x.double()), strict=True):
         assert looks(found) == looks(expected) and torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_is_padded_by_nothing_lies_as_it_did(sign, dynamic):
+    compiled = jit.compile(lambda x, n: F.pad(x, (sign * (n % 3), 0)) * 2, backend="default", dynamic=dynamic)
+    for n in (4, 3, 5, 6):
+        x = torch.rand(n + 2, n).t()
+        made, expected = compiled(x, n), F.pad(x, (sign * (n % 3), 0)) * 2
+        assert torch.equal(made, expected) and made.stride() == expected.stride()
+
+
+def test_rows_that_are_padded_are_compiled_once():
+    counter = Counting()
+    compiled = jit.compile(lambda x, n: F.pad(x, (0, n - x.shape[1])), backend=counter, dynamic=True)
+    for length in (5, 8, 3, 7):
+        x = torch.rand(2 + length, length)
+        assert torch.equal(compiled(x, 8), F.pad(x, (0, 8 - length)))
+    counter.expect(1)
