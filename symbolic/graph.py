@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +30,7 @@ from symbolic.gradients import Blank, Together
 from symbolic.guards import Guard
 from symbolic.holds import Holds
 from symbolic.inner import InnerGraph
-from symbolic.late import Standing, Unknown
+from symbolic.late import Number, Standing, Unknown
 from symbolic.operators import run_with_symbols, with_symbols
 from symbolic.quick_graph import Graph
 from symbolic.shapes import (
@@ -226,6 +227,12 @@ class GraphBuilder:
         made = SymbolInput(self._placeholder(source, symbol), symbol, value, shapes, source)
         self._symbols[torch.SymInt, symbol.node.expr] = made
         self.inputs.append(made)
+        return made
+
+    def unknown(self, number: NumberVariable) -> NumberVariable:
+        """The same number for code that may ask more of it than operations do: a fake run breaks there."""
+        self._late, made = True, copy.copy(number)
+        made.fake = Number(number.node, number.kind).symbol()
         return made
 
     def add_drawn(self, kind: type, name: str) -> DrawnNumber:

@@ -21,6 +21,7 @@ from symbolic.variables.classes import ClassVariable, PythonModuleVariable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import TupleVariable
 from symbolic.variables.functions import CellVariable, ClosureFunction, FunctionVariable, PythonFunction
+from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.symbols import SymbolVariable
 from symbolic.variables.tables import BuiltinVariable, handles, skipped_module
 from symbolic.variables.tensors import TensorVariable
@@ -59,11 +60,13 @@ def operation(function: type) -> Callable[..., Any]:
 @handles(_Function.apply.__func__)
 def _apply(tx: Translator, cls: Variable, *args: Variable, **kwargs: Variable) -> Variable:
     assert isinstance(cls, ClassVariable)
-    for arg in (*args, *kwargs.values()):
+    given = [*args, *kwargs.values()]
+    for arg in given:
         if not _is_plain(arg):
             raise GraphBreak("object given to an autograd function", arg.describe())
-    _Reader(tx).follow_class(cls)
-    result = tx.graph.call(operation(cls.value), list(args), kwargs)
+    _Reader(tx, any(map(_has_numbers, given))).follow_class(cls)
+    unknown = [tx.graph.unknown(arg) if isinstance(arg, NumberVariable) else arg for arg in args]
+    result = tx.graph.call(operation(cls.value), unknown, kwargs)
     if isinstance(result, TupleVariable):
         tx.graph.given_together(result.items)
     return result
@@ -72,15 +75,26 @@ def _apply(tx: Translator, cls: Variable, *args: Variable, **kwargs: Variable) -
 def _is_plain(variable: Variable) -> bool:
     """A tensor, a constant, or a tuple of such: nothing that the function could change unseen."""
     if isinstance(variable, TupleVariable):
-        return all(map(_is_plain, variable.items))
-    return isinstance(variable, (TensorVariable, ConstantVariable, SymbolVariable))
+        return all(_is_plain(item) and not isinstance(item, NumberVariable) for item in variable.items)
+    return isinstance(variable, (TensorVariable, ConstantVariable, SymbolVariable, NumberVariable))
+
+
+def _has_numbers(variable: Variable) -> bool:
+    """Whether it is or has numbers that vary."""
+    if isinstance(variable, TupleVariable):
+        return any(map(_has_numbers, variable.items))
+    if isinstance(variable, TensorVariable):
+        return any(isinstance(size, torch.SymInt) for size in variable.fake.shape)
+    return not isinstance(variable, ConstantVariable)
 
 
 class _Reader:
-    """Follows what the functions of a class read."""
+    """Follows what the functions of a class read. `numbers`: what they are given has numbers that vary, which are of
+    other types while the graph is traced."""
 
-    def __init__(self, tx: Translator) -> None:
+    def __init__(self, tx: Translator, numbers: bool) -> None:
         self.tx = tx
+        self.numbers = numbers
         self.seen: set[Any] = set()
 
     def follow_class(self, cls: ClassVariable) -> None:
@@ -134,6 +148,8 @@ class _Reader:
         self, function: PythonFunction, code: CodeType, cells: dict[str, CellVariable], has_context: bool
     ) -> None:
         insts = decode(code).insts
+        if self.numbers and _asks_for_types(insts):
+            raise GraphBreak("autograd function that asks for types of numbers", code.co_qualname)
         for at, inst in enumerate(insts):
             rest = insts[at + 1 :]
             if inst.op == "LOAD_GLOBAL":
@@ -159,6 +175,18 @@ class _Reader:
         if name not in namespace.real() and not hasattr(builtins, name):
             raise GraphBreak("autograd function that reads what is not there", name)
         return tx.load_name(namespace, name)
+
+
+def _asks_for_types(insts: Sequence[Inst]) -> bool:
+    """Whether code may tell Python's numbers from others."""
+    names = {inst.argval for inst in insts if inst.op == "LOAD_GLOBAL"}
+    if "type" in names or ("isinstance" in names and not names.isdisjoint(("int", "float", "object"))):
+        return True
+    pairs = zip(insts, insts[1:], strict=False)
+    return any(inst.op == "MATCH_CLASS" for inst in insts) or any(
+        inst.op == "IS_OP" and not (before.op == "LOAD_CONST" and before.argval in (None, True, False))
+        for before, inst in pairs
+    )
 
 
 def _is_context(code: CodeType, before: Inst) -> bool:

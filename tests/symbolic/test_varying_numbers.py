@@ -174,3 +174,60 @@ def test_numbers_read_from_tensors_are_computed_with(what):
     scope = {"math": math}
     exec(f"def program(x):\n    n = float(x.norm())\n    return x * n, {what}", scope)
     check(scope["program"], torch.tensor([0.1, 0.2, 0.7]), changed=(torch.tensor([3.0, 4.0, 1.0]),), graphs=1)
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, s):
+        ctx.s = s
+        return x * s
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.neg() * ctx.s, None
+
+
+class Typed(Scaled):
+    @staticmethod
+    def forward(ctx, x, s):
+        ctx.s = s
+        return x * s if isinstance(s, (int, float)) else x - s
+
+
+class Matched(Scaled):
+    @staticmethod
+    def forward(ctx, x, s):
+        ctx.s = s
+        match s:
+            case int() | float():
+                return x * s
+        return x - s
+
+
+class Chosen(Scaled):
+    @staticmethod
+    def forward(ctx, x, s):
+        ctx.s = s
+        return x * s if s > 2 else x.double()
+
+    @staticmethod
+    def backward(ctx, g):
+        return (g * math.exp(ctx.s) if ctx.s != 3 else g).float(), None
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize("kind", [int, float])
+@pytest.mark.parametrize("function", [Scaled, Typed, Matched, Chosen])
+def test_numbers_that_vary_are_given_to_an_autograd_function(function, kind, backend):
+    def program(x, s):
+        return function.apply(x * 2, s)
+
+    counter = Counting(jit.backends.BACKENDS[backend])
+    compiled = jit.compile(program, backend=counter)
+    for value in map(kind, VALUES):
+        ours, theirs = (torch.ones(2, requires_grad=True) for _ in range(2))
+        got, expected = compiled(ours, value), program(theirs, value)
+        got.sum().backward(), expected.sum().backward()
+        assert got.dtype == expected.dtype and torch.equal(got, expected) and torch.equal(ours.grad, theirs.grad)
+    if function is Scaled:
+        counter.expect(ONCE)
