@@ -73,6 +73,7 @@ class Writer:
         self._attrs: dict[tuple[Any, str], Any] = {}  # as far as the ledger is replayed
         self._made: set[Call] = set()  # calls that were made ahead of their turn
         self._made_of: dict[Source, str] = {}  # values that this code made of others, and keeps
+        self._others: dict[int, Variable] = {}  # id of what tracing has made -> the first that stands for it
         self._building: set[Variable] = set()
         self._cyclic: set[Variable] = set()
 
@@ -119,7 +120,10 @@ class Writer:
         elif isinstance(variable, hook_dicts.HookNumber):
             self.load_source(variable.source)
         elif isinstance(variable, constants.ConstantVariable):
-            self._constant(variable.value)
+            if variable.source is None and type(variable.value) in constants.ANOTHER:
+                self._load_another(variable)
+            else:
+                self._constant(variable.value)
         elif isinstance(variable, FIXED) and variable.real() is not MISSING:
             emit.const(variable.real())
         elif variable.source is not None:
@@ -137,6 +141,16 @@ class Writer:
             self.load(cls)
         else:
             self.call_with(cls, [constants.ConstantVariable(value.value)], {})
+
+    def _load_another(self, variable: constants.ConstantVariable) -> None:
+        """Pushes an object of this call, equal to the one that tracing has made."""
+        value = variable.value
+        first = self._others.setdefault(id(value), variable)
+        if first not in self._built:
+            self.call(constants.ANOTHER[type(value)], Emit(lambda: self.emit.const(value)))
+            self.keep(first)
+        else:
+            self.emit.load(self._built[first])
 
     def load_source(self, source: Source) -> None:
         """Pushes what a path led to when the frame was entered: guards have read it already."""

@@ -43,6 +43,13 @@ CONSTANT_TYPES = frozenset((*LITERALS, *TORCH_CONSTANTS, range, slice, re.Patter
 #: Immutable types of the standard library whose values are constants where tracing makes them, or finds them in a fixed
 #: part of the program: they are not compared by a guard.
 LIBRARY_TYPES = frozenset((re.Match, date, datetime, time, timedelta, timezone))
+#: What makes another such object, for those that tracing has made: in eager code each call makes its own.
+ANOTHER: dict[type, Callable[[Any], Any]] = {
+    date: date.replace,
+    datetime: datetime.replace,
+    time: time.replace,
+    timedelta: timedelta.__pos__,
+}
 
 
 #: (type of a constant, name of a method) -> check(tx, constant, name, arguments), done before the method runs: it
@@ -105,8 +112,10 @@ class ConstantVariable(Variable):
             return NativeMethod(self, name)
         self._check_pure(name)
         value = tx.attempt(getattr, self.value, name)
-        if is_constant_value(value) or is_library_value(value):
+        if is_constant_value(value):
             return ConstantVariable(value)
+        if is_library_value(value):
+            return ConstantVariable(value, tx.sources.const(value, f"{self.describe()}.{name}"))
         is_own = getattr(value, "__self__", None) is self.value  # what list[int] has are methods of lists
         if not is_own or (isinstance(self.value, (enum.Enum, slice)) and type(value) is not BuiltinMethodType):
             source = self.source.attr(name) if self.source else tx.sources.const(value, f"{self.value!r}.{name}")

@@ -22,7 +22,6 @@ from torch.utils.hooks import RemovableHandle
 from sideeffects.effects import Place, Risk
 from symbolic import callers, polyfills
 from symbolic.errors import TOLD, TOLD_FROM_ABOVE, GraphBreak, Restart
-from symbolic.gradients import differentiate_with
 from symbolic.torch_state import TorchState
 from symbolic.variables.base import MISSING, FixedVariable, Variable
 from symbolic.variables.base import lookup as type_lookup
@@ -63,10 +62,10 @@ def _activations(tx: Translator) -> list[Frame]:
 
 def _told_from(tx: Translator, level: int) -> list[Frame]:
     """The same, for a message that tells of the frame at this level. Who calls a hook is torch, not who runs the
-    backward pass."""
-    inside = max((inner.frames for inner in tx.graph.inner if inner.operation is differentiate_with), default=0)
+    backward pass, and what is mapped or differentiated is called by frames of torch's that are not traced."""
+    inside = max((inner.frames for inner in tx.graph.inner), default=0)
     if inside and level > sum(frame.filename != polyfills.__file__ for frame in tx.frames[inside:]):
-        raise GraphBreak("message of a frame that runs a hook", f"level {level}")
+        raise GraphBreak("message of a frame of torch's", f"level {level}")
     return _activations(tx)
 
 

@@ -44,6 +44,9 @@ def test_a_pattern_that_comes_in_is_compared():
     check(program, re.compile("a"), X, graphs=1, changed=[(re.compile("[bc]"), X)])
 
 
+KEPT: list = []
+
+
 @same_as_eager(graphs=1)
 def test_dates(x):
     later = datetime.date(2004, 2, 28) + datetime.timedelta(days=1)
@@ -56,6 +59,23 @@ def test_dates(x):
     except ValueError as error:
         found.append(str(error))
     return x + 1, found, later
+
+
+def dates_at_each_call(x):
+    made = datetime.timedelta(3)
+    time = datetime.datetime(2000, 1, 2, tzinfo=datetime.timezone.utc, fold=1)
+    KEPT.extend([made, time, DAY, made.resolution, [made, datetime.timedelta(3)], {made: time}])
+    return x + 1, made, made + made, time.fold, time.tzinfo, datetime.time(1), datetime.date.max
+
+
+def test_dates_are_made_anew_at_each_call():
+    check(dates_at_each_call, X, graphs=1)
+    compiled = jit.compile(dates_at_each_call, backend="eager")
+    KEPT.clear()
+    (_, first, *_, most), (_, second, *_) = compiled(X), compiled(X)
+    assert first is KEPT[0] and first is KEPT[4][0] and first is not second and second is KEPT[6]
+    assert KEPT[2] is DAY and KEPT[3] is datetime.timedelta.resolution and most is datetime.date.max
+    KEPT.clear()
 
 
 def test_dates_of_the_caller_are_no_constants():

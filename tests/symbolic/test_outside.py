@@ -1,5 +1,6 @@
 """What a program tells the world outside is told in eager code's order and words, from one graph."""
 import contextlib
+import functools
 import io
 import logging
 import sys
@@ -142,6 +143,21 @@ def warned(x):
     warnings.warn(f"value {x.sum().item():.2f}", UserWarning)
     warnings.warn("caller", DeprecationWarning, 2)
     return helper(x + 1)
+
+
+def warned_by_what_is_mapped(x):
+    def mapped(row, level):
+        warnings.warn(f"level {level}", stacklevel=level)
+        return row * 2
+
+    warnings.warn("here")
+    for level in (1, 4, 5):
+        x = torch.func.vmap(functools.partial(mapped, level=level))(x)
+    return torch.func.grad(lambda x: mapped(x, 3).sum())(x)
+
+
+def test_frames_of_torch_that_call_the_function_count():
+    check(warned_by_what_is_mapped, *tensors(4))
 
 
 @pytest.mark.parametrize("program", [printed, printed_values, written, logged, warned], ids=lambda p: p.__name__)
