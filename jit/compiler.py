@@ -156,7 +156,7 @@ class Compiler:
         self.dynamic = dynamic
         self.caches = _C.Caches()
         self.region = _C.Region(self.caches, self.classify, self.miss, self.rests)
-        self.continuations = Continuations(self._continuation_door)
+        self.continuations = Continuations(self._continuation_door, self._door_as_written)
         self.channels = logs.parse(config.logs)
         self.records: list[Record] = []
         self._all_caches: list[Any] = []
@@ -222,6 +222,11 @@ class Compiler:
 
     def _continuation_door(self, code: CodeType, namespace: dict[str, Any], name: str) -> Any:
         return _C.ResumeDoor(code, namespace, self.cache(code), self.miss, name)
+
+    def _door_as_written(self, code: CodeType, namespace: dict[str, Any], name: str) -> Any:
+        cache = _C.Cache(code, 0)
+        cache.frozen = True
+        return _C.ResumeDoor(code, namespace, cache, self.miss, name)
 
     # --- misses -----------------------------------------------------------------------------------------------------
     def miss(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:

@@ -82,6 +82,17 @@ def test_the_error_is_handled_by_the_program():
     check(program, GOOD, TABLE, changed=[(BAD, TABLE)])
 
 
+def test_what_the_frame_tells_its_caller_when_it_runs_again():
+    def program(i, t):
+        try:
+            return F.embedding(i, t) + 1
+        except IndexError:
+            warnings.warn("out of range", stacklevel=2)
+            return t
+
+    check(program, GOOD, TABLE, changed=[(BAD, TABLE)], graphs=1)
+
+
 def test_closures_of_the_failing_call():
     def make(k):
         def program(i, t):

@@ -16,7 +16,7 @@ from codegen.residual import breaks, iterators, rebuild, runtime
 from codegen.residual.breaks import RESULT, ROWS, Broken
 from codegen.residual.continuations import Closure, Continuations, continuation
 from codegen.residual.emitter import Emitter
-from codegen.residual.failures import Blame, RunAgain, changes_the_world, random_state
+from codegen.residual.failures import Blame, RunAgain, changes_the_world, has_plain_slots, random_state
 from codegen.residual.notes import Notes
 from codegen.residual.resume import Entry
 from codegen.residual.writer import BUILD, Placeholder, Writer
@@ -256,7 +256,8 @@ class _Assembler:
         """The graph raised: the frame runs as it was written, and nothing of this code is in a traceback."""
         emit, tx = self.emit, self.capture.tx
         inputs = self.capture.graph.inputs
-        again = RunAgain(module, self.code, tx.globals, self.blame, torch in tx.drawn_from)
+        door = self.pool.as_written(self.code, tx.globals, self.code.co_name) if has_plain_slots(self.code) else None
+        again = RunAgain(module, self.code, tx.globals, self.blame, torch in tx.drawn_from, door)
         raised = Placeholder(emit.fresh("failure"))
         passing = emit.label()
         emit.mark(failed)

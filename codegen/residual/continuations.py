@@ -31,9 +31,11 @@ MakeDoor = Callable[[CodeType, dict[str, Any], str], Any]
 @dataclass
 class Continuations:
     """The doors of all continuations of one compiler; equal break sites share one, and so does equal code: else each
-    round of a loop that breaks in a call would have a code of its own, without end."""
+    round of a loop that breaks in a call would have a code of its own, without end. `as_written` makes one for a
+    function that runs as it is."""
 
     make_door: MakeDoor
+    as_written: MakeDoor
     doors: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     by_code: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 

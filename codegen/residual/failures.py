@@ -7,6 +7,7 @@ numbers is looked up when it has failed, by running it on fake tensors: calls th
 from __future__ import annotations
 
 import functools
+import inspect
 import random
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -47,19 +48,22 @@ def random_state(owner: Any) -> RandomState:
 @dataclass(frozen=True, eq=False)
 class RunAgain:
     """`code` with `globals` is the frame that `module` was captured from. `draws_again`: whether the state of torch's
-    generator before the graph is among those that are put back."""
+    generator before the graph is among those that are put back. `door`: of the same code, for whom it can be handed to:
+    no frame of ours is below the program's then."""
 
     module: fx.GraphModule
     code: CodeType
     globals: dict[str, Any]
     blame: Blame
     draws_again: bool
+    door: Any = None
 
     def __call__(
         self, error: BaseException, slots: tuple[Any, ...], cells: tuple[CellType, ...], inputs: tuple[Any, ...],
         states: tuple[RandomState, ...],
     ) -> Any:
-        """What the frame returns for these argument slots; `inputs` are those of the graph, `states` of before it."""
+        """What the frame returns for these argument slots, or whom it hands over to. `inputs` are those of the graph,
+        `states` of before it."""
         if not isinstance(error, Exception):
             raise error
         expected = isinstance(error, UnusualSize)
@@ -75,6 +79,8 @@ class RunAgain:
             expected = expected or self._raises(inputs)
         for put_back, state in states:
             put_back(state)
+        if expected and self.door is not None:
+            return self.door.hand_over(cells or None, *slots)
         function = FunctionType(self.code, self.globals, self.code.co_name, None, cells or None)
         result = call_with_slots(function, slots)
         if not expected:
@@ -127,6 +133,11 @@ def _is_of_operators(module: fx.GraphModule) -> bool:
         for node in module.graph.nodes
         for home in [getattr(node.target, "__module__", None) or ""]
     )
+
+
+def has_plain_slots(code: CodeType) -> bool:
+    """Whether its parameters are positional ones, and no more."""
+    return not (code.co_kwonlyargcount or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS))
 
 
 def call_with_slots(function: FunctionType, slots: tuple[Any, ...]) -> Any:
