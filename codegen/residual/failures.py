@@ -80,7 +80,7 @@ class RunAgain:
         for put_back, state in states:
             put_back(state)
         if expected and self.door is not None:
-            return self.door.hand_over(cells or None, *slots)
+            return self.door(cells or None, *slots)
         function = FunctionType(self.code, self.globals, self.code.co_name, None, cells or None)
         result = call_with_slots(function, slots)
         if not expected:

@@ -634,3 +634,15 @@ def test_nobody_sees_what_stands_for_a_class():
         compiled(torch.ones(2))
     gc.collect()
     assert Base.__subclasses__() == []
+
+
+def test_a_class_whose_name_tells_of_what_varies():
+    def program(x, n):
+        try:
+            made = type(f"Made{n}", (), {"number": n})
+        except TypeError as error:
+            return x, str(error)
+        return x + made.number, made.__name__
+
+    x, = tensors(3)
+    check(program, x, 3, changed=[(x, 4), (x, 5)])
