@@ -13,6 +13,7 @@ from types import (
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from torch.fx.experimental.symbolic_shapes import expect_true
 
 from symbolic.errors import GraphBreak
@@ -284,7 +285,19 @@ def _is_on_cpu(tensor: TensorVariable) -> bool:
     return tensor.fake.device.type == "cpu"
 
 
+def _side_by_side(function: Callable[..., Any]) -> Callable[..., Variable]:
+    """Eager code gives results without gaps where no gradient is asked for on a CPU; fakes lie as the operands do."""
+
+    def call(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
+        made = tx.graph.call(function, list(args), kwargs)
+        is_other = isinstance(made, TensorVariable) and _is_on_cpu(made) and not made.fake.requires_grad
+        return made.method(tx, "contiguous", [], {}) if is_other and not tx.graph.inner else made
+
+    return call
+
+
 HANDLERS: dict[Any, Callable[..., Variable]] = {
+    **{each: _side_by_side(each) for each in (torch.max_pool1d, F.max_pool1d)},
     torch._check_tensor_all_with: _check_all,
     expect_true: lambda tx, cond: ConstantVariable(tx.truth(cond)),
     torch.is_tensor: _is_tensor,

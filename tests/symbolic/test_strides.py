@@ -179,3 +179,17 @@ def test_rows_that_are_padded_are_compiled_once():
         x = torch.rand(2 + length, length)
         assert torch.equal(compiled(x, 8), F.pad(x, (0, 8 - length)))
     counter.expect(1)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [
+    torch.nn.MaxPool1d(2), lambda x: torch.max_pool1d(x[0], 2, 1), lambda x: torch.nn.functional.max_pool1d(x, 2, return_indices=True)[0],
+    torch.vmap(lambda x: torch.max_pool1d(x, 2)),
+])  # fmt: skip
+def test_the_greatest_of_each_window_of_turned_rows(program, backend):
+    """Without a gradient eager code finds them in another way."""
+    f = jit.compile(program, backend=backend)
+    for wants in (False, True):
+        x = torch.randn(2, 8, 3).transpose(1, 2).requires_grad_(wants)
+        found, expected = f(x), program(x)
+        assert looks(found) == looks(expected) and torch.equal(found, expected)
