@@ -131,6 +131,10 @@ def _of_like(func: Any, given: Looks, made: Look) -> Sequence[Any] | None:
     return preserved(given[0]) if is_preserving else None
 
 
+def _of_rows(func: Any, given: Looks, made: Look) -> Sequence[Any] | None:
+    return _packed(made.shape, range(len(made.shape))[::-1], 1)
+
+
 def _of_index(func: Any, given: Looks, made: Look) -> Sequence[Any] | None:
     source, indices = given
     found = [each for each in indices if each is not None]
@@ -147,9 +151,17 @@ def _of_dropout_backward(func: Any, given: Looks, made: Look) -> Sequence[Any] |
     return of_loop([grad, mask._replace(strides=preserved(mask))])
 
 
-def _of_unpooling(func: Any, given: Looks, made: Look) -> Sequence[Any] | None:
-    """By channels, if what comes in is."""
+def _by_channels(func: Any, given: Looks, made: Look) -> Sequence[Any] | None:
+    """If what comes in is."""
     return _packed(made.shape, _CHANNELS_LAST, 0) if _is_by_channels(given[0]) else None
+
+
+def _of_roll(func: Any, given: Looks, made: Look) -> Sequence[Any] | None:
+    """Two parts are joined, of which the second may be empty; without dims, it is taken as one row."""
+    source, shifts, dims = (*given, ())[:3]
+    is_by_channels = len(dims) > 0 and _is_by_channels(source)
+    is_parted = is_by_channels and all(by % source.shape[dim] != 0 for by, dim in zip(shifts, dims, strict=True))
+    return _packed(made.shape, _CHANNELS_LAST, 0) if is_parted else None
 
 
 def _of_pad(func: Any, given: Looks, made: Look) -> Sequence[Any] | None:
@@ -176,11 +188,17 @@ def _is_by_channels(look: Look) -> bool:
 
 _RULES: dict[Any, Rule] = {
     aten.native_dropout_backward.default: _of_dropout_backward,
-    aten.max_unpool2d.default: _of_unpooling,
+    aten.max_unpool2d.default: _by_channels,
+    aten.roll.default: _of_roll,
     aten.constant_pad_nd.default: _of_pad,
     **dict.fromkeys((aten.index.Tensor, aten._unsafe_index.Tensor), _of_index),
     **dict.fromkeys((aten.empty_like.default, aten.full_like.default), _of_like),
     **dict.fromkeys((aten.ones_like.default, aten.zeros_like.default), _of_like),
+    **dict.fromkeys((aten.rand_like.default, aten.randn_like.default), _of_like),
+    **dict.fromkeys((aten.flip.default, aten.nan_to_num.default), _of_like),
+    **dict.fromkeys((aten.deg2rad.default, aten.rad2deg.default, aten.hardtanh.default), _of_like),
+    **dict.fromkeys((aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), _of_like),
+    **dict.fromkeys((aten.pow.Scalar, aten.tril.default, aten.triu.default), _of_rows),
 }
 
 

@@ -18,6 +18,9 @@ OF_ONE = [
     *(lambda x: x + 1, lambda x: x * 0.5, lambda x: 2 - x, lambda x: x / 3, lambda x: x > 0, lambda x: x**2),
     *(lambda x: x.clamp(0, 1), lambda x: x.to(torch.float64), lambda x: torch.where(x > 0, x, 1.0)),
     lambda x: torch.full_like(x, 2, memory_format=torch.contiguous_format),
+    *(lambda x: 2**x, torch.nan_to_num, torch.deg2rad, lambda x: x.flip(0), lambda x: x.flip(-1) * 1),
+    *(lambda x: x.tril() if x.dim() > 1 else x + 1, lambda x: x.index_fill(-1, torch.tensor([], dtype=torch.long), 1)),
+    *(lambda x: x.roll(1, 0), lambda x: x.roll((1, -1), (0, -1))),
 ]  # fmt: skip
 OF_TWO = [
     torch.add, torch.mul, torch.div, torch.atan2, torch.maximum, torch.eq, torch.logical_and, torch.logical_xor,
