@@ -208,21 +208,21 @@ def _differentiate(tx: Translator, nodes: list[Any], before: list[Hook], args: l
 
     A hook is traced into a graph inside the graph; what it does to the world beside is done in the order in which
     autograd calls the hooks."""
-    first = [hook for hook in before if hook.kind in _TRACED]
-    hooks = sorted([*first, *_registered(tx, nodes, *_TRACED)], key=lambda hook: _TRACED.index(hook.kind))
+    theirs = [hook for hook in before if hook.kind in _TRACED]
+    hooks = sorted([*theirs, *_registered(tx, nodes, *_TRACED)], key=lambda hook: _TRACED.index(hook.kind))
     _check_of_nodes(tx, hooks, args[1])
     later = [*(hook for hook in before if hook.kind == _LATER), *_registered(tx, nodes, _LATER)]
     calls = _calls(tx, [*hooks, *later], args) if hooks or len(later) > 1 else []
     order = [hook.tensor for hook, _ in calls if hook in later]
-    calls = [(hook, gradient) for hook, gradient in calls if hook in hooks]
-    if not calls:
+    first = [(hook, gradient) for hook, gradient in calls if hook in hooks]
+    if not first:
         return _Answer(tx.graph.call(differentiate, args), order, {})
-    if order or later:
-        raise GraphBreak("derivative for a tensor with hooks", "and hooks after accumulation")
+    if any(hook in later for hook, _ in calls[: len(first)]):
+        raise GraphBreak("derivative for a tensor with hooks", "between hooks after accumulation")
     known, traced = len(tx.hooks), []
     replaced: dict[TensorVariable, Variable] = {}
     earlier: dict[fx.Node, Any] = {}
-    for at, (hook, gradient) in enumerate(calls):
+    for at, (hook, gradient) in enumerate(first):
         inner, answer, kept = _traced(tx, hook, gradient, bool(args[4].constant()), dict(earlier))
         earlier.update((each.node, (at, number)) for number, each in enumerate(kept))
         traced.append((tx.new_tuple([hook.tensor, tx.graph.add_inner(inner)]), kept))

@@ -202,8 +202,28 @@ def optimizer_in_the_backward(x, w, log):
     return w.detach() * 1
 
 
+def both_kinds(x, w, log):
+    y = w * x
+    handles = [y.register_hook(lambda g: log.append("y")), w.register_post_accumulate_grad_hook(lambda leaf: log.append("w")),
+               w.register_hook(lambda g: (log.append("before"), g * 2)[1])]
+    y.sum().backward()
+    for handle in handles:
+        handle.remove()
+
+
+def clipped_before_the_step(x, w, log):
+    def step(leaf):
+        log.append(leaf.grad.norm())
+        with torch.no_grad():
+            leaf.sub_(leaf.grad, alpha=0.1)
+        leaf.grad = None
+    with w.register_hook(lambda g: g.clamp(-0.5, 0.5)), w.register_post_accumulate_grad_hook(step):
+        for _ in range(2):
+            (w * x).sin().sum().backward()
+
+
 PROGRAMS = [
-    by_with, around_two_passes, that_stays, with_what_it_computes, with_tensors_of_the_frame, with_python_state,
+    both_kinds, clipped_before_the_step, by_with, around_two_passes, that_stays, with_what_it_computes, with_tensors_of_the_frame, with_python_state,
     in_autograds_order, of_branches, not_reached, takes_itself_away, of_autograd_grad, create_graph, second_order,
     of_partial, writes_a_buffer, prints, retained, retained_twice, retained_after_a_hook, after_accumulation,
     optimizer_in_the_backward,
@@ -245,13 +265,13 @@ def needs_a_value(x, w, log):
     return y
 
 
-def both_kinds(x, w, log):
-    y = w * x
-    handles = [y.register_hook(lambda g: log.append("y")),
-               w.register_post_accumulate_grad_hook(lambda leaf: log.append("w"))]
-    y.sum().backward()
-    for handle in handles:
-        handle.remove()
+def both_kinds_of_two(x, w, log):
+    """The second leaf's hook is called when the first one has its gradient."""
+    v = x.clone().requires_grad_()
+    for name, leaf in (("v", v), ("w", w)):
+        leaf.register_hook(lambda g, name=name: log.append((name, len(log))))
+        leaf.register_post_accumulate_grad_hook(lambda leaf, name=name: log.append((name, "after")))
+    ((w * x).sin().sum() + (v * 2).sum()).backward()
 
 
 def raises(x, w, log):
@@ -309,12 +329,18 @@ def make_with_a_hook_of_its_node():
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program, make", [
-    (registers_another, make), (needs_a_value, make), (both_kinds, make), (raises, make), (of_a_wrong_shape, make),
+    (registers_another, make), (needs_a_value, make), (both_kinds_of_two, make), (raises, make), (of_a_wrong_shape, make),
     (reads_what_is_accumulated, make),
-    (waits_for_both, make_with_both_kinds), (waits_for_both, make_with_a_hook_of_its_node),
+    (waits_for_both, make_with_a_hook_of_its_node),
 ], ids=lambda given: given.__name__)  # fmt: skip
 def test_several_graphs(program, make, backend):
     check(program, make=make, backend=backend, tolerance=(1e-5, 1e-5))
+
+
+@pytest.mark.break_everywhere
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_leaf_came_with_both_kinds(backend):
+    check(waits_for_both, make=make_with_both_kinds, graphs=1, backend=backend, tolerance=(1e-5, 1e-5))
 
 
 # --- hooks that a leaf came with ------------------------------------------------------------------------------------------
