@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from types import FrameType
 from typing import Any
@@ -18,11 +18,10 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     in_kernel_invocation_manager,
 )
-from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_leaves, tree_map
 
 from symbolic import viewed
-from symbolic.shapes import Environment, expression, expressions, usually
+from symbolic.refusals import refuse, refuse_overlaps, tensors_in
+from symbolic.shapes import Environment, PlainSizesAsked, expression, expressions, usually
 from symbolic.strides import strides_of
 
 aten = torch.ops.aten
@@ -63,10 +62,6 @@ Recipe = tuple[Any, bool]
 #: tuple; None for what is computed each time. Forgotten when they are many.
 _known: dict[Any, tuple[tuple[Any, ...], bool] | None] = {}
 MANY = 1 << 14
-#: In what an operation says that writes to a place twice.
-_OVERLAP = "to a single memory location"
-#: How many bytes are filled to find out.
-FEW = 1 << 24
 
 
 class FakeMode(FakeTensorMode):
@@ -91,10 +86,11 @@ class FakeMode(FakeTensorMode):
         if func is _DEVICE:
             (fake,) = args
             return torch.device("meta") if fake.fake_mode.in_kernel_invocation else fake.fake_device
+        if func is aten.size.default:
+            raise PlainSizesAsked(f"plain sizes asked of {args[0].shape}")
         if func is aten.squeeze_.dim and self.shape_env is not None:  # torch's own crashes where sizes vary
             func, args = aten.squeeze_.dims, (args[0], [args[1]])
-        if func in _OF_SOMETHING:
-            _refuse_nothing(func, args, kwargs or {})
+        refuse(func, args, kwargs or {})
         if func is aten.constant_pad_nd.default and not viewed.is_by_rows(args[0].shape, args[0].stride()):
             any(added > 0 for added in args[1])  # which is asked: what is only copied lies as it did, and not by rows
         if self.shape_env is None:
@@ -121,7 +117,7 @@ class FakeMode(FakeTensorMode):
                 return self._laid_out(func, types, args, kwargs or {})
         written = _written(func)
         if written:
-            _refuse_overlaps(func, written, args, kwargs or {})
+            refuse_overlaps(func, written, args, kwargs or {})
         if torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in _KNOWN:
             self.draws += 1
         self.writes += func._schema.is_mutable
@@ -306,7 +302,7 @@ class FakeMode(FakeTensorMode):
     def _looks_of(self, results: Any, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], bool] | None:
         """Where they are new tensors that are made again by their looks alone."""
         is_tuple = isinstance(results, tuple)
-        found, memory = [], {value.untyped_storage()._cdata for value in _tensors_in((args, kwargs))}
+        found, memory = [], {value.untyped_storage()._cdata for value in tensors_in((args, kwargs))}
         for result in results if is_tuple else (results,):
             if type(result) is not FakeTensor or not self._is_plain(result):
                 return None
@@ -383,114 +379,8 @@ def _written(func: Any) -> tuple[tuple[int, str], ...]:
     return tuple((at, each.name) for at, each in arguments if each.alias_info is not None and each.alias_info.is_write)
 
 
-def _all(value: torch.Tensor, *rest: Any) -> Sequence[Any]:
-    return value.shape
-
-
-def _first(value: torch.Tensor, *rest: Any) -> Sequence[Any]:
-    return value.shape[:1]
-
-
-def _one(value: torch.Tensor, dim: int = -1, *rest: Any) -> Sequence[Any]:
-    return value.shape[dim : dim + 1 or None]
-
-
-def _indexed(value: torch.Tensor, indices: Sequence[torch.Tensor | None], *rest: Any) -> Sequence[Any]:
-    if any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in indices):
-        return ()  # masks are of what is there
-    return [size for size, each in zip(value.shape, indices, strict=False) if each is not None]
-
-
-#: What raises if one of these sizes is 0, which torch's fakes do not know and kernels do not look for.
-_OF_SOMETHING: dict[Any, Callable[..., Sequence[Any]]] = {
-    **dict.fromkeys((aten.max.default, aten.min.default, aten.take.default), _all),
-    aten.embedding.default: _first,
-    **dict.fromkeys((
-        aten.max.dim, aten.min.dim, aten.median.dim, aten.nanmedian.dim, aten.mode.default, aten.gather.default,
-        aten.index_select.default, aten.index_add.default, aten.index_add_.default, aten.index_copy.default,
-        aten.index_copy_.default, aten.index_fill.int_Scalar, aten.index_fill_.int_Scalar,
-        aten.scatter.src, aten.scatter.value, aten.scatter_.src, aten.scatter_.value, aten.scatter_add.default,
-        aten.scatter_add_.default, aten.scatter_reduce.two, aten.scatter_reduce_.two,
-    ), _one),
-    **dict.fromkeys((aten.index.Tensor, aten.index_put.default, aten.index_put_.default), _indexed),
-}  # fmt: skip
-
-
-def _refuse_nothing(func: Any, args: Any, kwargs: Any) -> None:
-    """Raises what the operation raises where there are no elements."""
-    if any([size == 0 for size in _OF_SOMETHING[func](*args)]):
-        with _disable_current_modes(), torch.no_grad():
-            func(*tree_map(_zeros, args), **tree_map(_zeros, kwargs))
-
-
-def _zeros(value: Any) -> Any:
-    if not isinstance(value, FakeTensor):
-        return value
-    device = "meta" if value.device.type == "meta" else "cpu"  # where nothing is looked for
-    return torch.zeros(_geometry(value)[1], dtype=value.dtype, device=device)
-
-
-def _refuse_overlaps(func: Any, written: tuple[tuple[int, str], ...], args: Any, kwargs: Any) -> None:
-    """Raises what the operation raises where it writes to one place twice, or to what it reads elsewhere.
-
-    Stand-ins have no memory that could be compared, so that is asked of zeros which lie alike, if these are few."""
-    places = [args[at] if at < len(args) else kwargs.get(name) for at, name in written]
-    given = [value for value in _tensors_in((args, kwargs)) if value.layout is torch.strided]
-    targets = [value for value in places if isinstance(value, FakeTensor) and value.layout is torch.strided]
-    if not any(_may_overlap(target, given) for target in targets):
-        return
-    sizes = {value.untyped_storage()._cdata: _hint(value.untyped_storage().nbytes()) for value in given}
-    if sum(sizes.values()) > FEW:
-        return
-    memory = {key: torch.zeros(size, dtype=torch.uint8).untyped_storage() for key, size in sizes.items()}
-
-    def zeros(value: Any) -> Any:
-        if not isinstance(value, FakeTensor) or value.layout is not torch.strided:
-            return value
-        start, size, stride = _geometry(value)
-        return torch.empty(0, dtype=value.dtype).set_(memory[value.untyped_storage()._cdata], start, size, stride)
-
-    with _disable_current_modes(), torch.no_grad():
-        try:
-            func(*tree_map(zeros, args), **tree_map(zeros, kwargs))
-        except RuntimeError as error:
-            if _OVERLAP in str(error):
-                raise
-
-
-def _may_overlap(target: torch.Tensor, given: list[torch.Tensor]) -> bool:
-    _, size, stride = _geometry(target)
-    if any(step == 0 and length > 1 for length, step in zip(size, stride, strict=True)):
-        return True
-    looks, lies = (_geometry(target), target.dtype), target.untyped_storage()._cdata
-    beside = [each for each in given if each is not target and each.untyped_storage()._cdata == lies]
-    first, last = _bounds(target)
-    bounds = [_bounds(each) for each in beside if (_geometry(each), each.dtype) != looks]
-    return any(start < last and first < end for start, end in bounds)
-
-
-def _bounds(value: torch.Tensor) -> tuple[int, int]:
-    """The bytes that it lies between."""
-    start, size, stride = _geometry(value)
-    length = 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True)) if all(size) else 0
-    return start * value.element_size(), (start + length) * value.element_size()
-
-
-def _geometry(value: torch.Tensor) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    return _hint(value.storage_offset()), tuple(map(_hint, value.shape)), tuple(map(_hint, value.stride()))
-
-
-def _hint(size: Any) -> Any:
-    """What a size is at this call, or was made of: 0 where it depends on values."""
-    return (size.node.hint or 0) if isinstance(size, torch.SymInt) else size
-
-
 def _rest(value: torch.Tensor) -> Any:
     return torch._C._dispatch_keys(value), value.requires_grad, expression(value.storage_offset()), value.is_inference()
-
-
-def _tensors_in(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def _is_foreign(record: logging.LogRecord) -> bool:

@@ -17,7 +17,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from symbolic.shapes import ask_contiguous, usually
+from symbolic.shapes import PlainSizesAsked, ask_contiguous, usually
 
 #: Functions made of operators that are made of others and take plain numbers alone in C++.
 _IN_PYTHON = frozenset({"interpolate", "upsample", "istft"})
@@ -32,6 +32,9 @@ _VIEWS_IF_POSSIBLE = frozenset({"contiguous", "reshape", "reshape_as", "flatten"
 
 #: What the two tables speak of: names of methods, and functions that are not written in Python.
 _NATIVE = (str, BuiltinFunctionType, MethodDescriptorType)
+
+#: What an operator in C++ says that asks symbols for plain numbers.
+_PLAIN_NUMBERS_ALONE = "on tensor with symbolic sizes/strides"
 
 
 class _BelowAutograd(TorchDispatchMode):
@@ -58,6 +61,18 @@ def run_with_symbols(
     name: str, target: Any, env: ShapeEnv, run: Callable[..., Any], args: Sequence[Any], kwargs: Any
 ) -> Any:
     """Runs `target`, a function or the name of a method, on such fakes, `with_symbols`."""
+    try:
+        return _run(name, target, env, run, args, kwargs)
+    except RuntimeError as error:
+        if not isinstance(error, PlainSizesAsked) and _PLAIN_NUMBERS_ALONE not in str(error):
+            raise
+    with enable_python_dispatcher():  # `matmul`, and what is made of it, before torch 2.13
+        made = _run(name, target, env, run, args, kwargs)
+    is_unlike = name in _NEW and isinstance(made, torch.Tensor) and made._is_view()
+    return torch.ops.aten._unsafe_view(made, made.shape) if is_unlike else made
+
+
+def _run(name: str, target: Any, env: ShapeEnv, run: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
     if not isinstance(target, _NATIVE) or not args or not isinstance(args[0], torch.Tensor):
         return run(*args, **kwargs)
     # Of a size that turns out to be one the stride is not known: the stand-in has that of others.

@@ -105,6 +105,10 @@ class UnusualSize(Exception):
     """A size that depends on values is one that the graph was not made for."""
 
 
+class PlainSizesAsked(RuntimeError):
+    """An operator in C++ asks for sizes that vary as for plain ones."""
+
+
 def must_be_usual(size: int) -> int:
     """A step of graphs. Raises UnusualSize."""
     if size < SMALLEST:

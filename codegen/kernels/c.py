@@ -3,7 +3,7 @@
     int NAME(void *const *buffers, const int64_t *sizes, const union number *scalars, int64_t begin, int64_t end)
 
 does the row-major positions begin..end of the kernel's axes, or the stretches begin..end of them, if it is done in
-stretches. It answers 0, or the sum of 1 if an index was out of range (`check_index`, `wrap_index`) and 2 if an integer
+stretches. It answers 0, or the sum of 1 if a check failed (an index out of range) and 2 if an integer
 was divided by 0. C11 with OpenMP's simd pragmas; it means what it should under -fwrapv -fno-math-errno
 -fno-trapping-math -ffp-contract=off, and not under -ffast-math.
 

@@ -29,6 +29,7 @@ from codegen.kernels.ir import (
     values_in,
     walk,
 )
+from codegen.kernels.ops import CHECKS
 
 #: A sum of floats is one of sums of so many, which are added up as doubles.
 BLOCK = 1024
@@ -513,7 +514,7 @@ def _checks(body: Sequence[Statement]) -> list[Expr]:
     """What may find out that an element is none of the tensor's. From then on nothing is stored into what was there
     before, as in eager code."""
     exprs = walk(*(value for store in puts(body) for value in reads(store)))
-    return [expr for expr in exprs if isinstance(expr, Op) and expr.name in ("check_index", "wrap_index")]
+    return [expr for expr in exprs if isinstance(expr, Op) and expr.name in CHECKS]
 
 
 def _symbols(value: Expr) -> set[Symbol]:

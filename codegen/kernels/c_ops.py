@@ -141,8 +141,8 @@ def _tells_signs(bound: Expr) -> bool:
 
 
 def operation(expr: Op, operands: list[str]) -> str:
-    """The C expression of `expr` over operands that are names or constants. (`check_index` and `wrap_index` are
-    statements too: see the printer.)"""
+    """The C expression of `expr` over operands that are names or constants. (What checks is a
+    statement, too: see the printer.)"""
     name, of = expr.name, expr.operands[-1].dtype
     if name == "to":
         if expr.dtype.is_floating_point and kind_of(of) == "i" and _is_conversion(expr.operands[0]):

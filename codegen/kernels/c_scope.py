@@ -11,7 +11,7 @@ from codegen.kernels.c_ops import DIVISIONS, NOUGHT, ctype, literal, operation
 from codegen.kernels.c_preamble import reserved
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Expr, Kernel, Literal, Load, Op, Position, Result, Running, Scalar, demand, walk
-from codegen.kernels.ops import kind_of
+from codegen.kernels.ops import CHECKS, kind_of
 
 _C_WORDS = frozenset(
     """auto break case char const continue default do double else enum extern float for goto if inline int long register
@@ -143,7 +143,7 @@ class Writer:
                 text = ct.load.format(at)
                 if expr.mask is not None:
                     text = f"{texts[-1]} ? {text} : 0"
-            case Op(name="check_index" | "wrap_index"):
+            case Op() if expr.name in CHECKS:
                 text = self._checked(expr, texts, level)
             case Op():
                 text = operation(expr, texts)
@@ -170,12 +170,15 @@ class Writer:
         """Whether it may not be computed where its loop has no rounds."""
         if not isinstance(expr, Op):
             return isinstance(expr, Load)
-        return expr.name in ("check_index", "wrap_index") or (expr.name in DIVISIONS and kind_of(expr.dtype) == "i")
+        return expr.name in CHECKS or (expr.name in DIVISIONS and kind_of(expr.dtype) == "i")
 
     def _barrier(self) -> int:
         return max((level for level, scope in enumerate(self.scopes) if scope.guard), default=0)
 
     def _checked(self, expr: Op, texts: list[str], level: int) -> str:
+        if expr.name == "check":
+            self._flag(f"!{texts[0]}", level)
+            return texts[0]
         i, size = texts
         lines = self.scopes[level].lines
         if expr.name == "wrap_index":

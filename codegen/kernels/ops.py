@@ -27,9 +27,14 @@ class OpSpec:
     cost: int = 1
 
 
-def _index(i: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
-    if ((i < 0) | (i >= size)).any():
+def _held(condition: torch.Tensor) -> torch.Tensor:
+    if not condition.all():
         raise IndexError("index out of range in self")
+    return condition
+
+
+def _index(i: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
+    _held((i >= 0) & (i < size))
     return i
 
 
@@ -88,7 +93,11 @@ OPS: dict[str, OpSpec] = {
     "check_index": OpSpec(_index, 2, "i", cost=2),
     # the same with i + size for a negative i
     "wrap_index": OpSpec(_wrapped, 2, "i", cost=3),
+    # (condition) itself: the kernel reports the same where it does not hold
+    "check": OpSpec(_held, 1, "b"),
 }
+#: Those that report.
+CHECKS = frozenset({"check_index", "wrap_index", "check"})
 
 
 # --- what printers share ----------------------------------------------------------------------------------------------

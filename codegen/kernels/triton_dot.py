@@ -23,6 +23,7 @@ from codegen.kernels import index as ix
 from codegen.kernels.about import about
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Expr, Kernel, Load, Op, Reduce, Store, indices_in, reads, values_in, walk
+from codegen.kernels.ops import CHECKS
 from codegen.kernels.triton_ops import ttype
 from codegen.kernels.triton_preamble import preamble
 from codegen.kernels.triton_scope import Dimension, Known, Writer, bracketed
@@ -126,7 +127,7 @@ def _reads_written(kernel: Kernel) -> bool:
     exprs = list(walk(*(value for s in kernel.loops[0].body for value in reads(s))))
     checks = (expr for loop in kernel.loops for s in loop.body for expr in walk(*reads(s)))
     return any(isinstance(e, Load) and e.buffer in written for e in exprs) or any(
-        isinstance(e, Op) and e.name in ("check_index", "wrap_index") for e in checks
+        isinstance(e, Op) and e.name in CHECKS for e in checks
     )
 
 

@@ -139,8 +139,8 @@ PLAIN = {"add", "sub", "mul", "and", "or", "xor", *COMPARED}
 
 
 def operation(expr: Op, operands: list[str]) -> str:
-    """The expression of `expr` over operands that are names or constants. (`check_index` and `wrap_index` are
-    statements too: see the printer.)"""
+    """The expression of `expr` over operands that are names or constants. (What checks is a statement, too:
+    see the printer.)"""
     name, of = expr.name, expr.operands[-1].dtype
     if name == "to":
         return conversion(operands[0], of, expr.dtype)

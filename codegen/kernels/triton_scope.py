@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from codegen.kernels import index as ix
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Expr, Kernel, Literal, Load, Op, Position, Result, Running, Scalar, Store, demand, load
-from codegen.kernels.ops import PUTS
+from codegen.kernels.ops import CHECKS, PUTS
 from codegen.kernels.triton_ops import PLAIN, literal, operation, ttype, typed
 from codegen.kernels.triton_preamble import reserved
 
@@ -187,7 +187,7 @@ class Writer:
             case Load():
                 text, shape, level = self._load(expr, operands, level)
                 only_in, wanted = self.loop, self.buffers[expr.buffer] + "_value"
-            case Op(name="check_index" | "wrap_index"):
+            case Op() if expr.name in CHECKS:
                 text = self._checked(expr, operands, shape, level)
                 only_in, wanted = self.loop, "at"
             case Op():
@@ -275,6 +275,9 @@ class Writer:
                 del scope.known[expr]
 
     def _checked(self, expr: Op, operands: list[Known], shape: Shape, level: int) -> str:
+        if expr.name == "check":
+            self._report(f"~{operands[0].text}", shape, level)
+            return operands[0].text
         i, size = (operand.text for operand in operands)
         if expr.name == "wrap_index":
             wrapped = self.names.new("wrapped")
@@ -282,10 +285,13 @@ class Writer:
             i = wrapped
         inside = self.names.new("inside")
         self.line(f"{inside} = ({i} >= 0) & ({i} < {size})", level)
+        self._report(f"~{inside}", shape, level)
+        return f"tl.where({inside}, {i}, 0)"
+
+    def _report(self, where: str, shape: Shape, level: int) -> None:
         tests = self.masks(shape) + ([self.loop_runs] if self.loop_runs and "r" not in (shape or ()) else [])
         pointer = self.spread_index(Known("0", None), shape)
-        self.line(f"tl.store({self.error} + {pointer}, 1, {conjunction([*tests, f'~{inside}'])})", level)
-        return f"tl.where({inside}, {i}, 0)"
+        self.line(f"tl.store({self.error} + {pointer}, 1, {conjunction([*tests, where])})", level)
 
     # --- indices ------------------------------------------------------------------------------------------------------
     def symbol(self, symbol: Symbol) -> Known:

@@ -19,6 +19,7 @@ from codegen.kernels.axes import indices, simplify, statements_of
 from codegen.kernels.c_expand import expand
 from codegen.kernels.index import Index, Symbol
 from codegen.kernels.ir import Kernel, Loop, Op, Reduce, Running, Store, reads, walk
+from codegen.kernels.ops import CHECKS
 
 #: Rounds of a loop that a program does at once, if there are no more of them: so many registers there are. Scans keep
 #: several values for each.
@@ -244,7 +245,7 @@ def _value(bound: Index, sizes: Mapping[Symbol, int]) -> int | float:
 def reports_errors(kernel: Kernel) -> bool:
     """Whether an index can be out of range: the kernel is given an `error` to write 1 into."""
     return any(
-        isinstance(expr, Op) and expr.name in ("check_index", "wrap_index")
+        isinstance(expr, Op) and expr.name in CHECKS
         for statement in statements_of(kernel)
         for expr in walk(*reads(statement))
     )

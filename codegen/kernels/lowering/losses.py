@@ -160,9 +160,15 @@ def _soft_margin_backward(low: Lowering, grad: Ref, x: Ref, y: Ref, reduction: i
 def _bce(low: Lowering, x: Ref, y: Ref, weight: Ref | None = None, reduction: int = MEAN) -> Ref:
     def entropy(x: Expr, y: Expr, w: Expr | None) -> Expr:
         found = (y - 1) * fn("maximum", fn("log1p", -x), -100) - y * fn("maximum", fn("log", x), -100)
+        are = fn("and", _is_probability(x), _is_probability(y))  # eager code raises where they are none
+        found = where(ir.op("check", torch.bool, are), found, 0)
         return found if w is None else found * w
 
     return _loss(low, [x, y, weight], entropy, reduction)
+
+
+def _is_probability(x: Expr) -> Expr:
+    return fn("and", fn("ge", x, 0), fn("le", x, 1))
 
 
 @lowers(aten.binary_cross_entropy_backward.default)

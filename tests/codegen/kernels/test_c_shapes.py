@@ -128,6 +128,14 @@ def cat_kernel() -> Kernel:
     )
 
 
+def conditional() -> Kernel:
+    """The elements, none of which may be negative."""
+    A, a = axis("a", N)
+    x = load("x", a, F)
+    value = op("where", F, op("check", torch.bool, op("ge", torch.bool, x, lit(0.0, F))), x, lit(0.0, F))
+    return pointwise((A,), value, a, buffers(x=(F, n, "in"), out=(F, n, "out")), N)
+
+
 def embedding(name: str) -> Kernel:
     (Q, q) = axis("q", 24)
     at = op(name, L, load("at", i, L), ir.position(m))
@@ -357,6 +365,12 @@ def test_nothing_is_read_behind_a_mask_of_signs(where: str, length: int) -> None
 def test_an_index_out_of_range(name: str, values: list[int], bad: bool) -> None:
     kernel = embedding(name)
     compare(kernel, {**filled(kernel, (3, 3)), "at": torch.tensor(values)}, (3, 3))
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_a_condition_on_elements(bad: bool) -> None:
+    kernel = conditional()
+    compare(kernel, {**filled(kernel, (40,)), "x": torch.arange(40.0) - float(bad)}, (40,))
 
 
 @pytest.mark.parametrize("what", KERNELS)

@@ -22,6 +22,7 @@ from tests.codegen.kernels.test_c_shapes import (
     M,
     axis,
     buffers,
+    conditional,
     embedding,
     filled,
     layernorm,
@@ -59,6 +60,12 @@ def test_kernel(what: str) -> None:
 def test_an_index_out_of_range(name: str, values: list[int]) -> None:
     kernel = embedding(name)
     compare(kernel, {**filled(kernel, (3, 3)), "at": torch.tensor(values)}, (3, 3))
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_a_condition_on_elements(bad: bool) -> None:
+    kernel = conditional()
+    compare(kernel, {**filled(kernel, (40,)), "x": torch.arange(40.0) - float(bad)}, (40,))
 
 
 @pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 60))])

@@ -1,0 +1,178 @@
+"""What operations refuse, and torch's fakes take: compiled code would read beside memory, or give nonsense."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+aten = torch.ops.aten
+#: In what an operation says that writes to a place twice.
+_OVERLAP = "to a single memory location"
+#: How many bytes are filled to find out.
+FEW = 1 << 24
+
+
+def refuse(func: Any, args: Any, kwargs: Any) -> None:
+    """Raises what the operation raises, or the like, by the looks of its arguments."""
+    if func in _OF_SOMETHING and any([size == 0 for size in _OF_SOMETHING[func](*args)]):
+        with _disable_current_modes(), torch.no_grad():
+            func(*tree_map(_zeros, args), **tree_map(_zeros, kwargs))
+    if func in _FITTING:
+        _FITTING[func](*args, **kwargs)
+
+
+# --- no elements ------------------------------------------------------------------------------------------------------
+def _all(value: torch.Tensor, *rest: Any) -> Sequence[Any]:
+    return value.shape
+
+
+def _first(value: torch.Tensor, *rest: Any) -> Sequence[Any]:
+    return value.shape[:1]
+
+
+def _one(value: torch.Tensor, dim: int = -1, *rest: Any) -> Sequence[Any]:
+    return value.shape[dim : dim + 1 or None]
+
+
+def _indexed(value: torch.Tensor, indices: Sequence[torch.Tensor | None], *rest: Any) -> Sequence[Any]:
+    if any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in indices):
+        return ()  # masks are of what is there
+    return [size for size, each in zip(value.shape, indices, strict=False) if each is not None]
+
+
+#: What raises if one of these sizes is 0, which torch's fakes do not know and kernels do not look for.
+_OF_SOMETHING: dict[Any, Callable[..., Sequence[Any]]] = {
+    **dict.fromkeys((aten.max.default, aten.min.default, aten.take.default), _all),
+    aten.embedding.default: _first,
+    **dict.fromkeys((
+        aten.max.dim, aten.min.dim, aten.median.dim, aten.nanmedian.dim, aten.mode.default, aten.gather.default,
+        aten.index_select.default, aten.index_add.default, aten.index_add_.default, aten.index_copy.default,
+        aten.index_copy_.default, aten.index_fill.int_Scalar, aten.index_fill_.int_Scalar,
+        aten.scatter.src, aten.scatter.value, aten.scatter_.src, aten.scatter_.value, aten.scatter_add.default,
+        aten.scatter_add_.default, aten.scatter_reduce.two, aten.scatter_reduce_.two,
+    ), _one),
+    **dict.fromkeys((aten.index.Tensor, aten.index_put.default, aten.index_put_.default), _indexed),
+}  # fmt: skip
+
+
+def _zeros(value: Any) -> Any:
+    if not isinstance(value, FakeTensor):
+        return value
+    device = "meta" if value.device.type == "meta" else "cpu"  # where nothing is looked for
+    return torch.zeros(_geometry(value)[1], dtype=value.dtype, device=device)
+
+
+# --- what does not fit ------------------------------------------------------------------------------------------------
+def _inside(value: torch.Tensor, dim: int, at: Any) -> None:
+    """Torch asks that of symbols from 2.13 on."""
+    size = value.shape[dim]
+    if not (type(at) is int and type(size) is int) and not -size <= at < size:
+        raise IndexError(f"select(): index {at} out of range for tensor of size {value.shape} at dimension {dim}")
+
+
+def _rows(value: torch.Tensor, dim: int, at: torch.Tensor, rows: torch.Tensor, *rest: Any, **more: Any) -> None:
+    sizes = list(value.shape)
+    sizes[dim : dim + 1 or None] = [at.numel()] if sizes else []
+    if rows.dim() == len(sizes):
+        _same(rows, sizes)
+
+
+def _placed(value: torch.Tensor, at: Sequence[torch.Tensor | None], given: torch.Tensor, *rest: Any) -> None:
+    if not any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in at):
+        given.expand(aten.index.Tensor(value, at).shape)
+
+
+def _part(view: Callable[..., torch.Tensor]) -> Callable[..., None]:
+    def fits(value: torch.Tensor, given: torch.Tensor, *where: Any, **named: Any) -> None:
+        _same(given, view(value, *where, **named).shape)
+
+    return fits
+
+
+def _same(given: torch.Tensor, sizes: Sequence[Any]) -> None:
+    if given.dim() != len(sizes) or any(size != other for size, other in zip(given.shape, sizes, strict=True)):
+        raise RuntimeError(f"shape mismatch: {tuple(sizes)} expected, got {tuple(given.shape)}")
+
+
+def _not_negative(x: torch.Tensor, y: torch.Tensor, reduction: int = 1, beta: float = 1.0) -> None:
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+
+
+_FITTING: dict[Any, Callable[..., None]] = {
+    aten.select.int: _inside,
+    **dict.fromkeys((
+        aten.index_add.default, aten.index_add_.default, aten.index_copy.default, aten.index_copy_.default,
+        aten.index_reduce.default, aten.index_reduce_.default,
+    ), _rows),
+    **dict.fromkeys((aten.index_put.default, aten.index_put_.default), _placed),
+    aten.select_scatter.default: _part(aten.select.int),
+    aten.slice_scatter.default: _part(aten.slice.Tensor),
+    aten.diagonal_scatter.default: _part(aten.diagonal.default),
+    aten.smooth_l1_loss.default: _not_negative,
+}  # fmt: skip
+
+
+# --- overlaps ---------------------------------------------------------------------------------------------------------
+def refuse_overlaps(func: Any, written: tuple[tuple[int, str], ...], args: Any, kwargs: Any) -> None:
+    """Raises what the operation raises where it writes to one place twice, or to what it reads elsewhere.
+
+    Stand-ins have no memory that could be compared, so that is asked of zeros which lie alike, if these are few."""
+    places = [args[at] if at < len(args) else kwargs.get(name) for at, name in written]
+    given = [value for value in tensors_in((args, kwargs)) if value.layout is torch.strided]
+    targets = [value for value in places if isinstance(value, FakeTensor) and value.layout is torch.strided]
+    if not any(_may_overlap(target, given) for target in targets):
+        return
+    sizes = {value.untyped_storage()._cdata: _hint(value.untyped_storage().nbytes()) for value in given}
+    if sum(sizes.values()) > FEW:
+        return
+    memory = {key: torch.zeros(size, dtype=torch.uint8).untyped_storage() for key, size in sizes.items()}
+
+    def zeros(value: Any) -> Any:
+        if not isinstance(value, FakeTensor) or value.layout is not torch.strided:
+            return value
+        start, size, stride = _geometry(value)
+        return torch.empty(0, dtype=value.dtype).set_(memory[value.untyped_storage()._cdata], start, size, stride)
+
+    with _disable_current_modes(), torch.no_grad():
+        try:
+            func(*tree_map(zeros, args), **tree_map(zeros, kwargs))
+        except RuntimeError as error:
+            if _OVERLAP in str(error):
+                raise
+
+
+def _may_overlap(target: torch.Tensor, given: list[torch.Tensor]) -> bool:
+    _, size, stride = _geometry(target)
+    if any(step == 0 and length > 1 for length, step in zip(size, stride, strict=True)):
+        return True
+    looks, lies = (_geometry(target), target.dtype), target.untyped_storage()._cdata
+    beside = [each for each in given if each is not target and each.untyped_storage()._cdata == lies]
+    first, last = _bounds(target)
+    bounds = [_bounds(each) for each in beside if (_geometry(each), each.dtype) != looks]
+    return any(start < last and first < end for start, end in bounds)
+
+
+def _bounds(value: torch.Tensor) -> tuple[int, int]:
+    """The bytes that it lies between."""
+    start, size, stride = _geometry(value)
+    length = 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True)) if all(size) else 0
+    return start * value.element_size(), (start + length) * value.element_size()
+
+
+def _geometry(value: torch.Tensor) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    return _hint(value.storage_offset()), tuple(map(_hint, value.shape)), tuple(map(_hint, value.stride()))
+
+
+def _hint(size: Any) -> Any:
+    """What a size is at this call, or was made of: 0 where it depends on values."""
+    return (size.node.hint or 0) if isinstance(size, torch.SymInt) else size
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]

@@ -1,0 +1,79 @@
+"""What eager code refuses, and torch's stand-ins take, is refused compiled, too: it wrote beside memory, or gave nonsense."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+import jit
+from tests.differential import check
+
+I = torch.tensor([0])
+I2, I3 = torch.tensor([0, 1]), torch.tensor([0, 1, 2])
+#: Programs of x, 4 by 3, and y, that fit together for y of 1 by 3.
+FITTING = {
+    "rows added": lambda x, y: x.index_add(0, I, y),
+    "rows added in place": lambda x, y: x.clone().index_add_(0, I, y),
+    "rows copied": lambda x, y: x.index_copy(0, I, y),
+    "rows reduced": lambda x, y: x.index_reduce(0, I, y, "mean"),
+    "put": lambda x, y: x.index_put((I,), y),
+    "put in place": lambda x, y: x.clone().index_put_((I,), y),
+    "put, added": lambda x, y: x.index_put((I,), y, accumulate=True),
+    "a row": lambda x, y: x.select_scatter(y[0], 0, 2),
+    "a slice": lambda x, y: x.slice_scatter(y, 0, 1, 2),
+    "a diagonal": lambda x, y: x.diagonal_scatter(y[0]),
+}
+
+
+@pytest.mark.parametrize("program", FITTING.values(), ids=FITTING)
+def test_what_does_not_fit(program):
+    def careful(x, y):
+        try:
+            return program(x, y)
+        except (RuntimeError, IndexError) as error:
+            return str(error), x * 2
+
+    x = torch.rand(4, 3)
+    others = [(x, torch.rand(size)) for size in ((1, 5), (3, 5), (2, 3))]
+    check(careful, x, torch.rand(1, 3), changed=others, backend="default", nodes=False)
+    check(careful, x, torch.rand(1, 3), changed=others, backend="default", nodes=False, dynamic=True)
+    for given in others:
+        check(careful, *given, backend="default", nodes=False)
+
+
+def test_numbers_of_positions_that_do_not_fit():
+    def put(x):
+        y = x.clone()
+        try:
+            y[I2, I3] = 1.0
+        except IndexError as error:
+            return str(error)
+
+    check(put, torch.rand(4, 3), backend="default")
+
+
+@pytest.mark.parametrize("program", [
+    lambda x: F.binary_cross_entropy(x, x.abs().clamp(max=1)),
+    lambda x: F.binary_cross_entropy(x.sigmoid(), x),
+    lambda x: F.binary_cross_entropy(x, x, reduction="none"),
+    lambda x: F.one_hot(x.round().long(), 4),
+], ids=["input", "target", "each", "one_hot"])  # fmt: skip
+@pytest.mark.parametrize("backend", ["aot_eager", "default"])
+def test_values(program, backend):
+    """Eager code looks at each of them."""
+    compiled = jit.compile(program, backend=backend)
+    for x in (torch.rand(5, 3), torch.rand(5, 3) + 4, torch.rand(5, 3) - 4, torch.ones(5, 3), torch.zeros(5, 3)):
+        try:
+            wanted = program(x)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=str(error)):
+                compiled(x)
+        else:
+            torch.testing.assert_close(compiled(x), wanted)
+
+
+def test_a_number_that_is_no_number_is_no_probability():
+    with pytest.raises(RuntimeError, match="between 0 and 1"):
+        jit.compile(F.binary_cross_entropy)(torch.tensor([0.5, float("nan")]), torch.ones(2))
+
+
+def test_negative_beta():
+    check(lambda x: F.smooth_l1_loss(x, x * 2, beta=-1.0), torch.rand(3), backend="default")
