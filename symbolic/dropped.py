@@ -9,19 +9,21 @@ does not get it.
 from __future__ import annotations
 
 import gc
+import inspect
 import itertools
 import traceback
 from collections import deque
 from collections.abc import Callable, Container, Iterable
-from types import CoroutineType, FunctionType, GeneratorType
+from types import CellType, CoroutineType, FunctionType, GeneratorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from symbolic.code import Inst, decode
 from symbolic.errors import GraphBreak, Observed, SkipFrame
 from symbolic.frames import Frame
-from symbolic.reach import children, reachable
+from symbolic.reach import children, exists, now_held, reachable
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.constants import ConstantVariable, is_a
+from symbolic.variables.containers import MutableSequence
 from symbolic.variables.exceptions import FrameVariable
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.tensors import TensorVariable
@@ -97,9 +99,14 @@ def tells_of_end(value: Any) -> bool:
 
 def _existing(variable: Variable) -> Any:
     """The existing generator or exception that it is, or the argument that tells of its end; None if it is none."""
-    value = getattr(variable, "value", None)
+    value = _object(variable)
     is_argument = variable.source is not None and variable.source.kind == "arg"  # other things are held by these
     return value if is_given(value) and (is_argument or not tells_of_end(value)) else None
+
+
+def _object(variable: Variable) -> Any:
+    """The existing object that it stands for, as far as it has that."""
+    return variable.was if isinstance(variable, MutableSequence) else getattr(variable, "value", None)
 
 
 def close(tx: Translator, generators: list[Variable]) -> None:
@@ -115,7 +122,7 @@ def close(tx: Translator, generators: list[Variable]) -> None:
     alive |= _within(tx, [each for frame in shown for each in frame.held()])  # by tracebacks
     for each in generators:
         if not isinstance(each, GeneratorVariable):
-            if not any(getattr(other, "value", None) is _existing(each) for other in alive):
+            if not any(_object(other) is _existing(each) for other in alive):
                 tx.split_next = GraphBreak("a value ends", each.describe())
             continue
         if each in alive or each in _within(tx, each.reachable()):  # what holds itself ends when the collector runs
@@ -124,6 +131,62 @@ def close(tx: Translator, generators: list[Variable]) -> None:
             each.method(tx, "close", [], {})
         except Observed as raised:
             raise SkipFrame(f"{LEFT}, and raises") from raised
+
+
+def check_replaced(tx: Translator, targets: Iterable[Any]) -> None:
+    """Raises GraphBreak where a write to what existed takes the place of a value whose end may be seen."""
+    for target in dict.fromkeys(targets):
+        if target is None or not exists(target):
+            continue
+        told = [value for name in tx.ledger.stores(target) or [None] for value in _told(tx, target, name)]
+        kept = {id(_object(each)) for each in now_held(target, tx.ledger)} if told else set()
+        if any(id(each) not in kept for each in told):
+            raise GraphBreak("a value ends", f"in {target.describe()}")
+
+
+def _told(tx: Translator, target: Variable, name: str | None) -> list[Any]:
+    """What of an attribute, or of the contents of a container (None), tells of its end, as it was before the frame."""
+    found = tx.telling.get((target, name))
+    if found is None:
+        values = _contents(target) if name is None else [_attribute(target.real(), name)]
+        found = tx.telling[target, name] = _telling(values)
+    return found
+
+
+def _attribute(real: Any, name: str) -> Any:
+    """The value of an attribute, a cell or a global as it stands there."""
+    if isinstance(real, CellType):
+        return next(iter(gc.get_referents(real)), None)
+    if type(real) is dict:  # a namespace
+        return dict.get(real, name)
+    found = inspect.getattr_static(real, name, None)
+    if not isinstance(found, MemberDescriptorType):
+        return found
+    try:
+        return found.__get__(real)
+    except AttributeError:
+        return None
+
+
+def _contents(container: Variable) -> list[Any]:
+    """What an existing container holds, whatever its class says."""
+    if isinstance(container, MutableSequence):
+        walk: Any = container.NATIVE.__iter__  # type: ignore[attr-defined]
+        return [] if container.was is None else [*walk(container.was)]
+    real = container.real()
+    if is_a(real, dict):
+        return [*dict.keys(real), *dict.values(real)]
+    return [*set.__iter__(real)] if is_a(real, set) else []
+
+
+def _telling(values: list[Any]) -> list[Any]:
+    """Those whose end may be seen."""
+    telling = {each for each in {*map(type, values)} if issubclass(each, _MAY_TELL) or hasattr(each, "__del__")}
+    return [value for value in values if type(value) in telling and is_given(value)] if telling else []
+
+
+#: Besides what has a `__del__`.
+_MAY_TELL = (BaseException, GeneratorType, CoroutineType, dict, list, tuple, set)
 
 
 def check_unwound(tx: Translator, frame: Frame) -> None:

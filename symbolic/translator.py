@@ -109,6 +109,7 @@ class Translator(Protocols):
         self.generators: list[GeneratorVariable] = []  # that the frame started
         self.waiting: list[GeneratorVariable] = []  # of these the ones that have not ended (see `dropped`)
         self.given_generators = False  # whether the frame was handed one whose end may be seen
+        self.telling: dict[tuple[Variable, str | None], list[Any]] = {}  # what existed and was replaced (see `dropped`)
         self.moved_generators: list[LiveIterator | LiveGenerator] = []  # existing ones whose steps are run again
         self.moving: LiveIterator | LiveGenerator | None = None  # the existing iterator that takes a step
         self.hooks: list[hooks.Hook] = []  # that the frame registered
@@ -486,11 +487,14 @@ class Translator(Protocols):
                 raise _Stop(inst if is_turn else None, self.split_next)
             frame.index += 1
             left = [] if self.anchors else dropped.unfinished(self, frame, inst)
+            written = len(self.ledger.written)
             try:
                 handler = handlers.get(inst.op)
                 if handler is None:
                     raise GraphBreak("instruction not supported", opcodes.REFUSED.get(inst.op, inst.op))
                 handler(self, frame, inst)
+                if len(self.ledger.written) > written:
+                    dropped.check_replaced(self, self.ledger.written[written:])
                 if left:
                     dropped.close(self, left)
             except Observed as raised:

@@ -220,6 +220,7 @@ def _exotic(value: torch.Tensor) -> bool:
 def _list(tx: Translator, value: list[Any], source: Source) -> Variable:
     tx.know(source, "type", type(value))
     variable = ListVariable([], source)
+    variable.was = value
     variable.unread = functools.partial(_elements, tx, value, source, "index")
     return variable
 
@@ -249,6 +250,7 @@ def _deque(tx: Translator, value: deque[Any], source: Source) -> Variable:
 def _deque_part(tx: Translator, value: deque[Any], source: Source) -> DequeVariable:
     tx.know(source.attr("maxlen"), "eq", value.maxlen)
     variable = DequeVariable([], value.maxlen, source)
+    variable.was = value
     if type(value).__getitem__ is deque.__getitem__ and type(value).__len__ is deque.__len__:
         variable.unread = functools.partial(_elements, tx, value, source, "getitem")
     else:  # nobody is to be asked
@@ -432,6 +434,7 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
         tx.know(source, "len", list.__len__(value))
         elements = [tx.wrap(v, source.step("index", i)) for i, v in enumerate(list.__iter__(value))]
         payload = ListVariable(elements, source)
+        payload.was = value
     elif is_a(value, tuple):
         return _tuple(tx, value, source) if _named(cls) else _tuple_object(tx, value, source)
     elif is_a(value, (str, int, float, bytes)):

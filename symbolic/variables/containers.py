@@ -240,6 +240,7 @@ class MutableSequence(SequenceVariable):
     _items: list[Variable] | None = None
     unread: Callable[[], list[Variable]] | None = None  # gives the elements of one that was not read so far
     added: tuple[Variable, ...] = ()  # appended to it meanwhile
+    was: Any = None  # the object itself, of an existing one
 
     @property
     def items(self) -> list[Variable]:

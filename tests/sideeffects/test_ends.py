@@ -3,6 +3,7 @@ import contextlib
 import gc
 import sys
 import weakref
+from collections import deque
 
 import pytest
 import torch
@@ -281,6 +282,66 @@ def test_objects_end_where_they_end_in_eager_code(program):
     eager.__wrapped__ = program
     expected = told(eager)
     for _ in range(3):
+        assert told(compiled) == expected
+
+
+class Box:
+    __slots__ = ("attribute", "deque", "dict", "list", "set", "__dict__")
+
+    def __init__(self):
+        self.attribute, self.other, self.list, self.deque = Ends(1), Ends(2), [Ends(3)], deque([Ends(4)], 1)
+        self.dict, self.set = {"k": Ends(5), "m": [Ends(6)]}, {Ends(7)}
+
+
+def taken(box):
+    held = box.list.pop()
+    LOG.append(held.name)
+
+
+def taken_over(box):
+    box.other = box.dict["k"]
+    box.dict["k"] = None
+
+
+def deletes(box):
+    del box.attribute, box.dict["k"], box.list[0]
+
+
+CHANGES = {
+    "slot": lambda box: setattr(box, "attribute", None),
+    "attribute": lambda box: setattr(box, "other", None),
+    "item": lambda box: box.dict.update(k=None),
+    "item in a list": lambda box: box.list.__setitem__(0, None),
+    "dict": lambda box: box.dict.clear(),
+    "list of a dict": lambda box: box.dict.pop("m"),
+    "list": lambda box: box.list.clear(),
+    "deque": lambda box: box.deque.append(None),
+    "set": lambda box: box.set.clear(),
+    "nothing": lambda box: (box.list.append(1), box.dict.update(n=1)),
+    "deleted": deletes,
+    "taken": taken,
+    "taken over": taken_over,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
+def test_what_existed_ends_where_another_value_takes_its_place(change):
+    def program(x, box):
+        change(box)
+        LOG.append("after")
+        return x + 1
+
+    def told(function):
+        LOG.clear()
+        box = Box()
+        function(torch.ones(2), box)
+        seen = list(LOG)
+        del box
+        return seen
+
+    compiled = jit.compile(program, backend="eager")
+    expected = told(program)
+    for _ in range(2):
         assert told(compiled) == expected
 
 
