@@ -372,7 +372,10 @@ class Shapes:
         """`asked`: what there was to ask until the symbol had no choice left."""
         ranges, is_settled = self._ranges_said(), symbol in self._settled and bool(asked)
         says_it = is_settled and isinstance(asked[-1], sympy.Eq) and symbol in asked[-1].free_symbols
-        why = [len(asked) - 1] if says_it or symbol not in solved(asked, ranges) else reasons(symbol, asked, ranges)
+        alone = [n for n, expr in enumerate(asked) if isinstance(expr, sympy.Eq) and expr.free_symbols == {symbol}]
+        why = [len(asked) - 1] if says_it else alone[:1]
+        if not why:
+            why = reasons(symbol, asked, ranges) if symbol in solved(asked, ranges) else [len(asked) - 1]
         place = self._places[why[-1]] if asked else self.place()
         exprs = [asked[n] for n in why] if asked else [sympy.Eq(symbol, number, evaluate=False)]
         reason = " and ".join(terms.text(term) for expr in exprs for term in self._terms(expr))

@@ -119,6 +119,7 @@ class Translator(Protocols):
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
         self.own_keys: dict[Variable, OwnKey] = {}  # of those with a `__hash__` of their own: the first of each
         self.numbers_hashed: set[type | str] = set()  # kinds of ints that may be equal though it is not known
+        self.data: set[Source] = set()  # lists of which so many numbers differ that they are taken as they are
         self.given: list[Variable] = []  # the arguments, as nobody has looked at them
         self.weak_references: dict[Variable, Variable] = {}  # that the frame made, by what they lead to
         self.buffers: list[tuple[int, Variable]] = []  # existing ones that it read or changed, and at which step

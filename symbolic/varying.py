@@ -36,16 +36,16 @@ def varying_dims(tx: Translator, value: torch.Tensor, source: Source) -> dict[in
 
 
 def varies(tx: Translator, value: int | float, source: Source) -> bool:
-    """Whether a number is not of this call alone."""
+    """Whether a number is not of this call alone, and not one of so many that they are taken as they are."""
     seen = tx.options.seen.get(source.text, ()) if tx.options.seen else ()
     differs = any(before is type(value) or (type(before) is type(value) and before != value) for before in seen)
     is_said = bool(tx.options.said) and tx.options.said.get(_parameter(tx, source)) is True
     is_told = bool(tx.options.varying) and source.pattern in tx.options.varying
-    return differs or is_said or is_told or _is_scheduled(source)
+    return is_said or ((differs or is_told or _is_scheduled(source)) and not (tx.data and _is_data(tx, source)))
 
 
-def some_vary(tx: Translator, value: tuple[Any, ...] | slice, source: Source) -> bool:
-    """Whether numbers in it, however deep, are not of this call alone."""
+def some_vary(tx: Translator, value: Any, source: Source) -> bool:
+    """Whether a number, or numbers in a tuple or slice, however deep, are not of this call alone."""
     if not (tx.options.seen or tx.options.varying or tx.options.said):
         return False
     return any(type(each) in (int, float) and varies(tx, each, at) for at, each in leaves(source, value))
@@ -61,6 +61,13 @@ def leaves(source: Source, value: Any) -> Iterator[tuple[Source, Any]]:
             yield source.attr(name), getattr(value, name)
     else:
         yield source, value
+
+
+def _is_data(tx: Translator, source: Source) -> bool:
+    here: Source | None = source
+    while here is not None and here not in tx.data:
+        here = here.base
+    return here is not None
 
 
 def _parameter(tx: Translator, source: Source) -> str:

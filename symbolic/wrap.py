@@ -225,8 +225,16 @@ def _list(tx: Translator, value: list[Any], source: Source) -> Variable:
     return variable
 
 
+#: Numbers of one list that may vary: where more do it is data, and not worth a symbol for each.
+MOST_VARYING = 128
+
+
 def _elements(tx: Translator, value: Any, source: Source, step: str) -> list[Variable]:
     tx.know(source, "len", len(value))
+    if len(value) > MOST_VARYING:
+        different = sum(some_vary(tx, item, source.step(step, i)) for i, item in enumerate(value))
+        if different > MOST_VARYING:
+            tx.data.add(source)
     return [tx.wrap(item, source.step(step, i)) for i, item in enumerate(value)]
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import jit
+from symbolic import shapes
 from tests.differential import COUNTING, Counting, check
 
 VALUES = (3, 5, 2, 4, 6, 3)
@@ -231,3 +232,30 @@ def test_numbers_that_vary_are_given_to_an_autograd_function(function, kind, bac
         assert got.dtype == expected.dtype and torch.equal(got, expected) and torch.equal(ours.grad, theirs.grad)
     if function is Scaled:
         counter.expect(ONCE)
+
+
+@pytest.mark.parametrize("count", [3, 300])
+def test_of_very_many_numbers_of_one_list_none_is_an_input(count):
+    """Data has no symbol for each: that took seconds for hundreds."""
+    inputs = []
+
+    def backend(module, examples):
+        inputs.append(len(examples))
+        return module
+
+    def program(x, n, numbers):
+        return x * n + numbers[0] + numbers[-1][0]
+
+    compiled = jit.compile(program, backend=backend)
+    for n in range(4, 9):
+        numbers = [*range(n, n + count), (n + 1,)]
+        assert torch.equal(compiled(torch.ones(2), n, numbers), program(torch.ones(2), n, numbers))
+    assert inputs == ([1, 4] if count == 3 else [1, 2, 2, 2, 2])
+
+
+def test_numbers_that_are_asked_for_one_by_one_are_no_system_of_equations(monkeypatch):
+    """As such they took seconds for a hundred."""
+    monkeypatch.setattr(shapes, "solved", lambda *given: pytest.fail("a system of equations"))
+    compiled = jit.compile(lambda numbers: torch.tensor(numbers), backend="eager")
+    for first in (2, 3, 4):
+        assert compiled([first, 7 * first, 5 * first]).tolist() == [first, 7 * first, 5 * first]
