@@ -147,15 +147,15 @@ class Block(nn.Module):
     def forward(self, x):
         batch, length, width = x.shape
         parts = self.qkv(self.norm(x)).split(width, -1)
-        q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in parts)
+        q, k, v = (part.view(batch, length, self.heads, width // self.heads).transpose(1, 2) for part in parts)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).contiguous().view(batch, length, width))
         return x + self.mlp(x)
 
 
 MODELS = {
-    "mlp": (lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), [(5, 4), (7, 4), (1, 4), (9, 4)]),
-    "block": (Block, [(5, 6, 16), (7, 9, 16), (1, 9, 16), (3, 1, 16), (1, 1, 16), (2, 2, 16)]),
+    "mlp": (lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), [(5, 4), (7, 4), (1, 4), (0, 4), (9, 4)]),
+    "block": (Block, [(5, 6, 16), (7, 9, 16), (1, 9, 16), (3, 1, 16), (0, 9, 16), (1, 1, 16), (3, 0, 16), (0, 0, 16), (2, 2, 16)]),
     "layer of torch": (lambda: nn.TransformerEncoderLayer(16, 4, 32, 0.0, batch_first=True), [(5, 6, 16), (7, 9, 16), (1, 9, 16)]),
     "convolution": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(5)), [(5, 3, 6, 6), (7, 3, 6, 6), (1, 3, 6, 6)]),
 }
@@ -163,7 +163,7 @@ MODELS = {
 
 @pytest.mark.parametrize("backend", ["aot_eager", "default"])
 @pytest.mark.parametrize("name", MODELS)
-def test_training_with_batches_of_one(name, backend):
+def test_training_with_batches_of_one_and_of_none(name, backend):
     torch.manual_seed(0)
     make, shapes = MODELS[name]
     model, counter = make(), Counting(jit.backends.BACKENDS[backend])
