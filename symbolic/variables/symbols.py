@@ -18,7 +18,7 @@ from symbolic.errors import GraphBreak
 from symbolic.late import real_power
 from symbolic.shapes import Shapes
 from symbolic.sources import Source
-from symbolic.variables.base import COMPARISONS, MISSING, NUMBERS, Variable
+from symbolic.variables.base import BINARY, COMPARISONS, MISSING, NUMBERS, Variable
 from symbolic.variables.compared import compare
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.methods import NativeMethod
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 _COMPARISONS = frozenset(COMPARISONS.values())
+_COMPARED_BY = tuple(BINARY[op][0] for op in COMPARISONS.values())
 _DIVISIONS = frozenset({operator.truediv, operator.floordiv, operator.mod})
 #: What is recorded of integers, and of these with floats; other operators get plain numbers.
 _OF_INTEGERS = _DIVISIONS | {operator.add, operator.sub, operator.mul, operator.pow}
@@ -130,7 +131,19 @@ def _parts(variable: Any) -> tuple[Any, Any]:
     return known, known
 
 
+def _as_int(variable: Variable) -> Variable:
+    """What is compared in the place of a constant that is an int by its class's base, and compares as ints do."""
+    kind = variable.python_type()
+    if not isinstance(variable, ConstantVariable) or kind is int or not issubclass(kind, int):
+        return variable
+    if any(getattr(kind, name) is not getattr(int, name) for name in _COMPARED_BY):
+        return variable
+    return ConstantVariable(int.__index__(variable.value))
+
+
 def _binary(tx: Translator, op: Any, left: Variable, right: Variable) -> Variable | None:
+    if op in _COMPARISONS:
+        left, right = _as_int(left), _as_int(right)
     kinds = {left.python_type(), right.python_type()}
     if not kinds <= {int, float}:
         if op in (operator.eq, operator.ne) and not all(issubclass(kind, NUMBERS) for kind in kinds):

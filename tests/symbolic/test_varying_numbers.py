@@ -234,6 +234,31 @@ def test_numbers_that_vary_are_given_to_an_autograd_function(function, kind, bac
         counter.expect(ONCE)
 
 
+class Level(enum.IntEnum):
+    LOW = 3
+    HIGH = 5
+
+
+class Odd(int):
+    def __eq__(self, other):
+        return other % 2 == 1
+
+    __hash__ = int.__hash__
+
+
+@pytest.mark.parametrize(("number", "graphs"), [(Level.LOW, 2), (True, 2), (Odd(8), None)])
+def test_numbers_that_vary_are_compared_with_those_of_derived_classes(number, graphs):
+    def program(x, n):
+        return (x + 1 if n == number else x - 1), n != number, number == n
+
+    x, counter = torch.ones(2), Counting(jit.backends.BACKENDS["eager"])
+    compiled = jit.compile(program, backend=counter)
+    for n in (6, 7, 9, 8, 12, 13):
+        assert all(map(torch.equal, map(torch.as_tensor, compiled(x, n)), map(torch.as_tensor, program(x, n))))
+    if graphs:
+        counter.expect(graphs)
+
+
 @pytest.mark.parametrize("count", [3, 300])
 def test_of_very_many_numbers_of_one_list_none_is_an_input(count):
     """Data has no symbol for each: that took seconds for hundreds."""
