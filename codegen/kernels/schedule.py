@@ -26,13 +26,15 @@ WORDS = 3
 @dataclass(frozen=True)
 class Launch:
     """A kernel with the tensors that its buffers are, in their order, the sizes and the numbers that it is given.
-    `copies`: so many launches in one, of the same sizes and numbers, their tensors one after the other."""
+    `copies`: so many launches in one, of the same sizes and numbers, their tensors one after the other. `done`: the
+    definitions that it computes, those that lie in no memory among them."""
 
     kernel: Kernel
     tensors: tuple[str, ...]
     sizes: tuple[Symbol, ...]
     scalars: tuple[str, ...]
     copies: int = 1
+    done: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -76,11 +78,11 @@ def schedule(program: Program, in_stretches: bool = False) -> Schedule:
         if isinstance(unit, Call):
             steps.append(unit)
             continue
-        kernel, tensors, sizes, scalars = _Kernel(program, nodes, unit, order).made()
+        kernel, tensors, sizes, scalars, done = _Kernel(program, nodes, unit, order).made()
         same = replace(kernel, name="", sources=())
         if same not in made:
             made[same] = check(replace(kernel, name=f"{kernel.name}_{len(made)}"))
-        steps.append(Launch(made[same], tensors, sizes, scalars))
+        steps.append(Launch(made[same], tensors, sizes, scalars, done=done))
     written = {name: node.target for name, node in nodes.nodes.items() if node.target is not None}
     stored = {name: _stored(node) for name, node in nodes.nodes.items() if name in nodes.stored and name not in written}
     aliases = {name: replace(alias, base=written.get(alias.base, alias.base)) for name, alias in nodes.aliases.items()}
@@ -120,19 +122,20 @@ class _Kernel:
         self.loaded: set[str] = set()
         self.stored: set[str] = set()
 
-    def made(self) -> tuple[Kernel, tuple[str, ...], tuple[Symbol, ...], tuple[str, ...]]:
+    def made(self) -> tuple[Kernel, tuple[str, ...], tuple[Symbol, ...], tuple[str, ...], tuple[str, ...]]:
         loops = tuple(self._loops())
         buffers = tuple(self._buffer(name) for name in self.buffers)
         sizes = sorted(self._sizes(loops, buffers), key=lambda size: size.name)
         exprs = [expr for loop in loops for s in loop.body for expr in ir.walk(*ir.reads(s))]
         scalars = {expr.name: expr for expr in exprs if isinstance(expr, ir.Scalar)}
         done = self._done()
-        sources = dict.fromkeys(definition.source for definition in done.values())
+        own = [name for name, each in done.items() if not each.is_view or name in self.group.members]
+        sources = dict.fromkeys(done[name].source for name in own)
         stretch = self.group.stretch
         axes = _in_order_of_memory(self.group.axes, loops) if stretch == 1 else self.group.axes
-        name = _name(list(done), self.group.members)
+        name = _name(own, self.group.members)
         kernel = Kernel(name, axes, loops, buffers, tuple(sizes), tuple(scalars.values()), tuple(sources), stretch)
-        return kernel, tuple(map(self.names.__getitem__, self.buffers)), tuple(sizes), tuple(scalars)
+        return kernel, tuple(map(self.names.__getitem__, self.buffers)), tuple(sizes), tuple(scalars), tuple(done)
 
     def _done(self) -> dict[str, Definition]:
         """All that it computes, in the program's order: its members, and what was put in the place of their Reads."""
@@ -146,8 +149,8 @@ class _Kernel:
                     read = self.program.tensors.get(expr.tensor) if isinstance(expr, ir.Read) else None
                     if isinstance(read, Definition) and read.name not in self.nodes.nodes:
                         waiting.append(read)
-        own = (each for each in found.values() if not each.is_view or each.name in self.group.members)
-        return {each.name: each for each in sorted(own, key=lambda each: self.order.get(each.name, len(self.order)))}
+        last = len(self.order)
+        return dict(sorted(found.items(), key=lambda item: self.order.get(item[0], last)))
 
     # --- loops --------------------------------------------------------------------------------------------------------
     def _stage(self, name: str) -> int:

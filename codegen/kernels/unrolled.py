@@ -170,8 +170,9 @@ def _label(step: Step, run: Run, names: _Names) -> int | None:
 
 
 def _tensors(step: Step) -> tuple[str, ...]:
+    """What it has to do with. Of what it computes and does not store the repeats that were left out may have more."""
     if isinstance(step, Launch):
-        return step.tensors
+        return *step.tensors, *step.done
     return tuple(name for made in step.made for name in (made.name, *made.reads))
 
 
@@ -260,7 +261,7 @@ class _Copies:
 
     def _step(self, step: Step, rename: Rename) -> Step:
         if isinstance(step, Launch):
-            return replace(step, tensors=tuple(map(rename, step.tensors)))
+            return replace(step, tensors=tuple(map(rename, step.tensors)), done=tuple(map(rename, step.done)))
         return Call([self._made(made, rename) for made in step.made], step.first)
 
     def _tensor(self, tensor: Tensor, rename: Rename) -> Tensor:

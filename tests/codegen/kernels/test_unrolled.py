@@ -90,6 +90,18 @@ def growing(x, *weights):
     return x, total
 
 
+def beside(step):
+    """Layers, and a value that goes through all of them and is read in the end."""
+
+    def function(x, *weights):
+        y = x * 0.5
+        for w, bias in zip(weights[:24], weights[24:], strict=True):
+            x, y = layer(x, w, bias), step(y)
+        return x, y
+
+    return function
+
+
 #: Whether something is left out.
 PROGRAMS = {
     "equal": (loop(), True),
@@ -118,6 +130,9 @@ PROGRAMS = {
     "all joined": (loop(results=lambda x, seen: torch.cat(seen)), False),
     "a sum over all": (loop(results=lambda x, seen: sum(seen)), False),
     "a sum that grows": (growing, True),
+    "a value beside the layers": (beside(lambda y: (y + 1).abs() * 1.01), False),
+    "elements moved beside the layers": (beside(lambda y: y.roll(1, 0)), False),
+    "a view beside the layers": (beside(lambda y: y.t()), True),
     "views": (loop(lambda x, w, b, n: layer(x.t().reshape(6, 6), w, b).t()), True),
     "views returned": (loop(lambda x, w, b, n: layer(x, w, b).t(), lambda x, seen: tuple(seen[1:])), True),
     "long sums": (loop(lambda x, w, b, n: layer(x, w, b) * x.expand(2000, 6, 6).sum()), True),
