@@ -418,6 +418,12 @@ def _partial(tx: Translator, value: Any, source: Source) -> Variable:
     return PartialVariable(function, args, keywords, source, value)
 
 
+def _is_partial(cls: type) -> bool:
+    """Whether it is the native class or derived from it, also from that of another copy of its module."""
+    named = [base for base in cls.__mro__ if base.__name__ == "partial" and base.__module__ == "functools"]
+    return any(is_a(vars(base).get("__new__"), BuiltinFunctionType) for base in named)
+
+
 _TEXT = frozenset({str})
 
 
@@ -426,7 +432,7 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
     cls = type(value)
     if is_a(value, threading.local):
         raise GraphBreak("state of a thread", source.text)
-    if is_a(value, functools.partial):  # its `__dict__` would be made by asking for it, and partials of it see that
+    if _is_partial(cls):  # its `__dict__` would be made by asking for it, and partials of it see that
         raise GraphBreak("subclass of a builtin container", cls.__qualname__)
     if source.kind != "const":
         tx.know(source, "type", cls)

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import functools
 import gc
+import importlib.util
 import itertools
 import json
 import operator
@@ -419,6 +420,18 @@ def test_a_call_that_exhausts_the_iterator_it_is_asked_by(x):
         return 1 if len(asked) < 3 else 2
     iterator = iter(answer, 2)
     return x + 1, next(iterator, "nothing"), asked
+
+
+SPEC = importlib.util.find_spec("_functools")
+ANOTHER = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(ANOTHER)
+assert ANOTHER.partial is not functools.partial
+
+
+@same_as_eager
+def test_partials_of_partials_of_another_copy_of_the_module(x):
+    inner = ANOTHER.partial(max, 1)
+    return x + 1, inner.func is max, ANOTHER.partial(inner, 2).args
 
 
 class Twice(enum.EnumMeta):
