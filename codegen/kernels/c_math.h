@@ -162,6 +162,28 @@ static inline float erf_f32(float x)
     return __builtin_copysignf(y, x);
 }
 
+/* (1 - erf(x / sqrt(2))) e^(x^2/2), x >= 0: a polynomial of x / (1 + x/4) */
+static inline float beyond_f32(float x)
+{
+    const float c = x < 64.0f ? x : 64.0f, t = c / FMAF(0.25f, c, 1.0f);
+    float p = FMAF(1.15495304e-05f, t, -0.00014927829f);
+    p = FMAF(p, t, 0.000284262991f);
+    p = FMAF(p, t, 0.00674013421f);
+    p = FMAF(p, t, -0.0657948852f);
+    p = FMAF(p, t, 0.300521165f);
+    p = FMAF(p, t, -0.797883987f);
+    return FMAF(p, t, 1.0f);
+}
+
+/* The exponential is also that of gelu's gradient, and computed once for both. (1 + erf) / 2, with what that loses. */
+static inline float ndtr_f32(float x)
+{
+    const float erf = FMAF(-exp_f32(x * x * -0.5f), beyond_f32(__builtin_fabsf(x)), 1.0f);
+    return FMAF(0.5f, __builtin_copysignf(erf, x), 0.5f);
+}
+
+static inline double ndtr_f64(double x) { return 0.5 * (1.0 + __builtin_erf(x * 0.70710678118654752)); }
+
 /* An angle of the same sine and cosine: from 2^40 on the bits of 1/(2 pi) from the one of x's last digit on, times x's
    digits, are the part of a turn: 2^-37 off. */
 static inline double angle_f32(float x)

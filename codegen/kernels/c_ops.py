@@ -100,7 +100,7 @@ FLOAT = {
     "signbit": "signbit_{t}({0})", "where": "{0} ? {1} : {2}",
     **{name: f"{name}_{{t}}({{0}})" for name in (
         "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-        "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "sigmoid")},
+        "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "ndtr", "sigmoid")},
     **{name: f"{name}_{{t}}({{0}}, {{1}})" for name in (
         "pow", "atan2", "hypot", "fmod", "remainder", "floor_div", "nextafter")},
 }  # fmt: skip

@@ -58,6 +58,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], str, int]] = {
     "tanh": (torch.tanh, "f", 14), "asinh": (torch.asinh, "f", 20), "acosh": (torch.acosh, "f", 20),
     "atanh": (torch.atanh, "f", 20), "erf": (torch.erf, "f", 14), "erfc": (torch.erfc, "f", 20),
     "erfinv": (torch.erfinv, "f", 20), "lgamma": (torch.lgamma, "f", 30), "sigmoid": (torch.sigmoid, "f", 14),
+    "ndtr": (torch.special.ndtr, "f", 18),  # (1 + erf(x / sqrt(2))) / 2
     "floor": (torch.floor, "f", 1), "ceil": (torch.ceil, "f", 1), "round": (torch.round, "f", 1),
     "trunc": (torch.trunc, "f", 1), "not": (torch.bitwise_not, "ib", 1),
 }  # fmt: skip

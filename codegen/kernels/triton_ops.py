@@ -114,6 +114,7 @@ FLOAT = {
     "fmax": "fmax({0}, {1})", "fmin": "fmin({0}, {1})",
     "remainder": "remainder({0}, {1})", "floor_div": "floor_div({0}, {1})",
     "trunc_div": "libdevice.trunc({quotient})",
+    "ndtr": "0.5 + 0.5 * libdevice.erf({0} * 0.7071067811865476)",
     "isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")', "signbit": "signbit_{t}({0})",
     "where": "tl.where({0}, {1}, {2})",
     **{name: f"libdevice.{function}({{0}})" for name, function in _LIBDEVICE.items()},

@@ -167,7 +167,7 @@ DENSITY = (2 / math.sqrt(math.pi)) * math.sqrt(0.5) * 0.5
 
 
 def _gelu(x: Expr) -> Expr:
-    return x * 0.5 * (1 + fn("erf", x * math.sqrt(0.5)))
+    return x * fn("ndtr", x)
 
 
 def _gelu_tanh(x: Expr) -> Expr:
@@ -175,8 +175,7 @@ def _gelu_tanh(x: Expr) -> Expr:
 
 
 def _gelu_gradient(g: Expr, x: Expr) -> Expr:
-    below = 0.5 * (1 + fn("erf", x * math.sqrt(0.5)))
-    return g * (below + x * (exp(x * x * -0.5) * DENSITY))
+    return g * (fn("ndtr", x) + x * (exp(x * x * -0.5) * DENSITY))
 
 
 def _gelu_tanh_gradient(g: Expr, x: Expr) -> Expr:
