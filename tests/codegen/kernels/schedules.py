@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from operator import getitem
+from operator import attrgetter, getitem
 from typing import Any
 
 import torch
@@ -32,11 +32,12 @@ def traced(function: Callable[..., Any], *args: torch.Tensor, dynamic: bool = Fa
     return make_fx(flat, tracing_mode="symbolic" if dynamic else "fake")(*args)
 
 
-def evaluated(what: Schedule, args: Sequence[torch.Tensor], run: Callable[..., None] = run) -> list[Any]:
+def evaluated(what: Schedule, args: Sequence[Any], run: Callable[..., None] = run) -> list[Any]:
     """The results, and the inputs as they are written. `run`: does what a kernel does, as the evaluator."""
     program = what.program
     given = [name for name, tensor in program.tensors.items() if type(tensor).__name__ == "Given"]
-    memory = dict(zip(given, args, strict=True))
+    memory = dict(zip(given, (each for each in args if isinstance(each, torch.Tensor)), strict=True))
+    numbers = dict(zip(program.scalars, (each for each in args if not isinstance(each, torch.Tensor)), strict=True))
     sizes = {symbol: memory[name].shape[dim] for symbol, (name, dim) in program.sizes.items()}
 
     def number(at: ix.Index) -> int:
@@ -63,6 +64,10 @@ def evaluated(what: Schedule, args: Sequence[torch.Tensor], run: Callable[..., N
         return tensor(operand) if isinstance(operand, str) else number(operand)
 
     for step in what.steps:
+        if isinstance(step, Call) and step.made[0].node.op == "get_attr":  # a tensor of the graph itself
+            node = step.made[0].node
+            memory[step.made[0].name] = attrgetter(str(node.target))(node.graph.owning_module)
+            continue
         if isinstance(step, Call):
             operands = dict(zip(step.made[0].node.all_input_nodes, step.made[0].operands, strict=True))
             real = fx.map_arg((step.made[0].node.args, step.made[0].node.kwargs), lambda n: value_of(operands[n]))
@@ -71,7 +76,8 @@ def evaluated(what: Schedule, args: Sequence[torch.Tensor], run: Callable[..., N
                 memory[made.name] = reduce(getitem, made.item, found)
             continue
         buffers = {b.name: flat(tensor(name)) for b, name in zip(step.kernel.buffers, step.tensors, strict=True)}
-        run(step.kernel, buffers, [sizes[size] for size in step.sizes], ())
+        scalars = [numbers[name] for name in step.scalars]
+        run(step.kernel, buffers, [sizes[size] for size in step.sizes], scalars)
     return [tensor(value) if isinstance(value, str) else value for value in program.results]
 
 

@@ -34,8 +34,6 @@ F, BF = torch.float32, torch.bfloat16
 CLOSE = {F: (1e-4, 1e-4), BF: (5e-2, 5e-2)}
 #: Of the length of what programs give, and of 1: some of it is noise, as a bias's gradient before a norm.
 FAR = {F: 1e-3, BF: 0.25}
-#: ATen runs them.
-ATENS = {"AdamW, 20 parameters"}
 
 
 def small(size: int) -> int:
@@ -92,7 +90,7 @@ def cases(quick: Callable[[Case, str, torch.dtype], bool]) -> list[Any]:
         pytest.param(case, mode, dtype, marks=() if quick(case, mode, dtype) else pytest.mark.long,
                      id=f"{case.name}-{mode}-{str(dtype).removeprefix('torch.')}")
         for case in CASES for mode in MODES for dtype in CLOSE
-        if (case.trains or mode == "forward") and case.name not in ATENS
+        if (case.trains or mode == "forward")
     ]  # fmt: skip
 
 
@@ -114,6 +112,9 @@ def test_program(case: Case, mode: str, dtype: torch.dtype) -> None:
         torch.manual_seed(1)
         found = call_of(case, mode, lambda program: jit.compile(program, backend=through(compiler)))()
     for ours, theirs in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+        if theirs is None:  # an optimizer's step
+            assert ours is None
+            continue
         error, size = (ours.double() - theirs.double()).norm(), theirs.double().norm() + theirs.numel() ** 0.5
         assert error <= FAR[dtype] * size
 
