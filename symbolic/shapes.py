@@ -372,7 +372,7 @@ class Shapes:
         """`asked`: what there was to ask until the symbol had no choice left."""
         ranges, is_settled = self._ranges_said(), symbol in self._settled and bool(asked)
         says_it = is_settled and isinstance(asked[-1], sympy.Eq) and symbol in asked[-1].free_symbols
-        alone = [n for n, expr in enumerate(asked) if isinstance(expr, sympy.Eq) and expr.free_symbols == {symbol}]
+        alone = [n for n, expr in enumerate(asked) if _says_number(expr, symbol)]
         why = [len(asked) - 1] if says_it else alone[:1]
         if not why:
             why = reasons(symbol, asked, ranges) if symbol in solved(asked, ranges) else [len(asked) - 1]
@@ -480,6 +480,12 @@ def _extents(source: Source, tensor: torch.Tensor) -> list[Extent]:
     """What the numbers of `_geometry` are."""
     both = [Extent(source, kind, dim) for kind in ("size", "stride") for dim in range(tensor.dim())]
     return [*both, Extent(source, "offset")]
+
+
+def _says_number(condition: Any, symbol: sympy.Symbol) -> bool:
+    """Whether it is an equation of the symbol and a number."""
+    is_equation = isinstance(condition, sympy.Eq)
+    return is_equation and symbol in condition.args and any(each.is_Integer for each in condition.args)
 
 
 def _is_number(expr: sympy.Expr, fixed: dict[sympy.Symbol, sympy.Expr]) -> bool:
