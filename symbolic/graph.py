@@ -33,6 +33,7 @@ from symbolic.inner import InnerGraph
 from symbolic.late import Number, Standing, Unknown
 from symbolic.operators import run_with_symbols, with_symbols
 from symbolic.quick_graph import Graph
+from symbolic.refusals import tensors_in
 from symbolic.shapes import (
     MOST,
     SMALLEST,
@@ -84,6 +85,9 @@ if TYPE_CHECKING:
 _getitem = operator.getitem
 #: The reason of a break at an operation that raises for the inputs at hand.
 OPERATION_RAISES = "operation raises"
+OUT_OF_ITS_OWN = "out= of another size or dtype"
+#: Functions that give stand-ins a new tensor in place of `out=`.
+_NEW_FOR_STAND_INS = frozenset({torch.linalg.matrix_rank})
 #: What torch says of an operator of the user's that only computes, and what to do about it.
 NO_FAKE, _REGISTER = "no fake impl registered", "give its register_fake a function whose results look the same"
 #: Operations after which a tensor lies elsewhere, which may be where it lay before.
@@ -488,6 +492,9 @@ class GraphBuilder:
         if by_value and target in SIZED_BY_VALUES:
             raise GraphBreak("output shape depends on values", target.__name__)
         given, by_name = [fake for _, fake in pairs], {k: fake for k, (_, fake) in named.items()}
+        outs = tensors_in(by_name.get("out"))
+        if outs:
+            self._must_fit(outs, target, run, given, by_name)
         before = self.fake_mode.draws, self.fake_mode.writes
         result = self.fake_run(target, run, given, by_name)
         draws, writes = self.fake_mode.draws != before[0], self.fake_mode.writes != before[1]
@@ -511,6 +518,22 @@ class GraphBuilder:
         if born:
             self._check_sizes(born, made)
         return made
+
+    def _must_fit(
+        self, outs: list[torch.Tensor], target: Any, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> None:
+        """Breaks where `out=` is unlike what the operation gives: eager code may refuse that, or warn of it, which
+        stand-ins know by halves."""
+        if target in _NEW_FOR_STAND_INS:
+            raise GraphBreak(OUT_OF_ITS_OWN, target.__name__)
+        draws = self.fake_mode.draws
+        plain = {name: value for name, value in kwargs.items() if name != "out"}
+        made = tensors_in(self.fake_run(target, run, args, plain))
+        self.fake_mode.draws = draws
+        by_value = self.shapes is not None and bool(self._born())
+        fits = not by_value and [each.dtype for each in made] == [each.dtype for each in outs]
+        if not fits or any(out.numel() and out.shape != each.shape for out, each in zip(outs, made, strict=True)):
+            raise GraphBreak(OUT_OF_ITS_OWN, getattr(target, "__name__", str(target)))
 
     def _note(self, node: fx.Node, writes: bool, only_here: bool) -> None:
         if writes:

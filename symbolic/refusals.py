@@ -114,6 +114,11 @@ def _drawn(value: torch.Tensor, *rest: Any, out: torch.Tensor, **more: Any) -> N
         raise RuntimeError(f"multinomial() into {out.dtype}")
 
 
+def _sorted(value: torch.Tensor, *rest: Any, values: torch.Tensor, indices: torch.Tensor, **more: Any) -> None:
+    if not (values.is_contiguous() and indices.is_contiguous()):
+        raise RuntimeError("sort() into tensors that do not lie by rows, which are taken for others")
+
+
 def _extremes(value: torch.Tensor, *, min: torch.Tensor, max: torch.Tensor, **rest: Any) -> None:
     if not min.dtype == max.dtype == value.dtype:
         raise RuntimeError(f"aminmax() of {value.dtype} into {min.dtype} and {max.dtype}")
@@ -131,6 +136,8 @@ _FITTING: dict[Any, Callable[..., None]] = {
     aten.diagonal_scatter.default: _part(aten.diagonal.default),
     aten.smooth_l1_loss.default: _not_negative,
     aten.complex.out: _complex,
+    aten.sort.values: _sorted,
+    aten.sort.values_stable: _sorted,
     aten.multinomial.out: _drawn,
     aten.aminmax.out: _extremes,
 }  # fmt: skip

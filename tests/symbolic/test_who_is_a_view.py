@@ -26,7 +26,7 @@ x.tile(2) | x.repeat(1, 1, 1, 1) | x.repeat_interleave(2, 0) | x.roll(1, 0) | x.
 x.as_strided((2, 2), (1, 1)) | x.new_zeros(x.shape) | torch.zeros_like(x) | torch.empty_like(x.transpose(0, 1)) | x.new_tensor(1.0)
 x + 0 | x * 1 | x + v | m + x | x.transpose(0, 3) + 1 | x.transpose(0, 3) + x.transpose(0, 3) | x.neg() | x.abs() | x.clamp(0)
 x.add_(0) | x.mul_(1) | x.relu_() | x.zero_() | F.relu(x, inplace=True) | F.dropout(x, 0.5, True, True) | m.t_()
-torch.add(x, x, out=x) | torch.mul(x, 2, out=torch.empty(x.shape)) | torch.matmul(m, m.mT, out=m.new_empty(n, n)) | x.squeeze_() | x.unsqueeze_(0)
+torch.add(x, x, out=x) | torch.mul(x, 2, out=torch.empty(x.shape)) | torch.matmul(m, m.mT, out=m.new_empty(0)) | x.squeeze_() | x.unsqueeze_(0)
 x.where(x > 0, 0.0) | x.masked_fill(x > 0, 1.0) | x.lerp(x, 0.5) | torch.addcmul(x, x, x) | x.addcdiv(x, x) | torch.maximum(x, v)
 x.sum() | x.sum(0) | x.sum((1, 2), keepdim=True) | x.mean(-1) | x.var(1) | x.std() | x.norm() | x.prod(0) | x.amax(0) | x.max(1)[0]
 x.min(0)[1] | x.argmax(-1) | x.logsumexp(1) | x.cumsum(0) | x.cumprod(-1) | x.median(1)[0] | x.sort()[0] | x.topk(2)[0] | x.diff()
@@ -67,7 +67,7 @@ SIZES = (6, 8), (10, 12)
 #: They write where no gradients are.
 WRITES = frozenset(
     """x.add_(0) | x.mul_(1) | x.relu_() | x.zero_() | F.relu(x, inplace=True) | F.dropout(x, 0.5, True, True) | x.squeeze_()
-    x.unsqueeze_(0) | torch.mul(x, 2, out=torch.empty(x.shape)) | torch.matmul(m, m.mT, out=m.new_empty(n, n))
+    x.unsqueeze_(0) | torch.mul(x, 2, out=torch.empty(x.shape)) | torch.matmul(m, m.mT, out=m.new_empty(0))
     m.t_() | torch.add(x, x, out=x)""".replace("\n", " | ").replace("|     ", "| ").split(" | ")
 )
 
