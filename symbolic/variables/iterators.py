@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symbolic.errors import GraphBreak, Observed
@@ -199,6 +200,8 @@ class GetitemIterator(IteratorVariable):
     def next(self, tx: Translator) -> Variable | None:
         if self.sequence is None:
             return None
+        if self.index == sys.maxsize:
+            tx.raise_(OverflowError, "iter index too large")
         try:
             item = self.sequence.getitem(tx, tx.from_constant(self.index))
         except Observed as raised:

@@ -422,6 +422,24 @@ def test_a_call_that_exhausts_the_iterator_it_is_asked_by(x):
     return x + 1, next(iterator, "nothing"), asked
 
 
+class Unlimited:
+    def __getitem__(self, index):
+        return index
+
+
+@same_as_eager
+def test_an_iterator_that_can_count_no_further(x):
+    iterator = iter(Unlimited())
+    iterator.__setstate__(sys.maxsize - 1)
+    found = [next(iterator)]
+    for _ in range(2):
+        try:
+            found.append(next(iterator))
+        except OverflowError as error:
+            found.append(str(error))
+    return x + 1, found
+
+
 SPEC = importlib.util.find_spec("_functools")
 ANOTHER = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(ANOTHER)
