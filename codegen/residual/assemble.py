@@ -310,6 +310,8 @@ class _Assembler:
             self._go_on(frames, _Way(Entry.AFTER, offset, list(frame.stack)))
             return
         self.emit.line = inst.line if len(frames) == 1 else frames[0].line
+        if len(frames) == 1:
+            self.emit.place(frame.code.positions[inst.offset // 2])
         self.emit.note = f"line {inst.line} of {frame.filename}, {inst.op}, which is not in a graph: it runs as it is"
         if inst.op in _BRANCHES:
             self._branch(frames, frame, inst)

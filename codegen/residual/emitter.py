@@ -150,6 +150,11 @@ class Emitter:
 
     # --- the two ways in: an instruction, a label ---
 
+    def place(self, positions: tuple[int | None, ...]) -> None:
+        """The next instructions on `line` stand there: (line, last line, column, column after the end)."""
+        if positions[0] == self.line and None not in positions:
+            self._location = InstrLocation(*positions)
+
     def op(self, opname: str, arg: Any = UNSET) -> None:
         """Appends one instruction, under the library's convention for its argument."""
         assert self.depth is not None, f"{opname} on line {self.line} can't be reached"

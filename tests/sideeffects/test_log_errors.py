@@ -2,12 +2,13 @@
 import io
 import logging
 import re
+import traceback
 
 import pytest
 import torch
 
 import jit
-from tests.differential import COUNTING, Counting
+from tests.differential import COUNTING, Counting, check, tensors
 
 LOG = logging.getLogger(__name__)
 LOG.propagate = False
@@ -130,3 +131,30 @@ def test_the_text_is_as_eager_code_s(program, graphs):
     torch.testing.assert_close(ours, results)
     if graphs is not None and COUNTING:
         counter.expect(graphs)
+
+
+class Kept(logging.Handler):
+    def emit(self, record):
+        pass
+
+
+COLUMNS = logging.getLogger("tests.columns")
+COLUMNS.handlers, COLUMNS.propagate = [Kept()], False
+COLUMNS.setLevel(logging.INFO)
+
+
+def told_of_columns(x):
+    def asked(n):
+        COLUMNS.debug(3)
+        return ([n, x.shape[0]] * 2)[:4].index(len("a"))
+
+    try:
+        return asked(0)
+    except ValueError as error:
+        return traceback.format_list(traceback.extract_tb(error.__traceback__))[-1]
+
+
+def test_the_text_of_a_traceback_has_the_columns_of_what_raised_after_a_message():
+    x, = tensors(3)
+    assert "^^^" in told_of_columns(x)
+    check(told_of_columns, x)
