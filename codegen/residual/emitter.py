@@ -152,8 +152,10 @@ class Emitter:
 
     def place(self, positions: tuple[int | None, ...]) -> None:
         """The next instructions on `line` stand there: (line, last line, column, column after the end)."""
-        if positions[0] == self.line and None not in positions:
-            self._location = InstrLocation(*positions)
+        line, last, column, end = positions
+        if None in positions or line != self.line or (line, column) > (last, end):
+            return  # which trees made by hand may say
+        self._location = InstrLocation(line, last, column, end)
 
     def op(self, opname: str, arg: Any = UNSET) -> None:
         """Appends one instruction, under the library's convention for its argument."""
