@@ -35,7 +35,7 @@ from symbolic.variables.late_text import (
     unmarked,
 )
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.positions import has, native_part
+from symbolic.variables.positions import has, native_part, type_name
 from symbolic.variables.tables import fold, handles, known, of_class
 from symbolic.variables.tensors import METHODS
 
@@ -237,7 +237,7 @@ def format_of(tx: Translator, variable: Variable, spec: str = "") -> str:
     raw = tx.lookup(variable.python_type(), "__format__")
     if raw is object.__format__:
         if spec:
-            tx.raise_(TypeError, f"unsupported format string passed to {variable.python_type().__name__}.__format__")
+            tx.raise_(TypeError, f"unsupported format string passed to {type_name(variable.python_type())}.__format__")
         return str_of(tx, variable)
     return marked(tx, of_class(tx, variable, "__format__", [ConstantVariable(spec)]))
 

@@ -1,4 +1,7 @@
 """Text of what is known only when the graph has run: of tensors, numbers that are read from them, addresses."""
+import collections
+import types
+
 import pytest
 import torch
 
@@ -145,3 +148,15 @@ def test_the_default_dtype_is_that_of_the_time():
         return x + 1
 
     check(program, torch.ones(2), graphs=1)
+
+
+@pytest.mark.parametrize("make", [types.SimpleNamespace, collections.deque, collections.OrderedDict, object, list])
+def test_formats_that_classes_do_not_know(make):
+    """Errors name a class that is written in C with its module."""
+    def program(x):
+        try:
+            return format(make(), ">5"), x
+        except TypeError as error:
+            return str(error), x + 1
+
+    check(program, torch.ones(2))
