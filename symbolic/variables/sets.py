@@ -424,8 +424,7 @@ class SetVariable(NativeVariable):
                 raise GraphBreak("order of an existing set that the frame changed", self.describe())
         tx.ledger.keep(self)
         key = self.table.pop()
-        if self.history is not None:
-            self.history.append(("pop", ()) if self.source is None else ("discard", (key,)))
+        self.history.append(("pop", ()))  # the set notes where the next one looks first
         item = self.items.pop(key)
         self.changed(tx)
         return item

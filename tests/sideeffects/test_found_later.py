@@ -417,3 +417,24 @@ def cleared_on_the_way(order):
 @pytest.mark.parametrize("count", [1, 2])
 def test_an_ordered_dict_that_is_cleared_while_it_is_iterated(count):
     check(cleared_on_the_way, make=lambda: (collections.OrderedDict(zip(range(count), "ab", strict=False)),))
+
+
+def test_a_set_goes_on_looking_where_it_last_popped():
+    """The next one that it gives is another one than after `discard`."""
+    def program(x, bag):
+        first = bag.pop()
+        bag.add(8)
+        bag.add(3)
+        return x + first, bag.pop(), bag
+
+    check(program, torch.ones(2), {8}, graphs=None)
+
+    def changed(x, bag):
+        first = bag.pop()
+        bag ^= {8, 3}
+        return x + first
+
+    compiled, plain = {8}, {8}
+    jit.compile(changed)(torch.ones(2), compiled)
+    changed(torch.ones(2), plain)
+    assert compiled.pop() == plain.pop() == 3
