@@ -226,7 +226,7 @@ class Compiler:
     def _door_as_written(self, code: CodeType, namespace: dict[str, Any], name: str) -> Any:
         cache = _C.Cache(code, 0)
         cache.frozen = True
-        return _C.ResumeDoor(code, namespace, cache, self.miss, name)
+        return _C.ResumeDoor(code, namespace, cache, _none_fits, name)
 
     # --- misses -----------------------------------------------------------------------------------------------------
     def miss(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:
@@ -533,6 +533,10 @@ class Compiler:
                 "If it is not the program's own, please report it with the traceback that "
                 'jit.config.on_error = "raise" gives.'
             )
+
+
+def _none_fits(door: Any, slots: tuple[Any, ...], function: FunctionType) -> None:
+    """What a door of code that is not compiled asks: no compiler is kept by it."""
 
 
 def _weakly(method: weakref.WeakMethod[Callable[..., None]]) -> Callable[..., None]:

@@ -155,12 +155,12 @@ def _told(tx: Translator, target: Variable, name: str | None) -> list[Any]:
 
 def _attribute(real: Any, name: str) -> Any:
     """The value of an attribute, a cell or a global as it stands there."""
-    if isinstance(real, CellType):
+    if is_a(real, CellType):
         return next(iter(gc.get_referents(real)), None)
     if type(real) is dict:  # a namespace
         return dict.get(real, name)
     found = inspect.getattr_static(real, name, None)
-    if not isinstance(found, MemberDescriptorType):
+    if not is_a(found, MemberDescriptorType):
         return found
     try:
         return found.__get__(real)
