@@ -432,13 +432,18 @@ class ObjectVariable(Variable):
             tx.raise_(TypeError, f"iter() returned non-iterator of type {type_name(found.python_type())!r}")
         return found
 
+    def step(self, tx: Translator) -> Variable | None:
+        """The same as `next`, but what its own `__next__` raises to say that there is no more is raised."""
+        return self._ask(tx, "__next__", [], lambda p: p.next(tx), lambda r: r)
+
     def next(self, tx: Translator) -> Variable | None:
         try:
-            return self._ask(tx, "__next__", [], lambda p: p.next(tx), lambda r: r)
+            return self.step(tx)
         except Observed as raised:
-            if issubclass(raised.variable.python_type(), StopIteration):
-                return None
-            raise
+            if not issubclass(raised.variable.python_type(), StopIteration):
+                raise
+            tx.stopped = True
+            return None
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         return self._operator(tx, BINARY[op][0], other, lambda p: p.binary(tx, op, _native_part(other)))

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import itertools
 import os
 import re
 import sys
@@ -460,3 +461,44 @@ def test_metaclasses_are_asked_about_instances():
         return x + 1, [*seen, isinstance(instance, HasNamed), isinstance(instance, (int, Called))]
 
     check(program, X)
+
+
+class Ends:
+    """An iterator that ends with an exception of its own."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise self.error
+
+
+class Stop(StopIteration):
+    pass
+
+
+THROUGH = {
+    "itself": lambda each: each, "enumerate": enumerate, "zip": zip, "map": lambda each: map(str, each),
+    "islice": lambda each: itertools.islice(each, 2), "pairwise": itertools.pairwise, "chain": itertools.chain,
+    "generator": lambda each: (value for value in each), "zip_longest": itertools.zip_longest,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", THROUGH)
+def test_what_an_iterator_ends_with(name):
+    """Its class, arguments and identity were lost."""
+    def program(x):
+        found = []
+        for error in (StopIteration(), StopIteration(3), Stop(4)):
+            iterator = THROUGH[name](Ends(error))
+            found.append(next(iterator, 7))
+            try:
+                next(iterator)
+            except StopIteration as raised:
+                found.append((type(raised), raised.args, raised.value, raised is error))
+        return found, x + 1
+
+    check(program, torch.ones(2), graphs=None)
