@@ -31,7 +31,7 @@ aten = torch.ops.aten
 # --- copies -----------------------------------------------------------------------------------------------------------
 @lowers(
     aten._to_copy.default, aten.clone.default, aten.contiguous.default, aten.lift_fresh_copy.default,
-    aten._conj_physical.default, aten.resolve_conj.default, aten.resolve_neg.default,
+    aten._conj_physical.default, aten.conj_physical.default, aten.resolve_conj.default, aten.resolve_neg.default,
 )  # fmt: skip
 def _copy(low: Lowering, x: Ref, **options: Any) -> Ref:
     """Where its elements come to lie is what the fake says."""

@@ -72,3 +72,12 @@ def test_an_input_that_gradients_depend_on_is_kept_as_it_came(backend, copies):
 
     check(scaled, make=make, then=twice, backend=backend, tolerance=(1e-6, 1e-6))
     assert copies
+
+
+def test_what_is_the_tensor_itself_in_aten_is_a_copy():
+    """`conj_physical` of real numbers: the compiled backward said that its result had a history already."""
+    leaf = torch.ones(3, requires_grad=True)
+    x = leaf * 2
+    y = jit.compile(lambda x: x.conj_physical_() * 3)(x)
+    y.sum().backward()
+    assert x._version == 1 and leaf.grad.tolist() == [6, 6, 6]
