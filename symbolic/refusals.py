@@ -104,24 +104,9 @@ def _not_negative(x: torch.Tensor, y: torch.Tensor, reduction: int = 1, beta: fl
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
 
 
-def _complex(real: torch.Tensor, imag: torch.Tensor, *, out: torch.Tensor) -> None:
-    if out.dtype != real.dtype.to_complex():
-        raise RuntimeError(f"complex() of {real.dtype} into {out.dtype}")
-
-
-def _drawn(value: torch.Tensor, *rest: Any, out: torch.Tensor, **more: Any) -> None:
-    if out.dtype != torch.int64:
-        raise RuntimeError(f"multinomial() into {out.dtype}")
-
-
 def _sorted(value: torch.Tensor, *rest: Any, values: torch.Tensor, indices: torch.Tensor, **more: Any) -> None:
     if not (values.is_contiguous() and indices.is_contiguous()):
         raise RuntimeError("sort() into tensors that do not lie by rows, which are taken for others")
-
-
-def _extremes(value: torch.Tensor, *, min: torch.Tensor, max: torch.Tensor, **rest: Any) -> None:
-    if not min.dtype == max.dtype == value.dtype:
-        raise RuntimeError(f"aminmax() of {value.dtype} into {min.dtype} and {max.dtype}")
 
 
 _FITTING: dict[Any, Callable[..., None]] = {
@@ -135,11 +120,8 @@ _FITTING: dict[Any, Callable[..., None]] = {
     aten.slice_scatter.default: _part(aten.slice.Tensor),
     aten.diagonal_scatter.default: _part(aten.diagonal.default),
     aten.smooth_l1_loss.default: _not_negative,
-    aten.complex.out: _complex,
     aten.sort.values: _sorted,
     aten.sort.values_stable: _sorted,
-    aten.multinomial.out: _drawn,
-    aten.aminmax.out: _extremes,
 }  # fmt: skip
 
 

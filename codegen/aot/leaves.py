@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import torch
@@ -12,22 +12,13 @@ from torch.overrides import TorchFunctionMode
 from codegen.aot.inputs import FragileInputs, answers
 from codegen.aot.levels import edge_of, node_of
 from codegen.aot.memory import Untraceable
+from codegen.aot.reworded import IN_OTHER_WORDS
 
 _CreationMeta = torch._C._autograd.CreationMeta
 _WITHOUT_GRAD = (_CreationMeta.NO_GRAD_MODE, _CreationMeta.INFERENCE_MODE)
 _REQUIRES_GRAD = frozenset({torch.Tensor.requires_grad_, vars(torch._C.TensorBase)["requires_grad"].__set__})
 _SWITCHES = _REQUIRES_GRAD | {torch.Tensor.detach_, torch.detach_}
 _OF_MEMORY = frozenset({torch.Tensor.untyped_storage, torch.Tensor.storage, torch.Tensor.storage_offset})
-
-
-def _one_hot(x: torch.Tensor, classes: Any = -1) -> torch.Tensor:
-    if x.dtype != torch.int64 or classes <= 0:
-        return torch._C._nn.one_hot(x, classes)
-    return x.new_zeros((*x.shape, classes)).scatter(-1, x.unsqueeze(-1), 1)
-
-
-#: What asks values on a device, and not of stand-ins, in words that look at them where they run.
-_IN_OTHER_WORDS: dict[Any, Callable[..., Any]] = {torch._C._nn.one_hot: _one_hot}
 
 
 class Switches(TorchFunctionMode):
@@ -47,7 +38,7 @@ class Switches(TorchFunctionMode):
                 raise FragileInputs
             self.seen.add(id(args[0]))
         self.asked = self.asked or func in _OF_MEMORY
-        return _IN_OTHER_WORDS.get(func, func)(*args, **(kwargs or {}))
+        return IN_OTHER_WORDS.get(func, func)(*args, **(kwargs or {}))
 
 
 def is_leaf(fake: torch.Tensor) -> bool:

@@ -30,6 +30,7 @@ from symbolic.variables.containers import SequenceVariable
 from symbolic.variables.live_generators import LiveGenerator, held_value, repeated_step, step, tell
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.native import IteratorVariable
+from symbolic.variables.positions import native_part
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -338,15 +339,10 @@ def accumulated(iterator: Any) -> str | None:
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
-def _native_part(held: Variable) -> Variable:
-    """What an iterator of Python's own walks, which asks no method of a derived class."""
-    return getattr(held, "payload", None) or held
-
-
 def _walk(kind: type[iterators.SequenceIterator], native: type) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
     def make(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
         empty = tx.new_list([]) if native is list else tx.new_tuple([])
-        walked = _native_part(held[0]) if held else empty
+        walked = native_part(held[0]) if held else empty
         if not isinstance(walked, (SequenceVariable, BufferVariable)):
             raise GraphBreak("iterator over a sequence of a user's class", held[0].describe())
         made = kind(walked, state)
@@ -361,19 +357,19 @@ def _set(tx: Translator, left: Any, held: list[Any]) -> IteratorVariable:
 
 
 def _backwards(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
-    walked = _native_part(held[0]) if held else None
+    walked = native_part(held[0]) if held else None
     if isinstance(walked, ConstantVariable):
         return iterators.ReversedText(walked.value, state)
     return _walk(iterators.ReversedIterator, tuple)(tx, state, held)
 
 
 def _constants(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
-    return iterators.ConstantIterator(_native_part(held[0]).constant() if held else "", max(state, 0))
+    return iterators.ConstantIterator(native_part(held[0]).constant() if held else "", max(state, 0))
 
 
 def _dict(kind: str, backwards: bool) -> Callable[[Any, Any, list[Any]], IteratorVariable]:
     def make(tx: Translator, left: int, held: list[Any]) -> IteratorVariable:
-        owner = _native_part(held[0]) if held else tx.new_dict([])
+        owner = native_part(held[0]) if held else tx.new_dict([])
         if not isinstance(owner, DictVariable):
             raise GraphBreak("iterator over a dict of a user's class", owner.describe())
         names = list(owner.names(tx).items())[:: -1 if backwards else 1]
