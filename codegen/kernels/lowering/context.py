@@ -137,6 +137,12 @@ class Lowering:
         )
         return Ref(name, shape, dtype)
 
+    def fill_of(self, ref: Ref) -> ir.Literal | None:
+        """The number that all elements are, where that is known and there are any."""
+        made = self.program.tensors[ref.name]
+        is_filled = isinstance(made, Definition) and isinstance(made.value, ir.Literal) and made.kind is None
+        return made.value if is_filled and all(size != 0 for size in ref.shape) else None  # type: ignore[union-attr]
+
     def fresh(self, name: str) -> str:
         """`name` is that of a node, or begins with it and a point (see `Program`)."""
         number, found = 0, name

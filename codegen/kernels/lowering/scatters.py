@@ -143,12 +143,28 @@ def _scattered(low: Lowering, kind: str, x: Ref, dim: int, positions: Ref, sourc
     if not x.dim or positions.dim != x.dim or source.dtype != x.dtype:
         raise Unsupported("a number that is put")
     dim = wrap(dim, x.dim)
+    fill = low.fill_of(x)
+    if kind == "last" and fill is not None and [*positions.shape] == moved(x.shape, dim, ix.index(1)):
+        return _marked(low, x, dim, positions, source, fill)
 
     def element(*at: Index) -> tuple[Expr, Sequence[Index]]:
         value = source[at] if isinstance(source, Ref) else source
         return value, moved(at, dim, looked_up(positions[at], x.shape[dim]))
 
     return _put(low, kind, x, positions.shape, [each for each in range(x.dim) if each != dim], element)
+
+
+def _marked(low: Lowering, x: Ref, dim: int, positions: Ref, source: Ref | Expr, fill: Expr) -> Ref:
+    """One element of each line of what is filled, as with one_hot: each element looks whether it is the one, and no
+    memory is filled first."""
+
+    def element(*at: Index) -> Expr:
+        line = moved(at, dim, ix.index(0))
+        value = source[tuple(line)] if isinstance(source, Ref) else source
+        place = looked_up(positions[tuple(line)], x.shape[dim])
+        return where(fn("eq", ir.position(place), ir.position(at[dim])), value, fill)
+
+    return low.define(x.shape, x.dtype, element)
 
 
 @lowers(aten.embedding_dense_backward.default)
