@@ -140,8 +140,9 @@ class Lowering:
     def fill_of(self, ref: Ref) -> ir.Literal | None:
         """The number that all elements are, where that is known and there are any."""
         made = self.program.tensors[ref.name]
-        is_filled = isinstance(made, Definition) and isinstance(made.value, ir.Literal) and made.kind is None
-        return made.value if is_filled and all(size != 0 for size in ref.shape) else None  # type: ignore[union-attr]
+        if not isinstance(made, Definition) or made.kind is not None or any(size == 0 for size in ref.shape):
+            return None
+        return made.value if isinstance(made.value, ir.Literal) else None
 
     def fresh(self, name: str) -> str:
         """`name` is that of a node, or begins with it and a point (see `Program`)."""
