@@ -19,7 +19,7 @@ from codegen.residual.continuations import suspended
 from codegen.residual.resume import Unresumable
 from codegen.residual.writer import BUILD, CONTENTS, SHELLS, Emit, Writer
 from symbolic import tracebacks
-from symbolic.errors import ASKS_NODE, GraphBreak, Restart
+from symbolic.errors import ASKS_NODE, READS_FRAME, GraphBreak, Restart, SkipFrame
 from symbolic.translator import LazyVariable
 from symbolic.variables import (
     born,
@@ -232,6 +232,8 @@ def _traceback(w: Writer, v: exceptions.TracebackVariable) -> None:
 
 
 def _frame(w: Writer, v: exceptions.FrameVariable) -> None:
+    if v.is_taken:
+        raise SkipFrame(f"{READS_FRAME} (a traceback's frame)")
     names, values = tuple(v.variables), v.variables.values()
     namespace = v.frame.namespace.of_traces()  # type: ignore[attr-defined]
     w.call(tracebacks.frame_of, v.code, namespace, v.frame.offset, names, *values)

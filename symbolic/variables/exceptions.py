@@ -7,7 +7,7 @@ from types import FrameType, FunctionType, GetSetDescriptorType, MemberDescripto
 from typing import TYPE_CHECKING, Any
 
 from symbolic import polyfills
-from symbolic.errors import GraphBreak, Restart
+from symbolic.errors import READS_FRAME, GraphBreak, Restart, SkipFrame
 from symbolic.frames import Frame
 from symbolic.tracebacks import line_at
 from symbolic.variables.base import Variable
@@ -237,6 +237,7 @@ class TracebackVariable(Variable):
         known = {"tb_next": self.rest, "tb_frame": self.frame, "tb_lasti": self.offset, "tb_lineno": self.line}
         if name not in known:
             raise GraphBreak("frame of a traceback", name)
+        self.frame.is_taken |= name == "tb_frame"
         found = known[name]
         return found if isinstance(found, Variable) else ConstantVariable(found)
 
@@ -245,12 +246,14 @@ class TracebackVariable(Variable):
 
 
 class FrameVariable(Variable):
-    """A traced frame as a traceback has it. `variables`: those of its variables that are to be found in it."""
+    """A traced frame as a traceback has it. `variables`: those of its variables that are to be found in it.
+    `is_taken`: the program has taken it from there, and may ask for all of them, or for what the frame does now."""
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.code = frame.code.raw
         self.variables: dict[str, Variable] = {}
+        self.is_taken = False
 
     def python_type(self) -> type:
         return FrameType
@@ -262,7 +265,7 @@ class FrameVariable(Variable):
             return self.frame.namespace
         if name == "f_lineno":
             return ConstantVariable(line_at(self.code, self.frame.offset))
-        raise GraphBreak("frame of a traceback", name)
+        raise SkipFrame(f"{READS_FRAME} ({name} of a traceback's frame)")
 
     def reachable(self) -> list[Variable]:
         return list(self.variables.values())

@@ -238,3 +238,43 @@ def who_asks_by_another_name(look=sys._getframe):
 @same_as_eager
 def test_frames_around_that_of_a_callee(x):
     return calls(who_asks), calls(who_asks_by_another_name), calls(lambda: calls(who_asks)), x + 1
+
+
+def divides(x):
+    y = x + 1
+
+    def inner(n):
+        half = n / 2
+        return half / 0
+    return inner(3), y
+
+
+def frames_of_failure(x):
+    try:
+        divides(x)
+    except ZeroDivisionError as e:
+        frames, trace = [], e.__traceback__
+        while trace is not None:
+            frames.append(trace.tb_frame)
+            trace = trace.tb_next
+    return frames
+
+
+@same_as_eager
+def test_variables_of_the_frames_in_a_traceback(x):
+    this, outer, inner = frames_of_failure(x)
+    return sorted(this.f_locals), sorted(outer.f_locals), inner.f_locals, outer.f_locals["y"], x + 1
+
+
+@same_as_eager
+def test_frame_of_its_own_in_a_traceback(x):
+    seen = []
+    try:
+        1 / 0
+    except ZeroDivisionError as e:
+        frame = e.__traceback__.tb_frame
+    try:
+        frame.clear()
+    except RuntimeError as e:
+        seen.append(str(e))
+    return seen, x + 1, sorted(frame.f_locals), frame.f_back is not None
