@@ -84,9 +84,9 @@ def captured(found: Verdict | None) -> str:
     return f"{found.graphs}" + (f", {len(found.breaks)} breaks" if found.breaks else "")
 
 
-def is_whole(name: str, found: dict[Run, Verdict]) -> bool:
-    """Forward and training as captured, one graph each."""
-    return all(found[Run(name, way, "eager")].is_whole for way in ("forward", "training"))
+def is_whole(name: str, found: dict[Run, Verdict], backend: str) -> bool:
+    """Forward and training, one graph each."""
+    return all(found[Run(name, way, backend)].is_whole for way in ("forward", "training"))
 
 
 def same(name: str, found: dict[Run, Verdict]) -> str:
@@ -94,20 +94,21 @@ def same(name: str, found: dict[Run, Verdict]) -> str:
     return f"**no**: {'; '.join(wrong)}" if wrong else "yes"
 
 
-def report(names: Sequence[str], found: dict[Run, Verdict], markdown: bool) -> None:
+def report(names: Sequence[str], found: dict[Run, Verdict], backend: str, markdown: bool) -> None:
+    """Graphs and breaks are those with `backend`: all capture alike."""
     rows = [
         [
-            name, FAMILIES[name].package, *(captured(found.get(Run(name, way, "eager"))) for way in WAYS),
+            name, FAMILIES[name].package, *(captured(found.get(Run(name, way, backend))) for way in WAYS),
             same(name, found),
         ]
         for name in names
     ]  # fmt: skip
     show("Graphs", ["", "of", *WAYS, "same as eager"], rows, markdown)
-    whole = [name for name in names if is_whole(name, found)]
+    whole = [name for name in names if is_whole(name, found, backend)]
     share = f"{100 * len(whole) / len(names):.0f} %"
     print(f"\n{len(whole)} of {len(names)} are one graph, forward and training: {share}\n")
     causes = [
-        [name, BREAKS.get(name) or BREAKS.get(f"{name} training", "?"), "; ".join(dict.fromkeys(lines(name, found)))]
+        [name, BREAKS.get(name) or BREAKS.get(f"{name} training", "?"), "; ".join(dict.fromkeys(lines(name, found, backend)))]
         for name in names
         if name not in whole
     ]
@@ -119,9 +120,9 @@ def report(names: Sequence[str], found: dict[Run, Verdict], markdown: bool) -> N
         show("Not the same", ["", "way", "backend", "difference"], rows, markdown)
 
 
-def lines(name: str, found: dict[Run, Verdict]) -> list[str]:
+def lines(name: str, found: dict[Run, Verdict], backend: str) -> list[str]:
     """Where a model breaks, and why; the steps of a loop that goes on after a break are left out."""
-    breaks = [each for way in ("forward", "training") for each in found[Run(name, way, "eager")].breaks]
+    breaks = [each for way in ("forward", "training") for each in found[Run(name, way, backend)].breaks]
     return [f"{place}: {reason}" for place, reason in breaks if "__next__ of" not in reason]
 
 
@@ -144,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         found = dict(zip(todo, pool.map(lambda run: verdict(run, options.limit), todo), strict=True))
     print(machine())
-    report(names, found, options.markdown)
+    report(names, found, options.backends[0], options.markdown)
     return int(any(each.wrong for each in found.values()))
 
 
