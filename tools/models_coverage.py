@@ -108,7 +108,10 @@ def report(names: Sequence[str], found: dict[Run, Verdict], backend: str, markdo
     share = f"{100 * len(whole) / len(names):.0f} %"
     print(f"\n{len(whole)} of {len(names)} are one graph, forward and training: {share}\n")
     causes = [
-        [name, BREAKS.get(name) or BREAKS.get(f"{name} training", "?"), "; ".join(dict.fromkeys(lines(name, found, backend)))]
+        [
+            name, BREAKS.get(name) or BREAKS.get(f"{name} training", "?"),
+            "; ".join(dict.fromkeys(lines(name, found, backend))),
+        ]
         for name in names
         if name not in whole
     ]
