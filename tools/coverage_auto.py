@@ -1,7 +1,7 @@
 """`tools/coverage --auto`: CPython's own tests as a program that knows nothing of the compiler, under `JIT_AUTO=1`.
 
 Each module runs some times in one process, plain and under the variable: no test that passes plain may fail, nothing
-may crash or hang, and when all is warm a run is to take no longer. Time is the processor's, with that of child processes.
+may crash or hang, and when all is warm a run is to take no longer. Time is the processor's, child processes too.
 The tests are read from a folder that is no library's, so the frame hook looks at every call of theirs.
 """
 
