@@ -586,6 +586,10 @@ DESCRIPTORS: dict[type, Callable[[ObjectVariable, Any, str, Any], Variable]] = {
 }
 
 
+#: What classes have a native method of their own for, which `object`'s must not pass by.
+_NOT_FOR_CLASSES = (object.__setattr__, object.__delattr__)
+
+
 class ObjectMethod(NativeMethod):
     """A native method that objects inherit (`object.__init__`, `object.__setattr__`, ...), bound."""
 
@@ -601,6 +605,8 @@ class ObjectMethod(NativeMethod):
         handler = native or OBJECT_METHODS.get(self.name)
         if handler is None or not (native or self._is_plain()) or not takes(handler, tx, self.owner, *args, **kwargs):
             raise GraphBreak("native method of an object", self.describe())
+        if self.raw in _NOT_FOR_CLASSES and issubclass(self.owner.python_type(), type):
+            tx.raise_(TypeError, f"can't apply this {self.name} to {type_name(self.owner.python_type())} object")
         return handler(tx, self.owner, *args, **kwargs)
 
     def _is_plain(self) -> bool:

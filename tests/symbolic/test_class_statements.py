@@ -646,3 +646,40 @@ def test_a_class_whose_name_tells_of_what_varies():
 
     x, = tensors(3)
     check(program, x, 3, changed=[(x, 4), (x, 5)])
+
+
+class StoresAsObjectsDo(type):
+    def __setattr__(cls, name, value):
+        object.__setattr__(cls, name, value)
+
+    def __delattr__(cls, name):
+        object.__delattr__(cls, name)
+
+
+class Plain:
+    pass
+
+
+class Mixed(Plain, StoresAsObjectsDo):
+    pass
+
+
+class IsStoredTo(metaclass=StoresAsObjectsDo):
+    held = 3
+
+
+def test_what_objects_store_with_is_not_for_classes():
+    def program(x):
+        said = []
+        for made in (IsStoredTo, Mixed("Made", (), {"held": 4})):
+            try:
+                made.held = 5
+            except TypeError as error:
+                said.append(str(error))
+            try:
+                del made.held
+            except TypeError as error:
+                said.append(str(error))
+        return x + IsStoredTo.held, said
+
+    check(program, *tensors(3), graphs=1)
