@@ -28,7 +28,9 @@ def notify(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """A UserWarning at the line of the user's that led here: the innermost one outside of this project and of torch."""
+    """A UserWarning at the line of the user's that led here: the innermost one outside of this project and of torch.
+
+    Where the program makes errors of warnings it is only shown: the program did nothing that it is a warning of."""
     found = here = sys._getframe(1)
     while found.f_code.co_filename.startswith(_NOT_THE_USERS):
         if found.f_back is None:
@@ -36,4 +38,8 @@ def warn(text: str) -> None:
             break
         found = found.f_back
     file = found.f_code.co_filename
-    warnings.warn_explicit(text, UserWarning, file, found.f_lineno, registry=_SEEN.setdefault(file, {}))
+    try:
+        warnings.warn_explicit(text, UserWarning, file, found.f_lineno, registry=_SEEN.setdefault(file, {}))
+    except UserWarning:
+        if sys.stderr is not None:
+            sys.stderr.write(warnings.formatwarning(text, UserWarning, file, found.f_lineno))

@@ -147,6 +147,15 @@ def test_many_shapes_stay_right_and_stop_compiling():
         assert watch.counter.count <= 4, "sizes that vary stop compiling"
 
 
+@pytest.mark.filterwarnings("error")
+def test_warnings_that_the_program_makes_errors_do_not_leave_its_calls(capsys):
+    def program(x, name):
+        return x + len(name), name
+    compiled = jit.compile(program, options={"recompile_limit": 3}, backend="eager")
+    assert [compiled(torch.ones(1), "a" * n)[0].item() for n in range(6)] == [1, 2, 3, 4, 5, 6]
+    assert capsys.readouterr().err.count("was compiled 3 times") == 1
+
+
 def test_dynamic_true_and_false():
     watch = Watch(add, dynamic=False)
     watch(torch.randn(3, 4))(torch.randn(5, 4))(torch.randn(3, 4)).expect(2)
