@@ -69,25 +69,30 @@ def tried(text: str) -> list[str] | None:
             raise _Endless
         return count
 
-    before = sys.gettrace()
+    before, written = sys.gettrace(), len(differential.WRITTEN)
     try:
-        module = load(text)
-        calls = [(module.program, module.arguments(way)) for way in range(WAYS)]
-        sys.settrace(count)
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for program, arguments in calls:
-                try:
-                    afterwards(program(*arguments), *arguments)
-                    raised.append("")
-                except Exception as error:
-                    raised.append(type(error).__name__)
+        for way in range(WAYS):
+            module = load(text)  # each in a world of its own, as the judge has it
+            arguments = module.arguments(way)
+            raised.append(_raised(module.program, arguments, count))
+            _raised(module.program, arguments, count)
     except (_Endless, Exception):
         return None
     finally:
         sys.settrace(before)
-        differential.WRITTEN.pop()
+        del differential.WRITTEN[written:]
     return raised
+
+
+def _raised(program: Any, arguments: Any, trace: Any) -> str:
+    sys.settrace(trace)
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            afterwards(program(*arguments), *arguments)
+        except Exception as error:
+            return type(error).__name__
+    return ""
 
 
 def judge(text: str) -> Verdict:
