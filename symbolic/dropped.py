@@ -13,8 +13,8 @@ import inspect
 import itertools
 import traceback
 from collections import deque
-from collections.abc import Callable, Container, Iterable
-from types import CellType, CoroutineType, FunctionType, GeneratorType, MemberDescriptorType
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator
+from types import AsyncGeneratorType, CellType, CoroutineType, FunctionType, GeneratorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from symbolic.code import Inst, decode
@@ -80,12 +80,34 @@ def is_given(value: Any) -> bool:
     of what does something when it ends."""
     if is_a(value, BaseException):
         held = (gc.get_referents(frame) for frame, _ in traceback.walk_tb(value.__traceback__))
-        return any(is_given(each) for each in itertools.chain(*held) if type(each) in (CoroutineType, GeneratorType))
+        return any(is_given(each) for each in itertools.chain(*held) if type(each) in _RUN_ON)
     if type(value) is CoroutineType:
         return value.cr_frame is not None
-    if type(value) is not GeneratorType or value.gi_frame is None:
+    if type(value) in _STEPS_OF_ASYNC:
+        return any(is_given(each) for each in gc.get_referents(value) if type(each) is AsyncGeneratorType)
+    kind = _SUSPENDED.get(type(value))
+    if kind is None or getattr(value, f"{kind}_frame") is None:
         return tells_of_end(value)
-    return any(inst.op == "PUSH_EXC_INFO" for inst in decode(value.gi_code).insts)
+    return any(inst.op == "PUSH_EXC_INFO" for inst in decode(getattr(value, f"{kind}_code")).insts)
+
+
+async def _nothing() -> AsyncGenerator[None, None]:
+    yield
+
+
+def _steps_of_async() -> Iterator[type]:
+    generator = _nothing()
+    for step in (generator.asend(None), generator.athrow(GeneratorExit)):
+        yield type(step)
+        step.close()  # or it says that nobody has awaited it
+
+
+#: generators -> how their attributes begin
+_SUSPENDED: dict[type, str] = {GeneratorType: "gi", AsyncGeneratorType: "ag"}
+#: What holds an asynchronous generator and steps it.
+_STEPS_OF_ASYNC = frozenset(_steps_of_async())
+#: What may have something left to do.
+_RUN_ON = (CoroutineType, GeneratorType, AsyncGeneratorType, *_STEPS_OF_ASYNC)
 
 
 def tells_of_end(value: Any) -> bool:
@@ -118,12 +140,13 @@ def close(tx: Translator, generators: list[Variable]) -> None:
         return
     roots = [each for frame in tx.frames for each in frame.held()]
     alive = set(reachable([*roots, tx.result, *([tx.handled] if tx.handled is not None else [])], tx.ledger))
+    for each in generators:
+        if not isinstance(each, GeneratorVariable) and not any(_object(other) is _existing(each) for other in alive):
+            tx.split_next = GraphBreak("a value ends", each.describe())
     shown = [each.frame for each in alive if isinstance(each, FrameVariable)]
     alive |= _within(tx, [each for frame in shown for each in frame.held()])  # by tracebacks
     for each in generators:
         if not isinstance(each, GeneratorVariable):
-            if not any(_object(other) is _existing(each) for other in alive):
-                tx.split_next = GraphBreak("a value ends", each.describe())
             continue
         if each in alive or each in _within(tx, each.reachable()):  # what holds itself ends when the collector runs
             continue
@@ -186,7 +209,7 @@ def _telling(values: list[Any]) -> list[Any]:
 
 
 #: Besides what has a `__del__`.
-_MAY_TELL = (BaseException, GeneratorType, CoroutineType, dict, list, tuple, set)
+_MAY_TELL = (BaseException, *_RUN_ON, dict, list, tuple, set)
 
 
 def check_unwound(tx: Translator, frame: Frame) -> None:

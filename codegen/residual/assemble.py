@@ -130,13 +130,14 @@ class _Assembler:
         module = self._call_graph(made, has_nodes)
         if isinstance(exit_, Break):
             self.emit.line = exit_.frames[0].line
+        self.writer.ask(alive)
         self.writer.effects(set(alive))
         self.emit.note = "classes that the program made"
         self._make_classes()
         if isinstance(exit_, Return):
             self.emit.note = "what it returns"
             self.writer.load(exit_.value)
-            self.emit.return_value()
+            self.writer.leave()
         else:
             self._break(exit_)
         if self.failed is not None:
@@ -440,7 +441,7 @@ class _Assembler:
         for argument in state.arguments:
             self._load_argument(argument)
         emit.call(1 + len(state.arguments))
-        emit.return_value()
+        self.writer.leave()
 
     def _unseen(self, load: Callable[[], None]) -> None:
         """Takes the entry of this code off the traceback of the exception that `load` pushes as an argument."""

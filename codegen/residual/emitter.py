@@ -215,6 +215,10 @@ class Emitter:
         self._names.add(name)
         return name
 
+    def all_names(self) -> list[str]:
+        """Of all locals."""
+        return sorted(self._names)
+
     def load(self, name: str) -> None:
         self.op("LOAD_FAST", name)
 

@@ -234,6 +234,7 @@ def _traceback(w: Writer, v: exceptions.TracebackVariable) -> None:
 def _frame(w: Writer, v: exceptions.FrameVariable) -> None:
     if v.is_taken:
         raise SkipFrame(f"{READS_FRAME} (a traceback's frame)")
+    w.has_tracebacks = True
     names, values = tuple(v.variables), v.variables.values()
     namespace = v.frame.namespace.of_traces()  # type: ignore[attr-defined]
     w.call(tracebacks.frame_of, v.code, namespace, v.frame.offset, names, *values)

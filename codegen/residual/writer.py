@@ -68,6 +68,7 @@ class Writer:
         self.segment = 0  # of the ledger: things are as they are at its end
         self._given: dict[Variable, Variable] = {}  # the state in which a container was left
         self.packed = False  # values come as one tuple; else each is a parameter of its own
+        self.has_tracebacks = False  # whose entries hold the frame of this code
         self._built: dict[Variable, str] = {}
         self.failures: list[tuple[Label, Call]] = []  # where calls go that raise
         self._attrs: dict[tuple[Any, str], Any] = {}  # as far as the ledger is replayed
@@ -83,6 +84,13 @@ class Writer:
 
     def restore(self, snapshot: _Done) -> None:
         self._built, self._made_of, self._given = snapshot
+
+    def leave(self) -> None:
+        """Returns what is on the stack. A frame that a traceback holds keeps its locals, which may hold that."""
+        for name in self.emit.all_names() if self.has_tracebacks else ():
+            self.emit.const(None)
+            self.emit.store(name)
+        self.emit.return_value()
 
     # --- loads ------------------------------------------------------------------------------------------------------
     def find_cycles(self, roots: Iterable[Variable]) -> None:
@@ -156,12 +164,10 @@ class Writer:
         """Pushes what a path led to when the frame was entered: guards have read it already."""
         if source.kind == "const":
             self._constant(source.arg)
-        elif source.root.kind == "born":
+        elif source.is_made:
             self._load_part(source)
         elif source.kind == "arg":
             self.emit.load(self.params[source.arg])
-        elif source.kind == "made":
-            self._load_made(source)
         else:
             known = source in self.values
             index = self.values.setdefault(source, len(self.values))
@@ -176,26 +182,31 @@ class Writer:
             self.emit.load(name)
 
     def _load_part(self, source: Source) -> None:
-        """Pushes a part of what this code makes by a recipe."""
-        if source.base is None:
+        """Pushes what this code makes, or a part of that, as it was when it was first asked for."""
+        base, name = source.base, self._made_of.get(source)
+        if base is None:
             self.load(source.arg)
-            return
-        base = source.base
-        self.call(_PARTS[source.kind], Emit(lambda: self._load_part(base)), source.arg)
-
-    def _load_made(self, source: Source) -> None:
-        """Pushes what this code makes of another value when it is first asked for, `function(base)`."""
-        name = self._made_of.get(source)
-        if name is not None:
+        elif name is not None:
             self.emit.load(name)
-            return
-        function, _ = source.arg
-        base = source.base
-        assert base is not None
-        self.call(function, Emit(lambda: self.load_source(base)))
+        elif source.kind == "made":
+            self.call(source.arg[0], Emit(lambda: self.load_source(base)))
+            self._keep_made(source)
+        else:
+            self.call(_PARTS[source.kind], Emit(lambda: self._load_part(base)), source.arg)
+            if source.root.kind == "const":
+                self._keep_made(source)
+
+    def _keep_made(self, source: Source) -> None:
         name = self._made_of[source] = self.emit.fresh("made")
         self.emit.dup()
         self.emit.store(name)
+
+    def ask(self, variables: Iterable[Variable]) -> None:
+        """Asks the library for those among these that each call has for itself, before anything is done to them."""
+        for source in [variable.source for variable in variables if variable.source is not None]:
+            if source.is_made and source.root.kind == "const" and source not in self._made_of:
+                self.load_source(source)
+                self.emit.pop()
 
     def pack_values(self, first: Sequence[Source]) -> None:
         """From the first value on: all come as one tuple, in the parameter `__values`, which begins with these."""

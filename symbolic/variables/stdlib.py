@@ -32,7 +32,7 @@ from symbolic import polyfills
 from symbolic.errors import READS_STACK, SEES_END, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.exceptions import NONE, AnyException, TracebackVariable, is_none
 from symbolic.variables.functions import (
     GENERATOR_FLAGS,
@@ -490,14 +490,20 @@ def _coroutine(tx: Translator, func: Variable) -> Variable:
 
 
 def _query(fn: Any) -> Callable[..., Variable]:
-    """A question about existing objects, asked now."""
+    """A question about existing objects, asked now; in each call, too, where each answer is another object."""
 
     def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
         values = [arg.real() if arg.real() is not MISSING else known(tx, arg) for arg in args]
         named = {name: known(tx, arg) for name, arg in kwargs.items()}
         if any(value is MISSING for value in (*values, *named.values())):
             raise GraphBreak(reason_of(fn), name_of(fn))
-        return tx.from_constant(tx.attempt(fn, *values, **named))
+        question = functools.partial(fn, *values, **named)
+        answer = tx.attempt(question)
+        if isinstance(answer, tuple) or is_constant_value(answer) or question() is answer:
+            return tx.from_constant(answer)
+        asked = tx.sources.const(question, name_of(fn)).step("made", (operator.call, len(tx.keepalive)))
+        tx.keepalive.append(question)
+        return tx.wrap(answer, asked)
 
     return handler
 

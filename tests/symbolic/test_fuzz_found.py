@@ -2,6 +2,8 @@
 
 import copy
 import gc
+import importlib.util
+import inspect
 import itertools
 import operator
 import random
@@ -251,3 +253,59 @@ def test_what_a_capture_saw_ends_when_nobody_has_it(fn, capsys):
         assert ends() is None
     finally:
         gc.enable()
+
+
+async def ticking():
+    try:
+        yield 1
+    finally:
+        print("ticked")
+
+
+def first_of(ticks):
+    try:
+        ticks.__anext__().send(None)
+    except StopIteration as error:
+        return error.value
+
+
+def test_what_a_handled_exception_passed_is_let_go(capsys):
+    def program(x):
+        ticks = ticking()
+        first = first_of(ticks)
+        ticks = None
+        print("over")
+        return x + first
+
+    gc.disable()  # the frames of a traceback are no circle
+    try:
+        jit.compile(program, backend="eager")(torch.ones(2))
+    finally:
+        gc.enable()
+    assert capsys.readouterr().out == "ticked\nover\n"
+
+
+def taking(a, /, b=2, *c, d: int = 4, **e): ...
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda: inspect.signature(taking), lambda: inspect.signature(abs), lambda: importlib.util.find_spec("this")]
+)
+def test_an_answer_is_another_object_in_each_call(ask):
+    def program(x, held):
+        held.append(ask())
+        return x + 1
+
+    check(program, make=lambda: (torch.ones(2), []))
+
+
+def test_parts_of_an_answer_that_is_made_in_each_call():
+    def program(x, held):
+        bound = inspect.signature(taking).bind(x, 2, d=x + 1)
+        bound.apply_defaults()
+        spec = importlib.util.find_spec("this")
+        loader, spec.loader = spec.loader, None
+        held += [bound, bound.signature.parameters["d"], loader, spec]
+        return bound.args, bound.kwargs, loader.name, spec.loader
+
+    check(program, make=lambda: (torch.ones(2), []))
