@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from types import BuiltinFunctionType, CodeType, FrameType, FunctionType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -54,7 +54,8 @@ from symbolic.shapes import Specialization
 from symbolic.sources import Source
 from symbolic.torch_state import is_watched
 from symbolic.translator import ESCAPES, Translator, capture
-from symbolic.variables.base import Variable
+from symbolic.variables.base import Variable, lookup
+from symbolic.variables.constants import is_a
 from symbolic.variables.foreseen import Foreseen
 from symbolic.variables.functions import GENERATOR_FLAGS, FunctionVariable
 from symbolic.varying import leaves
@@ -415,7 +416,7 @@ class Compiler:
         found = guards.explain(function, slots)
         if found is not None:
             what = program.guards[found[0]] if found[0] >= 0 else program.nodes[-1 - found[0]]
-            raise RuntimeError(f"a guard fails for the call it was made for: {what}, saw {describe(found[1])}")
+            raise RuntimeError(f"a guard fails for the call it was made for: {what}, saw {told(found[1])}")
         breaks = [reason_of(captured)] if isinstance(captured.exit, Break) else []
         stats.breaks += len(breaks)
         clock.lap("guards")
@@ -490,7 +491,7 @@ class Compiler:
         if index < 0:
             return "a value that the compiled code reads is not there any more"
         guard = entry.meta.guards[index]
-        what = f"saw {describe(seen)}" if guard.kind != "shape" else terms.seen(guard.payload, seen)
+        what = f"saw {told(seen)}" if guard.kind != "shape" else terms.seen(guard.payload, seen)
         return f"expected {guard}, {what}"
 
     def _skip(self, cache: Any, function: FunctionType, reason: str) -> None:
@@ -575,10 +576,16 @@ def _seen(cache: Any) -> dict[str, tuple[Any, ...]]:
 
 def _other_dims(sizes: tuple[int | None, ...], seen: Any) -> list[int]:
     """The dimensions in which a tensor has not the sizes that were expected."""
-    if not isinstance(seen, torch.Tensor) or seen.dim() != len(sizes):
+    shape = _shape(seen) if is_a(seen, torch.Tensor) else None
+    if shape is None or len(shape) != len(sizes):
         return []
-    both = zip(sizes, seen.shape, strict=True)
+    both = zip(sizes, shape, strict=True)
     return [dim for dim, (known, now) in enumerate(both) if known is not None and known != now]
+
+
+def _shape(tensor: torch.Tensor) -> torch.Size:
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.shape
 
 
 def _told_static(function: FunctionType, reason: str) -> str:
@@ -619,9 +626,29 @@ def place(code: CodeType) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
+def told(value: Any, depth: int = 3) -> str:
+    """A value of the program's, in words that none of its code says."""
+    return describe(value) if _is_told_natively(value, depth) else object.__repr__(value)
+
+
+def _is_told_natively(value: Any, depth: int) -> bool:
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset, dict):
+        inside = [*value, *value.values()] if kind is dict else value
+        return depth > 0 and all(_is_told_natively(each, depth - 1) for each in inside)
+    holds_nothing = not kind.__flags__ & _HOLDS or kind in _TOLD
+    return is_a(value, torch.Tensor) or (holds_nothing and not isinstance(lookup(kind, "__repr__"), FunctionType))
+
+
+#: `Py_TPFLAGS_HAVE_GC`: of types whose objects may hold others, which `repr` may ask; and of these, what asks none.
+_HOLDS = 1 << 14
+_TOLD = (type, FunctionType, BuiltinFunctionType, ModuleType, torch.device, torch.dtype)
+
+
 def describe(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"{type(value).__name__} {str(value.dtype)[6:]}{list(value.shape)} strides {value.stride()}"
+    if is_a(value, torch.Tensor):
+        with torch._C.DisableTorchFunctionSubclass():
+            return f"{type(value).__name__} {str(value.dtype)[6:]}{list(value.shape)} strides {value.stride()}"
     try:
         text = repr(value)
     except Exception:

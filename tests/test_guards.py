@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import jit
+from jit.compiler import told
 from tests.differential import COUNTING, Counting, tensors
 
 X, Y = tensors(3, 4, count=2)
@@ -145,6 +146,32 @@ def test_many_shapes_stay_right_and_stop_compiling():
         watch(torch.randn(n, 4))
     if COUNTING:
         assert watch.counter.count <= 4, "sizes that vary stop compiling"
+
+
+class Silent:
+    """Asked for nothing by anybody."""
+
+    def __init__(self, asked):
+        object.__setattr__(self, "asked", asked)
+
+    def __getattribute__(self, name):
+        object.__getattribute__(self, "asked").append(name)
+        return object.__getattribute__(self, name)
+
+    def __repr__(self):
+        object.__getattribute__(self, "asked").append("repr")
+        return "Silent"
+
+
+def test_values_are_told_in_words_of_our_own():
+    asked = []
+    compiled = jit.compile(lambda x, value: (x + 1, value is None), options={"recompile_limit": 2}, backend="eager")
+    with pytest.warns(UserWarning, match="saw <tests.test_guards.Silent object at"):
+        for value in (None, "a", Silent(asked)):
+            compiled(torch.ones(2), value)
+    assert told([Silent(asked), 1]).startswith("<list object at")
+    assert told({1: [2, "a"]}) == "{1: [2, 'a']}"
+    assert asked == []
 
 
 @pytest.mark.filterwarnings("error")
