@@ -617,7 +617,9 @@ class GraphBuilder:
         """`op(left, right)` of numbers with symbols, guarded."""
         assert self.shapes is not None
         with self.shapes.asking(), settling(left):
-            return bool(op(left, right))
+            answer = bool(op(left, right))
+        self.shapes.asked(left, right)
+        return answer
 
     def sizes(self, tensor: TensorVariable) -> list[Variable]:
         """The sizes of a tensor; those that may vary are recorded."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ LEAST = 1
 MOST = 1 << 20
 #: Conditions are evaluated on 64-bit integers: numbers must leave room for what is done with them.
 _LARGEST = 1 << 61
+#: How much new of what varies one line may ask: a loop that goes on for longer asks of plain numbers.
+MOST_ASKED = 128
 #: Powers are spelled out up to this exponent.
 _HIGHEST_POWER = 8
 
@@ -266,6 +269,7 @@ class Shapes:
         self._where: dict[sympy.Symbol, Extent] = {}
         self._numbers: dict[sympy.Symbol, int] = {}  # what each is for the inputs at hand
         self._places: list[Place] = []  # of env.guards
+        self._asked: Counter[Place] = Counter()  # of these, by line
         self._settled: dict[sympy.Symbol, int] = {}  # symbols that are plain numbers: how many guards there were then
         self._marked: dict[sympy.Symbol, Mark] = {}
         self._named: dict[str, torch.SymInt] = {}  # the first of each name
@@ -328,10 +332,26 @@ class Shapes:
 
     def _place_guards(self) -> None:
         new = len(self.env.guards) - len(self._places)
-        self._places += [self.place()] * new
+        if new:
+            self._places += [self.place()] * new
+            self._asked[self.place()] += new
         for symbol in self._where if new else ():
             if symbol not in self._settled and symbol in self.env.replacements and self.env.replace(symbol).is_Integer:
                 self._settled[symbol] = len(self._places)
+
+    def asked(self, *values: Any) -> None:
+        """The line being executed asked of these. One that asks on and on, as the condition of a loop does, says by its
+        turns what number each is; so that it does not cost a guard for each of them, they are fixed at some time."""
+        if self._asked[self.place()] <= MOST_ASKED:
+            return
+        for value in values:
+            if isinstance(value, torch.SymInt) and not self._must_vary(value.node.expr):
+                self.fix(value)
+
+    def _must_vary(self, expr: sympy.Expr) -> bool:
+        """Whether there is no number to fix it to, or the user said that there is more than one."""
+        is_marked = any(symbol in self._marked and self._marked[symbol].must for symbol in expr.free_symbols)
+        return is_marked or bool(free_unbacked_symbols(expr))
 
     def fix(self, value: torch.SymInt | torch.SymFloat) -> None:
         """From here on `value` is what it is for the inputs at hand (of a float, all the sizes that it comes of)."""

@@ -284,3 +284,33 @@ def test_numbers_that_are_asked_for_one_by_one_are_no_system_of_equations(monkey
     compiled = jit.compile(lambda numbers: torch.tensor(numbers), backend="eager")
     for first in (2, 3, 4):
         assert compiled([first, 7 * first, 5 * first]).tolist() == [first, 7 * first, 5 * first]
+
+
+@pytest.mark.parametrize("body", [
+    "while i < n:\n        i += 1", "while n:\n        n, i = n - 1, i + 2", "while True:\n        i += 1\n        if i == n:\n            break",
+    "for k in range(900):\n        i += bool(k % n)",
+])  # fmt: skip
+def test_loops_over_a_number_that_varies_ask_of_it_only_so_often(body):
+    """Each turn had a guard, of several milliseconds."""
+    scope = {}
+    exec(f"def program(x, n):\n    i = 0\n    {body}\n    return x + i", scope)
+    program, compiled = scope["program"], jit.compile(scope["program"], backend="eager")
+    for n in (500, 600, 610):
+        assert torch.equal(compiled(torch.ones(2), n), program(torch.ones(2), n))
+    if not jit.config.break_everywhere:
+        assert all(len(entry.guards) < 2 * shapes.MOST_ASKED for entry in compiled.debug_state().entries)
+
+
+def test_a_loop_over_a_number_that_is_said_to_vary_has_all_its_guards():
+    def program(x):
+        i = 0
+        while i < len(x) and i < shapes.MOST_ASKED + 20:
+            i += 1
+        return x + i
+
+    compiled = jit.compile(program, backend="eager", options={"loop_limit": 0})
+    for size in (200, 300):
+        x = torch.ones(size)
+        jit.mark_dynamic(x, 0)
+        assert torch.equal(compiled(x), program(x))
+    assert len(compiled.debug_state().entries) == 1
