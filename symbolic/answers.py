@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 
+#: What the frame made is looked through again after each write to it, so far as it holds no more than this.
+MOST_HELD = 200
 #: What changes in no way but by writes that the ledger tells of.
 _WRITTEN = frozenset({ConstantVariable, ObjectVariable, ListVariable, TupleVariable, DictVariable, SetVariable})
 
@@ -32,7 +34,7 @@ _WRITTEN = frozenset({ConstantVariable, ObjectVariable, ListVariable, TupleVaria
 @dataclass(slots=True, eq=False)
 class Held:
     """What an object of the frame's is, with all that it holds: how often that was written, of so many writes in all.
-    None: it may hold what changes untold."""
+    None: it may hold what changes untold, or holds very much."""
 
     parts: set[Variable] | None
     changes: int
@@ -150,7 +152,7 @@ class Answers:
 
     def _all(self, variable: Variable) -> set[Variable] | None:
         """All that it holds, up to what was there before the frame; None if any of that may change untold, as born
-        classes do."""
+        classes do, or if it is very much."""
         found: set[Variable] = set()
         waiting: list[Any] = [variable]
         while waiting:
@@ -161,6 +163,8 @@ class Answers:
                 return None
             found.add(each)
             waiting += [*each.reachable(), *self.tx.ledger.stores(each).values()]
+            if len(found) + len(waiting) > MOST_HELD:
+                return None
         return found
 
 

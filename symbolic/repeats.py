@@ -55,6 +55,9 @@ _OPERATIONS = frozenset({"call_function", "call_method"})
 _META = {"stack_trace", "example_value"}
 #: After so many calls in a row that were not like the one before, others of their kind are only read.
 TRIES = 3
+#: How much is looked at to know what calls can get at. Where objects that are written hold more, calls are only read:
+#: looking through a long list after each write costs more than it saves.
+MOST_LOOKED_AT = 50_000
 #: Targets of operations after which tensors lie elsewhere.
 _MOVES = frozenset({take_data, torch.Tensor.set_, "set_"})
 
@@ -88,6 +91,7 @@ class Repeats:
         self._unlike: Counter[Any] = Counter()  # calls in a row that were not
         self.answers = Answers(tx, lambda: self._state()[2:])
         self.exposed: set[Variable] = set()  # what calls can get at that are not handed it
+        self.looked_at = 0  # to find these
         self.effects = 0
         self._seen = self._writes = 0  # writes in the ledger; those that calls can see; effects
 
@@ -137,6 +141,8 @@ class Repeats:
 
     def end(self, call: Reading | Question, result: Variable) -> None:
         """A call that was read is over."""
+        if not self.enabled:
+            return
         if isinstance(call, Question):
             return self.answers.end(call, result)
         self._unlike[call.key] += 1
@@ -241,10 +247,12 @@ class Repeats:
     def _settle(self) -> None:
         """Looks at what was written since it last did."""
         written = self.tx.ledger.written
-        for target in written[self._seen :]:
+        new = written[self._seen :]
+        self.effects += new.count(None)
+        for target in dict.fromkeys(new):  # what it holds is looked at as it is now, once
             if target is None:
-                self.effects += 1
-            elif target.source is not None or isinstance(target, TensorVariable) or target in self.exposed:
+                continue
+            if target.source is not None or isinstance(target, TensorVariable) or target in self.exposed:
                 self._writes += 1
                 self._expose(target)
         self._seen = len(written)
@@ -258,7 +266,11 @@ class Repeats:
             if variable is DELETED or variable in self.exposed:
                 continue
             self.exposed.add(variable)
-            waiting += [*variable.reachable(), *self.tx.ledger.stores(variable).values()]
+            held = [*variable.reachable(), *self.tx.ledger.stores(variable).values()]
+            self.looked_at += len(held)
+            waiting += held
+        if self.looked_at > MOST_LOOKED_AT:
+            self.enabled = False
 
     def _state(self) -> tuple[Any, ...]:
         """All that calls go by besides guards and arguments."""

@@ -154,7 +154,10 @@ class _Assembler:
     def _notes(self) -> Notes:
         labels = {f"__value.{index}": source.text for source, index in self.writer.values.items()}
         # An effect in words may name values of its keys, which asks guards for them: there are none any more.
-        told = [note if isinstance(note, str) else f"effect: {note}" for note in self.emit.notes]
+        # One in words is made once: it is as long as what it writes, and so many instructions are for it.
+        effects = {id(note): note for note in self.emit.notes if not isinstance(note, str)}
+        said = {key: f"effect: {effect}" for key, effect in effects.items()}
+        told = [note if isinstance(note, str) else said[id(note)] for note in self.emit.notes]
         return Notes(tuple(told), self.titles, labels)
 
     def _make_classes(self) -> None:

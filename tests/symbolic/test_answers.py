@@ -7,7 +7,11 @@ import random
 import pytest
 import torch
 
+import jit
+from sideeffects.effects import SetContents
 from symbolic.answers import Answers
+from symbolic.repeats import MOST_LOOKED_AT
+from symbolic.variables.mappings import DictVariable
 from tests.differential import COUNTING, check
 from tests.with_and_without import compared
 
@@ -358,3 +362,47 @@ def test_programs(program, fewest, answered):
     random.seed(0)
     check(program, X)
     assert not COUNTING or len(answered) >= fewest
+
+
+def _same(value):
+    return value
+
+
+def _filled(items, count):
+    for i in range(count):
+        items[i] = _same(i)
+    return items
+
+
+@pytest.mark.skipif(not COUNTING, reason="more continuations look more often")
+@pytest.mark.parametrize("is_born", [False, True])
+def test_what_grows_is_not_looked_through_at_each_call(is_born, monkeypatch):
+    """Thousands of writes with a call between each two took minutes."""
+    looked, reachable = [], DictVariable.reachable
+
+    def counting(self):
+        found = reachable(self)
+        looked.append(len(found))
+        return found
+
+    def program(x, items):
+        if is_born:
+            items = {}
+        for i in range(900):
+            items[i] = _same(i)
+            _same(items)
+        return x + len(items)
+
+    monkeypatch.setattr(DictVariable, "reachable", counting)
+    compiled = jit.compile(program, backend="eager")
+    assert torch.equal(compiled(X, {}), X + 900)
+    assert sum(looked) < 2 * MOST_LOOKED_AT
+
+
+def test_what_effects_say_is_made_once(monkeypatch):
+    """It is long where they write much, and so many instructions are for it."""
+    made, say = [], SetContents.__str__
+    monkeypatch.setattr(SetContents, "__str__", lambda self: made.append(self) or say(self))
+    compiled, items = jit.compile(_filled, backend="eager"), {}
+    compiled(items, 30)
+    assert items == dict(zip(range(30), range(30))) and len(made) <= 2 * len({*made})
