@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
@@ -14,7 +14,7 @@ from torch import fx
 
 from codegen.residual import breaks, iterators, rebuild, runtime
 from codegen.residual.breaks import RESULT, ROWS, Broken
-from codegen.residual.continuations import Closure, Continuations, continuation
+from codegen.residual.continuations import Closure, Continuations, continuation, watch
 from codegen.residual.emitter import Emitter
 from codegen.residual.failures import Blame, RunAgain, changes_the_world, has_plain_slots, random_state
 from codegen.residual.notes import Notes
@@ -25,7 +25,7 @@ from symbolic import versions
 from symbolic.capture import Break, Capture, Return
 from symbolic.code import Inst, argument_slots, looks_at_nodes
 from symbolic.dropped import LEFT
-from symbolic.errors import ASKS_NODE, MEMORY, RECURSION, GraphBreak, Restart, SkipFrame
+from symbolic.errors import ASKS_NODE, RECURSION, GraphBreak, Restart, SkipFrame
 from symbolic.frames import Frame
 from symbolic.guards import Program, program
 from symbolic.opcodes.exceptions import handling
@@ -429,11 +429,7 @@ class _Assembler:
 
     def _go_on(self, frames: list[Frame], way: _Way) -> None:
         """Hands over to the continuation: this frame is gone when it runs, and nothing stays alive on its account."""
-        watched: Collection[Variable] = self.capture.tx.weak_references
-        exit_ = self.capture.exit
-        if isinstance(exit_, Break) and exit_.cause.reason == MEMORY:  # what it is given may be referenced weakly
-            watched = [value for frame in frames for value in frame.locals.values()]
-        state = continuation(self.pool, frames, way.entry, way.offset, way.stack, watched)
+        state = continuation(self.pool, frames, way.entry, way.offset, way.stack, watch(self.capture))
         self.emit.note = _GOES_ON[way.entry]
         self.doors.append(state.door)
         emit = self.emit

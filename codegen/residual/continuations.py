@@ -13,15 +13,19 @@ from types import CodeType
 from typing import Any
 
 from codegen.residual.resume import Entry, Slot, Unresumable, implicit_local, needed_closure, resume_code
+from sideeffects.ledger import Ledger
+from symbolic.capture import Break, Capture
 from symbolic.code import live_locals
-from symbolic.errors import SkipFrame
+from symbolic.errors import MEMORY, SkipFrame
 from symbolic.frames import Frame
 from symbolic.opcodes.exceptions import HandledVariable
+from symbolic.reach import now_held
 from symbolic.variables.base import MISSING, NULL, Variable
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.functions import CellVariable
 from symbolic.variables.generators import GeneratorVariable
-from symbolic.variables.weak import ends_unseen
+from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.weak import ends_unseen, existing_object
 
 #: makes the door of a continuation: (code, globals, name) -> door; what `door(closure, *args)` answers is for compiled
 #: code to return, or to be called
@@ -90,28 +94,65 @@ def stack_slots(stack: Sequence[Variable]) -> tuple[list[Slot], list[Variable]]:
     return slots, values
 
 
-def _is_to_be_kept(variable: Variable, watched: Container[Variable]) -> bool:
-    """Whether it may be seen that a frame's variable holds the value, though it is not read again: objects that existed
-    before may do something when they end; of those born here only the weakly referenced are looked for, and containers
-    of what tells of its end."""
-    value = getattr(variable, "value", MISSING)
-    existed = variable.source is not None and value is not MISSING
-    if variable in watched or isinstance(variable, ClassVariable) or (existed and not ends_unseen(value)):
-        return True  # (classes are known to their bases, weakly)
-    if isinstance(variable, GeneratorVariable) and variable.runs_on():
-        return True
-    waiting, seen = [variable], {variable}
-    while waiting:
-        for part in waiting.pop().reachable():
-            if hasattr(type(getattr(part, "value", None)), "__del__"):
+#: Kinds of sources of what nobody else may hold.
+_PASSED = ("arg", "index")
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Whether it may be seen that a frame's variable holds a value, though it is not read again: objects that existed
+    before may do something when they end, or have weak references, or be in a container that ends with them; of those
+    born here the ones in `watched` are looked for. `ledger` knows what they hold as attributes."""
+
+    watched: Container[Variable] = ()
+    ledger: Ledger | None = None
+
+    def sees(self, variable: Variable) -> bool:
+        if isinstance(variable, ClassVariable) or _existing(variable):
+            return True  # (classes are known to their bases, weakly)
+        if isinstance(variable, GeneratorVariable) and variable.runs_on():
+            return True
+        waiting, seen = [variable], {variable}
+        while waiting:
+            part = waiting.pop()
+            if part in self.watched or hasattr(type(getattr(part, "value", None)), "__del__"):
                 return True
-            if part not in seen:
-                seen.add(part)
-                waiting.append(part)
-    return False
+            if part.source is not None and part.source.kind in _PASSED and _existing(part):
+                return True
+            inside = part.reachable() if self.ledger is None else now_held(part, self.ledger)
+            waiting += [each for each in inside if each not in seen]
+            seen.update(inside)
+        return False
 
 
-def _locals(frame: Frame, offset: int, watched: Container[Variable] = ()) -> tuple[list[str], list[Variable]]:
+def watch(capture: Capture) -> Watch:
+    """What a capture knows of weak references: those that are there, and those that the instruction it stops at may
+    make."""
+    ledger, stop = capture.ledger, capture.exit
+    watched = set(capture.tx.weak_references)
+    if not isinstance(stop, Break):
+        return Watch(watched, ledger)
+    if stop.cause.reason == MEMORY:
+        watched.update(each for frame in stop.frames for each in frame.locals.values())
+    waiting = [] if stop.inst is None else [each for each in stop.frames[-1].stack if each is not NULL]
+    seen = set(waiting)
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, ObjectVariable):
+            watched.add(each)
+        inside = [part for part in now_held(each, ledger) if part not in seen]
+        seen.update(inside)
+        waiting += inside
+    return Watch(watched, ledger)
+
+
+def _existing(variable: Variable) -> bool:
+    """Whether it existed before, and its end may be seen."""
+    value = existing_object(variable)
+    return value is not MISSING and not ends_unseen(value)
+
+
+def _locals(frame: Frame, offset: int, watch: Watch) -> tuple[list[str], list[Variable]]:
     """Bound locals that may be read from `offset` on, or by the handler of the instruction being executed, and those
     that are to be kept all the same."""
     wanted = live_locals(frame.code, offset)
@@ -120,7 +161,7 @@ def _locals(frame: Frame, offset: int, watched: Container[Variable] = ()) -> tup
         wanted |= live_locals(frame.code, handler.target)
     first = implicit_local(frame.code.raw)
     held = frame.locals
-    names = [name for name in held if name in wanted or name == first or _is_to_be_kept(held[name], watched)]
+    names = [name for name in held if name in wanted or name == first or watch.sees(held[name])]
     return names, [held[name] for name in names]
 
 
@@ -136,15 +177,14 @@ def continuation(
     entry: Entry,
     offset: int,
     stack: Sequence[Variable],
-    watched: Container[Variable] = (),
+    watch: Watch,
 ) -> State:
-    """The continuation of `frames` (root first): the innermost enters at `offset` with `stack`. Weak references to what
-    is `watched` are alive.
+    """The continuation of `frames` (root first): the innermost enters at `offset` with `stack`.
 
     For `Entry.RAISE` the exception is the last item of `stack`. Raises SkipFrame where no continuation can be made."""
-    inner = _innermost(pool, frames[-1], entry, offset, stack, watched)
+    inner = _innermost(pool, frames[-1], entry, offset, stack, watch)
     for position in range(len(frames) - 2, -1, -1):
-        inner = _caller(pool, frames[position], inner, frames[position + 1].on_return, watched)
+        inner = _caller(pool, frames[position], inner, frames[position + 1].on_return, watch)
     return inner
 
 
@@ -154,11 +194,11 @@ def _innermost(
     entry: Entry,
     offset: int,
     stack: Sequence[Variable],
-    watched: Container[Variable],
+    watch: Watch,
 ) -> State:
     raised = [stack[-1]] if entry is Entry.RAISE else []
     slots, values = stack_slots(stack[:-1] if raised else stack)
-    names, bound = _locals(frame, offset, watched)
+    names, bound = _locals(frame, offset, watch)
     key = (entry, offset, tuple(names), tuple(slots))
     door = pool.door(
         frame,
@@ -169,11 +209,11 @@ def _innermost(
 
 
 def _caller(
-    pool: Continuations, frame: Frame, inner: State, result: Variable | None, watched: Container[Variable]
+    pool: Continuations, frame: Frame, inner: State, result: Variable | None, watch: Watch
 ) -> State:
     inst = frame.code.insts[frame.current]
     slots, values = stack_slots(frame.stack)
-    names, bound = _locals(frame, inst.next_offset, watched)
+    names, bound = _locals(frame, inst.next_offset, watch)
     count = 1 + len(inner.arguments)
     replace = result is not None
     key = (Entry.CALL, inst.offset, tuple(names), tuple(slots), id(inner.door), count, replace)
@@ -202,7 +242,7 @@ def suspended(frame: Frame) -> tuple[CodeType, list[Variable] | None, list[Varia
     Raises `Unresumable` where there is no such code."""
     offset = frame.code.insts[frame.current].next_offset
     slots, values = stack_slots(frame.stack)
-    names, bound = _locals(frame, offset)
+    names, bound = _locals(frame, offset, Watch())
     code = resume_code(frame.code.raw, entry=Entry.YIELD, locals=names, stack=slots, offset=offset)
     return code, _closure(frame), [*bound, *values]
 

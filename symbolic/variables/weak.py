@@ -14,6 +14,7 @@ from symbolic.reach import now_held
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.containers import MutableSequence
 from symbolic.variables.positions import type_name
 from symbolic.variables.tables import handles
 
@@ -28,6 +29,13 @@ _PLAIN = frozenset((NoneType, bool, int, float, complex, str, bytes, ModuleType)
 def ends_unseen(value: Any) -> bool:
     """Whether it does not matter when an existing value ends. (Tensors are large: they had better end early.)"""
     return type(value) in _PLAIN or issubclass(type(value), torch.Tensor)
+
+
+def existing_object(variable: Variable) -> Any:
+    """The existing object that a variable stands for, MISSING if it stands for none."""
+    if variable.source is None:
+        return MISSING
+    return variable.was if isinstance(variable, MutableSequence) else getattr(variable, "value", MISSING)
 
 
 class WeakReference(Variable):

@@ -257,11 +257,60 @@ def given_to_a_manager(x):
         return x + 1
 
 
+def listed_by_a_callee(x):
+    held = [made() for made in (lambda: Ends("first"), lambda: Ends("second"))]
+    LOG.append(len(held))
+    jit.graph_break()
+    LOG.append("after")
+    return x + 1
+
+
+def refers_to(value, callback=None):
+    return weakref.ref(value, callback)
+
+
+def referred_to_by_a_callee(x):
+    held, seen = Plain(), []
+    reference = refers_to(held, seen.append)
+    jit.graph_break()
+    LOG.append((reference() is None, len(seen)))
+    return x + 1
+
+
+def referred_to_in_a_list(x):
+    held = [Plain(), Plain()]
+    references = [weakref.ref(each) for each in held]
+    jit.graph_break()
+    LOG.append([reference() is None for reference in references])
+    return x + 1
+
+
+def referred_to_with_callbacks_in_a_list(x):
+    held, seen = [Plain(), Plain()], []
+    references = [weakref.ref(each, seen.append) for each in held]
+    each = None
+    jit.graph_break()
+    LOG.append([reference() is None for reference in references])
+    LOG.append(len(seen))
+    return x + 1
+
+
+def referred_to_in_an_attribute(x):
+    held = Plain()
+    held.inner = {"k": (Plain(), 1)}
+    reference = weakref.ref(held.inner["k"][0])
+    jit.graph_break()
+    LOG.append(reference() is None)
+    return x + 1
+
+
 PROGRAMS = [
     deleted_after_a_break, dead_in_the_frame, only_held, in_a_loop, given_to_a_callee, finalized, finalized_tensor,
     called_back, weakly_referenced, weakly_referenced_and_never_read, temporary_tensor, popped, popped_into_another,
     popped_and_deleted, popped_by_a_callee, made_by_a_callee, held_in_a_list,
     held_in_a_list_after_a_break, let_go_by_a_callee, let_go_by_a_callee_after_two, given_to_a_manager,
+    listed_by_a_callee, referred_to_by_a_callee, referred_to_in_a_list, referred_to_with_callbacks_in_a_list,
+    referred_to_in_an_attribute,
 ]
 
 
