@@ -171,7 +171,8 @@ class _Function:
     def _blocks(self, lane: Symbol, staged: list[Load]) -> None:
         """Rows of the last axis but one go together, if they are whole."""
         w, outer, size = self.w, self.kernel.axes[:-1], self._size(lane)
-        most = min(ROWS, BLOCK // (LANES * sum(ctype(load.dtype).bits // 8 for load in staged)) // 8 * 8)
+        fitting = BLOCK // (LANES * sum(ctype(load.dtype).bits // 8 for load in staged)) // 8 * 8
+        most = max(8, min(ROWS, fitting))
         row = outer[-1]
         names = self._variables(outer)
         names[-1] = w.names.new(f"{row.name}_first")

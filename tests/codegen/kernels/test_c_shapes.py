@@ -200,6 +200,16 @@ def transposed(rows: ix.Integer, columns: ix.Integer, dtype: torch.dtype = F) ->
     return pointwise((A, P, Q), value, a * plane + p * columns + q, given, *sizes)  # type: ignore[arg-type]
 
 
+def many_transposed(count: int, dtype: torch.dtype = F) -> Kernel:
+    """More than the cache has room for in blocks of the usual size."""
+    (P, p), (Q, q) = axis("p", 48), axis("q", 40)
+    value = load("y", p * 40 + q, dtype)
+    for number in range(count):
+        value = add(value, load(f"x{number}", q * 48 + p, dtype))
+    given = {f"x{number}": (dtype, 48 * 40, "in") for number in range(count)}
+    return pointwise((P, Q), value, p * 40 + q, buffers(**given, y=(dtype, 48 * 40, "in"), out=(dtype, 48 * 40, "out")))
+
+
 def heads() -> Kernel:
     """(8, 5 * 16) as (5, 8, 16): an axis is divided."""
     (H, h), (P, p), (Q, q) = axis("h", 5), axis("p", 8), axis("q", 16)
@@ -266,6 +276,8 @@ KERNELS = {
     "transposed bfloat16": (transposed(48, 40, BF), [()]),
     "transposed float64": (transposed(48, 40, D), [()]),
     "transposed int8": (transposed(48, 40, torch.int8), [()]),
+    "five transposed float64": (many_transposed(5, D), [()]),
+    "nine transposed": (many_transposed(9), [()]),
     "heads": (heads(), [()]),
     "empty loop": (empty_loop_reads(), [(5, 0), (5, 3)]),
     "bools": (bools(), [(5,), (1000,)]),
