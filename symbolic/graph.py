@@ -106,7 +106,8 @@ def input_name(source: Source) -> str:
     parts: list[str] = []
     here: Source | None = source
     while here is not None:
-        word = here.name if here.base is None else str(here.arg) if here.arg is not None else ""
+        arg = here.arg.__name__ if here.kind == "call" else here.arg
+        word = here.name if here.base is None else str(arg) if arg is not None else ""
         if word and word not in _PLUMBING:
             parts.append(word)
         here = here.base
@@ -148,7 +149,7 @@ class GraphBuilder:
         self.writers: dict[fx.Node, None] = {}  # what may have written into its arguments
         self.once: set[fx.Node] = set()  # what would give something else in another place
         self.foreseen: dict[Source, Any] = {}  # inputs whose elements are guarded
-        self.compared = 0  # comparisons that guards repeat
+        self.computed = 0  # what guards compute of numbers
         # The guard sees the dispatch keys of the thread at the call's entry, whatever tracing switches later.
         self._included = torch._C._dispatch_tls_local_include_set()
         self._excluded = torch._C._dispatch_tls_local_exclude_set()
@@ -465,7 +466,7 @@ class GraphBuilder:
         """Numbers that an operation may have asked for when it broke, and tensors of one element: what is known of
         them."""
         numbers = list(numbers_in(given))
-        known: dict[Variable, Variable] = {each: each.plain() for each in numbers if isinstance(each, GivenNumber)}
+        known: dict[Variable, Variable] = {each: each.wanted() for each in numbers if isinstance(each, GivenNumber)}
         if known:
             return known
         asked = self.by_fake.get(id(getattr(cause.__cause__, "asked", None)))

@@ -116,7 +116,7 @@ def _sources(guard: Guard) -> list[Source]:
         found += [source for group in guard.payload for source in group]
     elif guard.kind == "shape":
         found += [extent.source for extent in terms.extents(guard.payload)]
-    return found
+    return [part for source in found for part in source.root.parts or (source,)]
 
 
 def _tensor(page: Page, source: Source | None, facts: dict[str, Any]) -> str:
@@ -127,7 +127,9 @@ def _tensor(page: Page, source: Source | None, facts: dict[str, Any]) -> str:
 
 def _predicate(page: Page, source: Source | None, payload: Any) -> str:
     written = getattr(payload, "written", None)
-    return f"{page.object(payload)}({page.path(source)})" if written is None else str(written(page.path(source)))
+    if written is None or source is None:
+        return f"{page.object(payload)}({page.path(source)})"
+    return str(written(*map(page.path, source.parts or (source,))))
 
 
 def _no_attribute_of_class(page: Page, source: Source | None, name: str) -> str:

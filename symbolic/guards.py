@@ -46,7 +46,8 @@ def _tensor_text(guard: Guard) -> str:
 def _predicate_text(guard: Guard) -> str:
     written = getattr(guard.payload, "written", None)
     if written is not None:
-        return str(written(_path(guard)))
+        assert guard.source is not None
+        return str(written(*(part.said for part in guard.source.parts or (guard.source,))))
     return f"{getattr(guard.payload, '__doc__', None) or short(guard.payload)} of {_path(guard)}"
 
 
@@ -147,5 +148,6 @@ class _Places(dict[Source, int]):
 
     def __missing__(self, source: Source) -> int:
         parent = self[source.base] if source.base is not None else -1
-        self.nodes.append((parent, source.kind, source.arg))
+        arg = [self[part] for part in source.parts] if source.parts else source.arg
+        self.nodes.append((parent, source.kind, arg))
         return self.setdefault(source, len(self.nodes) - 1)

@@ -7,7 +7,7 @@ object, so sources compare and hash by identity.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 #: kind -> how the step prints; `{base}` is the path before it, `{arg}` its argument. Roots print as their names.
@@ -32,13 +32,15 @@ STEPS = {
 class Source:
     """One step of a path. `kind` and `arg` name the step, `base` the path before it (None for a root)."""
 
-    __slots__ = ("base", "kind", "arg", "name", "is_made", "_steps", "_text")
+    __slots__ = ("base", "kind", "arg", "name", "parts", "is_made", "_steps", "_text")
 
     def __init__(self, base: Source | None, kind: str, arg: Any, name: str = "") -> None:
         self.base = base
         self.kind = kind
         self.arg = arg
         self.name = name
+        #: What it is a tuple of, if it is one of several.
+        self.parts: tuple[Source, ...] = arg if kind == "several" else ()
         #: Whether the compiled code makes it: of `base`, or by the recipe of a variable.
         self.is_made: bool = kind in ("made", "born") or (base is not None and base.is_made)
         self._steps: dict[Any, Source] = {}
@@ -69,6 +71,8 @@ class Source:
 
     def written(self, root: Callable[[Source], str]) -> str:
         """The same, with `root` saying how roots are written."""
+        if self.parts:
+            return f"({', '.join(part.written(root) for part in self.parts)})"
         return root(self) if self.base is None else self._written(lambda before: before.written(root))
 
     def _written(self, text: Callable[[Source], str]) -> str:
@@ -79,6 +83,8 @@ class Source:
                 return f"{text(self.base.base)}.{self.arg}"
         if self.kind == "cell" and self.base.kind == "closure":
             return self.base.name
+        if self.kind == "call" and hasattr(self.arg, "written"):
+            return str(self.arg.written(*map(text, self.base.parts or (self.base,))))
         return STEPS[self.kind].format(base=text(self.base), arg=self.arg)
 
     @property
@@ -131,12 +137,18 @@ class Sources:
         self._closures: dict[int, Source] = {}
         self._constants: dict[int, Source] = {}
         self._born: dict[Any, Source] = {}
+        self._several: dict[tuple[Source, ...], Source] = {}
 
     def arg(self, slot: int, name: str) -> Source:
         return self._args.setdefault(slot, Source(None, "arg", slot, name))
 
     def closure(self, index: int, name: str) -> Source:
         return self._closures.setdefault(index, Source(None, "closure", index, name))
+
+    def several(self, parts: Sequence[Source]) -> Source:
+        """A root that is a tuple of what lies at these paths."""
+        name = f"({', '.join(part.text for part in parts)})"
+        return self._several.setdefault(tuple(parts), Source(None, "several", tuple(parts), name))
 
     def const(self, value: Any, name: str) -> Source:
         """A root that is the very object: a function's globals, a class, a library function."""

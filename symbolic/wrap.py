@@ -33,12 +33,13 @@ from torch.utils.hooks import RemovableHandle
 
 from symbolic.errors import GraphBreak, SkipFrame
 from symbolic.sources import Source
-from symbolic.variables import (  # noqa: F401  (thirteen fill the tables)
+from symbolic.variables import (  # noqa: F401  (fourteen fill the tables)
     aliases,
     autograd_functions,
     builtins,
     checkpoints,
     class_making,
+    filled,
     gradients,
     hook_dicts,
     hooks,

@@ -18,6 +18,7 @@ struct StepName {
 constexpr StepName step_names[] = {
     {"arg", Step::arg, true},         {"closure", Step::closure, true}, {"const", Step::constant, true},
     {"globals", Step::globals, true}, {"function", Step::function, true},
+    {"several", Step::several, true},
     {"attr", Step::attr, false},      {"dict", Step::dict, false},      {"item", Step::item, false},
     {"index", Step::index, false},    {"cell", Step::cell, false},      {"type", Step::type, false},
     {"typeattr", Step::typeattr, false}, {"getitem", Step::getitem, false}, {"key", Step::key, false},
@@ -138,16 +139,20 @@ public:
             if (given_[i].parent < 0) roots.push_back(i);
         count_subtrees();
         by_size(roots);
-        // Lone tensors come first, constants last: calls differ in the former, and the latter are verified together.
-        auto rank = [&](uint32_t root) { return given_[root].step == Step::constant ? 2 : is_lone_tensor(given_[root]) ? 0 : 1; };
+        // Lone tensors come first, constants late: calls differ in the former, and the latter are verified together. What
+        // is made of several nodes comes after all of these.
+        auto rank = [&](uint32_t root) {
+            const Given& given = given_[root];
+            return given.step == Step::several ? 3 : given.step == Step::constant ? 2 : is_lone_tensor(given) ? 0 : 1;
+        };
         std::stable_sort(roots.begin(), roots.end(), [&](uint32_t a, uint32_t b) { return rank(a) < rank(b); });
         Memo constants;
         for (uint32_t root : roots) {
             if (rank(root) == 0) list_slot_tensor(given_[root]);
             if (rank(root) < 2) constants.begin = tree_.nodes_.size() + given_[root].size;
+            if (rank(root) < 3) constants.end = tree_.nodes_.size() + given_[root].size;
             place(root, 0);
         }
-        constants.end = tree_.nodes_.size();
         tree_.memos_.push_back(std::move(constants));
         renumber();
         tree_.objects_.resize(tree_.nodes_.size());
@@ -212,10 +217,17 @@ private:
             case Step::constant: case Step::call:
                 given.key = keep(argument);
                 break;
+            case Step::several:
+                given.index = tree_.several_.size();
+                tree_.several_.push_back(nodes_of(argument));
+                for (uint32_t part : tree_.several_.back())
+                    if (part >= index || given_[part].step == Step::several)
+                        raise(PyExc_ValueError, "node %u can't be made of node %u", index, part);
+                break;
             default:
                 break;
         }
-        if (given.step == Step::getitem || given.step == Step::call) tree_.owning_ = true;
+        if (given.step == Step::getitem || given.step == Step::call || given.step == Step::several) tree_.owning_ = true;
         given.by_identity = given.step == Step::item && hashes_by_identity(argument);
         if (given.step == Step::item && !given.by_identity && !compares_without_python(argument)) tree_.owning_ = true;
     }
@@ -448,6 +460,8 @@ private:
         for (auto& groups : tree_.groups_)
             for (auto& group : groups.nodes)
                 for (uint32_t& node : group) node = given_[node].placed;
+        for (auto& parts : tree_.several_)
+            for (uint32_t& node : parts) node = given_[node].placed;
         if (tree_.shapes_) tree_.shapes_->renumber([&](uint32_t node) { return given_[node].placed; });
         for (uint32_t& node : tree_.values_) node = given_[node].placed;
     }

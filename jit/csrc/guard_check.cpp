@@ -146,6 +146,8 @@ public:
             outcome = walk(constants.begin, constants.end);
             if (outcome != Outcome::holds) return outcome;
         }
+        outcome = walk(constants.end, tree_.nodes_.size());
+        if (outcome != Outcome::holds) return outcome;
         for (const Check& check : tree_.between_) {
             if (holds_between(check)) continue;
             if (why_) tell(Failure::At::check, check.given_index, share(observed_between(check)));
@@ -426,6 +428,13 @@ private:
                 return give(call_.globals);
             case Step::function:
                 return give(call_.function);
+            case Step::several:
+                return with_python([&]() -> PyObject* {
+                    const auto& parts = tree_.several_[node.index];
+                    PyObject* made = PyTuple_New(parts.size());
+                    for (size_t i = 0; made && i < parts.size(); ++i) PyTuple_SET_ITEM(made, i, Py_NewRef(objects_[parts[i]]));
+                    return made;
+                });
             case Step::attr:
                 if (PyObject* value = in_slot(parent, node.key)) return give(value);
                 return with_python([&] { return PyObject_GetAttr(parent, node.key); });

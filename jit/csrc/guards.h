@@ -28,6 +28,7 @@ struct CallContext {
 
 enum class Step : uint8_t {
     arg, closure, constant, globals, function,                                             // roots
+    several,                                                                               // a tuple of other nodes
     attr, dict, item, index, cell, type, typeattr, getitem, key, value, referent, grad,    // steps from a parent
     call,
 };
@@ -204,6 +205,7 @@ private:
     std::vector<SlotTensor> slot_tensors_;  // the first nodes, as long as they are arguments that are tensors and no more
     Py_ssize_t needed_slots_ = 0;           // for those
     std::vector<Groups> groups_;
+    std::vector<std::vector<uint32_t>> several_;  // the nodes that each "several" is made of
     std::unique_ptr<TorchState> state_;
     uint32_t state_index_ = 0;
     size_t given_checks_ = 0;

@@ -22,6 +22,7 @@ from symbolic import versions
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, MISSING, Variable
+from symbolic.variables.computed import pick
 from symbolic.variables.native import (
     ORDERINGS,
     IteratorVariable,
@@ -359,6 +360,9 @@ class ListVariable(MutableSequence):
 
     def born(self, tx: Translator, items: Iterable[Variable]) -> Variable:
         return tx.new_list(list(items))
+
+    def getitem(self, tx: Translator, index: Variable) -> Variable:
+        return pick(tx, self, self.was, index) or super().getitem(tx, index)
 
     def do_copy(self, tx: Translator, /) -> Variable:
         return tx.new_list(list(self.items))

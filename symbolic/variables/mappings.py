@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
+from symbolic.variables.computed import pick
 from symbolic.variables.constants import FEW, is_constant_value, is_none_of
 from symbolic.variables.containers import TupleVariable
 from symbolic.variables.native import (
@@ -326,7 +327,7 @@ class DictVariable(NativeVariable):
         return self.lookup(tx, item) is not None
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
-        found = self.lookup(tx, index)
+        found = pick(tx, self, self.value, index) or self.lookup(tx, index)
         return found if found is not None else self.missing(tx, index)
 
     def missing(self, tx: Translator, key: Variable) -> Variable:

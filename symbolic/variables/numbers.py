@@ -20,7 +20,7 @@ from symbolic.late import Number, real_power
 from symbolic.signatures import takes
 from symbolic.sources import Source
 from symbolic.variables.base import COMPARISONS, MISSING, Variable
-from symbolic.variables.compared import compare
+from symbolic.variables.computed import OF_INTS, decide, derive, side
 from symbolic.variables.constants import ConstantVariable, SliceVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.foreseen import foresee, number, truth
@@ -68,7 +68,7 @@ class NumberVariable(Variable):
         return self.constant()
 
     def truth(self, tx: Translator) -> bool:
-        answer = compare(tx, operator.ne, self, ConstantVariable(0))
+        answer = decide(tx, operator.ne, [self.node, 0])
         return bool(self.constant()) if answer is MISSING else bool(answer)
 
     def reachable(self) -> list[Variable]:
@@ -140,6 +140,13 @@ class GivenNumber(NumberVariable, Given):
         for each in self.inputs:
             each.settle()
         return self.value
+
+    def wanted(self) -> Variable:
+        """The same for what needs to know it: an int, where the guard computes it, need not be this very one."""
+        node, made = self.node, None
+        if self.kind is int and node.op == "call_function" and callable(node.target):
+            made = derive(self.tx, node.target, node.args)
+        return made or self.plain()
 
 
 class NumberInput(GivenNumber):
@@ -236,13 +243,17 @@ def _compute(tx: Translator, op: Any, left: Variable, right: Variable) -> Variab
     if any(isinstance(operand, TensorVariable) for operand in operands):
         return None
     kinds = {operand.python_type() for operand in operands}
-    if op in _COMPARISONS and kinds <= {int, float} and (answer := compare(tx, op, left, right)) is not MISSING:
-        return ConstantVariable(answer)
+    if op in _COMPARISONS and kinds <= {int, float}:
+        answer = decide(tx, op, [*map(side, operands)])
+        if answer is not MISSING:
+            return ConstantVariable(answer)
     recorded: Variable | None = None
     if kinds == {int} and op in _OF_INTS and not _is_fixed(op, left, right):
         recorded = tx.graph.compute(op, operands, _OF_INTS[op])
     elif float in kinds <= {int, float} and op in _OF_FLOATS:
         recorded = tx.graph.compute(_OF_FLOATS[op], operands, float)
+    elif kinds == {int} and op in OF_INTS:
+        recorded = derive(tx, OF_INTS[op], [*map(side, operands)])
     if recorded is not None:
         return recorded
     return tx.binary(op, *(each.plain() if isinstance(each, NumberVariable) else each for each in operands))
@@ -280,6 +291,18 @@ def _recorded(fn: Any, kind: type) -> Any:
         if not numbers or kwargs or any(arg.python_type() not in (int, float) for arg in args):
             return None
         return tx.graph.compute(fn, args, kind)
+
+    return row
+
+
+def _decided(fn: Any) -> Any:
+    """`fn` of a number, which says yes or no."""
+
+    def row(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
+        if len(args) != 1 or not isinstance(args[0], NumberVariable) or kwargs:
+            return None
+        answer = decide(tx, fn, [args[0].node])
+        return None if answer is MISSING else ConstantVariable(answer)
 
     return row
 
@@ -334,7 +357,9 @@ _OF_MATH = """acos acosh asin asinh atan atan2 atanh cbrt copysign cos cosh degr
     fmod gamma hypot ldexp lgamma log log10 log1p log2 nextafter pow radians remainder sin sinh sqrt tan tanh
     ulp""".split()
 FLOAT_FUNCTIONS = [getattr(math, name) for name in _OF_MATH if hasattr(math, name)]  # `cbrt` and others are newer
+DECIDE = (math.isnan, math.isinf, math.isfinite)
 LATE.update({fn: _recorded(fn, float) for fn in (float, *FLOAT_FUNCTIONS)})
 LATE.update({fn: _recorded(fn, int) for fn in (int, math.floor, math.ceil, math.trunc)})
 LATE.update({round: _round, max: _extreme(max), min: _extreme(min), sum: _sum})
+LATE.update({fn: _decided(fn) for fn in DECIDE})
 LATE.update({abs: _by_operators(_absolute), pow: _by_operators(_power), divmod: _by_operators(_quotient)})

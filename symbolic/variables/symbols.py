@@ -19,10 +19,10 @@ from symbolic.late import real_power
 from symbolic.shapes import Shapes
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, COMPARISONS, MISSING, NUMBERS, Variable
-from symbolic.variables.compared import compare
+from symbolic.variables.computed import OF_INTS, decide, derive, side
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.numbers import FLOAT_FUNCTIONS, Given, settled
+from symbolic.variables.numbers import DECIDE, FLOAT_FUNCTIONS, Given, settled
 from symbolic.variables.tables import HANDLERS, POLYFILLS, PURE, BuiltinVariable, CallableTable
 from symbolic.variables.tensors import TensorVariable
 
@@ -156,14 +156,18 @@ def _binary(tx: Translator, op: Any, left: Variable, right: Variable) -> Variabl
         return tx.new_tuple([part for part in parts if part is not None])
     if op is operator.pow and float in kinds:  # torch has it as something else, with other results
         return tx.graph.compute(real_power, [left, right], float) or _plainly(tx, op, left, right)
+    if kinds == {int} and op in OF_INTS and not (op is operator.pow and _is_small(right)):
+        return derive(tx, OF_INTS[op], [side(left), side(right)]) or _plainly(tx, op, left, right)
     if op not in (_OF_INTEGERS if kinds == {int} else _OF_FLOATS):
         return _plainly(tx, op, left, right)
     if op in _DIVISIONS and not tx.truth(right):
         return _plainly(tx, op, left, right)
-    if op is operator.pow and not (isinstance(right, ConstantVariable) and 0 <= right.value <= 64):
-        return _plainly(tx, op, left, right)
     (a, first), (b, second) = _parts(left), _parts(right)
     return tx.graph.number(op, [left, right], op(a, b), op(first, second))
+
+
+def _is_small(exponent: Variable) -> bool:
+    return isinstance(exponent, ConstantVariable) and 0 <= exponent.value <= 64
 
 
 def _plainly(tx: Translator, op: Any, left: Variable, right: Variable) -> Variable:
@@ -174,7 +178,7 @@ def _compare(tx: Translator, op: Any, left: Any, right: Any) -> bool:
     """The answer for the inputs at hand, guarded. Floats are compared as such; what they come of is fixed where that is
     more than one number."""
     if float in (left.python_type(), right.python_type()):
-        answer = compare(tx, op, left, right)
+        answer = decide(tx, op, [side(left), side(right)])
         if answer is not MISSING:
             return bool(answer)
         return bool(op(settled(left, SymbolVariable).constant(), settled(right, SymbolVariable).constant()))
@@ -224,6 +228,17 @@ def _recorded(fn: Any) -> Row:
     return row
 
 
+def _decided(fn: Any) -> Row:
+    """A function that says yes or no."""
+
+    def row(tx: Translator, args: list[Variable]) -> Variable | None:
+        is_one = len(args) == 1 and isinstance(args[0], SymbolVariable)
+        answer = decide(tx, fn, [side(args[0])]) if is_one else MISSING
+        return None if answer is MISSING else ConstantVariable(answer)
+
+    return row
+
+
 def _integer(fn: Any) -> Row:
     """What makes an int of a number."""
 
@@ -240,7 +255,7 @@ _ROWS: CallableTable[Row] = CallableTable(
     {
         len: _length, max: _extreme(torch.sym_max, max), min: _extreme(torch.sym_min, min), float: _as_float,
         **{fn: _integer(fn) for fn in (int, round, math.floor, math.ceil, math.trunc, operator.index)},
-        **{fn: _recorded(fn) for fn in FLOAT_FUNCTIONS},
+        **{fn: _recorded(fn) for fn in FLOAT_FUNCTIONS}, **{fn: _decided(fn) for fn in DECIDE},
     }
 )  # fmt: skip
 #: Builtins that want plain numbers, in containers too.

@@ -807,3 +807,19 @@ def test_reference_counts():
         assert guards.check(plain, (3,)) is None
     del guards
     assert (sys.getrefcount(payload), sys.getrefcount(slot)) == before
+
+
+def test_several_values_are_looked_at_together():
+    """They come after all that they are made of, constants too."""
+    limits = {"low": 2}
+    nodes = [(-1, "arg", 0), (-1, "const", limits), (1, "item", "low"), (-1, "arg", 1), (-1, "several", [0, 2, 3])]
+    nodes.append((4, "call", sum))
+    guards = C.Guards(nodes, [(4, "predicate", lambda three: three[0] > three[1]), (5, "eq", 9)], [4, 5])
+    assert guards.check(plain, (3, 4)) == ((3, 2, 4), 9)
+    assert not holds(guards, 2, 5) and not holds(guards, 3, 5)
+    limits["low"] = 1
+    assert guards.check(plain, (3, 5)) == ((3, 1, 5), 9)
+    del limits["low"]
+    assert not holds(guards, 3, 5)
+    with pytest.raises(ValueError, match="node 1 can't be made of node 1"):
+        C.Guards([(-1, "arg", 0), (-1, "several", [0, 1])], [], [])

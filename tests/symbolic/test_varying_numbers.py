@@ -19,14 +19,16 @@ INTS = {
         "not n", "10 // n", "10 % (n - 1)", "n == 3", "min(n, 3)", "divmod(n, 2)", "x.new_zeros(n + 1)", "x[: n // 2]", "sum([n, 0.5])",
         "math.floor(n), math.exp(n / 8), math.atan2(n, 3)", "x * (1 - 0.9**n), n**0.5", "min(1.0, n / 4), max(n / 4, 0.5, n * 0.1)",
         "n in {3, 7}, n in [3, 7], n in (3, 7)", "n in {3: 1, 'a': 2}, {3: 1, 9: 2}.get(n), n in frozenset([3])", "math.floor(n / 2 + 0.25)",
-        "x[n]", "torch.zeros(n, 2)[n - 1]",
+        "x[n]", "x.view(2, 5)[:, : int(n * 0.8)]", "n & 1", "torch.zeros(n, 2)[n - 1]", "torch.tensor([n, 1])", "torch.tensor([[n] * 9] * 2, dtype=torch.float32), torch.tensor(n)",
+        "torch.tensor([(n, 1), (2, n * n)])", "n << 2", "2 ** n, n ** n",
+        "x * (2 ** n - 1), (n << 1) // 2, n | 8, n ^ 1 << n", "math.isnan(n * 0.5)",
     ), ONCE),
     **dict.fromkeys((
-        "n * 2 + 1 > 5", "x.view(2, 5)[:, :n]", "x + 1 if n / 10 < 0.35 else x", "min(1, n / 4)", "n > 2.5",
+        "n * 2 + 1 > 5", "x.view(2, 5)[:, :n]", "TABLE[n] * n, TABLE[-n]", "x + 1 if n / 10 < 0.35 else x", "min(1, n / 4)", "n > 2.5",
         "n ** 0.5 * 2 >= math.pi",
     ), 3),
     **dict.fromkeys((
-        "torch.tensor([n, 1])", "list(range(n))", "[0, 1, 2, 3, 4, 5, 6, 7][n]", "{n: 1}", "2 ** n", "n << 2", "n & 1", "n.bit_length()", "hash(n)",
+        "list(range(n))", "[0, 1, 2, 3, 4, 5, 6, 7][n]", "{n: 1}", "n.bit_length()", "hash(n)",
         "'abcdefgh'[n]",
     ), EACH),
 }  # fmt: skip
@@ -35,7 +37,7 @@ INTS = {
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("what", INTS)
 def test_ints_that_vary(what, backend):
-    scope = {"torch": torch, "math": math}
+    scope = {"torch": torch, "math": math, "TABLE": [i * 0.5 for i in range(9)]}
     exec(f"def program(x, n): return x + 1, {what}", scope)
     counter = Counting(jit.backends.BACKENDS[backend])
     compiled = jit.compile(scope["program"], backend=counter)
@@ -98,13 +100,85 @@ def test_floats_that_are_compared(backend):
         assert "and (share * 2) < 1.0  # " in said and "and not share > 0.3  # " in said
 
 
-def test_what_decides_beside_other_numbers_is_a_fact():
-    def program(x, a, b):
-        return x + 1 if a * 0.5 < b else x - 1
+@pytest.mark.parametrize("backend", ["eager", "default"])
+def test_floats_are_compared_with_one_another(backend):
+    """Each pair of values made an entry of its own."""
+    def program(x, a, b, best):
+        if a * 0.5 < b and not b > a + best["loss"]:
+            best["loss"] = b
+            return x + a
+        return x - b
+
+    counter, x = Counting(jit.backends.BACKENDS[backend]), torch.ones(2)
+    compiled = jit.compile(program, backend=counter)
+    ours, theirs = {"loss": math.inf}, {"loss": math.inf}
+    given = [(1.0, 2.0), (1.5, 2.5), (9.0, 2.0), (9.0, 5.0), (1.0, 0.25), (2.0, 8.0), (math.nan, 1.0), (3.0, math.inf)]
+    for a, b in given * 2:
+        assert torch.equal(compiled(x, a, b, ours), program(x, a, b, theirs)) and ours == theirs
+    if COUNTING:
+        assert len(counter.graphs) <= 5
+        assert "(a * 0.5) < b" in jit.export_guards(compiled)
+
+
+def test_what_is_read_at_a_place_that_varies_is_read_in_each_call():
+    """Each place made an entry of its own."""
+    def program(x, table, weights, n):
+        y = x * table[n] + weights[n - 1]
+        table.append(table[n] * 2)
+        return y, table[-1], weights[n]
+
+    counter, x = Counting(jit.backends.BACKENDS["eager"]), torch.ones(2)
+    compiled = jit.compile(program, backend=counter)
+    made = [([0.5 * i for i in range(6)], [torch.full((2,), float(i)) for i in range(6)]) for _ in range(2)]
+    for n in (3, 4, 2, 5, 3, 2):
+        ours, theirs = (call(x, *lists, n) for call, lists in zip((compiled, program), made, strict=True))
+        assert torch.equal(ours[0], theirs[0]) and ours[1] == theirs[1] and ours[2] is made[0][1][n]
+        assert made[0][0] == made[1][0]
+        for lists in made:
+            del lists[0][6:]
+    for call, lists in zip((compiled, program), made, strict=True):
+        with pytest.raises(IndexError, match="list index out of range"):
+            call(x, *lists, 17)
+    counter.expect(3)
+
+
+def test_what_is_read_at_a_place_that_varies_may_have_been_changed():
+    def program(x, table, names, n):
+        table[2], before = table[n] + 1, table[n]
+        names[n] = names.get(n, 0) + table[n]
+        return x * table[n], before, names[n], n in names, table[0], table[2:]
+
+    compiled, x = jit.compile(program), torch.ones(2)
+    made = [([0.5 * i for i in range(6)], {3: 1.5}) for _ in range(2)]
+    for n in (3, 4, 2, 5, 1, 3, 2):
+        ours, theirs = (call(x, *given, n) for call, given in zip((compiled, program), made, strict=True))
+        assert torch.equal(ours[0], theirs[0]) and ours[1:] == theirs[1:] and made[0] == made[1]
+
+
+def test_a_size_that_is_computed_of_a_float_is_one_more_size():
+    """Each share made an entry of its own."""
+    def program(x, share, keep):
+        rows, columns = (int(size * math.sqrt(1 - share)) for size in x.shape)
+        y = x.clone()
+        y[:rows, :columns] = 0
+        return y, x[: round(keep * 9)].sum(0), torch.zeros(math.ceil(share * 8))
+
+    counter, x = Counting(jit.backends.BACKENDS["default"]), torch.randn(12, 16)
+    compiled = jit.compile(program, backend=counter)
+    for share, keep in zip((0.5, 0.2, 0.75, 0.3, 0.6), (0.25, 0.5, 0.75, 0.3, 0.9), strict=True):
+        for ours, theirs in zip(compiled(x, share, keep), program(x, share, keep), strict=True):
+            assert ours.shape == theirs.shape and torch.allclose(ours, theirs)
+    counter.expect(ONCE)
+
+
+def test_what_no_guard_should_compute_is_computed_by_the_program():
+    """What is asked of a number may be asked of small ones alone."""
+    def program(x, n):
+        return x * (1 << n) * 3**n % 7 if n < 30 else x
 
     compiled = jit.compile(program)
-    for a, b in ((1.0, 2.0), (1.5, 2.5), (9.0, 2.0), (9.0, 5.0), (1.0, 0.25), (2.0, 8.0)):
-        assert torch.equal(compiled(torch.ones(2), a, b), program(torch.ones(2), a, b))
+    for n in (3, 4, 20, 1 << 50, 5, 1 << 19):
+        assert torch.equal(compiled(torch.ones(2), n), program(torch.ones(2), n))
 
 
 @pytest.mark.parametrize("value", [0, -7, 1 << 40, (1 << 63) - 1, -(1 << 63), True, 3.5, None], ids=str)
