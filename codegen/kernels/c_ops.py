@@ -188,6 +188,8 @@ def conversion(value: str, old: torch.dtype, new: torch.dtype) -> str:
     if new is torch.bool:
         return f"{value} != 0"
     to = ctype(new)
+    if old is torch.bool and new.is_floating_point:
+        value = f"(int32_t){value}"  # gcc makes no vectors of what goes from _Bool to floats at once
     if new in (torch.float16, torch.bfloat16):
         return to.round.format(value if old in (torch.float16, torch.bfloat16, torch.float32) else f"(float){value}")
     if old.is_floating_point and not new.is_floating_point and to.bits < 32:

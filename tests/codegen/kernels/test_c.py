@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from codegen.kernels import ir
+from codegen.kernels.c_ops import conversion
 from codegen.kernels.index import Index, Symbol, index
 from codegen.kernels.ir import Buffer, Expr, Kernel, Loop, Reduce, Store, load, op, result, running
 from codegen.kernels.ops import OPS, REDUCTIONS, SCANS, kind_of
@@ -137,6 +138,13 @@ def test_conversion(a: torch.dtype, b: torch.dtype) -> None:
     compare(
         conversion_kernel(a, b), {"x": x, "out": torch.zeros(600, dtype=b)}, (600,), library=conversions_library(), exact=True
     )
+
+
+def test_bools_become_floats_by_way_of_integers() -> None:
+    """At once gcc makes no vectors of it: nothing of the loop is in vectors then."""
+    for dtype in (torch.float16, torch.bfloat16, F, torch.float64):
+        assert "(int32_t)v" in conversion("v", B, dtype)
+    assert "int32_t" not in conversion("v", B, torch.int64)
 
 
 BITS = [
