@@ -11,6 +11,7 @@ from typing import Any
 from torch import fx
 
 from codegen.aot.backend import ATEN, compile_graph
+from codegen.aot.draws import AS_BOOLS
 from codegen.aot.function import GraphCompiler
 from codegen.aot.partition import min_cut_partition
 from codegen.direct import as_captured
@@ -27,7 +28,7 @@ Backend = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 
 
 AOT = replace(ATEN, suspended=_C.call_suspended)
-FUSED = replace(AOT, partition=min_cut_partition)
+FUSED = replace(AOT, partition=min_cut_partition, decompositions=AS_BOOLS)
 
 
 def eager(gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.utils._pytree import tree_leaves
 
+aten = torch.ops.aten
 #: The seed that stands for no operation; nobody else's.
 _FIRST = 0x2F0C_6A51_93D4_0000
 
@@ -108,3 +110,17 @@ def _generator(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     if device.type != "cuda":
         return torch.default_generator
     return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
+
+
+def _chosen(tensor: torch.Tensor, p: Any = 0.5, *, generator: torch.Generator | None = None) -> Any:
+    """A quarter of float32's memory is drawn, and kept for the backward. The numbers of a CPU are the same for all
+    dtypes, in the order of memory."""
+    is_float = tensor.device.type == "cpu" and tensor.is_floating_point()
+    if not is_float or not is_non_overlapping_and_dense_or_false(tensor):
+        return NotImplemented
+    drawn = torch.empty_like(tensor, dtype=torch.bool).bernoulli_(p, generator=generator)
+    return aten._to_copy.out(drawn, out=tensor)  # a copy into it would seem to depend on what it was
+
+
+#: For compilers that fuse the conversion with what reads it: zeros and ones are drawn as bools.
+AS_BOOLS = {aten.bernoulli_.float: _chosen}

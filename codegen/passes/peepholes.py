@@ -148,6 +148,14 @@ def _sum_of_equals(node: fx.Node) -> fx.Node | None:
     return make(node, aten.mul.Tensor, inner.args[0], count)
 
 
+def _made_alike(node: fx.Node) -> fx.Node | None:
+    """Nobody looks at the values of what nothing was written into."""
+    inner = node.args[0]
+    if not isinstance(inner, fx.Node) or inner.target is not node.target:
+        return None
+    return make(node, aten.empty_like.default, inner.args[0], **{**inner.kwargs, **node.kwargs})
+
+
 _ADDITIONS = (aten.add.Tensor, aten.add.Scalar)
 RULES: dict[Any, tuple[Rule, ...]] = {
     **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar), (_times_one,)),
@@ -159,6 +167,7 @@ RULES: dict[Any, tuple[Rule, ...]] = {
          aten.round.default, aten.sign.default), (_again,)
     ),
     aten.where.self: (_either,),
+    aten.empty_like.default: (_made_alike,),
     aten._to_copy.default: (_converted,),
     aten.sum.dim_IntList: (_sum_of_equals,),
 }
