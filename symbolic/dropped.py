@@ -45,7 +45,7 @@ _DROPS: dict[str, Callable[[Frame, Inst], list[Variable | None]]] = {
 
 def unfinished(tx: Translator, frame: Frame, inst: Inst) -> list[Variable]:
     """The generators with something left to do that the instruction may be about to drop."""
-    if inst.op not in _DROPS or not (tx.waiting or tx.given_generators):
+    if inst.op not in _DROPS:
         return []
     tx.waiting = [each for each in tx.waiting if each.state != "closed"]
     waiting = [each for each in tx.waiting if each.state == "suspended" and each.has_something_left()]

@@ -488,7 +488,8 @@ class Translator(Protocols):
                 is_turn = self.split_next.reason == loops.LONG and inst.op == "FOR_ITER"
                 raise _Stop(inst if is_turn else None, self.split_next)
             frame.index += 1
-            left = [] if self.anchors else dropped.unfinished(self, frame, inst)
+            may_end = (self.waiting or self.given_generators) and not self.anchors
+            left = dropped.unfinished(self, frame, inst) if may_end else []
             written = len(self.ledger.written)
             try:
                 handler = handlers.get(inst.op)

@@ -199,6 +199,8 @@ class ConstantVariable(Variable):
             theirs = late or op not in BINARY or answers(other, BINARY[op][1])
             return None if theirs else self.as_sequence(tx, op, other)
         right = other.constant()
+        if op in _QUIET and type(self.value) is type(right) and type(right) in _ALIKE:
+            return ConstantVariable(op(self.value, right))
         if op in _SIZED and isinstance(self.value, int) and isinstance(right, int) and abs(right) > 4096:
             raise GraphBreak("very large integer", f"{op.__name__} by {right}")
         return tx.from_constant(tx.attempt(op, self.value, right))
@@ -250,6 +252,9 @@ _ON_VALUES = frozenset(name for names in BINARY.values() for name in names)
 _FORMATS = frozenset(BINARY[operator.mod])
 #: What can be added to text and to bytes.
 _JOINED: dict[type, Any] = {str: str, bytes: (bytes, bytearray, array)}
+#: What neither raises nor warns between two values of one of these types.
+_QUIET = frozenset(COMPARISONS.values())
+_ALIKE = frozenset({int, float, str})
 _SIZED = frozenset({operator.pow, operator.lshift, operator.ipow, operator.ilshift})
 #: What templates with values that are not wholly known become, and the value of what is known though it is no constant;
 #: `text` has the rows.

@@ -13,11 +13,14 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import jit
 from symbolic.errors import GraphBreak, Observed
+from symbolic.variables import containers
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import TupleVariable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.sets import SetVariable
+from tests.differential import check
 from tests.symbolic.beside import Both, Opaque, Translator, outcome, replay_dict, spell, unwrap
 
 Point = collections.namedtuple("Point", "x y")
@@ -601,3 +604,30 @@ def compare(both, on_real, on_variable):
 @given(st.sets(small, max_size=5), SET_PROGRAM)
 def test_random_sets(value, steps):
     run_program(Both(value), steps)
+
+
+@pytest.mark.parametrize("items", [
+    [3, 1, 2, 1], ["b", "a", "B"], [(2, "b"), (1, "z"), (2, "a")], [((1, 2), 3), ((1, 1), 4)], [(1,), (1, 2)], [1, "a"], [(1, "a"), (1, 2)],
+    [True, 0, 2], [(), (1,)], [1.5, 1], [float("nan"), 1.0, 0.0], [(1, None), (0, None)], [(1, [2]), (1, [1])], [10**400, 1, -(10**300)],
+])  # fmt: skip
+@pytest.mark.parametrize("backwards", [False, True])
+def test_what_is_known_is_sorted_as_python_does(items, backwards):
+    def program(x, given):
+        seen = []
+        try:
+            own = list(given)
+            own.sort(key=lambda item: (seen.append(item), item)[1], reverse=backwards)
+            return x + 1, seen, sorted(given, reverse=backwards), sorted(given + given[:1]), own
+        except TypeError as error:
+            return x, seen, str(error)
+
+    check(program, torch.ones(2), items, fullgraph=False)
+
+
+def test_thousands_of_numbers_and_texts_are_sorted_by_their_values(monkeypatch):
+    """Each comparison in variables took a second in all."""
+    compared = []
+    monkeypatch.setattr(containers._Ranked, "__lt__", lambda self, other: compared.append(self) or NotImplemented)
+    program = lambda x: (x + 1, sorted([(i * 7919 % 1000, str(i)) for i in range(1000)], reverse=True))
+    assert jit.compile(program, backend="eager")(torch.ones(2))[1] == program(torch.ones(2))[1]
+    assert not compared
