@@ -193,9 +193,12 @@ _NODES = frozenset({"grad_fn", "get_gradient_edge"})
 _LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "jit"}
 
 
-def looks_at_frames(code: CodeType) -> bool:
+def _looks_at_frames(code: CodeType) -> bool:
     """Whether the code, or a function in it, may look at the stack of frames."""
     return names(code, _FRAMES)
+
+
+looks_at_frames = once_per_code(_looks_at_frames, 4096)
 
 
 def looks_at_nodes(code: CodeType, namespace: dict[str, Any], classes: Collection[type] = ()) -> bool:

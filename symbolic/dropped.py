@@ -36,7 +36,7 @@ LEFT = "a generator is dropped with something left to do"
 
 
 #: instruction -> what it drops
-_DROPS: dict[str, Callable[[Frame, Inst], list[Variable | None]]] = {
+DROPS: dict[str, Callable[[Frame, Inst], list[Variable | None]]] = {
     **dict.fromkeys(("POP_TOP", "FOR_ITER"), lambda frame, inst: [frame.stack[-1]]),  # the latter when it is over
     **dict.fromkeys(("STORE_FAST", "DELETE_FAST"), lambda frame, inst: [frame.locals.get(inst.argval)]),
     **dict.fromkeys(("RETURN_VALUE", "RETURN_CONST"), lambda frame, inst: [*frame.held()]),
@@ -44,14 +44,12 @@ _DROPS: dict[str, Callable[[Frame, Inst], list[Variable | None]]] = {
 
 
 def unfinished(tx: Translator, frame: Frame, inst: Inst) -> list[Variable]:
-    """The generators with something left to do that the instruction may be about to drop."""
-    if inst.op not in _DROPS:
-        return []
+    """The generators with something left to do that the instruction, one of `DROPS`, may be about to drop."""
     tx.waiting = [each for each in tx.waiting if each.state != "closed"]
     waiting = [each for each in tx.waiting if each.state == "suspended" and each.has_something_left()]
     if not waiting and not tx.given_generators:
         return []
-    dropped = [each for each in _DROPS[inst.op](frame, inst) if each is not None and each is not NULL]
+    dropped = [each for each in DROPS[inst.op](frame, inst) if each is not None and each is not NULL]
     holding = [each for each in dropped if _may_hold(tx, each)]
     ends = tx.given_generators and (len(tx.frames) > 1 or inst.op not in _RETURNS)
     given = [each for each in {*dropped, *_within(tx, holding)} if _existing(each) is not None] if ends else []

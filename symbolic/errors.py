@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 #: The reason of a break at a call that may see when objects end.
@@ -83,17 +82,18 @@ class SkipFrame(Exception):
         self.reason = reason
 
 
-@contextmanager
-def letting_go() -> Iterator[None]:
+class LettingGo:
     """An error that passes lets go of what lives in the frames that it went through, the innermost first.
 
     Guards of torch's state may be among it, which act when they die: with a stored error they would do so at any time.
     """
-    try:
-        yield
-    except Exception as error:
-        _clear_frames(error)
-        raise
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, Exception):
+            _clear_frames(error)
 
 
 def _clear_frames(error: BaseException | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from types import FrameType
 from typing import Any
 
@@ -16,7 +16,6 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorConfig,
     FakeTensorMode,
-    in_kernel_invocation_manager,
 )
 
 from symbolic import viewed
@@ -77,6 +76,24 @@ class FakeMode(FakeTensorMode):
         super().__init__(**settings)
         self.attributes: dict[torch.device, dict[str, Any]] = {}  # of a new stand-in
 
+    @cached_property
+    def avoid_device_init(self) -> bool:
+        """Whether there is no device to begin with, which torch asks each time that the mode is entered."""
+        known: Any = FakeTensorMode.avoid_device_init
+        return bool(known.fget(self))
+
+    def _in_kernel(self, func: Any, *args: Any) -> Any:
+        """What an operation gives for the meta tensors that the stand-ins are: see torch's
+        `in_kernel_invocation_manager`, which takes several times as long."""
+        before = self.in_kernel_invocation
+        with torch._C._DisableTorchDispatch(), torch._C._PreserveDispatchKeyGuard():
+            self.in_kernel_invocation = True
+            torch._C._set_meta_in_tls_dispatch_include(True)
+            try:
+                return func(*args)
+            finally:
+                self.in_kernel_invocation = before
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """Torch would wrap the handler below to keep its own compiler off."""
@@ -95,8 +112,7 @@ class FakeMode(FakeTensorMode):
             any(added > 0 for added in args[1])  # which is asked: what is only copied lies as it did, and not by rows
         if self.shape_env is None:
             if (func in _VIEWS or func in _SPLITS) and not kwargs and self._is_plain(args[0]):
-                with in_kernel_invocation_manager(self):
-                    views = func(*args)
+                views = self._in_kernel(func, *args)
                 if func in _VIEWS:
                     return self._standing_in(views, args[0].fake_device)
                 return [self._standing_in(view, args[0].fake_device) for view in views]
@@ -138,8 +154,7 @@ class FakeMode(FakeTensorMode):
         if not lies or None in lies:
             return None
         start = value.storage_offset()
-        with in_kernel_invocation_manager(self):
-            made = [aten.as_strided.default(value, *each[:2], sum(each[2:], start)) for each in lies]
+        made = [self._in_kernel(aten.as_strided.default, value, *each[:2], sum(each[2:], start)) for each in lies]
         views = [self._standing_in(each, value.fake_device) for each in made]
         return views[0] if func in _LIES else views
 
@@ -242,8 +257,7 @@ class FakeMode(FakeTensorMode):
 
     def view(self, of: FakeTensor, sizes: tuple[int, ...], strides: tuple[int, ...], start: int) -> FakeTensor:
         """A stand-in in the memory of another one, of which autograd does not know."""
-        with in_kernel_invocation_manager(self):
-            made = aten.as_strided.default(of, sizes, strides, start)
+        made = self._in_kernel(aten.as_strided.default, of, sizes, strides, start)
         return self._standing_in(made, of.fake_device)
 
     def _new(self, looks: Any) -> FakeTensor:

@@ -41,6 +41,7 @@ class Frame:
         "again",
         "shared_names",
         "loops",
+        "above",
     )
 
     def __init__(self, code: Code, name: str, namespace: Variable, function: Variable | None = None) -> None:
@@ -61,6 +62,7 @@ class Frame:
         self.entered = 0
         self.reading: Any = None  # the call of a module that it is, if that may be repeated
         self.is_generator = False
+        self.above: str | None = None  # the entries of tracebacks for its callers, which stand still meanwhile
         self.loops: dict[int, Any] = {}  # by their heads: what their turns have come to
         self.again: tuple[int, int] | None = None  # index of the last RERAISE, and where that came from
         self.handled: Variable | None = None  # of a generator set aside: the exception that it is handling

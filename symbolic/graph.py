@@ -24,7 +24,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from symbolic.errors import GraphBreak, Restart, letting_go
+from symbolic.errors import GraphBreak, LettingGo, Restart
 from symbolic.fakes import FakeMode
 from symbolic.gradients import Blank, Together
 from symbolic.guards import Guard
@@ -146,6 +146,7 @@ class GraphBuilder:
         self._moves = False  # whether operations let tensors lie elsewhere
         self.switches = False  # whether operations change torch's state
         self._state = state_of_operations()
+        self._alike: dict[tuple[Any, ...], dict[str, Any]] = {}  # facts of tensors: those of equal ones are one object
         self.writers: dict[fx.Node, None] = {}  # what may have written into its arguments
         self.once: set[fx.Node] = set()  # what would give something else in another place
         self.foreseen: dict[Source, Any] = {}  # inputs whose elements are guarded
@@ -303,7 +304,7 @@ class GraphBuilder:
     def _facts(self, value: torch.Tensor) -> dict[str, Any]:
         """The properties that the native tensor guard compares."""
         keys = (torch._C._dispatch_keys(value) | self._included) - self._excluded
-        return {
+        facts = {
             "cls": type(value),
             "dtype": value.dtype,
             "device": value.device,
@@ -313,6 +314,7 @@ class GraphBuilder:
             "strides": value.stride(),
             "keys": keys.raw_repr(),
         }
+        return facts if self.shapes is not None else self._alike.setdefault(tuple(facts.values()), facts)
 
     def name_arguments(self, module: Any, args: Source) -> None:
         """The positional arguments of a module's call are named as in its `forward`."""
@@ -722,7 +724,7 @@ class GraphBuilder:
         symbols = with_symbols(name) if self.shapes is not None else nullcontext()
         standing = Standing() if self._late else nullcontext()
         try:
-            with torch._C._PreserveDispatchKeyGuard(), asking, self.fake_mode, symbols, standing, letting_go():
+            with torch._C._PreserveDispatchKeyGuard(), asking, self.fake_mode, symbols, standing, LettingGo():
                 if self.shapes is not None:
                     return run_with_symbols(name, target, self.shapes.env, run, args, kwargs)
                 return run(*args, **kwargs)

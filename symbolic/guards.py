@@ -14,15 +14,20 @@ from symbolic import terms
 from symbolic.sources import Source
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # frozen ones take three times as long to make, and there are thousands
 class Guard:
-    """`kind` of fact about the object at `source` (None: about the whole process), the user line that needed it."""
+    """`kind` of fact about the object at `source` (None: about the whole process), the user line that needed it.
+    Never written to."""
 
     source: Source | None
     kind: str
     payload: Any
     filename: str
     line: int
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.filename, self.line
 
     def __str__(self) -> str:
         asked = f"  # needed at {self.filename}:{self.line}" if self.line else ""  # 0: every capture asks

@@ -13,8 +13,8 @@ _set_args: Any = fx.Node.args.fset  # type: ignore[attr-defined]
 _set_kwargs: Any = fx.Node.kwargs.fset  # type: ignore[attr-defined]
 
 
-#: What nodes of ATen's operations are named after.
-_names: dict[OpOverload[..., Any], str] = {}
+#: What nodes of ATen's operations, of methods and of functions are named after.
+_names: dict[OpOverload[..., Any] | str | tuple[str], str] = {}
 
 
 class Graph(fx.Graph):
@@ -26,8 +26,9 @@ class Graph(fx.Graph):
         self, op: str, target: Any, args: tuple[Any, ...] | None = None, kwargs: dict[str, Any] | None = None,
         name: str | None = None, type_expr: Any = None,
     ) -> fx.Node:
-        if name is None and isinstance(target, OpOverload):
-            name = _names.get(target) or _names.setdefault(target, self._target_to_str(target))
+        if name is None and op in ("call_function", "call_method"):
+            known = target if isinstance(target, (OpOverload, str)) else (target.__name__,)
+            name = _names.get(known) or _names.setdefault(known, self._target_to_str(target))
         node = super().create_node(op, target, None, None, name, type_expr)
         if args:
             _set_args(node, args)

@@ -18,9 +18,10 @@ them is returned.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 #: Parts of a capture that a call which is repeated leaves as they are, by what there is of them. The first two say how
 #: deep in other calls it is.
-_OF_CAPTURE = (
+_OF_CAPTURE = operator.attrgetter(
     "anchors", "frames", "buffers", "copied", "drawn_from", "hashed", "hooks", "late_texts", "models",
     "moved_generators", "numbers_hashed", "own_keys", "private_memos", "shown_errors", "shown_under",
     "stored_on_classes",
@@ -76,6 +77,7 @@ class Record:
     draws: int
     #: The stand-ins of its result, and how others are made; None: by its operations.
     made: list[tuple[torch.Tensor, Recipe]] | None = None
+    places: list[tuple[str, int]] = field(default_factory=list)  # of its events, once it may be repeated
 
 
 class Repeats:
@@ -171,6 +173,7 @@ class Repeats:
         if before is not None and _is_same(before, record, self.exposed):
             self._proven[call.key] = record
             record.made = self._made(record)
+            record.places = [event.place for event in events]  # type: ignore[union-attr]
             del self._unlike[call.key]
         self._last[call.key] = record
 
@@ -201,20 +204,21 @@ class Repeats:
     def _look_up(self, record: Record, call: Reading, match: Match) -> None:
         """Takes in what the record took in. Raises `Differs` at the first fact that is another."""
         tx, place = self.tx, Place(call.source, call.module.value)
-        for event in record.events:
+        log, began = self.log, call.step - record.call.step
+        for event, at in zip(record.events, record.places, strict=True):
+            source = match.source(event.source)  # type: ignore[union-attr]
+            value = place.value(source)
             if isinstance(event, Found):
-                source = match.source(event.source)
-                tx.reads_at = event.place
-                tx.started = event.started - record.call.step + call.step
-                tx.wrap(place.value(source), source)
-                match.event(event, self.log[-1])
+                tx.reads_at = at
+                tx.started = event.started + began
+                tx.wrap(value, source)
+                match.event(event, log[-1])
             else:
-                assert isinstance(event, Guard)
-                source = match.source(event.source)
-                if not HOLDS[event.kind](place.value(source), event.payload):
+                assert event is not None
+                if not HOLDS[event.kind](value, event.payload):
                     raise Differs
-                guard = Guard(source, event.kind, event.payload, event.filename, event.line)
-                self.tell(guard)
+                guard = Guard(source, event.kind, event.payload, *at)
+                log.append(guard)
                 tx.guards.add(guard)
 
     def _record(self, record: Record, call: Reading, match: Match) -> Variable:
@@ -276,9 +280,8 @@ class Repeats:
         """All that calls go by besides guards and arguments."""
         self._settle()
         tx = self.tx
-        sizes = (len(getattr(tx, name)) for name in _OF_CAPTURE)
         parts = (self._writes, tx.handled, tx.moving, len(tx.ledger.classes))
-        return (*sizes, *parts, *tx.graph.state, vars(TorchState()))
+        return (*map(len, _OF_CAPTURE(tx)), *parts, *tx.graph.state, vars(TorchState()))
 
 
 def _key(module: ObjectVariable, positional: int, names: Iterable[str], looks: dict[TensorVariable, Any]) -> Any:

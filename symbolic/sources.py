@@ -43,11 +43,13 @@ class Source:
         self.parts: tuple[Source, ...] = arg if kind == "several" else ()
         #: Whether the compiled code makes it: of `base`, or by the recipe of a variable.
         self.is_made: bool = kind in ("made", "born") or (base is not None and base.is_made)
-        self._steps: dict[Any, Source] = {}
+        self._steps: dict[Any, Source] | None = None  # most paths lead no further
         self._text = ""
 
     def step(self, kind: str, arg: Any = None) -> Source:
         """The path one step further."""
+        if self._steps is None:
+            self._steps = {}
         key = (kind, type(arg), arg)
         found = self._steps.get(key)
         if found is None:

@@ -36,13 +36,16 @@ def state_of_operations() -> tuple[Any, ...]:
     return torch.is_autocast_enabled("cpu"), torch.get_default_dtype(), torch._C._get_default_device()
 
 
+_DEVICES = ("cpu", "cuda")
+
+
 class TorchState:
     """What it is when this is made."""
 
     def __init__(self) -> None:
         self.grad = torch.is_grad_enabled()
         self.cache = torch.is_autocast_cache_enabled()
-        self.autocast = {d: (torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")}
+        self.autocast = {d: (torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES}
         self.dtype = torch.get_default_dtype()
         self.nesting = torch.autocast_increment_nesting()
         torch.autocast_decrement_nesting()

@@ -309,7 +309,13 @@ class Translator(Protocols):
 
     def stack_trace(self) -> str:
         """The user's stack in the form of Python's own traceback, as fx prints it."""
-        return "\n".join(_trace_entry(f.filename, f.line, f.code.raw.co_name) for f in self.frames)
+        frames = self.frames
+        first = len(frames)  # of those that do not know yet what stands above them
+        while first and frames[first - 1].above is None:
+            first -= 1
+        for at in range(first, len(frames)):
+            frames[at].above = f"{frames[at - 1].above}{_entry(frames[at - 1])}\n" if at else ""
+        return f"{frames[-1].above}{_entry(frames[-1])}" if frames else ""
 
     def name_inputs(self, bound: dict[str, Variable]) -> None:
         """Names graph inputs that came through `*args` or `**kwargs` after the first parameter they are bound to."""
@@ -367,6 +373,7 @@ class Translator(Protocols):
         """Runs a generator's frame to its next yield or its end: ("yield" or "return", value)."""
         frame.boundary = True
         frame.entered = frame.entered or self.anchor()
+        frame.above = None  # who asks it may be another than the last time
         depth = len(self.frames)
         self.frames.append(frame)
         self.anchors.append(self.anchor())
@@ -473,31 +480,31 @@ class Translator(Protocols):
     # --- the loop ---------------------------------------------------------------------------------------------------
     def _loop(self, depth: int) -> None:
         """Executes instructions until the frames above `depth` are gone."""
-        frames = self.frames
+        frames, anchors, break_at, ledger, options = self.frames, self.anchors, self.break_at, self.ledger, self.options
         handlers = opcodes.HANDLERS
         while len(frames) > depth:
             frame = frames[-1]
             inst = frame.code.insts[frame.index]
             frame.current = frame.index
             self.step += 1
-            if not self.anchors:
+            if not anchors:
                 self.started = self.step
-            if self.step in self.break_at:
-                raise _Stop(inst, self.break_at[self.step])
-            if self.split_next is not None and not self.anchors:
+            if self.step in break_at:
+                raise _Stop(inst, break_at[self.step])
+            if self.split_next is not None and not anchors:
                 is_turn = self.split_next.reason == loops.LONG and inst.op == "FOR_ITER"
                 raise _Stop(inst if is_turn else None, self.split_next)
             frame.index += 1
-            may_end = (self.waiting or self.given_generators) and not self.anchors
-            left = dropped.unfinished(self, frame, inst) if may_end else []
-            written = len(self.ledger.written)
+            drops = inst.op in dropped.DROPS and not anchors and (self.waiting or self.given_generators)
+            left = dropped.unfinished(self, frame, inst) if drops else None
+            written = len(ledger.written)
             try:
                 handler = handlers.get(inst.op)
                 if handler is None:
                     raise GraphBreak("instruction not supported", opcodes.REFUSED.get(inst.op, inst.op))
                 handler(self, frame, inst)
-                if len(self.ledger.written) > written:
-                    dropped.check_replaced(self, self.ledger.written[written:])
+                if len(ledger.written) > written:
+                    dropped.check_replaced(self, ledger.written[written:])
                 if left:
                     dropped.close(self, left)
             except Observed as raised:
@@ -508,11 +515,11 @@ class Translator(Protocols):
             except GuardOnDataDependentSymNode as error:
                 asked = GraphBreak("tensor value needed", str(error).split("\n", 1)[0])
                 raise Restart(self.anchor(), self.located(asked)) from error
-            if self.options.break_everywhere and inst.op in _CALLS and self._may_split(frame):
+            if options.break_everywhere and inst.op in _CALLS and self._may_split(frame):
                 self.split_next = GraphBreak("break everywhere")
                 if (deep := self._recursion()) is not None:
                     raise Restart(deep.entered, self.located(self.split_next))
-            if self.step > self.options.step_limit:
+            if self.step > options.step_limit:
                 raise SkipFrame("the function runs too long to be captured")
 
     def _may_split(self, frame: Frame) -> bool:
@@ -654,6 +661,10 @@ def _transparent(module: str | None, name: str) -> bool:
 
 def _place(code: CodeType) -> tuple[str, int]:
     return code.co_filename, code.co_firstlineno
+
+
+def _entry(frame: Frame) -> str:
+    return _trace_entry(frame.filename, frame.line, frame.code.raw.co_name)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -61,6 +61,7 @@ from symbolic.variables.buffers import BufferVariable, empty_like
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable
 from symbolic.variables.constants import (
     CONSTANT_TYPES,
+    LIBRARY_TYPES,
     ConstantVariable,
     SliceVariable,
     is_a,
@@ -97,11 +98,12 @@ def wrap(tx: Translator, value: Any, source: Source) -> Variable:
 
 def _wrapped(tx: Translator, value: Any, source: Source) -> Variable:
     kind = type(value)
-    if (kind in CONSTANT_TYPES and (kind is not int or is_constant_value(value))) or is_member(value):
-        return _constant(tx, value, source)
-    if is_library_value(value) and _is_part_of_program(source):
-        _fixed(tx, value, source)
-        return ConstantVariable(value, source)
+    if kind not in _NO_CONSTANTS:
+        if (kind in CONSTANT_TYPES and (kind is not int or is_constant_value(value))) or is_member(value):
+            return _constant(tx, value, source)
+        if is_library_value(value) and _is_part_of_program(source):
+            _fixed(tx, value, source)
+            return ConstantVariable(value, source)
     known = tx.known.get(id(value))
     if known is not None:
         if known.source is not source and known.source is not None:
@@ -552,3 +554,4 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     GenericAlias: aliases.existing,
     int: _large_integer,
 }
+_NO_CONSTANTS = frozenset(WRAP) - CONSTANT_TYPES - LIBRARY_TYPES

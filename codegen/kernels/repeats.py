@@ -39,11 +39,11 @@ class Run:
     count: int
     own: tuple[tuple[int, ...], ...] = ()
 
-    @property
+    @cached_property
     def end(self) -> int:
         return self.start + self.period * self.count
 
-    @property
+    @cached_property
     def left_out(self) -> range:
         """The repeats that `short` does not have: an even number of them."""
         return range(FRONT, FRONT + (self.count - FRONT - BACK) // 2 * 2)

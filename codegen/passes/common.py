@@ -47,8 +47,14 @@ def _is_worth_keeping(node: fx.Node, distance: int) -> bool:
     return cost.kind(node) not in _CHEAP or cost.kept(node) <= cost.SMALL or distance <= NEAR
 
 
+#: Most of what arguments are.
+_THEMSELVES = frozenset({fx.Node, int, str, type(None)})
+
+
 def _key(value: Any) -> Any:
     """Of arguments: equal where they are the same. 1, 1.0 and True are not, nor are 0.0 and -0.0."""
+    if type(value) in _THEMSELVES:
+        return value
     if isinstance(value, tuple | list):
         return type(value).__name__, *map(_key, value)
     if isinstance(value, dict):

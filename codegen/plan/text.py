@@ -31,6 +31,7 @@ KINDS: dict[str, type] = {
 }  # fmt: skip
 Functions = Callable[[str], s.Function]
 FIELDS = {name: tuple(field.name for field in fields(kind)) for name, kind in KINDS.items()}
+_THEMSELVES = frozenset({type(None), bool, int, float, str})
 NUMBERS: dict[str, type] = {kind.__name__: kind for kind in (int, float, bool)}
 
 
@@ -48,7 +49,7 @@ def write(plan: s.Plan, tensors: Sequence[torch.Tensor] = ()) -> str:
 
     def said(value: Any) -> Any:
         kind = type(value)
-        if value is None or kind in (bool, int, float, str):
+        if kind in _THEMSELVES:
             return value
         if isinstance(value, tuple):
             return [said(item) for item in value]

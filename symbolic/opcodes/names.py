@@ -41,6 +41,9 @@ def _in_slot(frame: Frame, inst: Inst) -> Variable | None:
 
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_CLOSURE")
 def load_fast(tx: Translator, frame: Frame, inst: Inst) -> None:
+    if inst.argval in frame.locals and inst.arg < frame.code.raw.co_nlocals:
+        frame.push(read_local(tx, frame, inst.argval))
+        return
     found = _in_slot(frame, inst)
     is_cell = found is not None and found is not frame.locals.get(inst.argval)
     frame.push(found if is_cell else read_local(tx, frame, inst.argval))  # type: ignore[arg-type]

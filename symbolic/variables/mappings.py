@@ -51,6 +51,14 @@ class DictVariable(NativeVariable):
     """
 
     HOLDS = ("entries", "stored", "deleted")
+    owner: Any = None  # the ObjectVariable whose native part this is
+    #: of an existing mapping proxy the dict under it, of globals the namespace of functions
+    shown: Variable | None = None
+    rewritten = False
+    arranged = False
+    state = 0  # counts changes of the keys, for iterators
+    unseen = 0  # those among them that an OrderedDict does not count
+    _names: dict[Any, tuple[Variable, Any]] | None = None
 
     def __init__(
         self,
@@ -66,18 +74,10 @@ class DictVariable(NativeVariable):
         self.default_factory = default_factory
         self.value = value
         self.complete = value is MISSING
-        self.owner: Any = None  # the ObjectVariable whose native part this is
-        #: of an existing mapping proxy the dict under it, of globals the namespace of functions
-        self.shown: Variable | None = None
-        self.rewritten = False
-        self.arranged = False
         self.stored: dict[Any, None] = {}
         self.deleted: dict[Any, Variable] = {}
-        self.state = 0  # counts changes of the keys, for iterators
-        self.unseen = 0  # those among them that an OrderedDict does not count
         # Of an existing dict: its contents, its keys in order once they are known, and keys known not to be there.
         self._contents: dict[Any, Any] = {} if value is MISSING else value if isinstance(value, dict) else dict(value)
-        self._names: dict[Any, tuple[Variable, Any]] | None = None
         self._absent: set[Any] = set()
 
     # --- entries ----------------------------------------------------------------------------------------------------
