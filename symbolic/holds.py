@@ -3,9 +3,9 @@ the world outside."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symbolic.errors import GraphBreak, Restart
 
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Hold:
-    """At `step` so much had been done: see `_done`."""
+    """At `step` so much had been done: see `_done`. `met`: ids of what the frame must not have anything of."""
 
     step: int
     cause: GraphBreak
     done: tuple[int, ...]
     unless: Callable[[], bool]
+    met: frozenset[int] = frozenset()
 
 
 class Holds:
@@ -35,6 +36,12 @@ class Holds:
         step = self._tx.break_step(cause)
         self._held.append(_Hold(step, self._tx.located(cause), self._done(), unless))
 
+    def meet_no_more(self, cause: GraphBreak, objects: Collection[Any], unless: Callable[[], bool]) -> None:
+        """The same of a frame that has any of these objects, before this step or after it."""
+        step, met = self._tx.break_step(cause), frozenset(map(id, objects))
+        self._tx.keepalive.extend(objects)
+        self._held.append(_Hold(step, self._tx.located(cause), (), unless, met))
+
     def _done(self) -> tuple[int, ...]:
         """How often the operations drew and wrote so far, and how many calls come before the graph."""
         return self._tx.graph.draws, self._tx.graph.writes, self._tx.ledger.early_calls
@@ -45,7 +52,7 @@ class Holds:
             return
         done = self._done()
         for hold in list(self._held):
-            if done != hold.done:
+            if (hold.done and done != hold.done) or not hold.met.isdisjoint(self._tx.known):
                 if not hold.unless():
                     raise Restart(hold.step, hold.cause)
                 self._held.remove(hold)

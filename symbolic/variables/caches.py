@@ -8,12 +8,11 @@ import functools
 import inspect
 import logging
 import math
-import os
-import sysconfig
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from symbolic.errors import GraphBreak
+from symbolic.told_to import INSTALLED
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import is_constant_value
 from symbolic.variables.outside import logged
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 REFUSED.update({fn: "cache made while running" for fn in (functools.lru_cache, functools.cache)})
 
-_INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib", "stdlib")})
 _WRITES = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME"))
 
 
@@ -38,7 +36,7 @@ def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
         raise GraphBreak("cached function of values not known", name_of(fn))
     own = fn.__wrapped__
-    installed = not inspect.isfunction(own) or own.__code__.co_filename.startswith(_INSTALLED)
+    installed = not inspect.isfunction(own) or own.__code__.co_filename.startswith(INSTALLED)
     if not installed and not _of_its_arguments(own):
         raise GraphBreak("cached function of more than its arguments", name_of(fn))
     function = fn if installed else own

@@ -13,7 +13,7 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +22,7 @@ from torch.utils.hooks import RemovableHandle
 from sideeffects.effects import Place, Risk
 from symbolic import callers, polyfills
 from symbolic.errors import TOLD, TOLD_FROM_ABOVE, GraphBreak, Restart
+from symbolic.told_to import handlers_of, reached, shown_by
 from symbolic.torch_state import TorchState
 from symbolic.variables.base import MISSING, FixedVariable, Variable
 from symbolic.variables.base import lookup as type_lookup
@@ -135,9 +136,12 @@ def _is_mode(leave: Variable) -> bool:
     return owner.cls is contextlib.nullcontext or (is_torch_s and owner.value is MISSING)
 
 
-def _hold(tx: Translator, reason: str, told: Variable, *harmless: Callable[[Any], bool]) -> None:
+def _hold(
+    tx: Translator, reason: str, told: Variable, *harmless: Callable[[Any], bool], seers: Iterable[Any] = ()
+) -> None:
     """What the graph does to tensors comes before the effect, which shows if that raises or looks at them: what the
-    program does to them later must not. One of `harmless`, of what is `told`, says that it won't, and is guarded."""
+    program does to them later must not. The code of `seers` runs then, too: the frame does without what that may write.
+    One of `harmless`, of what is `told`, says that it won't, and is guarded."""
 
     def unless() -> bool:
         if told.source is None:  # a file that the frame has made and closed
@@ -148,6 +152,13 @@ def _hold(tx: Translator, reason: str, told: Variable, *harmless: Callable[[Any]
         return known is not None
 
     tx.graph.holds.write_no_more(GraphBreak(reason, f"{told.describe()}, before a tensor is written"), unless)
+    objects = reached(seers)
+    if objects != []:
+        cause = GraphBreak(reason, f"{told.describe()}, whose handlers have what the frame has")
+        if objects is not None:
+            tx.graph.holds.meet_no_more(cause, objects, unless)
+        elif not unless():
+            raise cause
 
 
 def _tell(tx: Translator, function: Any, to: Variable, *args: Variable, **kwargs: Variable) -> None:
@@ -322,7 +333,8 @@ def logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
         if any(_handler(tx, frame) for frame in tx.frames):
             _know_quiet(tx, logger)
         else:
-            _hold(tx, reason, logger, is_quiet, *_silent(fn, logger, told))
+            seers = () if logger.source is None else handlers_of(logger.real())
+            _hold(tx, reason, logger, is_quiet, *_silent(fn, logger, told), seers=seers)
         tx.ledger.risk(_at(tx), library(tx, fn), shown, given, _place(frames[level - 1]))
         return NONE
 
@@ -527,7 +539,7 @@ def _warn(
             raise GraphBreak(reason, "warnings.warn with arguments not known")
         frames = _told_from(tx, level)
         risk = _risk(tx)
-        _hold(tx, reason, tx.wrap(warnings, tx.sources.const(warnings, "warnings")), only_shows)
+        _hold(tx, reason, tx.wrap(warnings, tx.sources.const(warnings, "warnings")), only_shows, seers=shown_by())
         if level <= len(frames):
             at = _place(frames[max(level, 1) - 1])
             tx.ledger.risk(risk, library(tx, warnings.warn), (message, category, ONE, source), {}, at)

@@ -5,10 +5,12 @@ import gc
 import importlib.util
 import inspect
 import itertools
+import logging
 import operator
 import random
 import time
 import types
+import warnings
 import weakref
 
 import pytest
@@ -309,3 +311,47 @@ def test_parts_of_an_answer_that_is_made_in_each_call():
         return bound.args, bound.kwargs, loader.name, spec.loader
 
     check(program, make=lambda: (torch.ones(2), []))
+
+
+SEEN, LOGGER = [], logging.getLogger("found")
+
+
+class Keeping(logging.Handler):
+    def emit(self, record):
+        SEEN.append(self.format(record))
+
+
+@pytest.fixture
+def keeping(monkeypatch):
+    monkeypatch.setattr(LOGGER, "handlers", [Keeping()])
+    monkeypatch.setattr(LOGGER, "propagate", False)
+    SEEN.clear()
+
+
+def test_what_a_handler_wrote_is_read(keeping):
+    def program(x):
+        before = len(SEEN)
+        LOGGER.warning("told %d", 1)
+        SEEN.append(2)
+        return x + before, len(SEEN), SEEN[-2]
+
+    check(program, torch.ones(2))
+
+
+def test_what_no_handler_knows_is_read(keeping):
+    def program(x, items):
+        LOGGER.warning("told %d", 1)
+        items.append(2)
+        return x + len(items)
+
+    check(program, torch.ones(2), [1], graphs=1)
+
+
+def test_what_warnings_are_recorded_in_is_read():
+    def program(x):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warnings.warn("told")
+            return x + len(caught)
+
+    check(program, torch.ones(2))

@@ -1,0 +1,95 @@
+"""Who is told of a message: what the program's own handlers may read and write when the message is shown, after the
+frame has been traced."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import logging
+import os
+import sysconfig
+import warnings
+from collections.abc import Iterable, Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from symbolic.code import decode
+from symbolic.variables.constants import LITERALS
+
+#: Where libraries lie: their code knows nothing of the program's objects.
+INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib", "stdlib")})
+#: More objects than this are as good as all.
+_ENOUGH = 1000
+
+
+def handlers_of(logger: Any) -> Iterator[Any]:
+    """Of a logger: what its messages go through."""
+    yield logging.getLogRecordFactory()
+    while logger is not None:
+        yield from logger.filters
+        for handler in logger.handlers:
+            yield from (handler, handler.formatter, *handler.filters)
+        logger = logger.parent if logger.propagate else None
+
+
+def shown_by() -> Iterator[Any]:
+    """What warnings go to."""
+    yield from (warnings.showwarning, warnings._showwarnmsg_impl)  # type: ignore[attr-defined]
+
+
+def reached(parts: Iterable[Any]) -> list[Any] | None:
+    """The objects that the program's code in these may read and write; None if that may be any."""
+    found: dict[int, Any] = {}
+    waiting = [part for part in parts if _is_programs(part)]
+    while waiting:
+        value = waiting.pop()
+        if id(value) in found or _is_apart(value):
+            continue
+        found[id(value)] = value
+        if len(found) > _ENOUGH or isinstance(value, ModuleType):
+            return None
+        if type(value) is FunctionType:
+            if _binds_globals(value.__code__):
+                return None
+            held = [*(value.__closure__ or ()), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+            waiting += held + [value.__globals__[each] for each in _names(value.__code__) if each in value.__globals__]
+        else:
+            waiting += gc.get_referents(value)
+    return [value for value in found.values() if type(value) is not FunctionType]
+
+
+def _is_programs(part: Any) -> bool:
+    """Whether a handler or the like has code of the program's, or is a container's method."""
+    if type(part) is FunctionType:
+        return not _is_apart(part)
+    own = [each for base in type(part).__mro__ for each in vars(base).values()]
+    own += getattr(part, "__dict__", {}).values()
+    container = getattr(part, "__self__", None)
+    return type(container) is list or any(type(each) is FunctionType and not _is_apart(each) for each in own)
+
+
+def _is_apart(value: Any) -> bool:
+    kind = type(value)
+    if kind in LITERALS or issubclass(kind, (logging.Logger, CodeType)):
+        return True
+    if kind is FunctionType:
+        return value.__code__.co_filename.startswith((*INSTALLED, "<frozen"))
+    if issubclass(kind, ModuleType):
+        file = getattr(value, "__file__", None)
+        return file is None or file.startswith(INSTALLED)
+    return issubclass(kind, type) and not any(
+        type(each) is FunctionType and not _is_apart(each) for each in type.__dict__["__dict__"].__get__(value).values()
+    )
+
+
+@functools.lru_cache(maxsize=1000)
+def _names(code: CodeType) -> tuple[str, ...]:
+    inner = (_names(each) for each in code.co_consts if isinstance(each, CodeType))
+    return (*code.co_names, *(name for names in inner for name in names))
+
+
+@functools.lru_cache(maxsize=1000)
+def _binds_globals(code: CodeType) -> bool:
+    if any(inst.op in ("STORE_GLOBAL", "DELETE_GLOBAL") for inst in decode(code).insts):
+        return True
+    return any(_binds_globals(each) for each in code.co_consts if isinstance(each, CodeType))
