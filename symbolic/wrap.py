@@ -302,7 +302,10 @@ def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
 
 
 def _shown(tx: Translator, view: MappingProxyType[Any, Any], source: Source) -> DictVariable:
-    """The dict that a mapping proxy shows."""
+    """The dict that a mapping proxy shows. What the frame stored to a class is not in it."""
+    for cls in tx.known.values() if tx.stored_on_classes else ():
+        if isinstance(cls, ClassVariable) and tx.ledger.touched(cls) and shown_by(vars(cls.value)) is shown_by(view):
+            raise GraphBreak("store to a class whose attributes are shown", cls.describe())
     if shows_dict(view):
         tx.know(source, "predicate", shows_dict)
         shown = tx.wrap(shown_by(view), source.step("call", shown_by))

@@ -75,6 +75,10 @@ class Own:
         return (self.name in cls.__dict__) is self.answer
 
 
+#: What finds a class's own attributes.
+_NAMES = type.__dict__["__dict__"]
+
+
 class ClassVariable(FixedVariable):
     """An existing class."""
 
@@ -99,6 +103,8 @@ class ClassVariable(FixedVariable):
         raw = tx.lookup(self.value, name)
         if isinstance(meta, property) and type(self.value) is not type:
             return tx.call(tx.class_attribute(type(self.value), name).getattr(tx, "fget"), [self], {})
+        if meta is _NAMES and id(self.value) not in tx.ledger.classes:
+            return tx.wrap(self.value.__dict__, tx.source_of(self).attr(name))
         if name in ("__dict__", "__flags__"):  # what flags there are depends on what was looked up so far
             raise GraphBreak("attribute of a class", name)
         if isinstance(raw, GetSetDescriptorType) or isinstance(meta, (GetSetDescriptorType, MemberDescriptorType)):

@@ -760,3 +760,72 @@ def test_new_through_an_instance(x, v):
     made = v.__new__(Child)
     made.t = x
     return made.t + 1, type(made)
+
+
+class Settings:
+    """Its own attributes are read as those of a dict."""
+
+    rate, weight = 3, torch.tensor(2.0)
+
+    def method(self):
+        return self.rate
+
+    @property
+    def shown(self):
+        return 5
+
+
+class MoreSettings(Settings):
+    depth = 4
+
+
+@same_as_eager(graphs=1)
+def test_attributes_of_a_class_as_a_dict(x):
+    own, inherited = Settings.__dict__, MoreSettings.__dict__
+    names = [name for name in vars(Settings) if not name.startswith("_")]
+    numbers = {name: value for name, value in own.items() if isinstance(value, int)}
+    asked = "rate" in own, "depth" in own, "rate" in inherited, own.get("none", 7), inherited.get("depth")
+    same = own["method"] is Settings.method, own["weight"] is Settings.weight, own["shown"].fget(1)
+    depth = type(MoreSettings()).__dict__["depth"]
+    return x * own["weight"] + own["rate"], names, numbers, asked, same[:2], type(own), depth
+
+
+def test_attributes_of_a_class_as_a_dict_when_they_change():
+    class Changes:
+        k = 1
+
+    def program(x, changed):
+        return x + Changes.__dict__["k"], [name for name in Changes.__dict__ if name[0] != "_"], changed(Changes)
+
+    def later(cls):
+        cls.k += 1
+        return vars(cls)["k"], vars(cls) is vars(cls)
+
+    compiled = jit.compile(program, backend="eager")
+    for change in (
+        lambda cls: setattr(cls, "k", 5), lambda cls: setattr(cls, "other", 3), lambda cls: delattr(cls, "other"), later,
+        lambda cls: setattr(cls, "k", 2.5), later,
+    ):
+        kept = dict(vars(Changes))
+        expected = program(torch.ones(1), change)
+        for name in {*vars(Changes)} - {*kept}:
+            delattr(Changes, name)
+        for name in ("k", "other"):
+            if name in kept:
+                setattr(Changes, name, kept[name])
+        assert compiled(torch.ones(1), change) == expected
+        assert compiled(torch.ones(1), lambda cls: None) == program(torch.ones(1), lambda cls: None)
+
+
+@same_as_eager
+def test_attributes_of_a_class_as_a_dict_after_a_write(x):
+    class Local:
+        a = 1
+    shown = vars(MoreSettings)
+    MoreSettings.depth = 5
+    seen = shown["depth"], MoreSettings.__dict__["depth"], vars(MoreSettings).get("added")
+    MoreSettings.added = 6
+    seen += shown["added"], len(shown) == len(vars(MoreSettings)), "a" in Local.__dict__
+    del MoreSettings.added
+    MoreSettings.depth = 4
+    return x + 1, seen, shown.get("added"), shown["depth"]
