@@ -203,8 +203,13 @@ def _object_method(w: Writer, v: objects.ObjectMethod) -> None:
 
 
 def _bind(w: Writer, descriptor: Any, owner: Variable) -> None:
-    """`descriptor.__get__(owner, type(owner))`. (Methods that want to know their class crash without the type.)"""
-    w.call(descriptor.__get__, owner, owner.python_type())
+    """`descriptor.__get__(owner, type(owner))`. (Methods that want to know their class crash without the type.)
+
+    What is a method of classes is the owner's, which is a class."""
+    if isinstance(descriptor, types.ClassMethodDescriptorType):
+        w.call(descriptor.__get__, None, owner)
+    else:
+        w.call(descriptor.__get__, owner, owner.python_type())
 
 
 def _generator(w: Writer, v: generators.GeneratorVariable) -> None:

@@ -477,6 +477,8 @@ def _unbound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     receiver, rest, name = args[0], args[1:], fn.__name__
     if not issubclass(receiver.python_type(), fn.__objclass__):
         tx.attempt(fn, *map(stand_in, args))
+    if isinstance(receiver, ClassVariable) and fn in (object.__setattr__, object.__delattr__):  # not for classes
+        tx.attempt(fn, receiver.value, *map(stand_in, rest), **{name: stand_in(arg) for name, arg in kwargs.items()})
     if isinstance(receiver, ClassVariable) and (fn in NATIVE_METHODS or name in OBJECT_METHODS):
         return ObjectMethod(receiver, name, fn).call(tx, rest, kwargs)
     if receiver.is_constant() and (folded := fold(tx, fn, args, kwargs)) is not None:

@@ -167,11 +167,23 @@ class ObjectVariable(Variable):
             return tx.wrap(raw.__get__(self.value, self.cls), self.source.attr(name))
         stored = instance_dict(self.value)
         if stored is None:
-            return None
+            return self._hidden(tx, name, raw) if self.cls.__dictoffset__ else None
         if name in stored:
             return tx.wrap(stored[name], self.source.step("dict").step("item", name))
         tx.know(self.source.step("dict"), "absent", name)
         return None
+
+    def _hidden(self, tx: Translator, name: str, raw: Any) -> Variable | None:
+        """The attribute as it is in a `__dict__` that nobody can look at (a `TypeVar`'s `__module__`)."""
+        assert self.source is not None
+        is_usual = lookup(self.cls, "__getattribute__") is object.__getattribute__
+        if not is_usual or lookup(type(raw), "__get__") is not MISSING:
+            return None
+        try:
+            found = object.__getattribute__(self.value, name)
+        except AttributeError:
+            raise GraphBreak("attribute access not supported", f"{self.describe()}.{name}") from None
+        return tx.wrap(found, self.source.attr(name))
 
     def _describe(self, tx: Translator, name: str, raw: Any) -> Variable:
         """A class attribute as seen through the instance: descriptors bind."""

@@ -65,7 +65,9 @@ def _compile(
 
 
 @handles(eval)
-def _eval(tx: Translator, source: Variable, globals: Variable = NONE, locals: Variable = NONE, /) -> Variable:  # noqa: A002
+def _eval(
+    tx: Translator, source: Variable, /, globals: Variable = NONE, locals: Variable = NONE,  # noqa: A002
+) -> Variable:  # fmt: skip
     if source.is_constant() and isinstance(source.constant(), str):
         source = ConstantVariable(source.constant().lstrip(" \t"))
     return _run(tx, _code_of(tx, source, "eval"), globals, locals)
@@ -73,7 +75,7 @@ def _eval(tx: Translator, source: Variable, globals: Variable = NONE, locals: Va
 
 @handles(exec)
 def _exec(
-    tx: Translator, source: Variable, globals: Variable = NONE, locals: Variable = NONE, /,  # noqa: A002
+    tx: Translator, source: Variable, /, globals: Variable = NONE, locals: Variable = NONE,  # noqa: A002
     *, closure: Variable = NONE,
 ) -> Variable:  # fmt: skip
     if closure is not NONE:

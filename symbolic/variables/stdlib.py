@@ -24,7 +24,7 @@ import types
 import typing
 import weakref
 from collections.abc import Callable
-from types import BuiltinFunctionType, CoroutineType, FunctionType, GeneratorType, MethodType, ModuleType
+from types import BuiltinFunctionType, CoroutineType, FunctionType, GeneratorType, MethodType, ModuleType, NoneType
 from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
@@ -32,7 +32,7 @@ from symbolic import polyfills
 from symbolic.errors import READS_STACK, SEES_END, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
-from symbolic.variables.constants import ConstantVariable, is_constant_value
+from symbolic.variables.constants import ConstantVariable, is_a, is_constant_value
 from symbolic.variables.exceptions import NONE, AnyException, TracebackVariable, is_none
 from symbolic.variables.functions import (
     GENERATOR_FLAGS,
@@ -489,6 +489,10 @@ def _coroutine(tx: Translator, func: Variable) -> Variable:
     return func
 
 
+#: What is asked about by its guards; of other objects nothing else says that the next one has the same answer.
+_ASKED = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type, str, NoneType)
+
+
 def _query(fn: Any) -> Callable[..., Variable]:
     """A question about existing objects, asked now; in each call, too, where each answer is another object."""
 
@@ -497,6 +501,9 @@ def _query(fn: Any) -> Callable[..., Variable]:
         named = {name: known(tx, arg) for name, arg in kwargs.items()}
         if any(value is MISSING for value in (*values, *named.values())):
             raise GraphBreak(reason_of(fn), name_of(fn))
+        for arg, value in zip(args, values, strict=True):
+            if arg.source is not None and arg.source.kind != "const" and not is_a(value, _ASKED):
+                tx.know(arg.source, "is", value)
         question = functools.partial(fn, *values, **named)
         answer = tx.attempt(question)
         if isinstance(answer, tuple) or is_constant_value(answer) or question() is answer:
@@ -517,8 +524,6 @@ CONSTANT_QUERIES = (
     inspect.unwrap,
     inspect.getmodule,
     inspect.getdoc,
-    typing.get_origin,
-    typing.get_args,
     importlib.util.find_spec,
     os.cpu_count,
     platform.system,

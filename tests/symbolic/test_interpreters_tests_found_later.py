@@ -7,6 +7,7 @@ import enum
 import functools
 import gc
 import importlib.util
+import inspect
 import itertools
 import json
 import operator
@@ -468,3 +469,70 @@ def test_an_enum_whose_metaclass_adds_members(x):
         a = "x"
         b = "y"
     return x + 1, [(each.name, each.value) for each in Made]
+
+
+# --- typing -------------------------------------------------------------------------------------------------------------
+@same_as_eager(make=lambda: (X, list[int]), changed=[lambda: (X, dict[str, int]), lambda: (X, typing.Optional[int])])
+def test_what_another_alias_is_made_of(x, alias):
+    return x + 1, typing.get_args(alias), typing.get_origin(alias)
+
+
+class Documented:
+    def __init__(self, text):
+        self.__doc__ = text
+
+
+@same_as_eager(make=lambda: (X, Documented("one")), changed=[lambda: (X, Documented("another"))])
+def test_what_another_object_says_of_itself(x, documented):
+    return x + 1, inspect.getdoc(documented)
+
+
+T = typing.TypeVar("T")
+
+
+@same_as_eager
+def test_the_module_of_a_variable_of_types(x):
+    made = typing.TypeVar("made")
+    return x + 1, T.__module__, made.__module__, typing.TypeVar.__module__, errors_of(lambda: T.nothing)
+
+
+@same_as_eager
+def test_super_tells_a_native_class_of_a_class_derived_from_it(x):
+    class Base(typing.Generic[T]):
+        def __init_subclass__(cls, **keywords):
+            super().__init_subclass__(**keywords)
+            cls.said = cls.__name__
+
+    class Derived(Base):
+        pass
+
+    return x + 1, Derived.said
+
+
+class AsObjects(type):
+    def __setattr__(cls, name, value):
+        object.__setattr__(cls, name, value)
+
+    def __delattr__(cls, name):
+        object.__delattr__(cls, name)
+
+
+class Refuses(metaclass=AsObjects):
+    there = 1
+
+
+def store(cls):
+    cls.made = 1
+
+
+def delete(cls):
+    del cls.there
+
+
+@same_as_eager
+def test_classes_have_no_attributes_set_as_those_of_objects(x):
+    class Own(metaclass=AsObjects):
+        there = 2
+
+    refused = errors_of(lambda: store(Refuses), lambda: delete(Refuses), lambda: store(Own), lambda: delete(Own))
+    return x + 1, refused, Refuses.there, Own.there, errors_of(lambda: object.__setattr__(Refuses))
