@@ -20,6 +20,8 @@ FOR_ITER_KEEPS_ITERATOR = PY312
 
 #: The `reverse` of a sort is converted to an int, not to a bool.
 REVERSE_IS_AN_INT = not PY312
+#: `eval` and `exec` take their namespaces by name, too.
+NAMESPACES_BY_NAME = PY313
 #: `generator.close()` gives what the generator returns.
 CLOSE_RETURNS = PY313
 

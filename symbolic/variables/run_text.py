@@ -23,6 +23,7 @@ from symbolic.variables.functions import GENERATOR_FLAGS
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.namespaces import BornNames, NamespaceVariable
 from symbolic.variables.tables import handles, known
+from symbolic.versions import NAMESPACES_BY_NAME
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -49,13 +50,17 @@ def _flags(tx: Translator) -> int:
     return tx.frames[-1].code.raw.co_flags & _FUTURE
 
 
+#: Types of source, file, mode, flags, whether nothing is inherited, level.
+_GIVEN = {(text, str, str, int, alone, int) for text in (str, bytes) for alone in (bool, int)}
+
+
 @handles(compile)
 def _compile(
     tx: Translator, source: Variable, filename: Variable, mode: Variable, flags: Variable = NO_FLAGS,
     dont_inherit: Variable = NO, optimize: Variable = AS_IT_IS, **named: Variable,
 ) -> Variable:  # fmt: skip
     given = [known(tx, value) for value in (source, filename, mode, flags, dont_inherit, optimize)]
-    if list(map(type, given[:3])) not in ([str] * 3, [bytes, str, str]) or named or type(given[3]) is not int:
+    if named or tuple(map(type, given)) not in _GIVEN:
         raise GraphBreak(REASON, source.describe())
     text, place, kind, asked, alone, level = given
     if asked & ~_FUTURE:
@@ -64,24 +69,37 @@ def _compile(
     return tx.wrap(code, tx.sources.const(code, f"code of {place}"))
 
 
-@handles(eval)
-def _eval(
-    tx: Translator, source: Variable, /, globals: Variable = NONE, locals: Variable = NONE,  # noqa: A002
-) -> Variable:  # fmt: skip
+def _eval(tx: Translator, source: Variable, globals: Variable = NONE, locals: Variable = NONE, /) -> Variable:  # noqa: A002
     if source.is_constant() and isinstance(source.constant(), str):
         source = ConstantVariable(source.constant().lstrip(" \t"))
     return _run(tx, _code_of(tx, source, "eval"), globals, locals)
 
 
-@handles(exec)
 def _exec(
-    tx: Translator, source: Variable, /, globals: Variable = NONE, locals: Variable = NONE,  # noqa: A002
+    tx: Translator, source: Variable, globals: Variable = NONE, locals: Variable = NONE, /,  # noqa: A002
     *, closure: Variable = NONE,
 ) -> Variable:  # fmt: skip
     if closure is not NONE:
         raise GraphBreak(REASON, "with a closure")
     _run(tx, _code_of(tx, source, "exec"), globals, locals)
     return NONE
+
+
+def _eval_by_name(
+    tx: Translator, source: Variable, /, globals: Variable = NONE, locals: Variable = NONE,  # noqa: A002
+) -> Variable:  # fmt: skip
+    return _eval(tx, source, globals, locals)
+
+
+def _exec_by_name(
+    tx: Translator, source: Variable, /, globals: Variable = NONE, locals: Variable = NONE,  # noqa: A002
+    *, closure: Variable = NONE,
+) -> Variable:  # fmt: skip
+    return _exec(tx, source, globals, locals, closure=closure)
+
+
+handles(eval)(_eval_by_name if NAMESPACES_BY_NAME else _eval)
+handles(exec)(_exec_by_name if NAMESPACES_BY_NAME else _exec)
 
 
 def _code_of(tx: Translator, source: Variable, mode: str) -> CodeType:

@@ -164,3 +164,26 @@ def test_text_that_breaks_sees_locals_that_nothing_else_reads(x):
     for text in ("breaks_and_adds(number)", "breaks_and_adds(number) + 1", "number"):
         seen.append(eval(text))
     return x + 1, seen
+
+
+def told(function, *args, **kwargs):
+    try:
+        return function(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        return type(error), str(error)
+
+
+@same_as_eager
+def test_namespaces_by_name(x):
+    """Which Python 3.13 takes, and those before it refuse."""
+    made, more = {}, {}
+    seen = [told(eval, "a", globals={"a": 1}), told(eval, "a", {}, locals={"a": 2}), told(eval, "a", other={"a": 3})]
+    seen += [told(exec, "b = 1", globals=made), told(exec, "b = 2", {}, locals=more), told(exec, "b = 2", other=more)]
+    return x + 1, seen, list(made), more
+
+
+@same_as_eager
+def test_levels_that_are_not_known(x):
+    levels = [told(compile, "1", "<test>", "eval", optimize=level) for level in (None, "1", 1.0)]
+    codes = [compile("assert False", "<test>", "exec", optimize=level).co_code for level in (-1, 0, 1, 2)]
+    return x + 1, levels, codes, told(compile, "1", "<test>", "eval", dont_inherit="no") == 1
