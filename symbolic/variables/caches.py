@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from symbolic.errors import GraphBreak
 from symbolic.told_to import INSTALLED
+from symbolic.variables import born
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import is_constant_value
+from symbolic.variables.containers import TupleVariable
 from symbolic.variables.outside import logged
 from symbolic.variables.tables import KINDS, PURE, REFUSED, Args, Kwargs, library, name_of
 
@@ -32,6 +34,8 @@ def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     if args and issubclass(args[0].python_type(), logging.Logger):
         return logged(tx, fn, args, kwargs)  # `warning_once` and its like
     if fn.__module__ == "typing" and not kwargs:
+        for arg in args:
+            _same_again(tx, arg)
         return tx.of_classes(fn, *args)
     if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
         raise GraphBreak("cached function of values not known", name_of(fn))
@@ -48,6 +52,21 @@ def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     if not installed:
         tx.ledger.call(library(tx, fn), *args, **kwargs)
     return tx.from_constant(result)
+
+
+def _same_again(tx: Translator, variable: Variable) -> None:
+    """What is asked for its hash has it in the next call, too: it may be an alias whose hash raises, or be equal to
+    something else."""
+    variable = variable.realize(tx)
+    if isinstance(variable, TupleVariable):
+        parts = variable.items
+    else:
+        parts = variable.recipe.parts() if isinstance(variable, born.MadeVariable) else []
+    for part in parts:
+        _same_again(tx, part)
+    if not parts and born.varies(variable) and variable.real() is not MISSING:
+        assert variable.source is not None
+        tx.know(variable.source, "is", variable.real())
 
 
 def _of_its_arguments(own: FunctionType) -> bool:

@@ -477,6 +477,15 @@ def test_what_another_alias_is_made_of(x, alias):
     return x + 1, typing.get_args(alias), typing.get_origin(alias)
 
 
+ONE, OTHER = typing.Annotated[int, 1], typing.Annotated[str, {}]
+
+
+@same_as_eager(make=lambda: (X, ONE), changed=[lambda: (X, typing.Annotated[int, []]), lambda: (X, list[int])])
+def test_unions_of_aliases_that_have_no_hash(x, alias):
+    makers = (lambda: alias | str, lambda: typing.Optional[alias], lambda: typing.Union[OTHER, alias])
+    return x + 1, errors_of(*(lambda make=make: repr(make()) for make in makers))  # equal ones are those of the cache
+
+
 class Documented:
     def __init__(self, text):
         self.__doc__ = text
