@@ -118,9 +118,10 @@ def records(made: Compiler) -> tuple[list[tuple[str, str]], bool]:
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Ends the process, with a traceback, after as many seconds of processor time, or four times as long asleep."""
+    """Ends the process, with a traceback, after as many seconds of processor time, or twenty times as long in all:
+    others may keep the machine busy."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
-    faulthandler.dump_traceback_later(4 * seconds, exit=True, file=2)
+    faulthandler.dump_traceback_later(20 * seconds, exit=True, file=2)
     yield
     signal.setitimer(signal.ITIMER_PROF, 0)
     faulthandler.cancel_dump_traceback_later()
