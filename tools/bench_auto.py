@@ -55,8 +55,9 @@ def run(script: str, environment: Mapping[str, str], timeout: float | None = Non
         [sys.executable, SCRIPTS / f"{script}.py"], capture_output=True, text=True, timeout=timeout,
         env={**kept, "OMP_NUM_THREADS": "1", **environment},
     )  # fmt: skip
-    # Tests say how long they took.
+    # Tests say how long they took; pytest does in a line that it fills up to the same length.
     printed = re.sub(r"\b\d+\.\d+s\b", "(time)", done.stdout)
+    printed = re.sub(r"^=+ (.*\(time\)).*$", r"\1", printed, flags=re.MULTILINE)
     rounds = re.findall(r"^round \d+: \S+ (\S+)\n", done.stderr, re.MULTILINE)
     said = re.sub(r"^round .*\n", "", done.stderr, flags=re.MULTILINE)
     return Ran(done.returncode, printed, said, [float(seconds) for seconds in rounds])
