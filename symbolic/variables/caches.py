@@ -17,6 +17,7 @@ from symbolic.variables import born
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import is_constant_value
 from symbolic.variables.containers import TupleVariable
+from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.outside import logged
 from symbolic.variables.tables import KINDS, PURE, REFUSED, Args, Kwargs, library, name_of
 
@@ -58,6 +59,8 @@ def _same_again(tx: Translator, variable: Variable) -> None:
     """What is asked for its hash has it in the next call, too: it may be an alias whose hash raises, or be equal to
     something else."""
     variable = variable.realize(tx)
+    if isinstance(variable, ObjectVariable) and variable.value is MISSING:  # what stands for it has no attributes
+        raise GraphBreak("cached function of values not known", variable.describe())
     if isinstance(variable, TupleVariable):
         parts = variable.items
     else:

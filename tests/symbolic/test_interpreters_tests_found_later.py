@@ -486,6 +486,11 @@ def test_unions_of_aliases_that_have_no_hash(x, alias):
     return x + 1, errors_of(*(lambda make=make: repr(make()) for make in makers))  # equal ones are those of the cache
 
 
+@same_as_eager
+def test_a_union_of_what_has_no_hash_is_united_again(x):
+    return x + 1, errors_of(lambda: repr(int | OTHER | ONE | str), lambda: repr(OTHER | ONE | int))
+
+
 class Documented:
     def __init__(self, text):
         self.__doc__ = text
