@@ -27,6 +27,7 @@ from symbolic.code import Inst, argument_slots, looks_at_nodes
 from symbolic.dropped import LEFT
 from symbolic.errors import ASKS_NODE, RECURSION, GraphBreak, Restart, SkipFrame
 from symbolic.frames import Frame
+from symbolic.graph import OPERATION_RAISES
 from symbolic.guards import Program, program
 from symbolic.opcodes.exceptions import handling
 from symbolic.reach import children, exists, reachable
@@ -173,10 +174,12 @@ class _Assembler:
         those that `with` sees to: what a compilation leaves behind holds it, too, until it is collected."""
         managers = [v for v in alive if isinstance(v, ObjectVariable) and v.cls is _MANAGER]
         seen_to = {each for manager in managers for each in children(manager, self.ledger)}
+        raises = exit_.cause.reason if exit_.cause.reason in (ESCAPES, OPERATION_RAISES) else ""
         for each in alive:
-            if isinstance(each, GeneratorVariable) and each not in seen_to and each.runs_on():
-                escapes = exit_.cause.reason == ESCAPES
-                raise SkipFrame(ESCAPES if escapes else "a generator with `try` or `with` outlives a break")
+            if not isinstance(each, GeneratorVariable) or each in seen_to:
+                continue
+            if each.runs_on() or (raises and each.is_missed()):
+                raise SkipFrame(raises or "a generator with `try` or `with` outlives a break")
 
     def _globals(self) -> dict[str, Any]:
         frames = self.capture.exit.frames if isinstance(self.capture.exit, Break) else []

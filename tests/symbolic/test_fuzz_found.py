@@ -355,3 +355,16 @@ def test_what_warnings_are_recorded_in_is_read():
             return x + len(caught)
 
     check(program, torch.ones(2))
+
+
+async def answering(number):
+    return number
+
+
+@pytest.mark.parametrize("raising", [lambda x: [][0], lambda x: x.view(7)])
+def test_a_coroutine_that_an_error_drops_is_missed(raising):
+    def program(x):
+        return answering(1), raising(x + 1)
+
+    with pytest.warns(RuntimeWarning, match="'answering' was never awaited"), pytest.raises((IndexError, RuntimeError)):
+        jit.compile(program, backend="eager")(torch.ones(3, 4))
