@@ -387,4 +387,5 @@ def test_a_loop_over_a_number_that_is_said_to_vary_has_all_its_guards():
         x = torch.ones(size)
         jit.mark_dynamic(x, 0)
         assert torch.equal(compiled(x), program(x))
-    assert len(compiled.debug_state().entries) == 1
+    if COUNTING:
+        assert len(compiled.debug_state().entries) == 1
