@@ -140,12 +140,13 @@ public:
         count_subtrees();
         by_size(roots);
         // Lone tensors come first, constants late: calls differ in the former, and the latter are verified together. What
-        // is made of several nodes comes after all of these.
+        // is made of several nodes comes after all of these, in the given order: one may be made of what lies below another.
         auto rank = [&](uint32_t root) {
             const Given& given = given_[root];
             return given.step == Step::several ? 3 : given.step == Step::constant ? 2 : is_lone_tensor(given) ? 0 : 1;
         };
-        std::stable_sort(roots.begin(), roots.end(), [&](uint32_t a, uint32_t b) { return rank(a) < rank(b); });
+        auto place_of = [&](uint32_t root) { return std::pair(rank(root), rank(root) == 3 ? root : 0); };
+        std::stable_sort(roots.begin(), roots.end(), [&](uint32_t a, uint32_t b) { return place_of(a) < place_of(b); });
         Memo constants;
         for (uint32_t root : roots) {
             if (rank(root) == 0) list_slot_tensor(given_[root]);

@@ -823,3 +823,10 @@ def test_several_values_are_looked_at_together():
     assert not holds(guards, 3, 5)
     with pytest.raises(ValueError, match="node 1 can't be made of node 1"):
         C.Guards([(-1, "arg", 0), (-1, "several", [0, 1])], [], [])
+
+
+def test_several_values_may_be_made_of_what_others_are_made_of():
+    nodes = [(-1, "arg", 0), (-1, "arg", 1), (-1, "several", [0, 1]), (2, "call", sum), (-1, "several", [3, 0])]
+    guards = C.Guards(nodes, [(4, "predicate", lambda two: two == (7, 3))], [3])
+    assert guards.check(plain, (3, 4)) == (7,)
+    assert not holds(guards, 4, 3)
