@@ -328,10 +328,12 @@ PROGRAMS = [attributes, lists, dicts, sets_and_buffers, born, seen_and_gone, bor
 @pytest.mark.parametrize("tell", TOLD, ids=lambda tell: tell.__name__)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_what_was_before_has_happened_and_nothing_after(program, tell):
-    counting = Counting()
-    compiled = jit.compile(program, backend=counting, fullgraph=COUNTING)
+    """A handler that has the world may write what the frame goes by: each message breaks the graph."""
+    counting, is_whole = Counting(), COUNTING and tell is not logged
+    compiled = jit.compile(program, backend=counting, fullgraph=is_whole)
     compare(program, compiled, tell)
-    counting.expect(1)
+    if is_whole:
+        counting.expect(1)
 
 
 # --- all of them together ---------------------------------------------------------------------------------------------
