@@ -375,6 +375,8 @@ def _set_contents(w: Writer, target: Variable, v: mappings.SetVariable, before: 
 def _deque_contents(w: Writer, target: Variable, v: containers.DequeVariable, before: Any) -> None:
     if v.is_bound_anew:
         w.call(deque.__init__, target, Emit(lambda: w.load_list(v.items)), v.maxlen)
+    elif v.only_set(before):
+        w.call(runtime.replace_items, target, Emit(lambda: w.load_list(v.items)))
     else:
         _plain_deque_contents(w, target, v, before)
 

@@ -153,6 +153,12 @@ def set_deque(target: deque[Any], items: Iterable[Any]) -> None:
     deque.extend(target, items)
 
 
+def replace_items(target: deque[Any], items: Iterable[Any]) -> None:
+    """As many as it has: iterators over it go on."""
+    for at, item in enumerate(items):
+        deque.__setitem__(target, at, item)
+
+
 def advance(iterator: Any, steps: int) -> None:
     """Moves an iterator on; it may come to its end."""
     for _ in range(steps):

@@ -320,7 +320,9 @@ class MutableSequence(SequenceVariable):
         if op is operator.imul:
             if answers(other, "__rmul__"):
                 return None
-            self.replace(tx, tx.unpack(SequenceVariable.repeated(self, tx, other)))
+            repeated = tx.unpack(SequenceVariable.repeated(self, tx, other))
+            if len(repeated) != len(self.items):  # else iterators over a deque do not notice
+                self.replace(tx, repeated)
             return self
         return None
 
@@ -471,9 +473,16 @@ class DequeVariable(MutableSequence):
         return deque(self.items, self.maxlen)
 
     def takes(self, before: MutableSequence | None = None) -> str:
-        if not self.is_bound_anew:
-            return super().takes(before)
-        return f"{self}.__init__([{', '.join(map(str, self.items))}], {self.maxlen})"
+        if self.is_bound_anew:
+            return f"{self}.__init__([{', '.join(map(str, self.items))}], {self.maxlen})"
+        if self.only_set(before):
+            return "; ".join(f"{self}[{at}] = {item}" for at, item in enumerate(self.items))
+        return super().takes(before)
+
+    def only_set(self, before: Any) -> bool:
+        """Whether its elements were replaced in place since then (None: before the frame), or put the other way round:
+        iterators over it go on."""
+        return self.unread is None and self.state == (before.state if before is not None else 0)
 
     def kept(self, items: list[Variable]) -> list[Variable]:
         return list(deque(items, self.maxlen))
@@ -589,7 +598,9 @@ class DequeVariable(MutableSequence):
 
     def do_append(self, tx: Translator, value: Variable, /) -> Variable | None:
         if self.unread is not None:
-            return super().do_append(tx, value)
+            found = super().do_append(tx, value)
+            self.state += 1
+            return found
         self._put(tx, len(self.items), value)
         return None
 

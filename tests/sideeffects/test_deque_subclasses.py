@@ -1,4 +1,4 @@
-"""Deques of a user's class, with methods of their own."""
+"""Deques of a user's class, with methods of their own; what iterators over a deque notice."""
 import array
 import collections
 import copy
@@ -6,6 +6,7 @@ import copy
 import pytest
 import torch
 
+import jit
 from tests.differential import check, same_as_eager
 
 pytestmark = pytest.mark.break_everywhere
@@ -178,3 +179,59 @@ def test_others_are_born(x):
     ordered.update(b=2)
     bounded.append(x)
     return x + 1, numbers, groups, ordered, bounded, repr(numbers), repr(ordered), repr(bounded.copy()), numbers.last, groups.last
+
+
+CHANGES = {
+    "set": lambda q: q.__setitem__(0, 9), "reverse": lambda q: q.reverse(), "rotate": lambda q: q.rotate(),
+    "rotate round": lambda q: q.rotate(3), "extend by none": lambda q: q.extend([]), "append": lambda q: q.append(1),
+    "once": lambda q: q.__imul__(1), "twice": lambda q: q.__imul__(2), "insert": lambda q: q.insert(1, 5),
+    "drop": lambda q: q.__delitem__(0), "clear": lambda q: q.clear(), "there and back": lambda q: q.append(q.pop()),
+}  # fmt: skip
+
+
+def rest(it):
+    try:
+        return list(it)
+    except RuntimeError as error:
+        return str(error)
+
+
+def read_before(x, q, it, change):
+    total = sum(q)
+    change(q)
+    return x + total
+
+
+def read_after(x, q, it, change):
+    next(it)
+    change(q)
+    return rest(it), x + len(q)
+
+
+def not_read(x, q, it, change):
+    change(q)
+    return x + 1
+
+
+def made_inside(x, q, it, change):
+    q = collections.deque(range(len(q)))
+    it = iter(q)
+    change(q)
+    return rest(it), q, x + 1
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("program", [read_before, read_after, not_read, made_inside], ids=lambda p: p.__name__)
+def test_iterators_notice_the_same(program, change, size):
+    """What replaces elements in place goes unnoticed."""
+    found = []
+    for run in (program, jit.compile(program, backend="eager")):
+        q = collections.deque(range(size))
+        it = iter(q)
+        try:
+            result = run(torch.ones(2), q, it, CHANGES[change])
+        except IndexError as error:
+            result = str(error)
+        found.append(repr((result, q, rest(it))))
+    assert found[0] == found[1]
