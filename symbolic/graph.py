@@ -586,9 +586,11 @@ class GraphBuilder:
 
     # --- numbers ----------------------------------------------------------------------------------------------------
     def number(self, op: Callable[..., Any], operands: list[Variable], value: Any, number: int | float) -> Variable:
-        """Records `op(*operands)` of numbers: `value` with symbols, `number` for the inputs at hand."""
+        """Records `op(*operands)` of numbers: `value` with symbols, `number` for the inputs at hand (an example of what
+        depends on values)."""
         if not isinstance(value, SYMBOLIC):
-            return ConstantVariable(number)
+            by_values = any(isinstance(each, SymbolVariable) and each.value.node.hint is None for each in operands)
+            return ConstantVariable(value if by_values else number)
         found = self._known_number(value)
         if found is None:
             node = self._node("call_function", op, tuple(self._argument(item)[0] for item in operands), {}, value)

@@ -353,12 +353,14 @@ class Shapes:
         is_marked = any(symbol in self._marked and self._marked[symbol].must for symbol in expr.free_symbols)
         return is_marked or bool(free_unbacked_symbols(expr))
 
-    def fix(self, value: torch.SymInt | torch.SymFloat) -> None:
-        """From here on `value` is what it is for the inputs at hand (of a float, all the sizes that it comes of)."""
+    def fix(self, value: torch.SymInt | torch.SymFloat) -> Any:
+        """From here on `value` is what it is for the inputs at hand (of a float, all the sizes that it comes of). Gives
+        that number, of one that depends on values and of which there was no choice."""
         expr = value.node.expr
         with self.asking(), settling(value):
-            for part in [expr] if isinstance(value, torch.SymInt) else expr.free_symbols:
-                self.env.evaluate_expr(part)
+            parts = [expr] if isinstance(value, torch.SymInt) else expr.free_symbols
+            known = {part: self.env.evaluate_expr(part) for part in parts}
+        return value.node.pytype(expr.xreplace(known)) if value.node.hint is None else value.node.hint
 
     # --- the end ----------------------------------------------------------------------------------------------------
     def conditions(self) -> list[Condition]:

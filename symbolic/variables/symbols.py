@@ -50,6 +50,8 @@ class SymbolVariable(Given):
         self.inputs = (self,)
 
     def settle(self) -> None:
+        if self.value.node.hint is None:  # what is computed of it was computed of an example
+            raise GraphBreak("tensor value needed", self.describe())
         self.constant()
 
     def python_type(self) -> type:
@@ -59,9 +61,9 @@ class SymbolVariable(Given):
         return True
 
     def constant(self) -> Any:
-        """The plain number, from here on fixed."""
-        self.shapes.fix(self.value)
-        return self.number
+        """The plain number, from here on fixed. One that depends on values has no example: there may be no choice."""
+        found = self.shapes.fix(self.value)
+        return self.number if self.value.node.hint is not None else found
 
     def plain(self) -> ConstantVariable:
         return ConstantVariable(self.constant())

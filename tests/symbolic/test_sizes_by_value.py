@@ -417,3 +417,16 @@ def test_a_size_is_known_again_when_sympy_has_forgotten_its_symbol():
     clear_cache()
     again = sympy.Symbol(size.node.expr.name, **size.node.expr._assumptions_orig)
     assert again is not size.node.expr and _is(size, again)
+
+
+@pytest.mark.parametrize("backend", ["eager", "default"])
+@pytest.mark.parametrize("program", [
+    lambda z: list(range(z[z.sum(1) > 0.5].repeat(2, 1).shape[0] % 5)),
+    lambda z: [0] * (z[z.sum(1) > 0.5].reshape(-1).shape[0] % 5),
+    lambda z: [0] * int(z[z.sum(1) > 0.5].repeat(2, 1).shape[0] / 2),
+    lambda z: {z[z.sum(1) > 0.5].repeat(3, 1).shape[0] / 4: 1},
+    lambda z: "x" * round(len(z[z.sum(1) > 0.5]) ** 2.0),
+], ids=["range", "times", "quotient", "float", "power"])  # fmt: skip
+def test_sizes_without_a_choice(program, backend):
+    """Of a mask of two no more than two are taken: what is computed of that, with no size from 2 on left to choose."""
+    check(program, torch.ones(2, 4), changed=[(torch.ones(3, 4),), (torch.ones(2, 4) - 2,), (torch.eye(2, 4),)], backend=backend)
