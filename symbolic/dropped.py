@@ -21,12 +21,13 @@ from symbolic.code import Inst, decode
 from symbolic.errors import GraphBreak, Observed, SkipFrame
 from symbolic.frames import Frame
 from symbolic.reach import children, exists, now_held, reachable
-from symbolic.variables.base import NULL, Variable
+from symbolic.variables.base import MISSING, NULL, Variable
 from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.containers import MutableSequence
 from symbolic.variables.exceptions import FrameVariable
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.tensors import TensorVariable
+from symbolic.variables.weak import existing_object
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -125,8 +126,9 @@ def _existing(variable: Variable) -> Any:
 
 
 def _object(variable: Variable) -> Any:
-    """The existing object that it stands for, as far as it has that."""
-    return variable.was if isinstance(variable, MutableSequence) else getattr(variable, "value", None)
+    """The existing object that it stands for, None if there is none."""
+    found = existing_object(variable)
+    return None if found is MISSING else found
 
 
 def close(tx: Translator, generators: list[Variable]) -> None:

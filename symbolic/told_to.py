@@ -9,15 +9,18 @@ import logging
 import os
 import sysconfig
 import warnings
-from collections.abc import Iterable, Iterator
-from types import CodeType, FunctionType, ModuleType
+from collections.abc import Iterable, Iterator, Mapping
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from symbolic.code import decode
-from symbolic.variables.constants import LITERALS
+from symbolic.variables.constants import LITERALS, is_a
+from symbolic.variables.objects import instance_dict
 
 #: Where libraries lie: their code knows nothing of the program's objects.
 INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib", "stdlib")})
+#: A class's own attributes, whatever its metaclass says.
+_names_of = type.__dict__["__dict__"].__get__
 #: More objects than this are as good as all.
 _ENOUGH = 1000
 
@@ -28,7 +31,8 @@ def handlers_of(logger: Any) -> Iterator[Any]:
     while logger is not None:
         yield from logger.filters
         for handler in logger.handlers:
-            yield from (handler, handler.formatter, *handler.filters)
+            own = _own(handler)
+            yield from (handler, own.get("formatter"), *own.get("filters", ()))
         logger = logger.parent if logger.propagate else None
 
 
@@ -46,7 +50,7 @@ def reached(parts: Iterable[Any]) -> list[Any] | None:
         if id(value) in found or _is_apart(value):
             continue
         found[id(value)] = value
-        if len(found) > _ENOUGH or isinstance(value, ModuleType):
+        if len(found) > _ENOUGH or is_a(value, ModuleType):
             return None
         if type(value) is FunctionType:
             if _binds_globals(value.__code__):
@@ -62,10 +66,15 @@ def _is_programs(part: Any) -> bool:
     """Whether a handler or the like has code of the program's, or is a container's method."""
     if type(part) is FunctionType:
         return not _is_apart(part)
-    own = [each for base in type(part).__mro__ for each in vars(base).values()]
-    own += getattr(part, "__dict__", {}).values()
-    container = getattr(part, "__self__", None)
-    return type(container) is list or any(type(each) is FunctionType and not _is_apart(each) for each in own)
+    if type(part) is BuiltinFunctionType:
+        return type(part.__self__) is list
+    own = [each for base in type(part).__mro__ for each in _names_of(base).values()] + [*_own(part).values()]
+    return any(type(each) is FunctionType and not _is_apart(each) for each in own)
+
+
+def _own(value: Any) -> Mapping[str, Any]:
+    """Its own attributes, without asking the program's code for them."""
+    return instance_dict(value) or {}
 
 
 def _is_apart(value: Any) -> bool:
@@ -75,10 +84,10 @@ def _is_apart(value: Any) -> bool:
     if kind is FunctionType:
         return value.__code__.co_filename.startswith((*INSTALLED, "<frozen"))
     if issubclass(kind, ModuleType):
-        file = getattr(value, "__file__", None)
+        file = _own(value).get("__file__")
         return file is None or file.startswith(INSTALLED)
     return issubclass(kind, type) and not any(
-        type(each) is FunctionType and not _is_apart(each) for each in type.__dict__["__dict__"].__get__(value).values()
+        type(each) is FunctionType and not _is_apart(each) for each in _names_of(value).values()
     )
 
 

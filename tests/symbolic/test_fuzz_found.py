@@ -368,3 +368,29 @@ def test_a_coroutine_that_an_error_drops_is_missed(raising):
 
     with pytest.warns(RuntimeWarning, match="'answering' was never awaited"), pytest.raises((IndexError, RuntimeError)):
         jit.compile(program, backend="eager")(torch.ones(3, 4))
+
+
+def test_handlers_are_looked_at_without_their_code(monkeypatch):
+    """What a handler reaches is found while tracing."""
+    asked = []
+
+    class Watched(logging.Handler):
+        def __getattribute__(self, name):
+            asked.append(name)
+            return super().__getattribute__(name)
+
+        def emit(self, record):
+            pass
+
+    def program(x):
+        LOGGER.warning("told")
+        return x + 1
+
+    monkeypatch.setattr(LOGGER, "handlers", [Watched()])
+    monkeypatch.setattr(LOGGER, "propagate", False)
+    asked.clear()
+    program(torch.ones(2))
+    eager = list(asked)
+    asked.clear()
+    jit.compile(program, backend="eager")(torch.ones(2))
+    assert asked == eager
