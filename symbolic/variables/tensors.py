@@ -199,7 +199,7 @@ class TensorVariable(Variable):
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         part, rest = _selected(tx, self, _position(tx, index))
-        return part if rest is None else tx.graph.call(operator.getitem, [part, _counted(tx, rest)])
+        return part if rest is None else tx.graph.call(operator.getitem, [part, _counted(tx, part, rest)])
 
     def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
         tx.graph.call(operator.setitem, [self, _position(tx, index), value])
@@ -374,21 +374,44 @@ def _dims(part: Variable) -> int | None:
     return 1 if part.python_type() in (int, slice) else None
 
 
-def _counted(tx: Translator, index: Variable) -> Variable:
+def _counted(tx: Translator, tensor: TensorVariable, index: Variable) -> Variable:
     """An index whose masks are the places that they let through, where it is foreseen how many these are."""
     parts = tx.unpack(index) if index.python_type() is tuple else [index]
-    masks = [isinstance(part, TensorVariable) and part.fake.dtype is torch.bool and part.fake.dim() for part in parts]
+    masks = [_mask_dims(part) for part in parts]
     if not any(masks):
         return index
+    widths = [mask or _dims(part) for part, mask in zip(parts, masks, strict=True)]
     found: list[Variable] = []
-    for part, dims in zip(parts, masks, strict=True):
-        size = foresee(tx, part.node, count) if dims else MISSING  # type: ignore[attr-defined]
+    for at, (part, dims) in enumerate(zip(parts, masks, strict=True)):
+        fits = dims and _lies_over(tensor, part, _start(tensor, parts, widths, at))
+        size = foresee(tx, part.node, count) if fits else MISSING  # type: ignore[attr-defined]
         if size is MISSING:
             found.append(part)
             continue
         places = tx.graph.call(torch.nonzero_static, [part], {"size": ConstantVariable(size)})
         found += tx.unpack(tx.graph.call_method("unbind", [places, ConstantVariable(1)]))
     return tx.new_tuple(found)
+
+
+def _mask_dims(part: Variable) -> int:
+    return part.fake.dim() if isinstance(part, TensorVariable) and part.fake.dtype is torch.bool else 0
+
+
+def _start(tensor: TensorVariable, parts: list[Variable], widths: list[int | None], at: int) -> int | None:
+    """The dimension that a part of an index begins with, None where that is not plain."""
+    from_end = any(map(_is_ellipsis, parts[:at]))
+    counted = [width for width in (widths[at:] if from_end else widths[:at]) if width is not None]
+    if len(counted) < (len(parts) - at if from_end else at):
+        return None
+    return tensor.fake.dim() - sum(counted) if from_end else sum(counted)
+
+
+def _lies_over(tensor: TensorVariable, mask: Any, start: int | None) -> bool:
+    """Whether a mask has the sizes of the dimensions that it is about, which nobody asks of the places in it."""
+    if start is None or start < 0:
+        return False
+    shape = mask.fake.shape
+    return tuple(tensor.fake.shape[start : start + len(shape)]) == tuple(shape)
 
 
 def _position(tx: Translator, index: Variable) -> Variable:

@@ -430,3 +430,27 @@ def test_a_size_is_known_again_when_sympy_has_forgotten_its_symbol():
 def test_sizes_without_a_choice(program, backend):
     """Of a mask of two no more than two are taken: what is computed of that, with no size from 2 on left to choose."""
     check(program, torch.ones(2, 4), changed=[(torch.ones(3, 4),), (torch.ones(2, 4) - 2,), (torch.eye(2, 4),)], backend=backend)
+
+
+MASKED = {
+    "too long": lambda x, m: x[m],
+    "made inside": lambda x, m: x[torch.zeros(6, 4).sum(1) > 0.5],
+    "after a slice": lambda x, m: x[:, m],
+    "after an ellipsis": lambda x, m: x[..., m],
+    "before a number": lambda x, m: x[..., m, 0],
+    "of more dimensions": lambda x, m: x[:, :, m],
+    "that fits": lambda x, m: x[..., m[:3], :],
+    "that fits, and a number": lambda x, m: x[1, m[:3], None],
+    "two that fit": lambda x, m: x[m[:2], m[:3]],
+}
+
+
+@pytest.mark.parametrize("take", MASKED.values(), ids=MASKED)
+def test_masks_that_let_nothing_through_have_sizes(take):
+    """Which eager code compares before it looks where they are true."""
+
+    def program(x, m):
+        take(x, m)
+        return take(x + 1, m)
+
+    check(program, torch.ones(2, 3, 4), torch.zeros(6, dtype=torch.bool), changed=[(torch.ones(2, 3, 4), torch.ones(6) > 0)])
