@@ -204,6 +204,10 @@ class Variable:
                 raise GraphBreak("loop too long to unroll", self.describe())
         return items
 
+    def as_dict(self, tx: Translator) -> Any:
+        """The dict that it is or has in it, a `DictVariable`: of an object's attributes, as they are now. Else None."""
+        return None
+
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         """`op(self, other)`, None for NotImplemented. `op` is a key of BINARY."""
         return None

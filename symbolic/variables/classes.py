@@ -620,15 +620,14 @@ class InstanceNamespace(Variable):
     def iterator(self, tx: Translator) -> Variable:
         return DictViewVariable(self, "keys").iterator(tx)
 
-    def snapshot(self, tx: Translator) -> Variable:
-        """A dict of the attributes as they are now."""
+    def as_dict(self, tx: Translator) -> Variable:
         return tx.new_dict(self.pairs(tx))
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        return self.snapshot(tx).binary(tx, op, other.snapshot(tx) if isinstance(other, InstanceNamespace) else other)
+        return self.as_dict(tx).binary(tx, op, other)
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        return self.snapshot(tx).rbinary(tx, op, other)
+        return self.as_dict(tx).rbinary(tx, op, other)
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if op is not operator.ior:
@@ -666,7 +665,7 @@ class InstanceNamespace(Variable):
         if name in ("items", "keys", "values") and not (args or kwargs):
             return DictViewVariable(self, name)
         if name == "copy":
-            return self.snapshot(tx)
+            return self.as_dict(tx)
         raise GraphBreak("method of an instance __dict__", name)
 
     def getattr(self, tx: Translator, name: str) -> Variable:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -89,6 +89,9 @@ class DictVariable(NativeVariable):
         if not inspect.isfunction(function):
             return inherited
         return Method(lambda self, tx, /, *args, **kwargs: tx.inline(function, [self, *args], kwargs))
+
+    def as_dict(self, tx: Translator) -> DictVariable:
+        return self
 
     @property
     def whole(self) -> Any:
@@ -365,21 +368,30 @@ class DictVariable(NativeVariable):
 
     # --- operators --------------------------------------------------------------------------------------------------
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if self.cls is MappingProxyType:
+            return tx.binary(op, self._under(), other) if op in _SHOWN else None
         if self.cls is Counter and BINARY[op][0] in vars(Counter):
             return _implemented(tx.inline(getattr(Counter, BINARY[op][0]), [self, other], {}))
-        theirs = native_part(other)
-        if not isinstance(theirs, DictVariable):
+        theirs = other.as_dict(tx)
+        if theirs is None:
             return None
         if op in (operator.eq, operator.ne):
             return tx.from_constant(self.equals(tx, theirs) is (op is operator.eq))
-        if op is not operator.or_:
-            return None
+        return self._union(tx, theirs) if op is operator.or_ and theirs.cls is not MappingProxyType else None
+
+    def _under(self) -> DictVariable:
+        """Of a mapping proxy: the dict, which answers in its place."""
+        assert isinstance(self.shown, DictVariable)
+        return self.shown
+
+    def _union(self, tx: Translator, theirs: DictVariable) -> Variable:
+        """What `dict`, OrderedDict and defaultdict make of two: of others a plain dict."""
         mine = self.whole.cls
         maker = theirs if issubclass(theirs.whole.cls, mine) and not issubclass(self.cls, _MAKERS) else self
         if maker.owner is not None and issubclass(maker.cls, _MAKERS):
             return maker.joined(tx, self.whole, theirs.whole)
-        cls = theirs.cls if issubclass(theirs.cls, mine) and theirs.cls is not Counter else self.cls
-        made = self.born(tx, self.pairs(tx), cls if issubclass(cls, dict) else dict)
+        cls = theirs.cls if issubclass(theirs.cls, mine) else self.cls
+        made = self.born(tx, self.pairs(tx), cls if issubclass(cls, _MAKERS) else dict)
         if made.cls is not self.cls:
             made.default_factory = theirs.default_factory
         DictVariable.do_update(made, tx, theirs.whole)
@@ -395,7 +407,14 @@ class DictVariable(NativeVariable):
         return [self.getattr(tx, "default_factory")] if issubclass(self.cls, defaultdict) else []
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        return self.binary(tx, op, other) if op in (operator.eq, operator.ne) else None
+        if op in (operator.eq, operator.ne):
+            return self.binary(tx, op, other)
+        if self.cls is MappingProxyType:
+            return tx.binary(op, other, self._under()) if op in _SHOWN else None
+        if self.cls is Counter and BINARY[op][1] in vars(Counter):
+            return _implemented(tx.inline(getattr(Counter, BINARY[op][1]), [self, other], {}))
+        theirs = other.as_dict(tx) if op is operator.or_ else None
+        return theirs._union(tx, self) if theirs is not None and theirs.cls is not MappingProxyType else None
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if self.cls is Counter and INPLACE[op][1] in vars(Counter):
@@ -579,12 +598,14 @@ class DictVariable(NativeVariable):
         if len(args) > 1:
             self.misuse(tx, Counter().update, *[None] * len(args))
         for other in [arg for arg in args if not (arg.is_constant() and arg.constant() is None)]:
-            theirs = native_part(other)
-            if isinstance(theirs, DictVariable):
-                fresh = not self.length(tx)
-                for key, count in theirs.pairs(tx):
-                    before = tx.from_constant(0) if fresh else self.do_get(tx, key, tx.from_constant(0))
-                    self.store(tx, key, count if fresh else tx.binary(operator.add, count, before))  # type: ignore[arg-type]
+            if tx.isinstance(other, tx.from_constant(Mapping)):
+                if not self.length(tx):
+                    self._put(tx, self.incoming(tx, [other], {}))
+                    continue
+                for pair in each(tx, tx.call(tx.getattr(other, "items"), [], {})):
+                    key, count = tx.unpack(pair)
+                    before = self.do_get(tx, key, tx.from_constant(0))
+                    self.store(tx, key, tx.binary(operator.add, count, before))  # type: ignore[arg-type]
                 continue
             for key in each(tx, other):
                 before = self.do_get(tx, key, tx.from_constant(0))
@@ -607,6 +628,7 @@ def _ordered_clear_counts() -> bool:
 
 _ORDERED_CLEAR_COUNTS = _ordered_clear_counts()
 _MAKERS = (OrderedDict, defaultdict)  # classes derived from these are called to make unions
+_SHOWN = (operator.eq, operator.ne, operator.or_)  # what mapping proxies know
 _DICT_ITERS = (dict.__iter__, OrderedDict.__iter__, MappingProxyType.__iter__)
 #: Methods of Counter that are written here; the others are those of the library, traced.
 _COUNTER_NATIVE = frozenset({"__init__", "__missing__", "__delitem__", "update", "copy", "fromkeys"})

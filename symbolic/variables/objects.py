@@ -457,6 +457,9 @@ class ObjectVariable(Variable):
             tx.stopped = True
             return None
 
+    def as_dict(self, tx: Translator) -> Any:
+        return self.payload.as_dict(tx) if self.payload is not None else None
+
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         return self._operator(tx, BINARY[op][0], other, lambda p: p.binary(tx, op, _native_part(other)))
 

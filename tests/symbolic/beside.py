@@ -71,7 +71,9 @@ class Translator:
     def _make(self, value, source):
         if isinstance(value, (dict, MappingProxyType)):
             factory = getattr(value, "default_factory", None)
-            return DictVariable({}, source, type(value), Opaque(factory) if factory else None, value=value)
+            made = DictVariable({}, source, type(value), Opaque(factory) if factory else None, value=value)
+            made.shown = self._make(dict(value), source) if isinstance(value, MappingProxyType) else None
+            return made
         if isinstance(value, (set, frozenset)):
             items = [self.from_constant(item) for item in value]
             return SetVariable({item.key(): item for item in items}, source, type(value))
@@ -182,6 +184,9 @@ class Translator:
     def getattr(self, value, name):
         return value.getattr(self, name)
 
+    def isinstance(self, value, cls):
+        return issubclass(value.python_type(), unwrap(cls))
+
     def hasattr(self, value, name):
         return hasattr(value.python_type(), name)
 
@@ -248,7 +253,7 @@ class Both:
     def step(self, on_real, on_variable):
         expected = outcome(lambda: on_real(self.real))
         found = outcome(lambda: on_variable(self.tx, self.variable))
-        assert found == expected
+        assert found == expected, (found, expected)
         assert spell(unwrap(self.variable)) == spell(self.real)
 
     def method(self, name, *args, **kwargs):

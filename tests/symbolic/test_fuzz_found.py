@@ -12,6 +12,7 @@ import time
 import types
 import warnings
 import weakref
+from collections import ChainMap, Counter, OrderedDict, UserDict, defaultdict
 
 import pytest
 import torch
@@ -311,6 +312,39 @@ def test_parts_of_an_answer_that_is_made_in_each_call():
         return bound.args, bound.kwargs, loader.name, spec.loader
 
     check(program, make=lambda: (torch.ones(2), []))
+
+
+class Holder:
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+
+UNIONS = [
+    lambda t, own, m: t | own, lambda t, own, m: own | t, lambda t, own, m: OrderedDict(t) | own,
+    lambda t, own, m: defaultdict(int, t) | own, lambda t, own, m: Counter(t) | own, lambda t, own, m: UserDict(t) | own,
+    lambda t, own, m: t.__or__(own), lambda t, own, m: t.__ror__(own), lambda t, own, m: OrderedDict(t).__ror__(own),
+    lambda t, own, m: t.__eq__(own), lambda t, own, m: t.__or__(m), lambda t, own, m: m | t, lambda t, own, m: t | m,
+    lambda t, own, m: m | m, lambda t, own, m: m | OrderedDict(t), lambda t, own, m: own | m, lambda t, own, m: m == t,
+    lambda t, own, m: m.__eq__(t), lambda t, own, m: t == m, lambda t, own, m: Counter(own),
+    lambda t, own, m: Counter(t) - Counter(own), lambda t, own, m: Counter(UserDict(t)),
+    lambda t, own, m: Counter(ChainMap(t)) | Counter(m), lambda t, own, m: Counter(t) + Counter(m), lambda t, own, m: m | 3,
+    lambda t, own, m: Counter(a=5).update(own), lambda t, own, m: Counter(t).__or__(t), lambda t, own, m: Counter(t) | t,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("combine", UNIONS)
+@pytest.mark.parametrize("fresh", [True, False])
+def test_dicts_of_attributes_and_shown_dicts_are_operands(combine, fresh):
+    """In a try block: an error that leaves would be the program's own, raised again."""
+
+    def program(x, table, holder, shown):
+        try:
+            found = combine(table, vars(Holder(3, 1) if fresh else holder), shown)
+        except TypeError as error:
+            found = str(error)
+        return x + 1, found, type(found)
+
+    check(program, make=lambda: (torch.ones(2), {"a": 3, "c": 4}, Holder(3, 1), types.MappingProxyType(OrderedDict(a=7))))
 
 
 SEEN, LOGGER = [], logging.getLogger("found")
