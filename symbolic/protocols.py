@@ -51,6 +51,8 @@ _SYMBOLS[operator.pow] = "** or pow()"
 _INPLACE_SYMBOLS = dict(zip(INPLACE, "+= -= *= /= //= %= **= @= <<= >>= &= |= ^=".split(), strict=True))
 
 
+#: Tuples of classes in one another: Python goes down all of them at each question, or raises.
+_DEEPEST = 50
 #: Those whose instances have attributes only.
 _BARE = (object.__new__, types.SimpleNamespace.__new__)
 
@@ -321,10 +323,12 @@ class Protocols:
     def isinstance(self: Any, value: Variable, cls: Variable) -> bool:
         return any(self._isinstance(value, one) for one in self.classes(cls))
 
-    def classes(self: Any, cls: Variable) -> list[Any]:
-        """The classes that the second argument of `isinstance` names."""
+    def classes(self: Any, cls: Variable, depth: int = 0) -> list[Any]:
+        """The classes that the second argument of `isinstance` or `issubclass` names."""
+        if depth > _DEEPEST:
+            raise GraphBreak("class not known", "in tuples that lie very deep in one another")
         if isinstance(cls, TupleVariable):
-            return [one for item in cls.items for one in self.classes(item)]
+            return [one for item in cls.items for one in self.classes(item, depth + 1)]
         real = cls.real()
         if real is MISSING and cls.is_constant():
             real = cls.constant()

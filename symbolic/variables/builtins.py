@@ -83,18 +83,11 @@ def _isinstance(tx: Translator, value: Variable, classes: Variable, /) -> Variab
     return ConstantVariable(tx.isinstance(value, classes))
 
 
-def real_classes(tx: Translator, variable: Variable) -> Any:
-    """The class, union or (nested) tuple of classes as Python has it."""
-    if variable.python_type() is tuple and not isinstance(variable, ObjectVariable):
-        return tuple(real_classes(tx, item) for item in tx.unpack(variable))
-    found = variable.real()
-    return variable.constant() if found is MISSING else found
-
-
 @handles(issubclass)
 def _issubclass(tx: Translator, cls: Variable, classes: Variable, /) -> Variable:
-    child, parents = real_classes(tx, cls), real_classes(tx, classes)
-    for parent in parents if isinstance(parents, tuple) else (parents,):
+    child, parents = cls.real(), tuple(tx.classes(classes))
+    child = cls.constant() if child is MISSING else child
+    for parent in parents:
         check = tx.lookup(type(parent), "__subclasscheck__")
         if check is not MISSING and getattr(check, "__module__", None) not in (None, "abc", "typing", "enum"):
             raise GraphBreak("subclass check by a metaclass", str(classes))

@@ -748,7 +748,10 @@ class TupleVariable(SequenceVariable):
             self.misuse(tx, self.blank()._replace, **dict.fromkeys(fields))
         return TupleVariable([fields.get(n, item) for n, item in zip(names, self.items, strict=True)], cls=self.cls)
 
-    do___replace__ = do__replace
+    def do___replace__(self, tx: Translator, /, **fields: Variable) -> Variable:
+        if not hasattr(self.cls, "_fields"):  # a struct sequence has fields beside its elements
+            raise GraphBreak("operation of a container not supported", f"__replace__ of {self.describe()}")
+        return self.do__replace(tx, **fields)
 
     def do__asdict(self, tx: Translator, /) -> Variable:
         names = self.cls._fields  # type: ignore[attr-defined]

@@ -1,7 +1,9 @@
 """What CPython's own tests found (`tools/coverage`), continued: what is asked of classes alone, enums, classes of the
 frame, deques, imports."""
 
+import abc
 import collections
+import copy
 import dataclasses
 import enum
 import functools
@@ -11,7 +13,9 @@ import inspect
 import itertools
 import json
 import operator
+import os
 import sys
+import time
 import types
 import typing
 import warnings
@@ -26,6 +30,51 @@ from tests.differential import COUNTING, same_as_eager, tensors
 from tests.symbolic.test_interpreters_tests_found import errors_of
 
 (X,) = tensors(3, 4)
+
+
+@pytest.mark.parametrize("asks, one", ((isinstance, ""), (issubclass, str)))
+def test_classes_in_tuples_deep_in_one_another(asks, one):
+    @same_as_eager
+    def nest(x):
+        classes = (str,)
+        for turn in range(60_000):  # deeper than C goes
+            classes = (classes,)
+            try:
+                asks(one, classes)
+            except RecursionError:
+                return x + 1, turn > 500
+        return x + 1
+
+    nest()
+
+
+class Counted(abc.ABCMeta):
+    asked = 0
+
+    def __subclasscheck__(cls, other):
+        type(cls).asked += 1
+        return False
+
+
+class Nothing(metaclass=Counted):
+    pass
+
+
+@same_as_eager
+def test_a_metaclass_answers_for_a_class_in_a_tuple_in_a_tuple(x):
+    Counted.asked = 0
+    return x + 1, issubclass(int, ((Nothing,),)), issubclass(int, (str, (float, (int | None,)))), Counted.asked
+
+
+@same_as_eager
+def test_fields_of_struct_sequences_are_replaced(x):
+    if sys.version_info < (3, 13):
+        return x + 1
+    made = time.gmtime(0)
+    changed = copy.replace(made, tm_year=5, tm_zone="here")
+    return x + 1, changed, changed.tm_zone, type(changed), errors_of(
+        lambda: copy.replace(made, other=1), lambda: copy.replace(os.stat_result(range(10)), st_mode=1)
+    )
 
 
 # --- values that only look at their class, and what Python makes of answers -----------------------------------------------
