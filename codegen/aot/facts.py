@@ -100,6 +100,7 @@ class Update:
     versions: int = 0  # how often it counted a write
     counter: Input | None = None  # the earlier input that counts its writes together with it
     inside: bool = False  # the graph itself writes the value
+    unseen: bool = False  # autograd, which would, does not see the `steps`
 
     @property
     def is_plain(self) -> bool:

@@ -102,8 +102,9 @@ class _Changes:
                     node = self.ends.recorder.read(fake) if tracked else self._whole(alias.memory)
                     value = self.ends.result(node, fake if tracked else None, target)
                 where = (data, left, alias.by_set, ends)
-                flags = (tracked, detached, later)
-                found.append(Update(target, *where, self.ends.plain(steps), value, *flags, versions, counter, kept))
+                flags, steps = (tracked, detached, later), self.ends.plain(steps)
+                unseen = before.requires_grad and not (tracked or detached)
+                found.append(Update(target, *where, steps, value, *flags, versions, counter, kept, unseen))
         for group in self.ends.call.groups:
             for i in group.members:
                 alias = self.ends.recorder.alias(flat[i])
@@ -115,7 +116,8 @@ class _Changes:
                 later = Input(i) in self.ends.leaves
                 if steps or later:
                     steps = self.ends.plain(steps)
-                    found.append(Update(Input(i), steps=steps, requires_grad=later, versions=len(steps)))
+                    unseen = flat[i].requires_grad and flat[i].is_leaf and not later
+                    found.append(Update(Input(i), steps=steps, requires_grad=later, versions=len(steps), unseen=unseen))
         return tuple(found)
 
     def _whole(self, memory: Memory) -> fx.Node:

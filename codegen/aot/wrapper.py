@@ -435,8 +435,12 @@ def _count_writes(together: list[Update], later: int, source: Source) -> None:
 
 def _change(update: Update, source: Source) -> None:
     place = name_of(update.target)
+    is_hidden = bool(update.steps) and update.unseen and torch.is_grad_enabled()
+    if is_hidden:
+        source.add(f"with {source.name('no_grad', torch.no_grad)}():")
     for step in update.steps:
-        source.add(f"{source.name('change', in_place(step.func))}({place}{source.arguments(place, step)})")
+        changed = f"{source.name('change', in_place(step.func))}({place}{source.arguments(place, step)})"
+        source.add(changed, 1 + is_hidden)
     if update.requires_grad:
         source.add(f"{place}.requires_grad_()")
 

@@ -38,6 +38,10 @@ METHODS: dict[str, Callable[..., Variable]] = {}
 ATTRIBUTES: dict[str, Callable[[Any, Any], Variable]] = {}
 #: Attributes that tell where a tensor comes from: no property that a tensor guard compares.
 HISTORY = frozenset({"is_leaf", "output_nr", "retains_grad"})
+#: What makes the tensor itself one of other sizes.
+RESHAPING = frozenset(
+    "resize_ resize_as_ set_ squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_".split()
+)
 GRAPH_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 
@@ -133,6 +137,11 @@ class TensorVariable(Variable):
         if any(inner.operation is differentiate_with for inner in tx.graph.inner):
             raise GraphBreak("accumulated gradient in a hook", self.describe())
 
+    def _check_stored(self, tx: Translator, name: str) -> None:
+        """A gradient can't be stored any more in what has become another kind of tensor."""
+        if isinstance(tx.ledger.pending(self, "grad"), TensorVariable):
+            raise GraphBreak("store to a tensor attribute", f"{name}, of a tensor with a new gradient")
+
     def _grad(self, tx: Translator) -> Variable:
         if self.value is MISSING:
             if self.fake.requires_grad and not self.fake.is_leaf and not self.fake.retains_grad:
@@ -148,6 +157,8 @@ class TensorVariable(Variable):
             tx.ledger.store(self, name, value)
             return
         if name == "data" and isinstance(value, TensorVariable):
+            if not self._can_be_gradient(value):
+                self._check_stored(tx, name)
             tx.graph.call(take_data, [self, value])
             return
         if name == "requires_grad" and value.is_constant() and type(value.constant()) is bool:
@@ -179,6 +190,8 @@ class TensorVariable(Variable):
             return body(tx, self, *args, **kwargs)
         if name == "__index__" and (answer := foresee(tx, self.node, item)) is not MISSING:
             return ConstantVariable(answer)
+        if name in RESHAPING:
+            self._check_stored(tx, name)
         if name in DATA_METHODS:
             raise GraphBreak("tensor value needed" if name == "tolist" else "tensor method not captured", name)
         if not hasattr(torch.Tensor, name):

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import jit
-from tests.differential import COUNTING, Counting, check
+from tests.differential import COUNTING, Counting, check, execute
 
 BACKENDS = ["eager", "aot_eager"]
 
@@ -240,3 +240,34 @@ def test_a_training_step_by_hand(backend):
         torch.testing.assert_close(a, b)
     if backend == "eager" and COUNTING:
         assert len(counter.graphs) <= 2  # without gradients, and with those of the last step
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("change", ["x.data = torch.ones(2, 2)", "x.data = x.data.double()", "x.set_(torch.ones(2, 2))",
+                                    "x.t_()", "x.unsqueeze_(0)", "x.resize_(2, 2)", "x.data.resize_(2, 2)"])
+def test_what_becomes_another_kind_of_tensor_keeps_its_gradient(change, backend):
+    scope = {"torch": torch}
+    execute(f"def program(x):\n    (x * x).sum().backward()\n    with torch.no_grad():\n        {change}\n    return x.grad.shape, x.grad.dtype\n", scope)
+    check(scope["program"], *leaves((3, 4)), backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_model_that_becomes_double_keeps_its_gradients(backend):
+    def program(model, x):
+        model(x).sum().backward()
+        model.double()
+        return [p.grad for p in model.parameters()]
+
+    check(program, nn.Linear(4, 3), *leaves((2, 4)), backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("make", [lambda: leaves((3, 4)), lambda: [leaves((3, 4))[0] * 2]], ids=["leaf", "result"])
+def test_what_is_turned_unseen_by_autograd(make, backend):
+    def program(x):
+        with torch.no_grad():
+            x.transpose_(0, 1).unsqueeze_(0)
+            x.mul_(2)
+        return x * 2 if x.is_leaf else x.shape
+
+    check(program, make=make, graphs=1, backend=backend)

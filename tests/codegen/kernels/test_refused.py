@@ -16,6 +16,9 @@ BOOLS, INTS, FLOATS = torch.ones(3, dtype=torch.bool), torch.arange(3), torch.on
     *((each, (INTS, INTS)) for each in (torch.hypot, torch.nextafter, torch.logaddexp, torch.logaddexp2)),
     *((each, (BOOLS, BOOLS)) for each in (torch.pow, torch.logaddexp, torch.sub)),
     *((each, (FLOATS, INTS)) for each in (torch.heaviside, torch.bitwise_and, torch.bitwise_left_shift)),
+    *((each, (BOOLS,)) for each in (torch.argmax, torch.argmin, torch.std, functional.hardswish)),
+    *((each, (INTS,)) for each in (torch.var, functional.logsigmoid)),
+    *((each, (INTS, 0)) for each in (torch.softmax, torch.log_softmax, torch.logcumsumexp)),
     *((lambda x: x | 2, (FLOATS,)), (torch.bitwise_not, (FLOATS,)), (lambda x: x - True, (BOOLS,))),
     *((lambda x: torch.lerp(x, x, 2), (INTS,)), (lambda x: torch.addcmul(x, x, x), (BOOLS,))),
 ])  # fmt: skip
