@@ -44,7 +44,7 @@ from jit.resumed import ResumeVariable
 from jit.state import DebugState, compiled, debug_state
 from symbolic import polyfills, terms
 from symbolic.capture import Break, BreakReason, Capture
-from symbolic.errors import GraphBreak, LongLoop, Place, Restart, SkipFrame
+from symbolic.errors import GraphBreak, LongLoop, Place, Restart, SkipFrame, Unlike
 from symbolic.graph import OPERATION_RAISES
 from symbolic.guards import program
 from symbolic.marks import Said
@@ -331,6 +331,10 @@ class Compiler:
                 captured = capture(function, slots, replace(options, long_loops=self._long_loops), breaks)
                 clock.lap("capture")
                 return self._entry(cache, function, slots, captured, clock)
+            except Unlike:
+                clock.lap("captures given up")
+                stats.restarts += 1
+                options, breaks = replace(options, repeat_operations=False), {}
             except LongLoop as loop:
                 clock.lap("captures given up")
                 stats.restarts += 1

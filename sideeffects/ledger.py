@@ -9,7 +9,7 @@ effect that may raise, or that code may run in which nobody can see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,13 +56,17 @@ class Ledger:
         self.early_calls = 0
         self.classes: dict[int, Any] = {}  # born in the frame, by the id of what stands for them while tracing
         self.written: list[Any] = []  # every target, as often as it was written; None for a call
+        self.places: list[tuple[Any, str | None]] = []  # that were written: None for a target as a whole
         self._reads: dict[tuple[Any, str], Any] | None = None
+        #: Is told of each place that is read, and what is there: (target, name or None for all, value).
+        self.watch: Callable[[Any, str | None, Any], None] | None = None
 
     # attributes, cells (name "cell_contents") and globals (the namespace is the target)
     def store(self, target: Any, name: str, value: Any) -> None:
         """Pending `target.name = value`; `DELETED` as value is a deletion. A name keeps its place among the others
         until it is deleted."""
         self.written.append(target)
+        self.places += ((target, name), (target, None))
         self._stores.store(target, name, value)
         self._segments[-1].store(target, name, value)
         self._segments[-1].order.setdefault(("attrs", target), target)
@@ -73,6 +77,8 @@ class Ledger:
         found = stores.get(name) if stores is not None else None
         if self._reads is not None:
             self._reads[target, name] = found
+        if self.watch is not None:
+            self.watch(target, name, found)
         return found
 
     @contextmanager
@@ -96,7 +102,11 @@ class Ledger:
 
     def stores(self, target: Any) -> dict[str, Any]:
         """All pending stores of a target, oldest first."""
-        return self._stores.attrs.get(target, {})
+        found = self._stores.attrs.get(target, {})
+        if self.watch is not None:
+            for value in found.values() or (None,):
+                self.watch(target, None, value)
+        return found
 
     def held(self, target: Any) -> list[Any]:
         """What its attributes were at the end of some segment."""
@@ -115,6 +125,7 @@ class Ledger:
     def touch(self, target: Any) -> None:
         """The contents of a container changed."""
         self.written.append(target)
+        self.places.append((target, None))
         self._touched.add(target)
         self._segments[-1].order.setdefault(("contents", target), target)
 

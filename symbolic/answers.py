@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
+from symbolic.operations import exists
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
@@ -134,7 +135,7 @@ class Answers:
         if type(variable) is ConstantVariable:
             value = variable.value
             return (type(value), repr(value)) if type(value) in CONSTANT_TYPES else None
-        if _exists(variable):
+        if exists(variable):
             return variable
         held = self._look(variable)
         return None if held.parts is None else (variable, held.changes)
@@ -157,7 +158,7 @@ class Answers:
         waiting: list[Any] = [variable]
         while waiting:
             each = waiting.pop()
-            if each is DELETED or each in found or _exists(each):
+            if each is DELETED or each in found or exists(each):
                 continue
             if type(each) not in _WRITTEN or each.source is not None or self.tx.ledger.classes:
                 return None
@@ -168,11 +169,6 @@ class Answers:
         return found
 
 
-def _exists(variable: Variable) -> bool:
-    """Whether it was there before the frame."""
-    return variable.source is not None and not variable.source.is_made
-
-
 def _may_be_known(variable: Variable) -> bool:
     """A guess at whether it has a part."""
-    return type(variable) in _WRITTEN or _exists(variable)
+    return type(variable) in _WRITTEN or exists(variable)

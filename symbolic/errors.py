@@ -74,6 +74,11 @@ class LongLoop(Exception):
         self.place = place
 
 
+class Unlike(Exception):
+    """Capture the frame again, and read each call that is handed what the frame made: one that was repeated came to
+    something else."""
+
+
 class SkipFrame(Exception):
     """This frame is not for capture at all; it runs eagerly."""
 

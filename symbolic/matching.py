@@ -13,12 +13,14 @@ from torch import fx
 from torch.fx.node import map_arg
 
 from symbolic.guards import Guard
+from symbolic.operations import Operation, exists, is_made
 from symbolic.sources import Source
 from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, same_constant
 from symbolic.variables.containers import TupleVariable
 from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.tensors import TensorVariable
+from symbolic.variables.unread import LayerNumber
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -81,7 +83,11 @@ class Reading:
     draws: int
     writes: int
     key: Any
+    depth: int  # of frames around it
+    made: tuple[Variable, ...]  # by the frame, of what it was handed
     is_clean: bool = True  # nothing below the path was looked at before
+    is_watched: bool = False  # what it does with these is told
+    marks: tuple[int, ...] = ()
 
 
 # --- where ------------------------------------------------------------------------------------------------------------
@@ -204,7 +210,10 @@ class Match:
             if old is not new and (old in self.exposed or new in self.exposed):
                 raise Differs
             self.variable(old, new)
-        elif old is not new or not (isinstance(old, FixedVariable) or _exists(old)):
+        elif old is new and is_made(old):
+            if not (self.old.is_watched and self.new.is_watched) or old in self.exposed:
+                raise Differs
+        elif old is not new or not (isinstance(old, FixedVariable) or exists(old)):
             raise Differs
 
     @staticmethod
@@ -231,6 +240,9 @@ class Match:
             assert isinstance(new, Found)
             if old.is_new is not new.is_new or type(old.variable) is not type(new.variable):
                 raise Differs
+            if self.old.is_watched and self.new.is_watched and _is_free(old) and _is_free(new):
+                self._variables[old.variable] = new.variable
+                return
             self.each(self.event, old.told, new.told)
             if not isinstance(old.variable, ConstantVariable):
                 self.variable(old.variable, new.variable)
@@ -250,6 +262,59 @@ class Match:
         if not same(map_arg((old.args, old.kwargs), self.node), (new.args, new.kwargs)):
             raise Differs
         self.nodes[old] = new
+
+    def step(self, old: fx.Node | Operation, new: fx.Node | Operation) -> None:
+        if isinstance(old, Operation) and isinstance(new, Operation):
+            self.performed(old, new)
+        elif isinstance(old, fx.Node) and isinstance(new, fx.Node):
+            self.operation(old, new)
+        else:
+            raise Differs
+
+    def performed(self, old: Operation, new: Operation) -> None:
+        """Two operations on what the frame made, each with what came of it."""
+        if not old.is_like(new) or (old.step - self.old.step, old.steps) != (new.step - self.new.step, new.steps):
+            raise Differs
+        trace = self.new.trace + old.trace[len(self.old.trace) :]
+        if trace != new.trace:
+            raise Differs
+        self.each(self.handed, [*old.args, *old.kwargs.values()], [*new.args, *new.kwargs.values()])
+        self.answered(old.result, new.result)
+
+    def handed(self, old: Variable, new: Variable) -> None:
+        """What an operation is handed on."""
+        if self._variables.get(old) is new:
+            return
+        if isinstance(old, TensorVariable) and isinstance(new, TensorVariable):
+            if self.node(old.node) is not new.node:
+                raise Differs
+        elif isinstance(old, TupleVariable) and isinstance(new, TupleVariable):
+            if old.python_type() is not new.python_type():
+                raise Differs
+            self.each(self.handed, old.items, new.items)
+        elif isinstance(old, ConstantVariable) and isinstance(new, ConstantVariable):
+            if not same(old.constant(), new.constant()):
+                raise Differs
+        elif old is not new or not (isinstance(old, FixedVariable) or exists(old) or is_made(old)):
+            raise Differs
+
+    def answered(self, old: Variable | None, new: Variable | None) -> None:
+        """What an operation came to."""
+        if isinstance(old, TensorVariable) and isinstance(new, TensorVariable):
+            if not type(old) is type(new) is TensorVariable or look(old.fake) != look(new.fake):
+                raise Differs
+            self.variable(old, new)
+        elif isinstance(old, TupleVariable) and isinstance(new, TupleVariable):
+            if old.python_type() is not new.python_type() or old.source is not new.source:
+                raise Differs
+            self._variables[old] = new
+            self.each(self.answered, old.items, new.items)
+        elif isinstance(old, ConstantVariable) and isinstance(new, ConstantVariable):
+            if old.source is not new.source or not same(old.constant(), new.constant()):
+                raise Differs
+            self._variables[old] = new
+        elif old is not new:
+            raise Differs
 
     def result(self, old: Variable, tx: Translator) -> Variable:
         found = self._variables.get(old)
@@ -325,6 +390,7 @@ def flat(variables: Any) -> Iterator[Variable]:
             yield each
 
 
-def _exists(variable: Variable) -> bool:
-    """Whether it was there before the frame."""
-    return variable.source is not None and not variable.source.is_made
+def _is_free(event: Found) -> bool:
+    """Whether it is a number that nobody but operations looked at."""
+    variable = event.variable
+    return isinstance(variable, LayerNumber) and not variable.is_looked_at

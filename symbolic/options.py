@@ -31,6 +31,7 @@ class Options:
     long_loops: frozenset[Place] = frozenset()
     step_limit: int = 1_000_000
     break_everywhere: bool = False
+    repeat_operations: bool = True
     dynamic: bool = False
     varying: frozenset[str] = frozenset()
     seen: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)

@@ -11,9 +11,9 @@ That paths may be exchanged in this way is not taken for granted. Of two calls, 
 full; only if what was told and recorded by the second is that of the first, but for the path, is a third repeated.
 
 A call is read anew if anything is out of the ordinary: anything below the module was looked at before; the frame has
-since written to what was there before it, or to a tensor; a tensor's history was asked for; an argument is born in the
-frame and can change; a fact is of a kind that has no row in `HOLDS`; or anything but tensors, constants and tuples of
-them is returned.
+since written to what was there before it, or to a tensor; a tensor's history was asked for; a fact is of a kind that
+has no row in `HOLDS`; or anything but tensors, constants and tuples of them is returned. Of a call that is handed what
+the frame made, and may have changed, `operations` tells.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ from torch import fx
 
 from sideeffects.effects import DELETED
 from symbolic.answers import Answers, Question
+from symbolic.dropped import check_replaced
+from symbolic.errors import GraphBreak, Observed, Restart, Unlike
 from symbolic.fakes import Recipe
 from symbolic.guards import Guard
 from symbolic.matching import HOLDS, Differs, Event, Found, Match, Place, Reading, flat, look
+from symbolic.operations import Done, Operation, Operations, is_made
 from symbolic.sources import Source
 from symbolic.torch_state import TorchState
 from symbolic.variables.base import Variable
@@ -53,6 +56,8 @@ _OF_CAPTURE = operator.attrgetter(
     "told_in_modes", "weak_references",
 )  # fmt: skip
 _OPERATIONS = frozenset({"call_function", "call_method"})
+#: A call that is being read.
+Call = Reading | Question | Operation
 _META = {"stack_trace", "example_value"}
 #: After so many calls in a row that were not like the one before, others of their kind are only read.
 TRIES = 3
@@ -69,7 +74,8 @@ class Record:
 
     call: Reading
     events: list[Event]
-    nodes: list[fx.Node]
+    script: list[fx.Node | Operation]
+    done: Done
     result: Variable
     steps: int
     started: int
@@ -78,6 +84,12 @@ class Record:
     #: The stand-ins of its result, and how others are made; None: by its operations.
     made: list[tuple[torch.Tensor, Recipe]] | None = None
     places: list[tuple[str, int]] = field(default_factory=list)  # of its events, once it may be repeated
+    checked: int = 0  # so many writes have not changed what it looked at
+
+    @property
+    def nodes(self) -> list[fx.Node]:
+        """Without those of operations on what the frame made."""
+        return [each for each in self.script if isinstance(each, fx.Node)]
 
 
 class Repeats:
@@ -92,6 +104,7 @@ class Repeats:
         self._proven: dict[Any, Record] = {}  # the same as one before
         self._unlike: Counter[Any] = Counter()  # calls in a row that were not
         self.answers = Answers(tx, lambda: self._state()[2:])
+        self.operations = Operations(tx)
         self.exposed: set[Variable] = set()  # what calls can get at that are not handed it
         self.looked_at = 0  # to find these
         self.effects = 0
@@ -112,17 +125,23 @@ class Repeats:
         """Lets go of everything: the capture is over."""
         self.enabled = False
         self.log.clear()
+        self.operations.close()
         self.answers.close()
         self._last.clear()
         self._proven.clear()
         self._unlike.clear()
 
     # --- calls ------------------------------------------------------------------------------------------------------
-    def begin(self, module: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Reading | Question | None:
+    def begin(self, module: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Call | None:
         """A call that may be recorded or repeated; None for others."""
         if not self.enabled or self.tx.ledger.is_reading:
             return None
         if type(module) is not ObjectVariable:
+            if self.operations.is_on:
+                if (operation := self.operations.call(module, args, kwargs)) is not None:
+                    return operation
+                if any(map(is_made, flat((*args, *kwargs.values())))):  # what it looks at has to be seen
+                    return None
             return self.answers.begin(module, args, kwargs)
         if not isinstance(module.value, torch.nn.Module):
             return None
@@ -135,36 +154,54 @@ class Repeats:
         key = _key(module, len(args), kwargs, looks)
         if self._unlike[key] > TRIES:
             return None
-        return Reading(
+        made = tuple(each for each in flat(given) if is_made(each))
+        call = Reading(
             module, source, given, tuple(kwargs), looks, self._state(), tx.step, tx.started, len(self.log),
             len(tx.known), graph.calls, self.effects, graph.graph._root.prev, tx.stack_trace(), len(tx.generators),
-            graph.draws, graph.fake_mode.writes, key,
+            graph.draws, graph.fake_mode.writes, key, len(tx.frames), made,
         )  # fmt: skip
+        if made and tx.options.repeat_operations:
+            self.operations.begin(call)
+        return call
 
-    def end(self, call: Reading | Question, result: Variable) -> None:
+    def item(self, owner: Variable, name: str, args: list[Variable]) -> Any:
+        """Reads (`getitem`) or stores (`setitem`) an item of the owner."""
+        operation = self.operations.item(owner, name, args)
+        result = getattr(owner, name)(self.tx, *args)
+        if operation is not None:
+            self.operations.finish(operation, result)
+        return result
+
+    def end(self, call: Call, result: Variable) -> None:
         """A call that was read is over."""
         if not self.enabled:
             return
         if isinstance(call, Question):
             return self.answers.end(call, result)
+        if isinstance(call, Operation):
+            return self.operations.finish(call, result)
+        done = self.operations.end(call)
         self._unlike[call.key] += 1
+        if done is None:
+            return
         tx, graph = self.tx, self.tx.graph
         if self._state() != call.state or self.effects != call.effects or not call.is_clean:
             return
         if any(generator.has_something_left() for generator in tx.generators[call.generators :]):
             return
         told = self.log[call.told :]
-        nodes = [node for node in _following(call.after) if node.op != "placeholder"]
+        script = list(_script(call.after, done.operations))
+        nodes = [each for each in script if isinstance(each, fx.Node)]
         if sum(map(_new, told)) != len(tx.known) - call.known or not all(map(_is_ordinary, nodes)):
             return
         try:
             place = Place(call.source, call.module.value)
-            events = [event for event in told if _concerns(event, place)]
+            events = [event for event in _apart(told, call.told, done.operations, place) if _concerns(event, place)]
             for event in events:
                 _check(event, place)
             record = Record(
-                call, events, nodes, result, tx.step - call.step, tx.started - call.step, graph.calls - call.calls,
-                graph.draws - call.draws,
+                call, events, script, done, result, tx.step - call.step, tx.started - call.step,
+                graph.calls - call.calls, graph.draws - call.draws,
             )  # fmt: skip
             _check_result(result, {node: None for node in nodes})
         except Differs:
@@ -173,16 +210,19 @@ class Repeats:
         if before is not None and _is_same(before, record, self.exposed):
             self._proven[call.key] = record
             record.made = self._made(record)
+            record.checked = done.begun
             record.places = [event.place for event in events]  # type: ignore[union-attr]
             del self._unlike[call.key]
         self._last[call.key] = record
 
-    def repeat(self, call: Reading | Question) -> Variable | None:
-        """What the call gives, by repeating one that was read; None if it has to be read."""
+    def repeat(self, call: Call) -> Variable | None:
+        """What the call gives, by repeating one that was read; None if it has to be read. Raises `Unlike`."""
         if isinstance(call, Question):
             return self.answers.known(call)
+        if isinstance(call, Operation):
+            return None
         record, tx = self._proven.get(call.key), self.tx
-        if record is None or record.call.state != call.state:
+        if record is None or record.call.state != call.state or self._is_written(record):
             return None
         if any(call.step < step <= call.step + record.steps for step in tx.break_at):
             return None
@@ -195,11 +235,20 @@ class Repeats:
         finally:
             tx.reads_at, tx.started = None, call.started
         result = self._record(record, call, match)
-        tx.step += record.steps
+        tx.step = call.step + record.steps
         tx.started = call.step + record.started
         tx.graph.calls = call.calls + record.calls
         self.repeated += 1
+        self.operations.repeated(call)
         return result
+
+    def _is_written(self, record: Record) -> bool:
+        """Whether what the call looked at, of what the frame made before it, is another now."""
+        places = self.tx.ledger.places
+        if record.done.looked_at.isdisjoint(places[record.checked :]):
+            record.checked = len(places)
+            return False
+        return True
 
     def _look_up(self, record: Record, call: Reading, match: Match) -> None:
         """Takes in what the record took in. Raises `Differs` at the first fact that is another."""
@@ -229,10 +278,39 @@ class Repeats:
             graph.fake_mode.draws += record.draws
             known = match.stand_ins()
             known |= {id(old): graph.fake_mode.made(recipe) for old, recipe in record.made}
-        for node in record.nodes:
-            trace = call.trace + node.meta["stack_trace"][outer:]
-            match.nodes[node] = graph.repeat(node, match.node, trace, known)
+        self.operations.repeat(record.done)
+        for each in record.script:
+            if isinstance(each, Operation):
+                self._do_again(each, record, call, match, known)
+            else:
+                trace = call.trace + each.meta["stack_trace"][outer:]
+                match.nodes[each] = graph.repeat(each, match.node, trace, known)
         return match.result(record.result, self.tx)
+
+    def _do_again(
+        self, done: Operation, record: Record, call: Reading, match: Match, known: dict[int, torch.Tensor] | None
+    ) -> None:
+        """Reads an operation on what the frame made once more. Raises `Unlike` if it comes to something else."""
+        tx, ledger = self.tx, self.tx.ledger
+        after, written = tx.graph.graph._root.prev, len(ledger.written)
+        tx.step = call.step + done.step - record.call.step
+        args = [match.result(arg, tx) for arg in done.args]
+        kwargs = {name: match.result(arg, tx) for name, arg in done.kwargs.items()}
+        again = self.operations.start(done.owner, done.function, args, kwargs)
+        again.trace = above = call.trace + done.trace[len(record.call.trace) :]
+        try:
+            self.operations.finish(again, again.run(tx))
+            match.answered(done.result, again.result)
+        except (Differs, GraphBreak, Observed, Restart) as cause:
+            raise Unlike from cause
+        if (again.steps, again.calls) != (done.steps, done.calls):
+            raise Unlike
+        check_replaced(tx, ledger.written[written:])
+        if known is not None:
+            known.update(match.stand_ins())
+        for node in _following(after):
+            if "stack_trace" in node.meta:
+                node.meta["stack_trace"] = above + node.meta["stack_trace"][len(call.trace) :]
 
     def _made(self, record: Record) -> list[tuple[torch.Tensor, Recipe]] | None:
         """How the stand-ins of the result are made. None where operations have to run for that: in what they give is
@@ -240,7 +318,9 @@ class Repeats:
         mode, nodes = self.tx.graph.fake_mode, set(record.nodes)
         if mode.writes != record.call.writes or any(map(_is_in_place, nodes)):
             return None
-        made = [each.fake for each in flat([record.result]) if isinstance(each, TensorVariable) and each.node in nodes]
+        handed = [arg for each in record.done.operations for arg in (*each.args, *each.kwargs.values())]
+        tensors = dict.fromkeys(each for each in flat([record.result, *handed]) if isinstance(each, TensorVariable))
+        made = [each.fake for each in tensors if each.node in nodes]
         given = [node.meta["example_value"] for each in nodes for node in each.all_input_nodes if node not in nodes]
         recipes = mode.recipe(made, [*given, *(each.fake for each in record.call.looks)])
         if recipes is None or any(look(mode.made(r)) != look(old) for old, r in zip(made, recipes, strict=True)):
@@ -348,14 +428,42 @@ def _is_same(old: Record, new: Record, exposed: set[Variable]) -> bool:
     try:
         match = Match(old.call, new.call, exposed)
         match.each(match.event, old.events, new.events)
-        match.each(match.operation, old.nodes, new.nodes)
+        match.each(match.step, old.script, new.script)
         match.same_result(old.result, new.result)
     except Differs:
         return False
     return True
 
 
+def _apart(told: list[Event], begun: int, operations: list[Operation], place: Place) -> Iterator[Event]:
+    """Without what operations told. Raises `Differs` if one told of what lies below the module."""
+    at = begun
+    for each in operations:
+        yield from told[at - begun : each.told - begun]
+        at = each.told_after
+        if any(event is not None and _concerns(event, place) for event in told[each.told - begun : at - begun]):
+            raise Differs
+    yield from told[at - begun :]
+
+
 # --- nodes ------------------------------------------------------------------------------------------------------------
+def _script(node: fx.Node, operations: list[Operation]) -> Iterator[fx.Node | Operation]:
+    """What follows the node, in order, operations in the place of what they recorded."""
+    waiting = iter(operations)
+    following = next(waiting, None)
+    while True:
+        if following is not None and following.after is node:
+            yield following
+            assert following.last is not None
+            node, following = following.last, next(waiting, None)
+            continue
+        node = node.next
+        if node.op == "root":
+            return
+        if node.op != "placeholder":
+            yield node
+
+
 def _following(node: fx.Node) -> Iterator[fx.Node]:
     node = node.next
     while node.op != "root":

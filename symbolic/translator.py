@@ -354,7 +354,10 @@ class Translator(Protocols):
             frame.entered, frame.reading = self.anchor(), reading
             self.frames.append(frame)
         else:
-            self.frames[-1].push(function.call(self, args, kwargs))
+            result = function.call(self, args, kwargs)
+            if reading is not None:
+                self.repeats.end(reading, result)
+            self.frames[-1].push(result)
 
     def run(self, frame: Frame) -> Variable:
         """Runs a frame from inside an instruction handler and answers with what it returns."""

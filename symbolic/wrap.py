@@ -194,6 +194,8 @@ def _constant(tx: Translator, value: Any, source: Source) -> Variable:
     if source.kind != "const":
         by_identity = value is None or value is True or value is False or is_a(value, enum.Enum)
         tx.know(source, "is" if by_identity else "eq", value)
+        if type(value) is int and tx.repeats.operations.is_on:
+            return tx.repeats.operations.number(value, source)
     return ConstantVariable(value, source)
 
 

@@ -111,13 +111,13 @@ def contains_op(tx: Translator, frame: Frame, inst: Inst) -> None:
 @opcode("BINARY_SUBSCR")
 def binary_subscr(tx: Translator, frame: Frame, inst: Inst) -> None:
     index, owner = frame.pop(), frame.pop()
-    frame.push(owner.getitem(tx, index))
+    frame.push(tx.repeats.item(owner, "getitem", [index]))
 
 
 @opcode("STORE_SUBSCR")
 def store_subscr(tx: Translator, frame: Frame, inst: Inst) -> None:
     index, owner, value = frame.pop(), frame.pop(), frame.pop()
-    owner.setitem(tx, index, value)
+    tx.repeats.item(owner, "setitem", [index, value])
 
 
 @opcode("DELETE_SUBSCR")

@@ -34,6 +34,7 @@ from symbolic.variables.native import (
     is_iterable,
 )
 from symbolic.variables.positions import answers, as_index, native_part, stand_in, type_name
+from symbolic.variables.unread import Veiled
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -350,7 +351,7 @@ class MutableSequence(SequenceVariable):
     do_reverse = positional("reverse", "")
 
 
-class ListVariable(MutableSequence):
+class ListVariable(Veiled, MutableSequence):
     """A list. Reconstruction reads `items` and `cls`; for an existing one (`source`) that the ledger has as touched,
     the new contents are `items`."""
 

@@ -33,6 +33,7 @@ from symbolic.variables.native import (
 )
 from symbolic.variables.positions import has, native_part, stand_in
 from symbolic.variables.sets import OPERATORS, HasOrder, SetVariable, set_of
+from symbolic.variables.unread import Veiled
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 Pair = tuple[Variable, Variable]
 
 
-class DictVariable(NativeVariable):
+class DictVariable(Veiled, NativeVariable):
     """A dict, OrderedDict, defaultdict, Counter or mapping proxy.
 
     `entries` maps the key of a key to (key, value): all of them in order if `complete`, else those seen so far. For
@@ -54,11 +55,6 @@ class DictVariable(NativeVariable):
     owner: Any = None  # the ObjectVariable whose native part this is
     #: of an existing mapping proxy the dict under it, of globals the namespace of functions
     shown: Variable | None = None
-    rewritten = False
-    arranged = False
-    state = 0  # counts changes of the keys, for iterators
-    unseen = 0  # those among them that an OrderedDict does not count
-    _names: dict[Any, tuple[Variable, Any]] | None = None
 
     def __init__(
         self,
@@ -74,6 +70,10 @@ class DictVariable(NativeVariable):
         self.default_factory = default_factory
         self.value = value
         self.complete = value is MISSING
+        self.rewritten = self.arranged = False
+        self.state = 0  # counts changes of the keys, for iterators
+        self.unseen = 0  # those among them that an OrderedDict does not count
+        self._names: dict[Any, tuple[Variable, Any]] | None = None
         self.stored: dict[Any, None] = {}
         self.deleted: dict[Any, Variable] = {}
         # Of an existing dict: its contents, its keys in order once they are known, and keys known not to be there.

@@ -24,6 +24,7 @@ from symbolic.variables.native import (
     raise_with,
 )
 from symbolic.variables.positions import native_part
+from symbolic.variables.unread import Veiled
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -192,7 +193,7 @@ def _now(operand: Any, variable: SetVariable | None) -> Any:
     return copy.copy(operand) if type(operand) in (set, dict, list) else operand
 
 
-class SetVariable(NativeVariable):
+class SetVariable(Veiled, NativeVariable):
     """A set or frozenset: `items` maps the key of each element to it. Reconstruction reads `items` and `cls`; an
     existing one that was touched has `items` as its new contents.
 
