@@ -71,6 +71,10 @@ class Ledger:
         self._segments[-1].store(target, name, value)
         self._segments[-1].order.setdefault(("attrs", target), target)
 
+    def changed(self, target: Any, name: str) -> None:
+        """A place that the tracker itself has written: for those that watch."""
+        self.places.append((target, name))
+
     def pending(self, target: Any, name: str) -> Any | None:
         """The pending value, `DELETED`, or None if the frame has not written there."""
         stores = self._stores.attrs.get(target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from torch import fx
 from torch.fx.node import map_arg
 
 from symbolic.guards import Guard
-from symbolic.operations import Operation, exists, is_made
+from symbolic.operations import Operation, exists, is_made, look
 from symbolic.sources import Source
 from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, same_constant
@@ -368,26 +368,6 @@ def same(a: Any, b: Any) -> bool:
     if kind in (torch.dtype, torch.device, torch.layout):
         return bool(a == b)
     return kind.__module__.startswith("symbolic.") and hasattr(a, "__dict__") and same(vars(a), vars(b))
-
-
-def look(fake: torch.Tensor) -> tuple[Any, ...]:
-    """All that reading goes by of a tensor that is handed on."""
-    is_view = fake._is_view()
-    history = (fake.is_leaf, fake.output_nr, fake.retains_grad) if fake.requires_grad else None
-    made = torch._C._autograd._get_creation_meta(fake) if is_view and not fake.is_inference() else None
-    claims = is_view and not fake.is_inference() and fake._base.requires_grad  # type: ignore[union-attr]
-    return (
-        type(fake), fake.dtype, fake.device, fake.layout, tuple(fake.shape), fake.stride(), fake.storage_offset(),
-        fake.requires_grad, torch._C._dispatch_keys(fake).raw_repr(), is_view, made, claims, history,
-    )  # fmt: skip
-
-
-def flat(variables: Any) -> Iterator[Variable]:
-    for each in variables:
-        if type(each) is TupleVariable:
-            yield from flat(each.items)
-        else:
-            yield each
 
 
 def _is_free(event: Found) -> bool:

@@ -13,9 +13,11 @@ An int that is taken in meanwhile, and that nobody but operations looked at, may
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import fx
 
 from sideeffects.effects import DELETED
@@ -54,6 +56,7 @@ class Operation:
     after: fx.Node
     calls: int
     draws: int
+    writes: int
     trace: str
     steps: int = 0
     told_after: int = 0
@@ -66,6 +69,18 @@ class Operation:
             answer: Variable | None = getattr(self.owner, self.function)(tx, *self.args)
             return answer
         return tx.call(self.function, self.args, self.kwargs)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether it may have changed tensors."""
+        return self.writes > 0 or any(map(changes_tensor, self.nodes()))
+
+    def nodes(self) -> Iterator[fx.Node]:
+        """What it recorded."""
+        node = self.after
+        while node is not self.last:
+            node = node.next
+            yield node
 
     def is_like(self, other: Operation) -> bool:
         """Whether it is the same operation on the same object."""
@@ -85,8 +100,13 @@ class Done:
 
     operations: list[Operation] = field(default_factory=list)
     looked_at: set[tuple[Variable, str | None]] = field(default_factory=set)  # places, outside of operations
+    tensors: list[tuple[TensorVariable, Any]] = field(default_factory=list)  # that it came by there, and their looks
     begun: int = 0  # so many places had been written
     led: list[tuple[Variable, Variable]] = field(default_factory=list)  # from what to what it came
+
+    def is_seen(self, written: list[tuple[Variable, str | None]]) -> bool:
+        """Whether what it looked at is another since these places were written, and whatever changes tensors."""
+        return not self.looked_at.isdisjoint(written) or any(look(each.fake) != was for each, was in self.tensors)
 
 
 class Operations:
@@ -98,6 +118,7 @@ class Operations:
         self.current: Operation | None = None
         self.done: list[Operation] = []
         self._looked_at: list[tuple[Variable, str | None]] = []  # places, while no operation was under way
+        self._tensors: list[tuple[TensorVariable, Any]] = []  # that were come by like this, and their looks then
         self._led: list[tuple[Variable, Variable]] = []  # from what to what
         self._handed: dict[Variable, None] = {}  # all that led to, and the arguments
         self._lifted: list[Any] = []  # by the operation under way
@@ -122,7 +143,8 @@ class Operations:
             self.close()
         call.is_watched = True
         ledger = self.tx.ledger
-        call.marks = len(self.done), len(self._led), len(self._looked_at), len(ledger.written), len(ledger.places)
+        logs = (self.done, self._led, self._looked_at, self._tensors, ledger.written, ledger.places)
+        call.marks = tuple(map(len, logs))  # type: ignore[arg-type]
         self.open.append(call)
         ledger.watch = self._look
         for made in call.made:
@@ -144,7 +166,7 @@ class Operations:
         return found
 
     def _done(self, call: Reading) -> Done | None:
-        done, led, looked_at, written, places = call.marks
+        done, led, looked_at, tensors, written, begun = call.marks
         known = set(call.made)
         for one, other in self._led[led:]:
             if one in known:
@@ -159,13 +181,17 @@ class Operations:
             at = each.written_after
         if not known.isdisjoint(log[at:]):
             return None
-        looks = {place for place in self._looked_at[looked_at:] if place[0] in known}
-        return Done(operations, looks, places, self._led[led:])
+        places = {place for place in self._looked_at[looked_at:] if place[0] in known}
+        places |= {(each, "__class__") for each in known}
+        found = Done(operations, places, self._tensors[tensors:], begun, self._led[led:])
+        is_turned = bool(found.tensors) and any(each.is_in_place for each in operations)
+        return None if is_turned or found.is_seen(self.tx.ledger.places[begun:]) else found
 
     def repeat(self, done: Done) -> None:
         """A call is repeated: for those around it, it does what the one before did."""
         if self.is_on:
             self._looked_at += done.looked_at
+            self._tensors += done.tensors
             for one, other in done.led:
                 self._led.append((one, other))
                 self._hand(other)
@@ -203,7 +229,7 @@ class Operations:
         tx, graph = self.tx, self.tx.graph
         self.current = Operation(
             owner, function, args, kwargs, tx.step, len(tx.repeats.log), len(tx.ledger.written),
-            graph.graph._root.prev, graph.calls, graph.draws, tx.stack_trace(),
+            graph.graph._root.prev, graph.calls, graph.draws, graph.fake_mode.writes, tx.stack_trace(),
         )  # fmt: skip
         tx.ledger.watch = None
         return self.current
@@ -215,6 +241,7 @@ class Operations:
         operation.result, operation.steps, operation.last = result, tx.step - operation.step, graph.graph._root.prev
         operation.told_after, operation.written_after = len(tx.repeats.log), len(tx.ledger.written)
         operation.calls, operation.draws = graph.calls - operation.calls, graph.draws - operation.draws
+        operation.writes = graph.fake_mode.writes - operation.writes
         self.current = None
         self.done.append(operation)
         tx.ledger.watch = self._look
@@ -233,8 +260,7 @@ class Operations:
         """An attribute of the target, or all of them, are looked at, and this is found."""
         self._looked_at.append((target, name))
         if isinstance(found, Variable) and found is not DELETED:
-            self._led.append((target, found))
-            self._hand(found)
+            self._come_by(target, found)
 
     def _look_in(self, container: Any) -> None:
         if self.current is not None:
@@ -242,8 +268,12 @@ class Operations:
             return
         self._looked_at.append((container, None))
         for each in container.reachable():
-            self._led.append((container, each))
-            self._hand(each)
+            self._come_by(container, each)
+
+    def _come_by(self, holder: Variable, found: Variable) -> None:
+        self._led.append((holder, found))
+        self._tensors += ((each, look(each.fake)) for each in flat([found]) if isinstance(each, TensorVariable))
+        self._hand(found)
 
     def _hand(self, found: Variable) -> None:
         """The call that is read comes by it."""
@@ -259,6 +289,19 @@ class Operations:
     def _hide(self, made: Variable) -> None:
         if isinstance(made, Veiled):
             veil(made, self._look_in)
+
+
+def changes_tensor(node: fx.Node) -> bool:
+    """Whether it may change a tensor though no operation says so: `requires_grad_` and its like."""
+    return node.op == "call_method" and str(node.target).endswith("_")
+
+
+def flat(variables: Any) -> Iterator[Variable]:
+    for each in variables:
+        if type(each) is TupleVariable:
+            yield from flat(each.items)
+        else:
+            yield each
 
 
 def is_made(variable: Variable) -> bool:
@@ -277,3 +320,15 @@ def _is_plain(variable: Variable) -> bool:
 def exists(variable: Variable) -> bool:
     """Whether it was there before the frame."""
     return variable.source is not None and not variable.source.is_made
+
+
+def look(fake: torch.Tensor) -> tuple[Any, ...]:
+    """All that reading goes by of a tensor that is handed on."""
+    is_view = fake._is_view()
+    history = (fake.is_leaf, fake.output_nr, fake.retains_grad) if fake.requires_grad else None
+    made = torch._C._autograd._get_creation_meta(fake) if is_view and not fake.is_inference() else None
+    claims = is_view and not fake.is_inference() and fake._base.requires_grad  # type: ignore[union-attr]
+    return (
+        type(fake), fake.dtype, fake.device, fake.layout, tuple(fake.shape), fake.stride(), fake.storage_offset(),
+        fake.requires_grad, torch._C._dispatch_keys(fake).raw_repr(), is_view, made, claims, history,
+    )  # fmt: skip

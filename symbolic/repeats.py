@@ -33,8 +33,8 @@ from symbolic.dropped import check_replaced
 from symbolic.errors import GraphBreak, Observed, Restart, Unlike
 from symbolic.fakes import Recipe
 from symbolic.guards import Guard
-from symbolic.matching import HOLDS, Differs, Event, Found, Match, Place, Reading, flat, look
-from symbolic.operations import Done, Operation, Operations, is_made
+from symbolic.matching import HOLDS, Differs, Event, Found, Match, Place, Reading
+from symbolic.operations import Done, Operation, Operations, changes_tensor, flat, is_made, look
 from symbolic.sources import Source
 from symbolic.torch_state import TorchState
 from symbolic.variables.base import Variable
@@ -245,10 +245,10 @@ class Repeats:
     def _is_written(self, record: Record) -> bool:
         """Whether what the call looked at, of what the frame made before it, is another now."""
         places = self.tx.ledger.places
-        if record.done.looked_at.isdisjoint(places[record.checked :]):
-            record.checked = len(places)
-            return False
-        return True
+        if record.done.is_seen(places[record.checked :]):
+            return True
+        record.checked = len(places)
+        return False
 
     def _look_up(self, record: Record, call: Reading, match: Match) -> None:
         """Takes in what the record took in. Raises `Differs` at the first fact that is another."""
@@ -316,7 +316,7 @@ class Repeats:
         """How the stand-ins of the result are made. None where operations have to run for that: in what they give is
         more than looks, or they change what they are given."""
         mode, nodes = self.tx.graph.fake_mode, set(record.nodes)
-        if mode.writes != record.call.writes or any(map(_is_in_place, nodes)):
+        if mode.writes != record.call.writes or any(map(changes_tensor, nodes)):
             return None
         handed = [arg for each in record.done.operations for arg in (*each.args, *each.kwargs.values())]
         tensors = dict.fromkeys(each for each in flat([record.result, *handed]) if isinstance(each, TensorVariable))
@@ -469,11 +469,6 @@ def _following(node: fx.Node) -> Iterator[fx.Node]:
     while node.op != "root":
         yield node
         node = node.next
-
-
-def _is_in_place(node: fx.Node) -> bool:
-    """Whether it may change a tensor though no operation says so: `requires_grad_` and its like."""
-    return node.op == "call_method" and str(node.target).endswith("_")
 
 
 def _is_ordinary(node: fx.Node) -> bool:

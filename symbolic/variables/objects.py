@@ -275,6 +275,7 @@ class ObjectVariable(Variable):
         elif raw is object.__dict__["__class__"] and self._may_become(tx, value.real()):
             tx.ledger.border()
             self.was, self.cls = self.cls, value.real()
+            tx.ledger.changed(self, "__class__")
             if self.value is not MISSING:
                 setter = tx.wrap(object.__setattr__, tx.sources.const(object.__setattr__, "object.__setattr__"))
                 tx.ledger.call(setter, self, ConstantVariable("__class__"), value)

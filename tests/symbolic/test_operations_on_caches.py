@@ -61,6 +61,15 @@ class Cache:
         self.buffer[at].copy_(x.sum(0))
         return x + self.buffer[at]
 
+    def turned(self, x, at):
+        self.buffer.t_()
+        return x * 2
+
+    def become(self, x, at):
+        if at == 4:
+            self.__class__ = Other
+        return x
+
     def into(self, x, at):
         x.add_(at)
         return x
@@ -91,6 +100,10 @@ class Cache:
 
     def __setitem__(self, at, value):
         self.update(value, at)
+
+
+class Other(Cache):
+    pass
 
 
 def helper(cache, x, at):
@@ -200,6 +213,11 @@ FORWARDS = {
     "a number comes back": (lambda self, x, cache: x + cache.update(x, self.n) + cache.number(self.n), False),
     "the number before": (lambda self, x, cache: x + cache.update(x, self.n - 1), False),
     "stores itself": (lambda self, x, cache: (cache.update(x, self.n), put_aside(cache, x), x + cache.total)[2], False),
+    "another class": (lambda self, x, cache: x + (cache.become(x, self.n) if type(cache) is Cache else 2), False),
+    "a buffer that is looked at": (lambda self, x, cache: x + cache.written(x, self.n) + cache.buffer.sum(), None),
+    "a buffer turned": (lambda self, x, cache: x + cache.turned(x, self.n) + cache.buffer.shape[0], False),
+    "a buffer turned here": (lambda self, x, cache: x + cache.buffer.t_().shape[0], None),
+    "a buffer that gets gradients": (lambda self, x, cache: x + cache.written(x, self.n) + cache.buffer.requires_grad, None),
     "reads all": (summed, False), "changes an entry": (swapped, False), "takes another list": (moved, False),
     "counts itself": (one_more, False), "deletes": (deleted, False), "in a new dict": (stored_in_new, False),
     "catches": (caught, False),
