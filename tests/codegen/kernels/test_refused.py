@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import jit
+from tests.differential import check
 
 functional = torch.nn.functional
 BOOLS, INTS, FLOATS = torch.ones(3, dtype=torch.bool), torch.arange(3), torch.ones(3)
@@ -32,3 +33,8 @@ def test_refusals(operation, given, dynamic):
     with pytest.raises(RuntimeError) as found:
         jit.compile(program, backend="default", dynamic=dynamic)(*given)
     assert type(found.value) is type(expected.value) and str(found.value) == str(expected.value)
+
+
+def test_an_item_that_ones_have_not():
+    """What is asked whether eager code refuses it may ask for more than there is in what stands in."""
+    check(lambda x: (x[1] + 1, x.select(1, 2) * 2), torch.arange(12).view(3, 4), backend="default")
