@@ -22,7 +22,8 @@ def run_program(program: Program, given: Mapping[str, Any]) -> list[Any]:
     """The program's results for these inputs (tensors and numbers, by name), into which its writes go at the end.
 
     Definitions lie in memory of their own with the strides that they are said to have, but for those where elements
-    share memory: these are dense. Raises IndexError where an index lies outside of its tensor."""
+    share memory other than by a stride of 0: these are dense. Raises IndexError where an index lies outside of its
+    tensor."""
     return _Run(program, given).results()
 
 
@@ -73,11 +74,12 @@ class _Run:
 
     def _laid_out(self, found: torch.Tensor, definition: Definition) -> torch.Tensor:
         strides, reach = list(map(self.size, definition.strides)), 1
-        for step, size in sorted((step, size) for step, size in zip(strides, found.shape, strict=True) if size > 1):
+        once = found[tuple(slice(None) if step else slice(0, 1) for step in strides)]
+        for step, size in sorted((step, size) for step, size in zip(strides, once.shape, strict=True) if size > 1):
             if step < reach:
                 return found
             reach += step * (size - 1)
-        return torch.empty_strided(found.shape, strides, dtype=found.dtype).copy_(found)
+        return torch.empty_strided(once.shape, strides, dtype=found.dtype).copy_(once).expand(found.shape)
 
     def _call(self, made: Made) -> torch.Tensor:
         if made.node not in self.called:
