@@ -19,6 +19,7 @@ from codegen.kernels.lowering.context import (
     computed_in,
     fn,
     is_true,
+    rounded,
     to,
     where,
     wrap,
@@ -109,10 +110,28 @@ def mean_of(low: Lowering, x: Ref, over: Sequence[int], keepdim: bool, out: torc
 
 @lowers(aten.logsumexp.default)
 def _logsumexp(low: Lowering, x: Ref, dims: Any, keepdim: bool = False) -> Ref:
-    out = low.out.dtype
+    over, out = dims_of(x, dims), low.out.dtype
     wide = computed_in(out)
-    found = total(low, x, dims_of(x, dims), keepdim, lambda e: to(e, wide), "logsumexp")
-    return converted(low, found, out)
+    if out == wide:
+        return converted(low, total(low, x, over, keepdim, lambda e: to(e, wide), "logsumexp"), out)
+    # of halves: eager code's own steps, which round each
+    largest = low.reduce("max", x.shape, over, lambda *at: x[at], True, "largest")
+
+    def shift(*at: Index) -> Expr:
+        found = largest.at(kept(at, over))
+        return to(where(fn("eq", fn("abs", found), math.inf), 0.0, found), wide)
+
+    def power(*at: Index) -> Expr:
+        return rounded(fn("exp", rounded(to(x[at], wide) - shift(*at), out)), out)
+
+    sums = low.reduce("sum", x.shape, over, power, keepdim, "powers")
+
+    def finished(*at: Index) -> Expr:
+        rest = iter(at)
+        whole = at if keepdim else [ix.index(0) if dim in over else next(rest) for dim in range(x.dim)]
+        return to(rounded(fn("log", rounded(sums[at], out)), out) + shift(*whole), out)
+
+    return low.define(sums.shape, out, finished)
 
 
 # --- extremes ---------------------------------------------------------------------------------------------------------
@@ -186,12 +205,33 @@ def deviations(
         low, total(low, x, dims, True, lambda e: to(e, wide), hint="sum"), wide,
         lambda e: e / sized(count(x, dims), wide),
     )
+    return mean, _squares(low, x, mean, dims, keepdim)
 
+
+def _squares(low: Lowering, x: Ref, mean: Ref, dims: Sequence[int], keepdim: bool) -> Ref:
     def squared(*at: Index) -> Expr:
-        distance = to(x[at], wide) - mean.at(kept(at, dims))
+        distance = to(x[at], mean.dtype) - mean.at(kept(at, dims))
         return distance * distance
 
-    return mean, low.reduce("sum", x.shape, dims, squared, keepdim, "squares")
+    return low.reduce("sum", x.shape, dims, squared, keepdim, "squares")
+
+
+def _from_the_first(low: Lowering, x: Ref, dims: Sequence[int], wide: torch.dtype) -> Ref:
+    """A mean over dims, which it keeps. That of equal values is their value: their sum, divided, is not, and eager
+    code's deviation of theirs is 0, which decides their gradient."""
+    is_empty = any(x.shape[dim] == 0 for dim in dims)
+
+    def first(at: Sequence[Index]) -> Expr:
+        return ir.literal(0.0, wide) if is_empty else to(x.at(kept(at, dims)), wide)
+
+    def distance(*at: Index) -> Expr:
+        return to(x[at], wide) - first(at)
+
+    def moved(*at: Index) -> Expr:
+        return sums[at] / sized(count(x, dims), wide) + first(at)
+
+    sums = low.reduce("sum", x.shape, dims, distance, True, "sum")
+    return low.define(sums.shape, wide, moved)
 
 
 def _variance(root: bool, with_mean: bool) -> Callable[..., Any]:
@@ -201,7 +241,7 @@ def _variance(root: bool, with_mean: bool) -> Callable[..., Any]:
         wide = computed_in(out)
         if isinstance(correction, Expr):
             raise Unsupported("a correction that varies")
-        mean, squares = deviations(low, x, over, wide, keepdim)
+        squares = _squares(low, x, _from_the_first(low, x, over, wide), over, keepdim)
         if float(correction) == int(correction):
             freedom = count(x, over) - int(correction)
             divisor = sized(ix.extremum("max", freedom, ix.index(0)), wide)

@@ -189,3 +189,18 @@ def test_indices_that_were_bools(program, dtype):
     """gcc took the masks of its lanes for the indices."""
     w, x = torch.arange(1, 10).to(dtype), torch.randn(37, generator=torch.Generator().manual_seed(0))
     check(program, w, x, x < 0.3, backend="default")
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("program", [
+    lambda x: x.std(1), lambda x: x.t().contiguous().std(0), lambda x: (x * 2).std(1, correction=0, keepdim=True),
+    lambda x: torch.std_mean(x, 1)[0], lambda x: x.var(1),
+])  # fmt: skip
+def test_equal_values_do_not_deviate(program, dynamic):
+    """What is lost when their mean is rounded would be a deviation, and have a gradient."""
+    for size in (2, 6, 7, 8, 33):
+        x = torch.randn(7, 1, generator=torch.Generator().manual_seed(size)).repeat(1, size).requires_grad_()
+        found = jit.compile(program, backend="default", dynamic=dynamic)(x)
+        assert found.count_nonzero() == program(x).count_nonzero() == 0
+        (gradient,) = torch.autograd.grad(found.sum(), x)
+        assert gradient.abs().max() < 1e-6

@@ -14,6 +14,7 @@ PROGRAMS = [
     *(lambda x, y: x**2, lambda x, y: x**3, lambda x, y: x**-1, lambda x, y: x**-2, lambda x, y: x.abs() ** 1.7, lambda x, y: 1.7**x),
     *(lambda x, y: torch.xlogy(x, y.abs()), lambda x, y: x.logit(0.1), lambda x, y: x.sigmoid().logit()),
     *(lambda x, y: functional.mse_loss(x, y, reduction="none"), lambda x, y: torch.linspace(-0.3, 2.7, 1024, dtype=x.dtype) + x),
+    *(lambda x, y: x.view(256, 4).logsumexp(1), lambda x, y: (x * 9).view(2, 512).logsumexp(0, keepdim=True)),
     lambda x, y: functional.binary_cross_entropy_with_logits(x, y.sigmoid(), reduction="none"),
     lambda x, y: functional.binary_cross_entropy_with_logits(x, y.sigmoid(), pos_weight=y.abs(), weight=x.abs(), reduction="none"),
 ]  # fmt: skip

@@ -346,7 +346,7 @@ def test_strides_are_those_of_eager(name):
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4, 5)], ids=str)
-@pytest.mark.parametrize("name", ["flip", "repeat", "sum", "any", "softmax", "cumsum", "to", "layer_norm plain", "mse", "logsumexp"])
+@pytest.mark.parametrize("name", ["flip", "repeat", "sum", "any", "softmax", "cumsum", "to", "layer_norm plain", "mse", "logsumexp", "var"])
 def test_no_elements(name, shape):
     x = torch.zeros(shape)
     try:
