@@ -69,10 +69,10 @@ def _zeros(value: Any) -> Any:
 
 # --- what does not fit ------------------------------------------------------------------------------------------------
 def _inside(value: torch.Tensor, dim: int, at: Any) -> None:
-    """Torch asks that of symbols from 2.13 on."""
+    """Torch asks that where sizes vary from 2.13 on."""
     size = value.shape[dim]
-    if not (type(at) is int and type(size) is int) and not -size <= at < size:
-        raise IndexError(f"select(): index {at} out of range for tensor of size {value.shape} at dimension {dim}")
+    if not -size <= at < size:
+        raise IndexError(f"select(): index {at} out of range for tensor of size {[*value.shape]} at dimension {dim}")
 
 
 def _rows(value: torch.Tensor, dim: int, at: torch.Tensor, rows: torch.Tensor, *rest: Any, **more: Any) -> None:

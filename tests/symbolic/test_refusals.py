@@ -77,3 +77,16 @@ def test_a_number_that_is_no_number_is_no_probability():
 
 def test_negative_beta():
     check(lambda x: F.smooth_l1_loss(x, x * 2, beta=-1.0), torch.rand(3), backend="default")
+
+
+@pytest.mark.parametrize("at", [7, -8])
+def test_a_place_beside_a_size_that_does_not_vary(at):
+    """Torch up to 2.12 does not look, where another size of the tensor varies."""
+    def program(x):
+        return x.select(2, at) * 2
+
+    x = torch.rand(5, 6, 7)
+    compiled = jit.compile(program, backend="default", dynamic={"x": {0: "some", 1: "others"}})
+    for run in (program, compiled):
+        with pytest.raises(IndexError, match="out of range for tensor of size"):
+            run(x)
