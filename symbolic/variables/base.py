@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from types import GenericAlias, NoneType, UnionType
 from typing import TYPE_CHECKING, Any
 
 from symbolic.errors import GraphBreak
@@ -251,6 +252,16 @@ class Variable:
     def takes(self, before: Any = None) -> str:
         """As a line of Python: how an existing container becomes this, having been that `before` (None: as it was)."""
         return f"{self}[...] = ..."
+
+
+#: What `list[int]` is, and `int | None`.
+ALIASES = (GenericAlias, UnionType)
+
+
+def joins(other: Variable) -> bool:
+    """Whether a class and it make a union by code that is none of the program's."""
+    kind = other.python_type()
+    return issubclass(kind, type) or kind in (NoneType, *ALIASES)
 
 
 def spelled(qualname: str) -> str:

@@ -28,7 +28,7 @@ from sideeffects.effects import DELETED
 from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
 from symbolic.sources import Source
-from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, FixedVariable, Variable, lookup
+from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, FixedVariable, Variable, joins, lookup
 from symbolic.variables.buffers import BufferVariable, array_of
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import DequeVariable, TupleVariable
@@ -305,6 +305,8 @@ class ClassVariable(FixedVariable):
             return self._operator(tx, BINARY[op][0], other)
         if isinstance(other, ClassVariable) and other.of_metaclass(tx, BINARY[op][1]) is not None:
             return None
+        if op is operator.or_ and joins(other):
+            return tx.of_classes(op, self, other)
         if isinstance(other, (ClassVariable, ConstantVariable)):
             return tx.from_constant(tx.attempt(op, self.value, other.value))
         return None

@@ -25,7 +25,7 @@ from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.signatures import takes
 from symbolic.sources import Source
-from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable, lookup
+from symbolic.variables.base import ALIASES, BINARY, INPLACE, MISSING, UNARY, Variable, joins, lookup
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import BoundMethod, PythonFunction
 from symbolic.variables.methods import NativeMethod
@@ -462,9 +462,13 @@ class ObjectVariable(Variable):
         return self.payload.as_dict(tx) if self.payload is not None else None
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if op is operator.or_ and self.cls in ALIASES and joins(other):
+            return tx.of_classes(op, self, other)
         return self._operator(tx, BINARY[op][0], other, lambda p: p.binary(tx, op, _native_part(other)))
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        if op is operator.or_ and self.cls in ALIASES and joins(other):
+            return tx.of_classes(op, other, self)
         return self._operator(tx, BINARY[op][1], other, lambda p: p.rbinary(tx, op, _native_part(other)))
 
     def as_sequence(self, tx: Translator, op: Any, other: Variable) -> Variable | None:

@@ -436,6 +436,37 @@ def test_aliases_of_classes_born_in_the_frame(x):
     return x + 1, same, {list[Plain]: 1}.get(list[Plain])
 
 
+class Joined:
+    pass
+
+
+@same_as_eager(graphs=1)
+def test_unions_of_classes(x):
+    def scaled(a: torch.Tensor | int, by: Joined | float = 2.0) -> torch.Tensor | None:
+        return a * by
+
+    try:
+        unions = [Joined | int, int | Joined, torch.Tensor | int, Joined | None, (Joined | int) | None, None | (int | str)]
+    except TypeError:
+        return x
+    unions += [list[int] | None, None | list[int], list[Joined] | dict[str, int], Joined | list[int], (int | str) | (Joined | str)]
+    return scaled(x), isinstance(x, torch.Tensor | int), isinstance(3, Joined | str), [union.__args__ for union in unions]
+
+
+class Joining(type):
+    def __ror__(cls, other):
+        return "joined"
+
+
+class JoinsItself(metaclass=Joining):
+    pass
+
+
+@same_as_eager(graphs=1)
+def test_a_class_whose_metaclass_joins_it(x):
+    return Joined | JoinsItself, x + 1
+
+
 class Has(type):
     def __instancecheck__(cls, instance):
         return hasattr(instance, "named")
