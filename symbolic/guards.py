@@ -6,11 +6,13 @@ check lists that the native guard tree takes (`jit/csrc/guards.cpp`).
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from symbolic import terms
+from symbolic.passing import Stand, is_passing
 from symbolic.sources import Source
 
 
@@ -138,10 +140,38 @@ def program(guards: Iterable[Guard], values: Sequence[Source]) -> Program:
             return terms.code(guard.payload, node)
         return guard.payload
 
+    def kind(guard: Guard) -> str:
+        return "is_weak" if guard.kind == "is" and is_passing(guard.payload) else guard.kind
+
     kept = list(guards)
-    checks = [(node(g.source) if g.source is not None else 0, g.kind, payload(g)) for g in kept]
+    checks = [(node(g.source) if g.source is not None else 0, kind(g), payload(g)) for g in kept]
     wanted = [node(source) for source in values]
-    return Program(places.nodes, checks, wanted, kept)
+    return Program(places.nodes, checks, wanted, _for_people(kept))
+
+
+def _for_people(guards: list[Guard]) -> list[Guard]:
+    """The guards as they are told of, which keep no class that is to go."""
+    stands: dict[Source, Source] = {}
+
+    def lasting(source: Source) -> Source:
+        """The same path, from what stands for the class."""
+        if source not in stands:
+            if source.base is not None:
+                base = lasting(source.base)
+                stands[source] = source if base is source.base else base.step(source.kind, source.arg)
+            else:
+                passes = source.kind == "const" and is_passing(source.arg)
+                stands[source] = Source(None, "const", Stand(source.arg), source.name) if passes else source
+        return stands[source]
+
+    def told(guard: Guard) -> Guard:
+        source = lasting(guard.source) if guard.source is not None else None
+        payload = Stand(guard.payload) if guard.kind == "is" and is_passing(guard.payload) else guard.payload
+        if source is guard.source and payload is guard.payload:
+            return guard
+        return Guard(source, guard.kind, payload, guard.filename, guard.line)
+
+    return [told(guard) for guard in guards]
 
 
 class _Places(dict[Source, int]):
@@ -154,5 +184,9 @@ class _Places(dict[Source, int]):
     def __missing__(self, source: Source) -> int:
         parent = self[source.base] if source.base is not None else -1
         arg = [self[part] for part in source.parts] if source.parts else source.arg
-        self.nodes.append((parent, source.kind, arg))
+        if source.kind == "const" and is_passing(arg):
+            self.nodes.append((parent, "const", weakref.ref(arg)))
+            self.nodes.append((len(self.nodes) - 1, "referent", None))
+        else:
+            self.nodes.append((parent, source.kind, arg))
         return self.setdefault(source, len(self.nodes) - 1)

@@ -21,6 +21,7 @@ from sideeffects.effects import DELETED, Advance, Call, DelAttr, Effect, Place, 
 from sideeffects.ledger import Ledger
 from symbolic import callers
 from symbolic.errors import GraphBreak, Restart
+from symbolic.passing import is_passing
 from symbolic.reach import exists, parts
 from symbolic.sources import Source
 from symbolic.variables import (
@@ -65,6 +66,7 @@ class Writer:
         self.outputs = outputs  # tensors that the graph returns -> local
         self.params = params  # argument slot -> parameter name
         self.values: dict[Source, int] = {}
+        self._passing: dict[int, Source] = {}  # by the id of a class
         self.segment = 0  # of the ledger: things are as they are at its end
         self._given: dict[Variable, Variable] = {}  # the state in which a container was left
         self.packed = False  # values come as one tuple; else each is a parameter of its own
@@ -133,7 +135,7 @@ class Writer:
             else:
                 self._constant(variable.value)
         elif isinstance(variable, FIXED) and variable.real() is not MISSING:
-            emit.const(variable.real())
+            self._fixed(variable.real())
         elif variable.source is not None:
             self.load_source(variable.source)
         else:
@@ -143,12 +145,19 @@ class Writer:
         """Pushes a constant; what stands for a class that is born, or for a member of one, is that."""
         cls = self.ledger.classes.get(id(value)) or self.ledger.classes.get(id(type(value)))
         if cls is None:
-            self.emit.const(value)
+            self._fixed(value)
             return
         if value is cls.value:
             self.load(cls)
         else:
             self.call_with(cls, [constants.ConstantVariable(value.value)], {})
+
+    def _fixed(self, value: Any) -> None:
+        """Pushes this very object: a constant, which code keeps, or a class that each call is given."""
+        if is_passing(value):
+            self._load_value(self._passing.setdefault(id(value), Source(None, "const", value, value.__qualname__)))
+        else:
+            self.emit.const(value)
 
     def _load_another(self, variable: constants.ConstantVariable) -> None:
         """Pushes an object of this call, equal to the one that tracing has made."""
@@ -169,17 +178,21 @@ class Writer:
         elif source.kind == "arg":
             self.emit.load(self.params[source.arg])
         else:
-            known = source in self.values
-            index = self.values.setdefault(source, len(self.values))
-            if self.packed:
-                self.emit.load("__values")
-                self.emit.const(index)
-                self.emit.subscr()
-                return
-            name = f"__value.{index}"
-            if not known:
-                self.emit.add_parameter(name)
-            self.emit.load(name)
+            self._load_value(source)
+
+    def _load_value(self, source: Source) -> None:
+        """Pushes what the guards hand on."""
+        known = source in self.values
+        index = self.values.setdefault(source, len(self.values))
+        if self.packed:
+            self.emit.load("__values")
+            self.emit.const(index)
+            self.emit.subscr()
+            return
+        name = f"__value.{index}"
+        if not known:
+            self.emit.add_parameter(name)
+        self.emit.load(name)
 
     def _load_part(self, source: Source) -> None:
         """Pushes what this code makes, or a part of that, as it was when it was first asked for."""

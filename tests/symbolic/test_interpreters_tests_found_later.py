@@ -77,6 +77,39 @@ def test_fields_of_struct_sequences_are_replaced(x):
     )
 
 
+def test_a_class_of_the_frame_goes_with_it_after_a_break():
+    def program(x):
+        class Held:
+            table = {}
+            state = gc.get_count()  # breaks
+
+        Held.table[Held] = None
+        gc.get_count()  # breaks again
+        held = weakref.ref(Held)
+        name = Held.__name__
+        del Held
+        gc.collect()
+        return x + 1, held, name
+
+    compiled = jit.compile(program, backend="eager")
+    for _ in range(2):
+        result, held, name = compiled(X)
+        assert (held(), name) == (None, "Held")
+        torch.testing.assert_close(result, X + 1)
+
+
+@same_as_eager
+def test_a_class_is_there_after_what_led_to_it_was_let_go_of(x):
+    made = type("Passing", (), {"value": 3})()
+    print("a break")
+    cls = type(made)
+    del made
+    print("another")
+    name = cls.__name__
+    again = cls()
+    return x + again.value, name, type(again) is cls
+
+
 # --- values that only look at their class, and what Python makes of answers -----------------------------------------------
 class Unequal:
     def __eq__(self, other):
