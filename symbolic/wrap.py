@@ -11,6 +11,7 @@ import weakref
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from inspect import CO_NESTED
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -126,7 +127,10 @@ def _alias(tx: Translator, value: Any, known: Variable, source: Source) -> None:
     """A second path to a known object: by identity if it is one of the program's fixed parts, else as an alias."""
     kinds = (FunctionType, type, ModuleType, BuiltinFunctionType)
     is_fixed = is_a(value, kinds) and not isinstance(known, NativeMethod)
-    if is_fixed or type(value) in tx.options.unwrap:
+    pin = known.pin if isinstance(known, FunctionVariable) else None
+    if pin is not None and source.kind == "const":
+        pin()
+    elif (is_fixed and pin is None) or type(value) in tx.options.unwrap:
         _fixed(tx, value, source)
     elif source.kind != "const":
         assert known.source is not None
@@ -350,6 +354,11 @@ def _set_part(tx: Translator, value: Any, source: Source) -> SetVariable:
     return _set_of(tx, value, source)
 
 
+def _is_made_in_calls(function: FunctionType) -> bool:
+    """Lambdas and functions in functions, which their callers make for each call."""
+    return bool(function.__code__.co_flags & CO_NESTED) or function.__code__.co_name == "<lambda>"
+
+
 def _function(tx: Translator, value: FunctionType, source: Source) -> Variable:
     if torch_functions.is_torch_function(value):
         _fixed(tx, value, source)
@@ -359,10 +368,11 @@ def _function(tx: Translator, value: FunctionType, source: Source) -> Variable:
         return BuiltinVariable(value, source)
     facts = (value.__code__, value.__defaults__, value.__kwdefaults__)
     if source.kind != "const":
-        made_anew = value.__closure__ or source.kind == "value"  # a hook may be a lambda of each call's own
+        made_anew = value.__closure__ or source.kind == "value" or _is_made_in_calls(value)
         tx.know(source, "function", (None if made_anew else value, *facts))
         if made_anew:
             tx.know(source.attr("__globals__"), "is", value.__globals__)
+            return FunctionVariable(value, source, functools.partial(tx.know, source, "is", value))
     return FunctionVariable(value, source)
 
 

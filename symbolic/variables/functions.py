@@ -6,6 +6,7 @@ import functools
 import gc
 import inspect
 import operator
+from collections.abc import Callable
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,6 +22,7 @@ from symbolic.variables.generators import CoroutineVariable, GeneratorVariable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
+    from symbolic.variables.mappings import DictVariable
 
 GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -198,10 +200,12 @@ class PythonFunction(Variable):
 
 
 class FunctionVariable(PythonFunction):
-    """An existing Python function."""
+    """An existing Python function. Of one that its caller makes for each call the parts are guarded, not itself:
+    where the program asks which one it is, that is (`pin`)."""
 
-    def __init__(self, function: FunctionType, source: Source) -> None:
+    def __init__(self, function: FunctionType, source: Source, pin: Callable[[], None] | None = None) -> None:
         self.function = function
+        self.pin = pin
         self.code = function.__code__
         self.source = source
 
@@ -209,6 +213,8 @@ class FunctionVariable(PythonFunction):
         return self.function
 
     def key(self) -> Any:
+        if self.pin is not None:
+            self.pin()
         return self.function
 
     def namespace(self, tx: Translator) -> Variable:
@@ -487,11 +493,18 @@ class PartialVariable(Variable):
             function = function.function
         self.function: Variable = function
         self.args: list[Variable] = args
-        self.kwargs: dict[str, Variable] = kwargs
+        self._given: dict[str, Variable] = kwargs
+        self._keywords: DictVariable | None = None  # the dict that they are in, once the program has seen it
         self.source = source
 
     def python_type(self) -> type:
         return functools.partial
+
+    @property
+    def kwargs(self) -> dict[str, Variable]:
+        if self._keywords is None:
+            return self._given
+        return {key.constant(): value for key, value in self._keywords.entries.values()}
 
     def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
         return self.function.enter(tx, [*self.args, *args], {**self.kwargs, **kwargs})
@@ -505,7 +518,7 @@ class PartialVariable(Variable):
         if name == "args":
             return tx.new_tuple(list(self.args))
         if name == "keywords":
-            return tx.new_dict([(ConstantVariable(k), v) for k, v in self.kwargs.items()])
+            return self._seen_keywords(tx)
         if name == "__class__":
             return tx.class_of(self)
         if lookup(functools.partial, name) is not MISSING:
@@ -515,6 +528,17 @@ class PartialVariable(Variable):
         if self.source is not None:
             tx.know(self.source, "no_attr", name)
         return tx.raise_(AttributeError, f"'functools.partial' object has no attribute {name!r}")
+
+    def _seen_keywords(self, tx: Translator) -> Variable:
+        """From now on what is written there is what it calls with."""
+        if self._keywords is None:
+            if self.value is MISSING:
+                found = tx.new_dict([(ConstantVariable(k), v) for k, v in self._given.items()])
+            else:
+                found = tx.wrap(self.value.keywords, tx.source_of(self).attr("keywords")).as_dict(tx)
+                found.load_all(tx)
+            self._keywords = found
+        return self._keywords
 
     def may_merge(self) -> bool:
         """Whether a partial of this one is one of its function."""

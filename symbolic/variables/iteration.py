@@ -53,7 +53,10 @@ def _next(tx: Translator, iterator: Variable, default: Variable | None = None, /
 
 @handles(enumerate)
 def _enumerate(tx: Translator, iterable: Variable, start: Variable | None = None) -> Variable:
-    return iterators.EnumerateIterator(tx.iter(iterable), _integer(tx, start) if start is not None else 0)
+    walked, first = tx.iter(iterable), start or ConstantVariable(0)
+    if first.python_type() is not int:
+        first = ConstantVariable(_integer(tx, first))
+    return iterators.EnumerateIterator(walked, first)
 
 
 @handles(zip)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from symbolic.errors import GraphBreak, Observed
 from symbolic.variables.base import Variable
+from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import DequeIterator, ReversedIterator, SequenceIterator
 from symbolic.variables.mappings import DictIterator
 from symbolic.variables.native import IteratorVariable
@@ -103,7 +104,7 @@ class EnumerateIterator(IteratorVariable):
     STATE = ("source_iterator", "count")
     KIND = enumerate
 
-    def __init__(self, iterator: Variable, count: int = 0) -> None:
+    def __init__(self, iterator: Variable, count: Variable) -> None:
         self.source_iterator = iterator
         self.count = count
 
@@ -111,8 +112,9 @@ class EnumerateIterator(IteratorVariable):
         item = tx.next(self.source_iterator)
         if item is None:
             return None
-        self.count += 1
-        return tx.new_tuple([tx.from_constant(self.count - 1), item])
+        count = self.count
+        self.count = tx.binary(operator.add, count, ConstantVariable(1))
+        return tx.new_tuple([count, item])
 
 
 class MapIterator(IteratorVariable):

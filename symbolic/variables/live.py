@@ -391,6 +391,10 @@ def _count(tx: Translator, text: str, held: list[Any]) -> IteratorVariable:
     return iterators.CountIterator(ConstantVariable(value), ConstantVariable(step))
 
 
+def _enumerate(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
+    return iterators.EnumerateIterator(held[0], ConstantVariable(state))
+
+
 def _counted(iterator: Any) -> str | None:
     """`count(value)` or `count(value, step)`, of numbers"""
     text = repr(iterator)
@@ -453,7 +457,7 @@ ROWS: dict[type, Row] = {
     type(iter("\u1234")): Row(position, walked, _constants),
     type(iter(b"")): Row(position, walked, _constants),
     type(iter(range(0))): Row(remaining, nothing, lambda tx, state, held: iterators.ConstantIterator(state)),
-    enumerate: Row(count_of, first_argument, lambda tx, state, held: iterators.EnumerateIterator(held[0], state)),
+    enumerate: Row(count_of, first_argument, _enumerate),
     zip: Row(is_strict, arguments, lambda tx, state, held: iterators.ZipIterator(held, state), moves=False),
     map: Row(always, arguments, _of_function(iterators.MapIterator, several=True), quiet=False, moves=False),
     filter: Row(always, arguments, _of_function(iterators.FilterIterator), quiet=False, moves=False),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import check, same_as_eager, tensors
+from tests.differential import Counting, check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
 
@@ -314,3 +314,80 @@ def test_what_a_function_does_not_let_be_set(x):
         except (TypeError, AttributeError) as error:
             said.append(repr(error))
     return x + 1, said, inner.__name__
+
+
+def _plus(n):
+    return lambda v: v + n
+
+
+def _plus_one():
+    return lambda v: v + 1
+
+
+_PROGRAMS_OF_FUNCTIONS = {
+    "is": lambda x, g, known: x * (2 if g is known else 1),
+    "equals": lambda x, g, known: x * (2 if g == known else 1),
+    "in a list": lambda x, g, known: x * (2 if g in [known] else 1),
+    "counted": lambda x, g, known: x * [known, len].count(g),
+    "in a set": lambda x, g, known: x * (2 if g in {known} else 1),
+    "a key": lambda x, g, known: x * {known: 3, len: 2}.get(g, 7),
+    "in a key": lambda x, g, known: x * {(known, 1): 3}.get((g, 1), 7),
+    "lists": lambda x, g, known: x * (5 if [g] == [known] else 2),
+    "id": lambda x, g, known: x * (5 if id(g) == id(known) else 2),
+    "hash": lambda x, g, known: x * (5 if hash(g) == hash(known) else 2),
+    "attribute": lambda x, g, known: x * getattr(g, "tag", 2),
+}
+
+
+@pytest.mark.parametrize("make", [_plus_one, lambda: _plus(2)], ids=["plain", "closure"])
+@pytest.mark.parametrize("program", _PROGRAMS_OF_FUNCTIONS.values(), ids=_PROGRAMS_OF_FUNCTIONS)
+def test_which_function_it_is_where_that_is_asked(program, make):
+    for order in ("kn", "nk"):
+        known = make()
+        known.tag = 3
+        compiled = jit.compile(program, backend="eager")
+        for each in order * 2:
+            given = known if each == "k" else make()
+            assert torch.equal(compiled(torch.ones(2), given, known), program(torch.ones(2), given, known))
+
+
+@pytest.mark.parametrize("make", [_plus_one, lambda: _plus(2)], ids=["plain", "closure"])
+def test_a_function_made_for_each_call_compiles_nothing_anew(make):
+    counter = Counting()
+    compiled = jit.compile(lambda x, g: g(x) * 2, backend=counter)
+    for _ in range(4):
+        compiled(torch.ones(2), make())
+    counter.expect(1)
+
+
+def test_one_known_by_the_program_is_told_from_others():
+    known = _plus_one()
+    for order in ("kn", "nk"):
+        program = lambda x, g: x * (2 if g is known else 1)  # noqa: E731
+        compiled = jit.compile(program, backend="eager")
+        for each in order * 2:
+            given = known if each == "k" else _plus_one()
+            assert torch.equal(compiled(torch.ones(2), given), program(torch.ones(2), given))
+
+
+def test_a_loop_over_a_list_of_values_compiles_once_for_each():
+    counter = Counting()
+    compiled = jit.compile(lambda x, lengths: (x * 2, [v * 2 for v in lengths.tolist()]), backend=counter)
+    for n in (3, 4, 3, 4, 3, 4):
+        assert compiled(torch.ones(2), torch.tensor([n, 1]))[1] == [2 * n, 2]
+    count = counter.count
+    compiled(torch.ones(2), torch.tensor([3, 1]))
+    assert counter.count == count <= 3
+
+
+@pytest.mark.parametrize("text", [
+    "p.keywords['alpha'] = 5; return p(x, x), p.keywords, p",
+    "p.keywords.update(alpha=p.keywords['alpha'] + 1); return p(x, x), functools.partial(p, x)(x)",
+    "k = p.keywords; y = p(x, x); k.clear(); return y, p(x, x), p.keywords is k",
+    "q = functools.partial(p, x); k = q.keywords; k['alpha'] = 7; return q(x), p(x, x), q",
+    "return p.keywords, p.args, p.func is torch.add, {**p.keywords, 'n': 1}",
+])  # fmt: skip
+def test_keywords_of_a_partial_are_those_that_it_calls_with(text):
+    scope = {"torch": torch, "functools": functools}
+    execute(f"def program(x, p):\n    {text}\n", scope)
+    check(scope["program"], make=lambda: (torch.ones(2), functools.partial(torch.add, alpha=2)))

@@ -37,7 +37,7 @@ ITERATORS = {
         lambda: zip("ab", "ab", "cde", strict=True),
         lambda tx: iterators.ZipIterator([it(tx, "ab"), it(tx, "ab"), it(tx, "cde")], True),
     ),
-    "enumerate": (lambda: enumerate("ab", 5), lambda tx: iterators.EnumerateIterator(it(tx, "ab"), 5)),
+    "enumerate": (lambda: enumerate("ab", 5), lambda tx: iterators.EnumerateIterator(it(tx, "ab"), tx.born(5))),
     "map": (
         lambda: map(operator.add, [1, 2], [3, 4, 5]),
         lambda tx: iterators.MapIterator(Opaque(operator.add), [it(tx, [1, 2]), it(tx, [3, 4, 5])]),

@@ -389,3 +389,19 @@ def test_a_loop_over_a_number_that_is_said_to_vary_has_all_its_guards():
         assert torch.equal(compiled(x), program(x))
     if COUNTING:
         assert len(compiled.debug_state().entries) == 1
+
+
+def test_the_start_of_enumerate():
+    def program(x, start):
+        walk = enumerate(x, start)
+        first = next(walk)
+        return first, [row * at for at, row in walk], walk
+
+    counter = Counting()
+    compiled = jit.compile(program, backend=counter)
+    for start in (1, 2, 5, 9, 7):
+        x = torch.ones(3, 2)
+        (at, row), rows, walk = compiled(x, start)
+        assert at == start and next(walk, "end") == "end"
+        assert torch.equal(torch.stack(rows), torch.stack([x[1] * (start + 1), x[2] * (start + 2)]))
+    counter.expect(2)
