@@ -243,7 +243,8 @@ class Match:
             if self.old.is_watched and self.new.is_watched and _is_free(old) and _is_free(new):
                 self._variables[old.variable] = new.variable
                 return
-            self.each(self.event, old.told, new.told)
+            if old.told or new.told:
+                self.each(self.event, old.told, new.told)
             if not isinstance(old.variable, ConstantVariable):
                 self.variable(old.variable, new.variable)
 

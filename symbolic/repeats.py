@@ -306,8 +306,9 @@ class Repeats:
         if (again.steps, again.calls) != (done.steps, done.calls):
             raise Unlike
         check_replaced(tx, ledger.written[written:])
-        if known is not None:
-            known.update(match.stand_ins())
+        for one, other in zip(flat([done.result]), flat([again.result]), strict=True):
+            if known is not None and isinstance(one, TensorVariable) and isinstance(other, TensorVariable):
+                known[id(one.fake)] = other.fake
         for node in _following(after):
             if "stack_trace" in node.meta:
                 node.meta["stack_trace"] = above + node.meta["stack_trace"][len(call.trace) :]
