@@ -177,4 +177,5 @@ def test_training_with_batches_of_one_and_of_none(name, backend):
             found.append((y, *torch.autograd.grad(y.pow(2).sum(), [x, *model.parameters()])))
         torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
     if COUNTING:
-        assert len(counter.graphs) == (3 if name == "layer of torch" else 2), "its operators ask of one"
+        asks = name == "layer of torch" or (name == "convolution" and torch.__version__ < "2.12")  # as 2.11 chooses by it
+        assert len(counter.graphs) == (3 if asks else 2), "its operators ask of one"

@@ -45,7 +45,8 @@ def test_ints_that_vary(what, backend):
     for value in VALUES:
         assert str(compiled(x, value)) == str(scope["program"](x, value))
     if COUNTING:
-        assert len(counter.graphs) == INTS[what]
+        asks = what == "x ** n" and torch.__version__ < "2.13"  # torch up to 2.12 asks powers for the number
+        assert len(counter.graphs) == (EACH if asks else INTS[what])
 
 
 class Month(enum.IntEnum):

@@ -176,6 +176,8 @@ def test_composite_and_gradient(name, dtype):
     function = COMPOSITES[name]
     if dtype is not F and name in ("view_as", "bce", "bce_with_logits", "cross_entropy weighted", "batch_norm", "batch_norm eval"):
         pytest.skip("made for float32")
+    if name == "aminmax" and torch.__version__ < "2.12":
+        pytest.skip("torch 2.11 has no derivative of aminmax")
     x = X.to(dtype, copy=True)
     forward = lowered(function, [x])
     assert not forward.called
@@ -203,6 +205,8 @@ def test_for_all_sizes(name):
              "index apart", "diagonal_scatter", "norm", "group_norm", "cat"}  # fmt: skip
     if name in names:
         pytest.skip("of fixed sizes")
+    if name == "bce" and torch.__version__ < "2.13":
+        pytest.skip("torch up to 2.12 takes plain sizes alone for the weights of binary_cross_entropy")
     made_for_all = lowered(COMPOSITES[name], [X], dynamic=True)
     assert made_for_all.program.sizes
     for shape in ((3, 4, 5), SIZES.get(name, (6, 7, 8))):
