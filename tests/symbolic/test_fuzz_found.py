@@ -1,6 +1,7 @@
 """What `tools/fuzz` found: programs that did something else compiled."""
 
 import copy
+import decimal
 import gc
 import importlib.util
 import inspect
@@ -370,6 +371,24 @@ def test_what_a_handler_wrote_is_read(keeping):
         return x + before, len(SEEN), SEEN[-2]
 
     check(program, torch.ones(2))
+
+
+def test_a_dropped_generator_is_none_of_the_steps_up_to_a_break(keeping):
+    """The capture ends at the message, and had found a break a few steps later."""
+
+    def stepping():
+        try:
+            yield 1
+        finally:
+            SEEN.append(1)
+
+    def program(x, n):
+        x = x + next(stepping())
+        LOGGER.warning("told %d", 1)
+        SEEN.append(decimal.Decimal(n))
+        return x
+
+    check(program, torch.ones(2), 3)
 
 
 def test_what_no_handler_knows_is_read(keeping):
