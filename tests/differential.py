@@ -236,6 +236,8 @@ class World:
         return None if callable(self.make) else self.make
 
     def __exit__(self, *exc):
+        self.subject = self.args = self.kwargs = None
+        gc.collect()  # what has its end to note, as generators do, does not note it in the world that comes next
         for cell, content in zip(self.around.cells, self.cells):
             _set_cell(cell, content)
         for scope, saved, _ in self.globals:
@@ -348,13 +350,15 @@ def user_lines(exc):
 # Warnings of C++ are given once per process; the compiler may say that it gives up compiling again.
 NODE = re.compile(r"grad_fn=<\w+>")
 COMPILERS_OWN = re.compile(r"\(Triggered internally|was compiled \d+ times")
+# The same as text, with the line of the source: where the program makes errors of warnings it is only shown.
+NOTICE = re.compile(r"^\S.*: UserWarning: .* was compiled \d+ times (?:.*\n)*?.*recompile_limit sets the bound\)\n(?:  .*\n)?", re.MULTILINE)
 
 
 class Observation:
     """What one call did, as plain data that later calls cannot change."""
 
     def __init__(self, call, world, number, then=None):
-        gc.collect(1)
+        gc.collect()
         RemovableHandle.next_id = 1_000_000 * (number + 1)
         snap = Snapshot()
         self.before = snap.walk(world.roots())
@@ -371,7 +375,7 @@ class Observation:
                     self.exception = exc
             self.tree = {"exception": snap.exception(self.exception), "modes": self._changed(modes, _modes()), "rng": _rng()}
             text = functools.partial(_text, nodes=world.around.nodes)
-            self.tree.update(printed=text(printed), errors=text(errors), warnings=self._own(caught))
+            self.tree.update(printed=text(printed), errors=NOTICE.sub("", text(errors)), warnings=self._own(caught))
             self.tree["effects"] = snap.walk(world.roots())
             self.mutates = difference(self.before, self.tree["effects"]) is not None
             with torch.inference_mode(False):
@@ -544,12 +548,15 @@ def check(fn, *args, graphs=None, breaks=None, make=None, changed=None, backend=
 
 @contextlib.contextmanager
 def _no_collection():
-    """When cycles are collected depends on what else was allocated; here it is before each call (see `Observation`)."""
+    """When cycles are collected depends on what else was allocated; here it is before each call (see `Observation`), and
+    takes no time: what was there before is left alone."""
     was = gc.isenabled()
     gc.disable()
+    gc.freeze()
     try:
         yield
     finally:
+        gc.unfreeze()
         if was:
             gc.enable()
 

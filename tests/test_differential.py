@@ -8,6 +8,7 @@ import numpy
 import pytest
 import torch
 
+from codegen import notices
 from tests.differential import Call, Counting, NotTheSame, check, same_as_eager, tensors
 
 
@@ -491,6 +492,45 @@ def test_counting_backend():
     counter = Counting()
     gm = torch.fx.symbolic_trace(lambda x: x + 1)
     assert torch.equal(counter(gm, X)(X[0]), X[0] + 1) and counter.count == 1
+
+
+ENDED = []
+
+
+def _ending():
+    try:
+        yield
+    finally:
+        ENDED.append(1)
+
+
+def test_what_a_world_leaves_behind_ends_in_it():
+    """A generator in a cycle goes when it is collected, and the next world has its own list to note that in."""
+
+    def program(x):
+        kept = [_ending()]
+        next(kept[0])
+        kept.append(kept)
+        return x
+
+    check(program, *X, compiler=faithful)
+
+
+def test_notices_of_the_compilers_are_not_the_programs_text():
+    def program(x):
+        return x + 1
+
+    def noticing(fn, **options):
+        text = "program (here) was compiled 16 times and runs eagerly; last reason: {} (jit.config.recompile_limit sets the bound)"
+
+        def call(*args):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                for reason in ("one line", "two\nlines"):
+                    notices.warn(text.format(reason))
+            return fn(*args)
+        return call
+    check(program, *X, compiler=noticing)
 
 
 @same_as_eager(compiler=faithful)
