@@ -536,6 +536,7 @@ _PARTS: dict[str, Callable[[Any, Any], Any]] = {
     "dict": lambda base, _: object.__getattribute__(base, "__dict__"),
     "cell": lambda base, _: base.cell_contents,
     "type": lambda base, _: type(base),
+    "call": lambda base, function: function(base),
     "key": lambda base, at: list(base)[at],
     "value": lambda base, at: list(base.values())[at],
     **dict.fromkeys(("item", "index", "getitem"), operator.getitem),

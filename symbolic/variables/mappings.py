@@ -147,8 +147,10 @@ class DictVariable(Veiled, NativeVariable):
                 self._know_absent(tx, real)
                 self._absent.add(hashed)
                 return None
-        step = "item" if issubclass(self.cls, dict) else "getitem"
-        value = tx.wrap(dict.__getitem__(self._contents, real), self.source.step(step, real))
+        # A mapping proxy would ask a defaultdict for what it lacks, which makes it, where this is looked up again.
+        place = self.source if issubclass(self.cls, dict) else self._under().source
+        assert place is not None
+        value = tx.wrap(dict.__getitem__(self._contents, real), place.step("item", real))
         self.entries[hashed] = (key, value)
         return value
 
@@ -335,6 +337,8 @@ class DictVariable(Veiled, NativeVariable):
 
     def missing(self, tx: Translator, key: Variable) -> Variable:
         """What a look-up that finds nothing gives: a subclass may have a `__missing__` of its own."""
+        if self.cls is MappingProxyType:
+            return self._under().getitem(tx, key)
         own = self.owner.special(tx, "__missing__") if self.owner is not None else None
         return tx.call(own, [key], {}) if own is not None else self.do___missing__(tx, key)
 
@@ -516,6 +520,8 @@ class DictVariable(Veiled, NativeVariable):
         self.empty(tx)
 
     def do_copy(self, tx: Translator, /) -> Variable:
+        if self.cls is MappingProxyType:
+            return self._under().do_copy(tx)
         if self.owner is not None and issubclass(self.cls, defaultdict):
             return tx.call(tx.class_of(self.owner), [*self._factory(tx), self.owner], {})
         if self.owner is not None and issubclass(self.cls, OrderedDict):

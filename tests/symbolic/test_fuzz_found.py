@@ -348,6 +348,19 @@ def test_dicts_of_attributes_and_shown_dicts_are_operands(combine, fresh):
     check(program, make=lambda: (torch.ones(2), {"a": 3, "c": 4}, Holder(3, 1), types.MappingProxyType(OrderedDict(a=7))))
 
 
+@pytest.mark.parametrize("kind", [dict, OrderedDict, Counter, lambda **values: defaultdict(list, **values)])
+def test_mapping_proxies_answer_as_what_they_show(kind):
+    def program(x, shown):
+        found = [shown.copy(), type(shown.copy()), shown.get("b"), "b" in shown]
+        try:
+            found.append(shown["b"])
+        except KeyError as error:
+            found.append(str(error))
+        return x + 1, found
+
+    check(program, make=lambda: (torch.ones(2), types.MappingProxyType(kind(a=7))))
+
+
 SEEN, LOGGER = [], logging.getLogger("found")
 
 
