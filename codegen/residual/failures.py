@@ -25,6 +25,7 @@ from codegen.direct import as_captured
 from codegen.residual.reached import Reached, how_far
 from symbolic.shapes import UnusualSize
 from symbolic.torch_state import TorchState
+from symbolic.variables.tensors import take_data
 
 #: (code, error): the graph failed where eager code did not
 Blame = Callable[[CodeType, Exception], None]
@@ -168,7 +169,7 @@ def changes_the_world(module: fx.GraphModule, draws_again: bool = False, last: f
     try:
         with fake_mode, watch:
             try:
-                _Rehearsal(module, last).run(*inputs)
+                _Rehearsal(module, last, watch).run(*inputs)
             finally:  # here, and not under other dispatch modes than those that the graph switched it under
                 state.restore()
     except _Enough:
@@ -185,12 +186,16 @@ class _Enough(Exception):
 class _Rehearsal(fx.Interpreter):
     """Floats that a graph reads from tensors are what capture took them for. Ends with the `last` node by _Enough."""
 
-    def __init__(self, module: fx.GraphModule, last: fx.Node | None) -> None:
+    def __init__(self, module: fx.GraphModule, last: fx.Node | None, watch: _Watch) -> None:
         super().__init__(module)
         self.last = last
+        self.watch = watch
 
     def run_node(self, n: fx.Node) -> Any:
         known = n.meta.get("example_value")
+        if n.target in _OF_TENSORS:
+            changed = self.fetch_args_kwargs_from_env(n)[0][0]
+            self.watch.found |= any(changed is each for each in self.watch.inputs)
         found = known if isinstance(known, float) and n.op != "placeholder" else super().run_node(n)
         if n is self.last:
             raise _Enough
@@ -199,6 +204,8 @@ class _Rehearsal(fx.Interpreter):
 
 #: Operators that write into arguments without saying so in their schema.
 _SILENT = frozenset({"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "_batch_norm_impl_index"})
+#: What changes a tensor without writing into its memory: no dispatch mode sees it.
+_OF_TENSORS = (take_data, "requires_grad_", "detach_")
 
 
 class _Watch(TorchDispatchMode):
@@ -206,6 +213,7 @@ class _Watch(TorchDispatchMode):
 
     def __init__(self, inputs: list[Any], may_draw: bool) -> None:
         super().__init__()
+        self.inputs = inputs
         self.may_draw = may_draw
         self.storages = {value.untyped_storage()._cdata for value in inputs}
         self.found = False

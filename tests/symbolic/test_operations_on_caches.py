@@ -293,7 +293,7 @@ def test_what_layers_do(name, train, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert found == outcome(plain, torch.ones(2, WIDTH))
     assert is_repeated is not False or said.endswith(capsys.readouterr().out)
-    if is_repeated is not None:
+    if is_repeated is not None and not jit.config.break_everywhere:
         assert bool(counts[-1][Layer]) is is_repeated
 
 

@@ -454,3 +454,25 @@ def test_masks_that_let_nothing_through_have_sizes(take):
         return take(x + 1, m)
 
     check(program, torch.ones(2, 3, 4), torch.zeros(6, dtype=torch.bool), changed=[(torch.ones(2, 3, 4), torch.ones(6) > 0)])
+
+
+#: What is done to a tensor, not to its memory, and can't be done a second time.
+CHANGED = {
+    "data": lambda x: setattr(x, "data", x * 3),
+    "requires_grad_": lambda x: x.requires_grad_(),
+    "requires_grad": lambda x: setattr(x, "requires_grad", True),
+    "transposed": lambda x: x.t_(),
+    "set_": lambda x: x.set_(x * 3),
+    "resize_": lambda x: x.resize_(2, 2),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "default"])
+@pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
+def test_a_frame_that_runs_again_changes_no_tensor_twice(change, backend):
+    def program(x, m):
+        before = x.requires_grad, tuple(x.shape)
+        change(x)
+        return m[m > 0.5].sum(), *before
+
+    check(program, torch.ones(3, 4), torch.zeros(3, 4), changed=[(torch.ones(3, 4), torch.ones(3, 4))], backend=backend)
