@@ -337,8 +337,10 @@ private:
         switch (check.kind) {
             case CheckKind::type:
                 return keeps_its_instances(check.expected.get()) ? Lasts::with_identity : Lasts::for_this_call;
-            case CheckKind::is: case CheckKind::is_weak:
+            case CheckKind::is:
                 return Lasts::with_identity;
+            case CheckKind::is_weak:  // another object may have its address by now
+                return Lasts::for_this_call;
             case CheckKind::eq:
                 return compares_without_python(check.expected.get()) ? Lasts::with_identity : Lasts::for_this_call;
             case CheckKind::len:

@@ -98,6 +98,45 @@ def test_a_class_of_the_frame_goes_with_it_after_a_break():
         torch.testing.assert_close(result, X + 1)
 
 
+def test_a_class_of_the_frame_goes_with_it_after_a_call_of_its_method():
+    def program(x):
+        class Held:
+            def __init__(self):
+                self.value = 3
+
+        print("a break")
+        value = Held().value
+        held = weakref.ref(Held)
+        del Held
+        gc.collect()
+        return x + value, held
+
+    compiled = jit.compile(program, backend="eager")
+    for _ in range(2):
+        result, held = compiled(X)
+        assert held() is None
+        torch.testing.assert_close(result, X + 3)
+
+
+class Mixed:
+    pass
+
+
+def test_a_class_may_have_the_address_of_one_that_is_gone():
+    def program(x, holder):
+        return x + holder.first + holder.second, isinstance(holder.item, Mixed)
+
+    compiled = jit.compile(program, backend="eager")
+    holder = Bare()
+    holder.item, holder.first, holder.second = Bare(), 1, 2
+    for is_mixed in (True, False, True, True, False, False):
+        holder.item.__class__ = type("Passing", (Bare, Mixed) if is_mixed else (Bare,), {})
+        for _ in range(3):
+            assert compiled(X, holder)[1] is is_mixed
+        holder.item.__class__ = Bare
+        gc.collect()
+
+
 @same_as_eager
 def test_a_class_is_there_after_what_led_to_it_was_let_go_of(x):
     made = type("Passing", (), {"value": 3})()
