@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
@@ -162,12 +162,15 @@ HOLDS: dict[str, Callable[[Any, Any], bool]] = {
 class Match:
     """What of one call is what of another."""
 
-    def __init__(self, old: Reading, new: Reading, exposed: set[Variable]) -> None:
+    def __init__(self, old: Reading, new: Reading, exposed: set[Variable], shared: Iterable[Variable] = ()) -> None:
+        """`shared`: what both come by, besides what each is handed."""
         self.old, self.new, self.exposed = old, new, exposed
         self._sources: dict[Source, Source] = {old.source: new.source}
         self._below = Place(new.source, None)
         self._variables: dict[Variable, Variable] = {old.module: new.module}
         self._images: dict[Variable, Variable] = {new.module: old.module}
+        for each in shared:
+            self._variables[each] = self._images[each] = each
         self.nodes: dict[fx.Node, fx.Node] = {}
         if old.source is new.source or len(old.args) != len(new.args) or old.names != new.names:
             raise Differs
@@ -194,6 +197,12 @@ class Match:
         if isinstance(old, TensorVariable) and isinstance(new, TensorVariable):
             self.nodes[old.node] = new.node
 
+    def apart(self, old: Variable, new: Variable) -> None:
+        """The same, and the calls come by them in no other way."""
+        if old is not new and (old in self.exposed or new in self.exposed):
+            raise Differs
+        self.variable(old, new)
+
     def argument(self, old: Variable, new: Variable) -> None:
         if type(old) is ConstantVariable:
             if type(old) is not type(new) or not same(old.constant(), new.constant()):
@@ -201,15 +210,14 @@ class Match:
         elif type(old) is TupleVariable and type(new) is TupleVariable:
             if old.python_type() is not new.python_type() or old.source is not new.source:
                 raise Differs
+            self.apart(old, new)
             self.each(self.argument, old.items, new.items)
         elif isinstance(old, TensorVariable):
             if old is not new and not type(old) is type(new) is TensorVariable:
                 raise Differs
             if old.source is not new.source or self.old.looks[old] != self.new.looks[new]:
                 raise Differs
-            if old is not new and (old in self.exposed or new in self.exposed):
-                raise Differs
-            self.variable(old, new)
+            self.apart(old, new)
         elif old is new and is_made(old):
             if not (self.old.is_watched and self.new.is_watched) or old in self.exposed:
                 raise Differs
@@ -289,9 +297,11 @@ class Match:
         if isinstance(old, TensorVariable) and isinstance(new, TensorVariable):
             if self.node(old.node) is not new.node:
                 raise Differs
+            self.variable(old, new)
         elif isinstance(old, TupleVariable) and isinstance(new, TupleVariable):
             if old.python_type() is not new.python_type():
                 raise Differs
+            self.variable(old, new)
             self.each(self.handed, old.items, new.items)
         elif isinstance(old, ConstantVariable) and isinstance(new, ConstantVariable):
             if not same(old.constant(), new.constant()):
@@ -301,14 +311,18 @@ class Match:
 
     def answered(self, old: Variable | None, new: Variable | None) -> None:
         """What an operation came to."""
-        if isinstance(old, TensorVariable) and isinstance(new, TensorVariable):
+        if old is not None and new is not None and self._variables.get(old) is new:
+            pass  # known by then
+        elif isinstance(old, TensorVariable) and isinstance(new, TensorVariable):
             if not type(old) is type(new) is TensorVariable or look(old.fake) != look(new.fake):
                 raise Differs
-            self.variable(old, new)
+            if old is not new and (exists(old) or exists(new)):
+                raise Differs  # the calls may know it
+            self.apart(old, new)
         elif isinstance(old, TupleVariable) and isinstance(new, TupleVariable):
             if old.python_type() is not new.python_type() or old.source is not new.source:
                 raise Differs
-            self._variables[old] = new
+            self.apart(old, new)
             self.each(self.answered, old.items, new.items)
         elif isinstance(old, ConstantVariable) and isinstance(new, ConstantVariable):
             if old.source is not new.source or not same(old.constant(), new.constant()):
@@ -322,10 +336,13 @@ class Match:
         if found is not None:
             return found
         if isinstance(old, TensorVariable):
-            return tx.graph.by_fake[id(self.node(old.node).meta["example_value"])]
-        if isinstance(old, TupleVariable):
-            return tx.new_tuple([self.result(item, tx) for item in old.items], old.python_type())
-        return old
+            found = tx.graph.by_fake[id(self.node(old.node).meta["example_value"])]
+        elif isinstance(old, TupleVariable):
+            found = tx.new_tuple([self.result(item, tx) for item in old.items], old.python_type())
+        else:
+            return old
+        self.variable(old, found)
+        return found
 
     def stand_ins(self) -> dict[int, torch.Tensor]:
         """What stands for the stand-ins of the tensors of the other call, by their ids."""

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 #: What the frame makes and changes in no way but by writes that the ledger tells of.
 _MADE = frozenset({ObjectVariable, ListVariable, DictVariable, SetVariable})
-
+#: What an operation may answer with though it is another one each time.
+_PASSED_ON = (TensorVariable, TupleVariable)
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +57,6 @@ class Operation:
     after: fx.Node
     calls: int
     draws: int
-    writes: int
     trace: str
     steps: int = 0
     told_after: int = 0
@@ -69,18 +69,6 @@ class Operation:
             answer: Variable | None = getattr(self.owner, self.function)(tx, *self.args)
             return answer
         return tx.call(self.function, self.args, self.kwargs)
-
-    @property
-    def is_in_place(self) -> bool:
-        """Whether it may have changed tensors."""
-        return self.writes > 0 or any(map(changes_tensor, self.nodes()))
-
-    def nodes(self) -> Iterator[fx.Node]:
-        """What it recorded."""
-        node = self.after
-        while node is not self.last:
-            node = node.next
-            yield node
 
     def is_like(self, other: Operation) -> bool:
         """Whether it is the same operation on the same object."""
@@ -100,13 +88,14 @@ class Done:
 
     operations: list[Operation] = field(default_factory=list)
     looked_at: set[tuple[Variable, str | None]] = field(default_factory=set)  # places, outside of operations
-    tensors: list[tuple[TensorVariable, Any]] = field(default_factory=list)  # that it came by there, and their looks
+    #: From what there to what tensors and tuples, and how these looked.
+    came_by: list[tuple[Variable, Variable, Any]] = field(default_factory=list)
     begun: int = 0  # so many places had been written
     led: list[tuple[Variable, Variable]] = field(default_factory=list)  # from what to what it came
 
     def is_seen(self, written: list[tuple[Variable, str | None]]) -> bool:
         """Whether what it looked at is another since these places were written, and whatever changes tensors."""
-        return not self.looked_at.isdisjoint(written) or any(look(each.fake) != was for each, was in self.tensors)
+        return not self.looked_at.isdisjoint(written) or any(_look(each) != was for _, each, was in self.came_by)
 
 
 class Operations:
@@ -118,7 +107,7 @@ class Operations:
         self.current: Operation | None = None
         self.done: list[Operation] = []
         self._looked_at: list[tuple[Variable, str | None]] = []  # places, while no operation was under way
-        self._tensors: list[tuple[TensorVariable, Any]] = []  # that were come by like this, and their looks then
+        self._came_by: list[tuple[Variable, Variable, Any]] = []  # from what to what tensors, how these looked then
         self._led: list[tuple[Variable, Variable]] = []  # from what to what
         self._handed: dict[Variable, None] = {}  # all that led to, and the arguments
         self._lifted: list[Any] = []  # by the operation under way
@@ -143,7 +132,7 @@ class Operations:
             self.close()
         call.is_watched = True
         ledger = self.tx.ledger
-        logs = (self.done, self._led, self._looked_at, self._tensors, ledger.written, ledger.places)
+        logs = (self.done, self._led, self._looked_at, self._came_by, ledger.written, ledger.places)
         call.marks = tuple(map(len, logs))  # type: ignore[arg-type]
         self.open.append(call)
         ledger.watch = self._look
@@ -166,7 +155,7 @@ class Operations:
         return found
 
     def _done(self, call: Reading) -> Done | None:
-        done, led, looked_at, tensors, written, begun = call.marks
+        done, led, looked_at, came_by, written, begun = call.marks
         known = set(call.made)
         for one, other in self._led[led:]:
             if one in known:
@@ -183,15 +172,17 @@ class Operations:
             return None
         places = {place for place in self._looked_at[looked_at:] if place[0] in known}
         places |= {(each, "__class__") for each in known}
-        found = Done(operations, places, self._tensors[tensors:], begun, self._led[led:])
-        is_turned = bool(found.tensors) and any(each.is_in_place for each in operations)
+        shared = [each for each in self._came_by[came_by:] if each[0] in known]
+        found = Done(operations, places, shared, begun, self._led[led:])
+        # Which tensors lie in one memory is not compared.
+        is_turned = bool(operations or shared) and writes(self.tx, call.after, call.writes)
         return None if is_turned or found.is_seen(self.tx.ledger.places[begun:]) else found
 
     def repeat(self, done: Done) -> None:
         """A call is repeated: for those around it, it does what the one before did."""
         if self.is_on:
             self._looked_at += done.looked_at
-            self._tensors += done.tensors
+            self._came_by += done.came_by
             for one, other in done.led:
                 self._led.append((one, other))
                 self._hand(other)
@@ -207,7 +198,7 @@ class Operations:
         for each in self._handed:
             if isinstance(each, Veiled):
                 lift(each)
-        for log in (self.done, self._led, self._looked_at, self._lifted):
+        for log in (self.done, self._led, self._looked_at, self._came_by, self._lifted):
             log.clear()
         self._handed.clear()
         self.open.clear()
@@ -229,7 +220,7 @@ class Operations:
         tx, graph = self.tx, self.tx.graph
         self.current = Operation(
             owner, function, args, kwargs, tx.step, len(tx.repeats.log), len(tx.ledger.written),
-            graph.graph._root.prev, graph.calls, graph.draws, graph.fake_mode.writes, tx.stack_trace(),
+            graph.graph._root.prev, graph.calls, graph.draws, tx.stack_trace(),
         )  # fmt: skip
         tx.ledger.watch = None
         return self.current
@@ -241,7 +232,6 @@ class Operations:
         operation.result, operation.steps, operation.last = result, tx.step - operation.step, graph.graph._root.prev
         operation.told_after, operation.written_after = len(tx.repeats.log), len(tx.ledger.written)
         operation.calls, operation.draws = graph.calls - operation.calls, graph.draws - operation.draws
-        operation.writes = graph.fake_mode.writes - operation.writes
         self.current = None
         self.done.append(operation)
         tx.ledger.watch = self._look
@@ -272,7 +262,7 @@ class Operations:
 
     def _come_by(self, holder: Variable, found: Variable) -> None:
         self._led.append((holder, found))
-        self._tensors += ((each, look(each.fake)) for each in flat([found]) if isinstance(each, TensorVariable))
+        self._came_by += ((holder, each, _look(each)) for each in parts(found) if isinstance(each, _PASSED_ON))
         self._hand(found)
 
     def _hand(self, found: Variable) -> None:
@@ -291,6 +281,19 @@ class Operations:
             veil(made, self._look_in)
 
 
+def writes(tx: Translator, after: fx.Node, before: int) -> bool:
+    """Whether what was recorded after this node, and so many writes, may change tensors."""
+    return tx.graph.fake_mode.writes != before or any(map(changes_tensor, following(after)))
+
+
+def following(node: fx.Node) -> Iterator[fx.Node]:
+    """What was recorded after it."""
+    node = node.next
+    while node.op != "root":
+        yield node
+        node = node.next
+
+
 def changes_tensor(node: fx.Node) -> bool:
     """Whether it may change a tensor though no operation says so: `requires_grad_` and its like."""
     return node.op == "call_method" and str(node.target).endswith("_")
@@ -302,6 +305,14 @@ def flat(variables: Any) -> Iterator[Variable]:
             yield from flat(each.items)
         else:
             yield each
+
+
+def parts(variable: Variable) -> Iterator[Variable]:
+    """The variable and, of a tuple, all that is in it."""
+    yield variable
+    if type(variable) is TupleVariable:
+        for each in variable.items:
+            yield from parts(each)
 
 
 def is_made(variable: Variable) -> bool:
@@ -320,6 +331,10 @@ def _is_plain(variable: Variable) -> bool:
 def exists(variable: Variable) -> bool:
     """Whether it was there before the frame."""
     return variable.source is not None and not variable.source.is_made
+
+
+def _look(variable: Variable) -> Any:
+    return look(variable.fake) if isinstance(variable, TensorVariable) else None
 
 
 def look(fake: torch.Tensor) -> tuple[Any, ...]:

@@ -34,7 +34,7 @@ from symbolic.errors import GraphBreak, Observed, Restart, Unlike
 from symbolic.fakes import Recipe
 from symbolic.guards import Guard
 from symbolic.matching import HOLDS, Differs, Event, Found, Match, Place, Reading
-from symbolic.operations import Done, Operation, Operations, changes_tensor, flat, is_made, look
+from symbolic.operations import Done, Operation, Operations, flat, following, is_made, look, writes
 from symbolic.sources import Source
 from symbolic.torch_state import TorchState
 from symbolic.variables.base import Variable
@@ -227,7 +227,7 @@ class Repeats:
         if any(call.step < step <= call.step + record.steps for step in tx.break_at):
             return None
         try:
-            match = Match(record.call, call, self.exposed)
+            match = Match(record.call, call, self.exposed, _shared(record))
             self._look_up(record, call, match)
         except Differs:
             call.is_clean = False
@@ -279,20 +279,28 @@ class Repeats:
             known = match.stand_ins()
             known |= {id(old): graph.fake_mode.made(recipe) for old, recipe in record.made}
         self.operations.repeat(record.done)
-        for each in record.script:
-            if isinstance(each, Operation):
-                self._do_again(each, record, call, match, known)
-            else:
-                trace = call.trace + each.meta["stack_trace"][outer:]
-                match.nodes[each] = graph.repeat(each, match.node, trace, known)
-        return match.result(record.result, self.tx)
+        try:
+            for each in record.script:
+                if isinstance(each, Operation):
+                    self._do_again(each, record, call, match, known)
+                else:
+                    trace = call.trace + each.meta["stack_trace"][outer:]
+                    match.nodes[each] = graph.repeat(each, match.node, trace, known)
+            result = match.result(record.result, self.tx)
+        except Differs as cause:
+            raise Unlike from cause
+        if record.done.operations and (
+            self._state() != call.state or self.effects != call.effects or self._is_written(record)
+        ):  # by these, which is more than the record's have
+            raise Unlike
+        return result
 
     def _do_again(
         self, done: Operation, record: Record, call: Reading, match: Match, known: dict[int, torch.Tensor] | None
     ) -> None:
         """Reads an operation on what the frame made once more. Raises `Unlike` if it comes to something else."""
-        tx, ledger = self.tx, self.tx.ledger
-        after, written = tx.graph.graph._root.prev, len(ledger.written)
+        tx, ledger, mode = self.tx, self.tx.ledger, self.tx.graph.fake_mode
+        after, written, before = tx.graph.graph._root.prev, len(ledger.written), mode.writes
         tx.step = call.step + done.step - record.call.step
         args = [match.result(arg, tx) for arg in done.args]
         kwargs = {name: match.result(arg, tx) for name, arg in done.kwargs.items()}
@@ -303,13 +311,13 @@ class Repeats:
             match.answered(done.result, again.result)
         except (Differs, GraphBreak, Observed, Restart) as cause:
             raise Unlike from cause
-        if (again.steps, again.calls) != (done.steps, done.calls):
+        if (again.steps, again.calls) != (done.steps, done.calls) or writes(tx, after, before):
             raise Unlike
         check_replaced(tx, ledger.written[written:])
         for one, other in zip(flat([done.result]), flat([again.result]), strict=True):
             if known is not None and isinstance(one, TensorVariable) and isinstance(other, TensorVariable):
                 known[id(one.fake)] = other.fake
-        for node in _following(after):
+        for node in following(after):
             if "stack_trace" in node.meta:
                 node.meta["stack_trace"] = above + node.meta["stack_trace"][len(call.trace) :]
 
@@ -317,7 +325,7 @@ class Repeats:
         """How the stand-ins of the result are made. None where operations have to run for that: in what they give is
         more than looks, or they change what they are given."""
         mode, nodes = self.tx.graph.fake_mode, set(record.nodes)
-        if mode.writes != record.call.writes or any(map(changes_tensor, nodes)):
+        if writes(self.tx, record.call.after, record.call.writes):
             return None
         handed = [arg for each in record.done.operations for arg in (*each.args, *each.kwargs.values())]
         tensors = dict.fromkeys(each for each in flat([record.result, *handed]) if isinstance(each, TensorVariable))
@@ -427,13 +435,17 @@ def _is_same(old: Record, new: Record, exposed: set[Variable]) -> bool:
     if old.call.state != new.call.state or (old.steps, old.started, old.calls) != (new.steps, new.started, new.calls):
         return False
     try:
-        match = Match(old.call, new.call, exposed)
+        match = Match(old.call, new.call, exposed, [*_shared(old), *_shared(new)])
         match.each(match.event, old.events, new.events)
         match.each(match.step, old.script, new.script)
         match.same_result(old.result, new.result)
     except Differs:
         return False
     return True
+
+
+def _shared(record: Record) -> list[Variable]:
+    return [each for _, each, _ in record.done.came_by]
 
 
 def _apart(told: list[Event], begun: int, operations: list[Operation], place: Place) -> Iterator[Event]:
@@ -463,13 +475,6 @@ def _script(node: fx.Node, operations: list[Operation]) -> Iterator[fx.Node | Op
             return
         if node.op != "placeholder":
             yield node
-
-
-def _following(node: fx.Node) -> Iterator[fx.Node]:
-    node = node.next
-    while node.op != "root":
-        yield node
-        node = node.next
 
 
 def _is_ordinary(node: fx.Node) -> bool:

@@ -128,3 +128,156 @@ def test_one_that_differs(change, monkeypatch):
             torch.testing.assert_close(one, other, rtol=0, atol=0)
         else:
             assert one == other
+
+
+# --- at one layer something else, by as many steps --------------------------------------------------------------------
+TABLE = {"n": 0}
+TENSOR = torch.ones(3, WIDTH)
+
+
+class Changing:
+    """What its methods do with the fourth layer is another than with those before."""
+
+    shared, is_marked = 0, False
+
+    def __init__(self):
+        self.inner, self.counts, self.kept, self.by_name, self.later = Entry(), {"n": 0}, [], {}, []
+        self.one = torch.ones(3, WIDTH)
+
+    def mark(self, at):
+        setattr(self, ("other", "is_marked")[at == 3], True)
+
+    def mark_table(self, at):
+        (self.counts, TABLE)[at == 3]["n"] = 5
+
+    def mark_class(self, at):
+        setattr((self.inner, type(self))[at == 3], "shared", 5)
+
+    def mark_layer(self, layer, at):
+        setattr((self.inner, layer)[at == 3], "extra", 5)
+
+    def append(self, x, at):
+        (self.kept, self.later)[at == 3].append(x)
+
+    def become(self, at):
+        setattr(self.inner, ("other", "__class__")[at == 3], Louder)
+
+    def unmark(self, at):
+        self.other = self.is_marked = True
+        delattr(self, ("other", "is_marked")[at == 3])
+
+    def known(self, x, at):
+        return (x * 2, TENSOR)[at == 3]
+
+    def not_known(self, x, at):
+        return (TENSOR, x * 2)[at == 3]
+
+    def held(self, x, at):
+        return (x * 2, self.one)[at == 3]
+
+    def same(self, x, at):
+        return (x, x * 1)[at == 3]
+
+    def turn(self, x, at):
+        getattr(x, ("neg_", "t_")[at == 3])()
+
+    def want(self, x, at):
+        getattr(x, ("neg_", "requires_grad_")[at == 3])()
+
+    def part(self, x, at):
+        return (self.one, x)[at == 3][:1]
+
+    def keep(self, pair):
+        self.kept.append(pair)
+        self.later.append(pair)
+
+
+def looks_at(self, x, cache):
+    return x + (cache.held(x, self.number) is cache.one)
+
+
+def goes_on(self, x, cache):
+    y = x * 2
+    return cache.same(y, self.number) + y
+
+
+def asks(self, x, cache):
+    y = x * 2
+    return x + (cache.same(y, self.number) is y)
+
+
+def turned(self, x, cache):
+    y = x[:2, :2] * 2
+    cache.turn(y, self.number)
+    return x + y.stride(0)
+
+
+def wanted(self, x, cache):
+    y = x.detach() * 2
+    cache.want(y, self.number)
+    return x + y.requires_grad
+
+
+def written(self, x, cache):
+    y = x.detach() * 2
+    part = cache.part(y, self.number)
+    y.mul_(self.up.weight.sum(0))
+    return x + part.requires_grad
+
+
+def pairs(self, x, cache):
+    pair = x * 2, x * 3
+    cache.keep(pair)
+    return x + pair[0]
+
+
+LATER = {
+    "its attribute": lambda self, x, cache: (cache.mark(self.number), x + cache.is_marked)[1],
+    "its attributes": lambda self, x, cache: (cache.mark(self.number), x + len(vars(cache)))[1],
+    "a global": lambda self, x, cache: (cache.mark_table(self.number), x + TABLE["n"])[1],
+    "its class": lambda self, x, cache: (cache.mark_class(self.number), x + cache.shared)[1],
+    "its class by name": lambda self, x, cache: (cache.mark_class(self.number), x + Changing.shared)[1],
+    "the layer": lambda self, x, cache: (cache.mark_layer(self, self.number), x + getattr(self, "extra", 2))[1],
+    "its list": lambda self, x, cache: (cache.append(x, self.number), x + len(cache.later))[1],
+    "the class of what it holds": lambda self, x, cache: (cache.become(self.number), x + (type(cache.inner) is Entry))[1],
+    "no attribute": lambda self, x, cache: (cache.unmark(self.number), x + hasattr(cache, "other"))[1],
+    "a known tensor": lambda self, x, cache: x + (cache.known(x, self.number) is TENSOR),
+    "not a known tensor": lambda self, x, cache: x + (cache.not_known(x, self.number) is TENSOR),
+    "its tensor": looks_at, "another tensor": goes_on, "another tensor, asked": asks, "a tensor turned": turned,
+    "a tensor that wants gradients": wanted, "a view of another": written, "a tuple kept twice": pairs,
+    "the argument kept": lambda self, x, cache: (cache.keep(self.pair), x)[1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("name", LATER)
+def test_something_else_at_one_layer(name, train, monkeypatch):
+    class Following(Layer):
+        def forward(self, x, cache):
+            return LATER[name](self, self.up(x), cache)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.layers = nn.ModuleList(map(Following, range(DEPTH)))
+            for layer in self.layers:
+                layer.pair = (1, "a")
+
+        def forward(self, x):
+            cache = Changing()
+            for layer in self.layers:
+                x = layer(x, cache)
+            return x, [one is other for one in cache.kept for other in cache.later], vars(cache).keys()
+
+    def result(call):
+        TABLE["n"], Changing.shared = 0, 0
+        return call(torch.ones(3, WIDTH))
+
+    model = Model().requires_grad_(train)
+    plain = copy.deepcopy(model)
+    with compared(monkeypatch):
+        found = result(jit.compile(model, backend="eager"))
+    expected = result(plain)
+    torch.testing.assert_close(found[0], expected[0], rtol=0, atol=0)
+    assert found[1:] == expected[1:]
