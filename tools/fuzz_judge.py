@@ -107,10 +107,11 @@ def judge(text: str) -> Verdict:
         return doors[-1]
 
     first, *changed = [lambda way=way: module.arguments(way) for way in range(WAYS)]
+    rest = {"make": first, "changed": changed, "then": afterwards, "nodes": False}
     try:
-        differential.check(module.program, make=first, changed=changed, then=afterwards, compiler=compiler, nodes=False)
+        differential.check(module.program, compiler=compiler, **rest)
     except Exception as error:
-        if excuse := _excuse(error):
+        if excuse := _excuse(error) or _differs_from_itself(module.program, rest):
             return Verdict(reasons=frozenset({excuse}))
         return Verdict(_kind(error), f"{type(error).__name__}: {error}")
     finally:
@@ -118,6 +119,15 @@ def judge(text: str) -> Verdict:
     records = [record for door in doors for record in door.compiler.records]
     reasons = {each.reason for record in records for each in record.breaks} | {record.skipped for record in records}
     return Verdict(reasons=frozenset(reasons - {ESCAPES, ""}))
+
+
+def _differs_from_itself(program: Any, rest: dict[str, Any]) -> str:
+    """Why no two runs of it are the same, as where it counts the letters of an address."""
+    try:
+        differential.check(program, compiler=lambda function, **options: function, **rest)
+    except differential.NotTheSame:
+        return "no two runs are the same"
+    return ""
 
 
 def _excuse(error: BaseException) -> str:
