@@ -25,6 +25,7 @@ from types import (
     MethodWrapperType,
     ModuleType,
     NoneType,
+    WrapperDescriptorType,
 )
 from typing import TYPE_CHECKING, Any
 
@@ -169,7 +170,7 @@ def _make(tx: Translator, value: Any, source: Source) -> Variable:
     if unwrap is not None:
         _fixed(tx, value, source)
         return unwrap(tx, value, source)
-    if is_a(value, (BuiltinFunctionType, *_DESCRIPTOR_TYPES)):
+    if is_a(value, _DESCRIPTOR_TYPES):
         return _builtin(tx, value, source)
     if is_a(value, _FIXED_TYPES):
         _fixed(tx, value, source)
@@ -177,7 +178,7 @@ def _make(tx: Translator, value: Any, source: Source) -> Variable:
     return _object(tx, value, source)
 
 
-_DESCRIPTOR_TYPES = (type(dict.update), type(object.__init__), type(dict.fromkeys), MethodWrapperType)
+_DESCRIPTOR_TYPES = (MethodDescriptorType, WrapperDescriptorType, type(dict.fromkeys))
 _FIXED_TYPES = (
     property,
     staticmethod,
@@ -399,20 +400,21 @@ def _is_looked_up(value: Any, owner: Any) -> bool:
     """Whether it is what `owner` has by that name, another object each time that it is looked up. (`super().append` may
     be something else; so may be what is in a `__dict__`.)"""
     kind = type(owner)
-    if is_a(owner, (NoneType, ModuleType, type, GeneratorType)) or (kind.__dictoffset__ and kind not in TENSOR_TYPES):
+    if kind is GeneratorType or (kind.__dictoffset__ and kind not in TENSOR_TYPES):
         return False
     method = lookup(kind, value.__name__)
-    return type(method) is MethodDescriptorType and method.__get__(owner, kind) == value
+    return type(method) in (MethodDescriptorType, WrapperDescriptorType) and method.__get__(owner, kind) == value
 
 
 def _builtin(tx: Translator, value: Any, source: Source) -> Variable:
     owner = getattr(value, "__self__", None)
-    if _is_looked_up(value, owner) and not _is_part_of_program(source):
-        tx.know(source, "type", type(value))
-        tx.know(source.attr("__name__"), "eq", value.__name__)
-        return NativeMethod(tx.wrap(owner, source.attr("__self__")), value.__name__, source, value)
-    if type(owner) is GeneratorType:  # a guard of it would keep the generator
-        raise GraphBreak("bound method of a generator", source.text)
+    if not _is_part_of_program(source) and not is_a(owner, (NoneType, ModuleType, type)):
+        if _is_looked_up(value, owner):
+            tx.know(source, "type", type(value))
+            tx.know(source.attr("__name__"), "eq", value.__name__)
+            return NativeMethod(tx.wrap(owner, source.attr("__self__")), value.__name__, source, value)
+        if not tables.has_row(value):  # a guard of it would keep its owner, and would not hold again
+            raise GraphBreak("bound method of an object", source.text)
     _fixed(tx, value, source)
     if getattr(value, "__name__", "") == "__new__" and isinstance(owner, type):
         return NativeNew(owner)
@@ -555,6 +557,7 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     FunctionType: _function,
     MethodType: _method,
     BuiltinFunctionType: _builtin,
+    MethodWrapperType: _builtin,
     ModuleType: _module,
     functools.partial: _partial,
     CellType: _cell,

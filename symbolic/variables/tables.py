@@ -185,9 +185,13 @@ def misused(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     raise GraphBreak("arguments do not fit the function", name_of(fn))
 
 
+def has_row(fn: Any) -> bool:
+    return fn in HANDLERS or fn in POLYFILLS or fn in PURE or fn in REFUSED
+
+
 def lookup(fn: Any) -> bool:
     """Whether the tables know this callable, so that a BuiltinVariable is the variable for it."""
-    if fn in HANDLERS or fn in POLYFILLS or fn in PURE or fn in REFUSED:
+    if has_row(fn):
         return True
     kind = type(fn)
     if kind is BuiltinFunctionType:

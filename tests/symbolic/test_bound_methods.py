@@ -2,6 +2,7 @@
 
 import enum
 import threading
+import weakref
 
 import torch
 
@@ -150,3 +151,33 @@ def test_a_lock_held_at_each_call_is_no_reason_to_compile_again():
         made = len(counting.graphs)
         assert all(torch.equal(each, (x + 1) * 2) for each in [*found, *(compiled(x, make()) for _ in range(20))])
         assert len(counting.graphs) == made
+
+
+class Room(list):
+    pass
+
+
+class Trouble(ValueError):
+    pass
+
+
+def test_a_method_on_the_stack_at_a_break_keeps_no_object():
+    """What it was made of was a fact of the continuation, which kept it: an error with all that its frames held."""
+
+    def note(x, made):
+        each = made()
+        held = weakref.ref(each)
+        return x + 1, held, add(each)(text(x))
+
+    def text(x):
+        jit.graph_break()
+        return "noted"
+
+    cases = ((Trouble, lambda error: error.add_note), (Room, lambda room: room.append), (Room, lambda room: room.__contains__))
+    for made, add in cases:
+        compiled, entries = jit.compile(note, backend="eager"), []
+        for _ in range(3):
+            gone = compiled(torch.ones(2), made)[1]
+            assert gone() is None
+            entries.append(jit.stats()["captures"])
+        assert entries[1] == entries[2]
