@@ -140,20 +140,20 @@ def program(guards: Iterable[Guard], values: Sequence[Source]) -> Program:
             return terms.code(guard.payload, node)
         return guard.payload
 
-    def check(guard: Guard) -> tuple[int, str, Any]:
-        source, kind = guard.source, guard.kind
-        if _names_what_passes(guard):
-            source, kind = source.step("type") if source is not None and kind == "type" else source, "is_weak"
-        return node(source) if source is not None else 0, kind, payload(guard)
+    def kind(guard: Guard) -> str:
+        return "is_weak" if guard.kind == "is" and is_passing(guard.payload) else guard.kind
 
-    kept = list(guards)
-    checks = [check(guard) for guard in kept]
+    kept = [_of_the_class(guard) for guard in guards]
+    checks = [(node(g.source) if g.source is not None else 0, kind(g), payload(g)) for g in kept]
     wanted = [node(source) for source in values]
     return Program(places.nodes, checks, wanted, _for_people(kept))
 
 
-def _names_what_passes(guard: Guard) -> bool:
-    return guard.kind in ("is", "type") and is_passing(guard.payload)
+def _of_the_class(guard: Guard) -> Guard:
+    """What is asked of an instance of a class that is to go is asked of the class: it can be held weakly."""
+    if guard.kind != "type" or guard.source is None or not is_passing(guard.payload):
+        return guard
+    return Guard(guard.source.step("type"), "is", guard.payload, guard.filename, guard.line)
 
 
 def _for_people(guards: list[Guard]) -> list[Guard]:
@@ -173,7 +173,7 @@ def _for_people(guards: list[Guard]) -> list[Guard]:
 
     def told(guard: Guard) -> Guard:
         source = lasting(guard.source) if guard.source is not None else None
-        payload = Stand(guard.payload) if _names_what_passes(guard) else guard.payload
+        payload = Stand(guard.payload) if guard.kind == "is" and is_passing(guard.payload) else guard.payload
         if source is guard.source and payload is guard.payload:
             return guard
         return Guard(source, guard.kind, payload, guard.filename, guard.line)

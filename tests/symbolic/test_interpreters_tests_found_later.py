@@ -118,6 +118,13 @@ def test_a_class_of_the_frame_goes_with_it_after_a_call_of_its_method():
         torch.testing.assert_close(result, X + 3)
 
 
+def test_instances_of_a_class_that_is_to_go_beside_sizes_that_vary():
+    made = type("Passing", (), {"value": 3})()
+    compiled = jit.compile(lambda x, held: x + held.value, backend="eager")
+    for size in (2, 3, 0, 4):
+        torch.testing.assert_close(compiled(torch.ones(size), made), torch.ones(size) + 3)
+
+
 class Mixed:
     pass
 
