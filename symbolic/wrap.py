@@ -79,6 +79,7 @@ from symbolic.variables.live_generators import wrap_generator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import ObjectVariable, instance_dict
+from symbolic.variables.proxies import ProxyVariable
 from symbolic.variables.sets import HasElements
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.torch_functions import TorchFunction
@@ -300,24 +301,26 @@ def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
         tx.know(source, "same", space.source)
         return space
     tx.know(source, "type", type(value))
-    shown = _shown(tx, value, source) if type(value) is MappingProxyType else None
     of_hooks = source.kind == "referent" or (source.kind in ("item", "attr") and source.arg in hook_dicts.NAMES)
     kind = hook_dicts.HooksVariable if of_hooks else DictVariable
     made = kind({}, source, type(value), _factory(tx, value, source), value=value)
-    made.shown = shown or tx.spaces.get(id(value))
+    made.shown = tx.spaces.get(id(value))
     return made
 
 
-def _shown(tx: Translator, view: MappingProxyType[Any, Any], source: Source) -> DictVariable:
-    """The dict that a mapping proxy shows. What the frame stored to a class is not in it."""
+def _proxy(tx: Translator, view: MappingProxyType[Any, Any], source: Source) -> Variable:
+    """What the frame stored to a class is not in the dict that its proxy shows."""
+    tx.know(source, "type", MappingProxyType)
     for cls in tx.known.values() if tx.stored_on_classes else ():
-        if isinstance(cls, ClassVariable) and tx.ledger.touched(cls) and shown_by(vars(cls.value)) is shown_by(view):
+        if not isinstance(cls, ClassVariable) or id(cls.value) in tx.ledger.classes or not tx.ledger.touched(cls):
+            continue
+        if shown_by(vars(cls.value)) is shown_by(view):
             raise GraphBreak("store to a class whose attributes are shown", cls.describe())
     if shows_dict(view):
         tx.know(source, "predicate", shows_dict)
         shown = tx.wrap(shown_by(view), source.step("call", shown_by))
         if isinstance(shown, DictVariable):
-            return shown
+            return ProxyVariable(shown, source, view)
     raise GraphBreak("view of a mapping that is no plain dict", source.text)
 
 
@@ -551,7 +554,7 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     OrderedDict: _dict,
     defaultdict: _dict,
     Counter: _dict,
-    MappingProxyType: _dict,
+    MappingProxyType: _proxy,
     set: _set,
     frozenset: _set,
     FunctionType: _function,

@@ -43,6 +43,7 @@ from symbolic.variables import (
     objects,
     outside,
     properties,
+    proxies,
     randoms,
     sets,
     stdlib,
@@ -70,8 +71,6 @@ def _dict(w: Writer, v: Any) -> None:
     w.check_keys(v.entries)
     if cls is dict:
         w.load_map(pairs)
-    elif cls is types.MappingProxyType:
-        w.call(cls, Emit(lambda: w.load_map(pairs)))
     elif cls is defaultdict:
         w.call(cls, v.default_factory or None, Emit(lambda: w.load_map(pairs)))
     elif cls in (OrderedDict, Counter):
@@ -289,6 +288,7 @@ BUILD.update(
         methods.NativeMethod: _native_method,
         mappings.DictVariable: _dict,
         mappings.SetVariable: _set,
+        proxies.ProxyVariable: lambda w, v: w.call(types.MappingProxyType, v.shown),
         constants.SliceVariable: _slice,
         tensors.TensorVariable: _tensor,
         tensors.NodeVariable: _node,

@@ -82,13 +82,19 @@ class BornClass(ClassVariable):
         if name in _STRUCTURE:
             raise GraphBreak("store to a class attribute", f"{self.value.__qualname__}.{name}")
         tx.attempt(type.__setattr__, self.value, name, model(tx, value))
+        self.changed(tx)
         tx.ledger.store(self, name, value)
 
     def plain_delattr(self, tx: Translator, name: str) -> None:
         if name in _STRUCTURE:
             raise GraphBreak("deletion of a class attribute", f"{self.value.__qualname__}.{name}")
         tx.attempt(type.__delattr__, self.value, name)
+        self.changed(tx)
         tx.ledger.store(self, name, DELETED)
+
+    def changed(self, tx: Translator) -> None:
+        if (shown := self.shown(tx)) is not None:
+            shown.read_again()  # type: ignore[attr-defined]
 
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if op is operator.or_:
@@ -193,6 +199,7 @@ def do(tx: Translator, cls: BornClass, step: Callable[..., Any], kwargs: dict[st
     if tx.ledger.stores(cls):
         raise GraphBreak("class changed before its decorator", cls.describe())
     answer = tx.attempt(step, cls.value, **{name: model(tx, arg) for name, arg in kwargs.items()})
+    cls.changed(tx)
     if answer is not cls.value and answer is not None:
         raise GraphBreak("decorator that makes another class", cls.describe())
     cls.recipe.steps.append((step, kwargs))

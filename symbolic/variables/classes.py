@@ -103,7 +103,7 @@ class ClassVariable(FixedVariable):
         raw = tx.lookup(self.value, name)
         if isinstance(meta, property) and type(self.value) is not type:
             return tx.call(tx.class_attribute(type(self.value), name).getattr(tx, "fget"), [self], {})
-        if meta is _NAMES and id(self.value) not in tx.ledger.classes:
+        if meta is _NAMES:
             return tx.wrap(self.value.__dict__, tx.source_of(self).attr(name))
         if name in ("__dict__", "__flags__"):  # what flags there are depends on what was looked up so far
             raise GraphBreak("attribute of a class", name)
@@ -189,10 +189,14 @@ class ClassVariable(FixedVariable):
         described = tx.lookup(type(self.value), name)
         if name.startswith("__") or (described is not MISSING and is_data_descriptor(described)):
             raise GraphBreak("store to a class attribute", f"{self.value.__qualname__}.{name}")
-        if id(gc.get_referents(self.value.__dict__)[0]) in tx.known:
+        if self.shown(tx) is not None:
             raise GraphBreak("store to a class whose attributes are shown", f"{self.value.__qualname__}.{name}")
         tx.stored_on_classes.add(name)
         tx.ledger.store(self, name, value)
+
+    def shown(self, tx: Translator) -> Variable | None:
+        """The dict that its `__dict__` shows, if the frame has looked at that."""
+        return tx.known.get(id(gc.get_referents(self.value.__dict__)[0]))
 
     # --- instances --------------------------------------------------------------------------------------------------
     def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:

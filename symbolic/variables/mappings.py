@@ -32,7 +32,7 @@ from symbolic.variables.native import (
     raise_with,
 )
 from symbolic.variables.positions import has, native_part, stand_in
-from symbolic.variables.sets import OPERATORS, HasOrder, SetVariable, set_of
+from symbolic.variables.sets import OPERATORS, SetVariable, set_of
 from symbolic.variables.unread import Veiled
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ Pair = tuple[Variable, Variable]
 
 
 class DictVariable(Veiled, NativeVariable):
-    """A dict, OrderedDict, defaultdict, Counter or mapping proxy.
+    """A dict, OrderedDict, defaultdict or Counter.
 
     `entries` maps the key of a key to (key, value): all of them in order if `complete`, else those seen so far. For
     reconstruction of one born in the frame: `entries`, `cls`, `default_factory`. To replay onto an existing one: if
@@ -53,7 +53,7 @@ class DictVariable(Veiled, NativeVariable):
 
     HOLDS = ("entries", "stored", "deleted")
     owner: Any = None  # the ObjectVariable whose native part this is
-    #: of an existing mapping proxy the dict under it, of globals the namespace of functions
+    #: of globals the namespace of functions
     shown: Variable | None = None
 
     def __init__(
@@ -77,7 +77,7 @@ class DictVariable(Veiled, NativeVariable):
         self.stored: dict[Any, None] = {}
         self.deleted: dict[Any, Variable] = {}
         # Of an existing dict: its contents, its keys in order once they are known, and keys known not to be there.
-        self._contents: dict[Any, Any] = {} if value is MISSING else value if isinstance(value, dict) else dict(value)
+        self._contents: dict[Any, Any] = {} if value is MISSING else value
         self._absent: set[Any] = set()
 
     # --- entries ----------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class DictVariable(Veiled, NativeVariable):
         return self._load(tx, hashed, key)
 
     def _check_shown(self, tx: Translator) -> None:
-        """A mapping proxy is read as it came."""
+        """Globals that a function has written to are read as they came."""
         if self.shown is not None and tx.ledger.touched(self.shown):
             raise GraphBreak("view of a dict that the frame changed", self.describe())
 
@@ -144,21 +144,12 @@ class DictVariable(Veiled, NativeVariable):
         else:
             real = key.constant()
             if not dict.__contains__(self._contents, real):
-                self._know_absent(tx, real)
+                tx.know(self.source, "absent", real)
                 self._absent.add(hashed)
                 return None
-        # A mapping proxy would ask a defaultdict for what it lacks, which makes it, where this is looked up again.
-        place = self.source if issubclass(self.cls, dict) else self._under().source
-        assert place is not None
-        value = tx.wrap(dict.__getitem__(self._contents, real), place.step("item", real))
+        value = tx.wrap(dict.__getitem__(self._contents, real), self.source.step("item", real))
         self.entries[hashed] = (key, value)
         return value
-
-    def _know_absent(self, tx: Translator, key: Any) -> None:
-        if issubclass(self.cls, dict):
-            tx.know(self.source, "absent", key)
-        else:
-            tx.know(self.source, "predicate", Lacks(key))
 
     def _know_newer(self, tx: Translator, key: Variable) -> None:
         assert key.absent_if is not None
@@ -168,22 +159,23 @@ class DictVariable(Veiled, NativeVariable):
 
     def _load_names(self, tx: Translator) -> None:
         """Learns the keys of the existing dict and their order."""
-        place = self.source if self.shown is None else self.shown.source  # of the dict itself: keys are counted there
-        assert self.source is not None and place is not None
+        assert self.source is not None
         reals = tuple(dict.__iter__(self._contents))
         if issubclass(self.cls, OrderedDict):
             reals = _in_order(self._contents, reals)
-        if issubclass(self.cls, dict):
-            tx.know(self.source, "keys", reals)  # in the order of the OrderedDict, not that of the dict under it
-        else:
-            tx.know(self.source, "predicate", HasOrder(reals))
+        tx.know(self.source, "keys", reals)  # in the order of the OrderedDict, not that of the dict under it
         self._names = {}
         for position, real in enumerate(reals):
             known = is_constant_value(real)
-            key = tx.from_constant(real) if known else tx.wrap(real, place.step("key", position))
+            key = tx.from_constant(real) if known else tx.wrap(real, self.source.step("key", position))
             if has_own_hash(key):
                 raise GraphBreak("key with its own hash", key.describe())  # the dict knows its hash and would not ask
             self._names[hash_key(tx, key)] = (key, real)
+
+    def read_again(self) -> None:
+        """What it was made of has changed: the namespace of a class that the frame makes."""
+        self.entries, self._names, self._absent, self.complete = {}, None, set(), False
+        self.state += 1
 
     def names(self, tx: Translator) -> dict[Any, Variable]:
         """The keys, in order."""
@@ -312,9 +304,6 @@ class DictVariable(Veiled, NativeVariable):
         return [*factory, *(variable for pair in self.entries.values() for variable in pair)]
 
     # --- protocol ---------------------------------------------------------------------------------------------------
-    def blank(self) -> Any:
-        return MappingProxyType({}) if self.cls is MappingProxyType else super().blank()
-
     def length(self, tx: Translator) -> int:
         self._check_shown(tx)
         if self.complete:
@@ -337,8 +326,6 @@ class DictVariable(Veiled, NativeVariable):
 
     def missing(self, tx: Translator, key: Variable) -> Variable:
         """What a look-up that finds nothing gives: a subclass may have a `__missing__` of its own."""
-        if self.cls is MappingProxyType:
-            return self._under().getitem(tx, key)
         own = self.owner.special(tx, "__missing__") if self.owner is not None else None
         return tx.call(own, [key], {}) if own is not None else self.do___missing__(tx, key)
 
@@ -372,8 +359,6 @@ class DictVariable(Veiled, NativeVariable):
 
     # --- operators --------------------------------------------------------------------------------------------------
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        if self.cls is MappingProxyType:
-            return tx.binary(op, self._under(), other) if op in _SHOWN else None
         if self.cls is Counter and BINARY[op][0] in vars(Counter):
             return _implemented(tx.inline(getattr(Counter, BINARY[op][0]), [self, other], {}))
         theirs = other.as_dict(tx)
@@ -381,12 +366,7 @@ class DictVariable(Veiled, NativeVariable):
             return None
         if op in (operator.eq, operator.ne):
             return tx.from_constant(self.equals(tx, theirs) is (op is operator.eq))
-        return self._union(tx, theirs) if op is operator.or_ and theirs.cls is not MappingProxyType else None
-
-    def _under(self) -> DictVariable:
-        """Of a mapping proxy: the dict, which answers in its place."""
-        assert isinstance(self.shown, DictVariable)
-        return self.shown
+        return self._union(tx, theirs) if op is operator.or_ else None
 
     def _union(self, tx: Translator, theirs: DictVariable) -> Variable:
         """What `dict`, OrderedDict and defaultdict make of two: of others a plain dict."""
@@ -413,12 +393,10 @@ class DictVariable(Veiled, NativeVariable):
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if op in (operator.eq, operator.ne):
             return self.binary(tx, op, other)
-        if self.cls is MappingProxyType:
-            return tx.binary(op, other, self._under()) if op in _SHOWN else None
         if self.cls is Counter and BINARY[op][1] in vars(Counter):
             return _implemented(tx.inline(getattr(Counter, BINARY[op][1]), [self, other], {}))
         theirs = other.as_dict(tx) if op is operator.or_ else None
-        return theirs._union(tx, self) if theirs is not None and theirs.cls is not MappingProxyType else None
+        return theirs._union(tx, self) if theirs is not None else None
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if self.cls is Counter and INPLACE[op][1] in vars(Counter):
@@ -520,8 +498,6 @@ class DictVariable(Veiled, NativeVariable):
         self.empty(tx)
 
     def do_copy(self, tx: Translator, /) -> Variable:
-        if self.cls is MappingProxyType:
-            return self._under().do_copy(tx)
         if self.owner is not None and issubclass(self.cls, defaultdict):
             return tx.call(tx.class_of(self.owner), [*self._factory(tx), self.owner], {})
         if self.owner is not None and issubclass(self.cls, OrderedDict):
@@ -634,8 +610,7 @@ def _ordered_clear_counts() -> bool:
 
 _ORDERED_CLEAR_COUNTS = _ordered_clear_counts()
 _MAKERS = (OrderedDict, defaultdict)  # classes derived from these are called to make unions
-_SHOWN = (operator.eq, operator.ne, operator.or_)  # what mapping proxies know
-_DICT_ITERS = (dict.__iter__, OrderedDict.__iter__, MappingProxyType.__iter__)
+_DICT_ITERS = (dict.__iter__, OrderedDict.__iter__)
 #: Methods of Counter that are written here; the others are those of the library, traced.
 _COUNTER_NATIVE = frozenset({"__init__", "__missing__", "__delitem__", "update", "copy", "fromkeys"})
 
@@ -653,17 +628,6 @@ def _in_order(contents: Any, keys: tuple[Any, ...]) -> tuple[Any, ...]:
     if set(map(id, ordered)) != set(map(id, keys)):
         raise GraphBreak("operation not supported by the object", "OrderedDict whose order has other keys than it has")
     return ordered
-
-
-class Lacks:
-    """has no such key: the predicate of a guard"""
-
-    def __init__(self, key: Any) -> None:
-        self.key = key
-        self.__doc__ = f"absence of {key!r}"
-
-    def __call__(self, container: Any) -> bool:
-        return self.key not in container
 
 
 class DictViewVariable(NativeVariable):
@@ -708,7 +672,7 @@ class DictViewVariable(NativeVariable):
 
     def getattr(self, tx: Translator, name: str) -> Variable:
         if name == "mapping":
-            raise GraphBreak("mapping proxy made while running", self.describe())
+            return tx.call(tx.class_variable(MappingProxyType), [self.dict], {})
         return super().getattr(tx, name)
 
     def as_set(self, tx: Translator) -> SetVariable:

@@ -7,7 +7,6 @@ import itertools
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symbolic.errors import GraphBreak, Restart
@@ -51,7 +50,7 @@ class HasOrder:
         self.__doc__ = f"order {self.elements!r}"
 
     def __call__(self, container: Any) -> bool:
-        kind = next(kind for kind in (set, frozenset, MappingProxyType) if isinstance(container, kind))
+        kind = next(kind for kind in (set, frozenset) if isinstance(container, kind))
         found = list(kind.__iter__(container))
         return len(found) == len(self.elements) and all(
             a is b or (type(a) is type(b) and a == b) for a, b in zip(found, self.elements, strict=True)

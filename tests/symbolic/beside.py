@@ -17,6 +17,7 @@ from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
 from symbolic.variables.mappings import DictVariable, DictViewVariable
 from symbolic.variables.native import IteratorVariable
+from symbolic.variables.proxies import ProxyVariable
 from symbolic.variables.sets import SetVariable
 
 
@@ -69,11 +70,11 @@ class Translator:
         return self.cache[id(value)][1]
 
     def _make(self, value, source):
-        if isinstance(value, (dict, MappingProxyType)):
+        if isinstance(value, MappingProxyType):
+            return ProxyVariable(self._make(dict(value), source), source, value)
+        if isinstance(value, dict):
             factory = getattr(value, "default_factory", None)
-            made = DictVariable({}, source, type(value), Opaque(factory) if factory else None, value=value)
-            made.shown = self._make(dict(value), source) if isinstance(value, MappingProxyType) else None
-            return made
+            return DictVariable({}, source, type(value), Opaque(factory) if factory else None, value=value)
         if isinstance(value, (set, frozenset)):
             items = [self.from_constant(item) for item in value]
             return SetVariable({item.key(): item for item in items}, source, type(value))
@@ -219,6 +220,8 @@ def unwrap(variable):
         return Counter(dict(pairs)) if variable.cls is Counter else variable.cls(dict(pairs))
     if isinstance(variable, SetVariable):
         return variable.cls(map(unwrap, variable.items.values()))
+    if isinstance(variable, ProxyVariable):
+        return MappingProxyType(unwrap(variable.shown))
     if isinstance(variable, DictViewVariable):
         return getattr(unwrap(variable.dict), variable.kind)()
     return variable.constant()

@@ -2,7 +2,9 @@
 
 import contextlib
 import copy
+import dataclasses
 import itertools
+import operator
 import os
 import re
 import sys
@@ -16,6 +18,7 @@ import torch
 
 import jit
 from tests.differential import check, same_as_eager, tensors
+from tests.symbolic.test_interpreters_tests_found import errors_of
 
 (X,) = tensors(3, 4)
 
@@ -358,6 +361,92 @@ def test_views_show_what_changes():
             del Shown.two, Shown.three
 
     check(of_class, X)
+
+
+def test_views_are_iterated_as_what_they_show():
+    def program(x, table, view):
+        seen = []
+        for key in view:
+            seen.append(key)
+            table["second"] = 2
+            table["third"] = 3
+        return x, seen
+
+    def replaced(x, table, view):
+        pairs, found = view.items(), []
+        for key in view.keys():
+            table[key] = x + 1
+            found.append(view[key])
+        return found, list(pairs), list(reversed(view))
+
+    def make():
+        table = {"first": 1, "other": 5}
+        return X, table, types.MappingProxyType(table)
+
+    check(program, make=make)
+    check(replaced, make=make)
+
+
+@same_as_eager
+def test_views_are_made(x):
+    table = {"first": x, "second": 2}
+    view, moved, short = types.MappingProxyType(table), types.MappingProxyType(OrderedDict(a=1, b=2)), {}
+    table["third"] = 3
+    mapping = short.keys().mapping
+    short["late"] = 4
+    found = view["first"], len(view), list(view), view.get("none", 5), sorted(view.keys()), list(moved.items()), mapping
+    joined = view | {"fourth": 4}, {"fourth": 4} | view, moved | moved, {**view}, dict(moved), view == table, view != moved
+
+    def joins():
+        other = view
+        other |= table
+
+    wrong = (
+        lambda: view["none"], lambda: view < table, lambda: view < view, lambda: table < view, lambda: view + table,
+        lambda: types.MappingProxyType(), lambda: view.get(), lambda: view.pop("first"), lambda: {view: 1}, joins,
+        lambda: operator.setitem(view, "first", 1), lambda: operator.delitem(view, "first"),
+    )  # fmt: skip
+    return x + 1, found, joined, errors_of(*wrong), view, type(view.copy())
+
+
+@same_as_eager
+def test_the_attributes_of_a_class_of_the_frame_are_shown(x):
+    def twice(cls):
+        for name, value in list(vars(cls).items()):
+            if callable(value) and not name.startswith("__"):
+                setattr(cls, f"{name}_too", value)
+        return cls
+
+    class Base:
+        def __init_subclass__(cls):
+            cls.names = [name for name in cls.__dict__ if not name.startswith("_")]
+
+    @twice
+    class Made(Base):
+        one = 1
+
+        def method(self):
+            return x + self.one
+
+    shown = Made.__dict__
+    before = "late" in shown, shown["one"], len(shown)
+    Made.late = x
+    del Made.one
+    after = "late" in shown, "one" in vars(Made), shown["late"], shown is Made.__dict__, shown == vars(Made)
+    Made.one = 5
+    return Made.names, before, after, vars(Made)["method_too"](Made()), [name for name in shown if name[0] != "_"]
+
+
+@same_as_eager
+def test_the_attributes_of_a_class_grow_while_they_are_looked_at(x):
+    class Made:
+        one = 1
+
+    def grow():
+        for name in vars(Made):
+            setattr(Made, f"{name}_too", x)
+
+    return x + 1, errors_of(grow), dataclasses.dataclass(Made) is Made, "__init__" in Made.__dict__
 
 
 class Annotated:
