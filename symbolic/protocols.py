@@ -96,6 +96,12 @@ class Protocols:
             return self.new_set([self.from_constant(item) for item in value], kind)
         return self.wrap(value, self.sources.const(value, getattr(value, "__qualname__", None) or kind.__name__))
 
+    def constant_of_code(self: Any, value: Any) -> Variable:
+        """The variable of a constant that code loads: a tuple is one object, however often that is done."""
+        if type(value) is not tuple:
+            return self.from_constant(value)
+        return self.wrap(value, self.sources.const(value, "constant"))
+
     def new_tuple(self: Any, items: list[Variable], cls: type = tuple) -> Variable:
         return TupleVariable(items, None, cls)
 

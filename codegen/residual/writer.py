@@ -132,6 +132,8 @@ class Writer:
         elif isinstance(variable, constants.ConstantVariable):
             if variable.source is None and type(variable.value) in constants.ANOTHER:
                 self._load_another(variable)
+            elif variable.source is not None and variable.source.kind == "arg":
+                self.load_source(variable.source)  # the very object, which may be another than the one that it equals
             else:
                 self._constant(variable.value)
         elif isinstance(variable, FIXED) and variable.real() is not MISSING:

@@ -45,7 +45,7 @@ def swap(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 @opcode("LOAD_CONST")
 def load_const(tx: Translator, frame: Frame, inst: Inst) -> None:
-    frame.push(tx.from_constant(inst.argval))
+    frame.push(tx.constant_of_code(inst.argval))
 
 
 @opcode("UNARY_NEGATIVE")

@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 
+import jit
 from tests.differential import check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
@@ -313,3 +314,34 @@ def test_an_argument_that_is_a_constant(value):
 @pytest.mark.parametrize("number", [0, 1, -3, 2.5, True, 1 + 2j])
 def test_numbers_as_operands(number):
     check(lambda x, n: (x + n, n * x, x / (n + 3)), X, number, graphs=1, changed=[(X, 4), (X, 0.5)])
+
+
+def twice_the_same():
+    return (1, ("a", 2.5))
+
+
+@same_as_eager(graphs=1)
+def test_a_tuple_of_the_code_is_one_object(x):
+    kept = []
+    for _ in range(2):
+        kept.append((1, 2))
+    one, other = twice_the_same(), twice_the_same()
+    return x + (kept[0] is kept[1]), one is other, one[1] is other[1], kept, one, other, one is twice_the_same.__code__.co_consts[1]
+
+
+def test_an_argument_that_equals_the_first_one_comes_back_itself():
+    compiled = jit.compile(lambda x, text, number: (x + 1, text, [number]), backend="eager")
+    for _ in range(3):
+        text, number = "".join(["some ", "text"]), float("2.5")
+        found = compiled(X, text, number)
+        assert found[1] is text and found[2][0] is number
+
+
+def test_equal_numbers_of_which_one_is_another():
+    def program(x):
+        kept = []
+        for _ in range(2):
+            kept.append(x.shape[0] * 1000.5)
+        return x + 1, [one is other for one in kept for other in kept]
+
+    check(program, X, nodes=False)
