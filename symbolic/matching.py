@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ _DICTS = (dict, OrderedDict)
 _SIZED = (*_DICTS, list, tuple)
 #: Objects whose attributes are read without running anybody's code.
 _SIMPLE = (FunctionType, MethodType, torch.Tensor, torch.nn.Parameter)
+#: Constants of which the program may compute several that are equal.
+_COMPUTED = (int, float, complex, str, bytes)
 
 
 class Differs(Exception):
@@ -333,12 +336,14 @@ class Match:
 
     def result(self, old: Variable, tx: Translator) -> Variable:
         found = self._variables.get(old)
-        if found is not None:
-            return found
+        if found is not None or exists(old):
+            return found or old
         if isinstance(old, TensorVariable):
             found = tx.graph.by_fake[id(self.node(old.node).meta["example_value"])]
         elif isinstance(old, TupleVariable):
             found = tx.new_tuple([self.result(item, tx) for item in old.items], old.python_type())
+        elif type(old) is ConstantVariable and type(old.value) in _COMPUTED:
+            found = ConstantVariable(marshal.loads(marshal.dumps(old.value)))  # if computed, it is another object
         else:
             return old
         self.variable(old, found)

@@ -245,6 +245,9 @@ LATER = {
     "not a known tensor": lambda self, x, cache: x + (cache.not_known(x, self.number) is TENSOR),
     "its tensor": looks_at, "another tensor": goes_on, "another tensor, asked": asks, "a tensor turned": turned,
     "a tensor that wants gradients": wanted, "a view of another": written, "a tuple kept twice": pairs,
+    "computed numbers": lambda self, x, cache: (cache.keep(x.shape[0] * 1000.5), x)[1],
+    "computed text": lambda self, x, cache: (cache.keep("a" + str(x.shape[0])), x)[1],
+    "a constant": lambda self, x, cache: (cache.keep((1, (2, "b"))), x)[1],
     "the argument kept": lambda self, x, cache: (cache.keep(self.pair), x)[1],
 }  # fmt: skip
 
@@ -252,6 +255,9 @@ LATER = {
 @pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("name", LATER)
 def test_something_else_at_one_layer(name, train, monkeypatch):
+    if name.startswith("computed") and jit.config.break_everywhere:
+        pytest.skip("a constant that effects and the rest of a frame are handed at a break may become two equal objects")
+
     class Following(Layer):
         def forward(self, x, cache):
             return LATER[name](self, self.up(x), cache)
