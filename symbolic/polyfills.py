@@ -9,7 +9,7 @@ import builtins
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from types import FunctionType
+from types import FunctionType, GenericAlias, SimpleNamespace, UnionType
 from typing import Any
 
 import torch
@@ -248,6 +248,20 @@ def made_by_alias(alias: Any, /, *args: Any, **kwargs: Any) -> Any:
     except (AttributeError, TypeError):
         pass
     return made
+
+
+def _same_alias(left: Any, right: Any, /) -> bool:
+    if left.__unpacked__ != right.__unpacked__:
+        return False
+    return left.__origin__ == right.__origin__ and left.__args__ == right.__args__
+
+
+#: type -> whether two of exactly this type are equal
+EQUALITIES: dict[type, Callable[[Any, Any], Any]] = {
+    GenericAlias: _same_alias,
+    UnionType: lambda left, right: set(left.__args__) == set(right.__args__),
+    SimpleNamespace: lambda left, right: left.__dict__ == right.__dict__,
+}
 
 
 # --- exceptions -------------------------------------------------------------------------------------------------------

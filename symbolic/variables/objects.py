@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from sideeffects.effects import DELETED
+from symbolic import polyfills
 from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.signatures import takes
@@ -497,11 +498,22 @@ class ObjectVariable(Variable):
             return ConstantVariable(not tx.truth(result)) if result is not None else None
         function = self.special(tx, name)
         if function is None:
+            if self.cls in polyfills.EQUALITIES and raw in (self.cls.__eq__, self.cls.__ne__):
+                return self._compared(tx, name, other)
             return self._native_operator(raw, native)
         result = tx.call(function, [other], {})
         if isinstance(result, ConstantVariable) and result.value is NotImplemented:
             return None
         return result
+
+    def _compared(self, tx: Translator, name: str, other: Variable) -> Variable | None:
+        kind = other.python_type()
+        if kind is not self.cls:
+            if issubclass(kind, self.cls):
+                raise GraphBreak("native operator of an object", self.describe())
+            return None
+        same = tx.truth(tx.inline(polyfills.EQUALITIES[self.cls], [self, other], {}))
+        return ConstantVariable(same is (name == "__eq__"))
 
     def _native_operator(self, raw: Any, native: Callable[[Variable], Any]) -> Variable | None:
         """The answer of an operator that is not written in Python: `object` compares identities, which is the caller's

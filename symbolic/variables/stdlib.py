@@ -17,6 +17,7 @@ import platform
 import re
 import reprlib
 import string
+import struct
 import sys
 import textwrap
 import traceback
@@ -415,6 +416,7 @@ REFUSED.update(
     }
 )
 pure((sys.intern, os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.path.isabs))
+pure((struct.calcsize, struct.pack, struct.unpack, struct.unpack_from))
 pure((re.escape, re.split, re.findall, re.sub, re.subn, string.capwords))
 pure((inspect.cleandoc, textwrap.dedent, textwrap.indent, textwrap.wrap, textwrap.fill, textwrap.shorten))
 

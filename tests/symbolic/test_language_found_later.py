@@ -7,6 +7,7 @@ import itertools
 import operator
 import os
 import re
+import struct
 import sys
 import time
 import types
@@ -447,6 +448,38 @@ def test_the_attributes_of_a_class_grow_while_they_are_looked_at(x):
             setattr(Made, f"{name}_too", x)
 
     return x + 1, errors_of(grow), dataclasses.dataclass(Made) is Made, "__init__" in Made.__dict__
+
+
+SPACE, ALIAS, UNION = types.SimpleNamespace(a=1), list[int], int | str
+
+
+class OfSpaces(types.SimpleNamespace):
+    pass
+
+
+def test_namespaces_and_aliases_compare_what_they_hold():
+    def program(x, space, alias, union):
+        class Own:
+            pass
+
+        same, other = types.SimpleNamespace(a=1, b=[2]), types.SimpleNamespace(a=1, b=[2])
+        spaces = same == other, same != other, space == SPACE, SPACE != space, space == types.SimpleNamespace(a=1), same == 3
+        other.b.append(3)
+        spaces += (same == other, same in [other], [same] == [same], types.SimpleNamespace(own=Own) == same)
+        aliases = alias == list[int], ALIAS != alias, alias == list, list == alias, alias == typing.List[int], list[Own] == alias
+        nested = list[list[int]] == list[alias], list[Own] == list[Own]
+        unions = union == UNION, (int | str) == (str | int), (Own | int) == (int | Own), UNION != (Own | int), union == int
+        of_typing = typing.Union[int, str] == union, union == typing.Optional[int], OfSpaces(a=1) == space
+        return x + 1, spaces, aliases, nested, unions, of_typing
+
+    make = lambda: (X, types.SimpleNamespace(a=1), list[int], int | str)  # noqa: E731
+    check(program, make=make, changed=lambda: (X, types.SimpleNamespace(a=2), list[str], int | bytes))
+
+
+@same_as_eager
+def test_bytes_of_numbers(x):
+    packed = struct.pack("<if", 3, 0.5)
+    return x + 1, packed, struct.unpack("<if", packed), struct.calcsize("<if"), struct.unpack_from("<f", packed, 4)
 
 
 class Annotated:
