@@ -26,6 +26,7 @@ from symbolic.errors import (
     RECURSION,
     RUNS_ITSELF,
     SEES_CALLER,
+    SEES_END,
     SEES_STACK,
     GraphBreak,
     Observed,
@@ -59,7 +60,7 @@ from symbolic.variables.objects import NATIVE_DESCRIPTORS, ObjectVariable
 from symbolic.variables.positions import is_python_class
 from symbolic.variables.tables import skipped_module
 from symbolic.variables.tensors import TensorVariable
-from symbolic.variables.weak import sees_ends
+from symbolic.variables.weak import has_let_go, sees_ends
 
 #: An exception that no traced frame catches: not a fault of the program's form, so `fullgraph` has nothing against it.
 ESCAPES = "exception leaves the frame"
@@ -533,6 +534,8 @@ class Translator(Protocols):
         """Where the break takes place: before the instruction, or before the call of an inlined frame looked at.
 
         The root frame can only be itself if it runs eagerly."""
+        if cause.reason == SEES_END and has_let_go(self):  # its arguments last as long as it has them
+            raise SkipFrame(f"what was let go of may be seen ({cause.detail})")
         if cause.reason in SEES_STACK and len(self.frames) > 1:
             return self.frames[1].entered
         if cause.reason in SEES_CALLER and len(self.frames) > 1:

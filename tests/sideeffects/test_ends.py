@@ -304,9 +304,23 @@ def referred_to_in_an_attribute(x):
     return x + 1
 
 
+def finalized_and_detached(x):
+    _finalized_and_detached()
+    return x + 1
+
+
+def _finalized_and_detached():
+    weakref.finalize(Plain(), LOG.append, _after_a_break("finalized")).detach()  # too late: it is gone
+
+
+def _after_a_break(value):
+    jit.graph_break()
+    return value
+
+
 PROGRAMS = [
     deleted_after_a_break, dead_in_the_frame, only_held, in_a_loop, given_to_a_callee, finalized, finalized_tensor,
-    called_back, weakly_referenced, weakly_referenced_and_never_read, temporary_tensor, popped, popped_into_another,
+    finalized_and_detached, called_back, weakly_referenced, weakly_referenced_and_never_read, temporary_tensor, popped, popped_into_another,
     popped_and_deleted, popped_by_a_callee, made_by_a_callee, held_in_a_list,
     held_in_a_list_after_a_break, let_go_by_a_callee, let_go_by_a_callee_after_two, given_to_a_manager,
     listed_by_a_callee, referred_to_by_a_callee, referred_to_in_a_list, referred_to_with_callbacks_in_a_list,
