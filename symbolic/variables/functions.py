@@ -356,6 +356,13 @@ class ClosureFunction(PythonFunction):
         else:
             tx.ledger.store(self, name, value)
 
+    def delattr(self, tx: Translator, name: str) -> None:
+        if name in vars(FunctionType) or name in _SETTABLE:
+            super().delattr(tx, name)
+        if tx.ledger.pending(self, name) in (None, DELETED):
+            tx.attempt(delattr, lambda: None, name)
+        tx.ledger.store(self, name, DELETED)
+
     def reachable(self) -> list[Variable]:
         parts = (self.defaults, self.kwdefaults, self.annotations)
         names = [] if self.globals.exists else [self.globals.itself()]

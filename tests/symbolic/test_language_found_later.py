@@ -482,6 +482,26 @@ def test_bytes_of_numbers(x):
     return x + 1, packed, struct.unpack("<if", packed), struct.calcsize("<if"), struct.unpack_from("<f", packed, 4)
 
 
+@same_as_eager
+def test_attributes_of_functions_are_deleted(x):
+    def made():
+        return x
+
+    made.one = made.two = x
+    del made.one
+    seen = hasattr(made, "one"), made.two
+    made.one = x + 1
+    del made.two
+
+    def again():
+        del made.two
+
+    def never():
+        del made.__wrapped__
+
+    return x + 1, seen, made.one, errors_of(again, never), hasattr(made, "two")
+
+
 class Annotated:
     first: int
 
