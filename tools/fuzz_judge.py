@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
+import functools
+import gc
 import io
 import itertools
 import os
@@ -111,7 +113,7 @@ def judge(text: str) -> Verdict:
     try:
         differential.check(module.program, compiler=compiler, **rest)
     except Exception as error:
-        if excuse := _excuse(error) or _differs_from_itself(module.program, rest):
+        if excuse := _excuse(error) or _by_chance(module.program, rest):
             return Verdict(reasons=frozenset({excuse}))
         return Verdict(_kind(error), f"{type(error).__name__}: {error}")
     finally:
@@ -121,13 +123,30 @@ def judge(text: str) -> Verdict:
     return Verdict(reasons=frozenset(reasons - {ESCAPES, ""}))
 
 
-def _differs_from_itself(program: Any, rest: dict[str, Any]) -> str:
-    """Why no two runs of it are the same, as where it counts the letters of an address."""
+def _by_chance(program: Any, rest: dict[str, Any]) -> str:
+    """Why a difference is none of the program: it differs from itself, as where it counts the letters of an address, or
+    there is no difference where the collector runs at the end of each call."""
     try:
         differential.check(program, compiler=lambda function, **options: function, **rest)
     except differential.NotTheSame:
         return "no two runs are the same"
+    compiler = lambda function, **options: _collecting(differential.compile_with_jit(function.__wrapped__, **options))  # noqa: E731
+    with contextlib.suppress(Exception):
+        jit.reset()
+        differential.check(_collecting(program), compiler=compiler, **rest)
+        return "what is left to the collector is seen"
     return ""
+
+
+def _collecting(function: Any) -> Any:
+    @functools.wraps(function)
+    def run(*args: Any) -> Any:
+        try:
+            return function(*args)
+        finally:
+            gc.collect()
+
+    return run
 
 
 def _excuse(error: BaseException) -> str:
