@@ -440,6 +440,8 @@ class ObjectVariable(Variable):
         if self.payload is None and tx.lookup(self.cls, "__iter__") is MISSING:
             if tx.lookup(self.cls, "__getitem__") is MISSING:
                 self._misuse(tx, "__iter__")
+            if self.special(tx, "__getitem__") is None:  # a native one may be a mapping's, which is no iterable
+                raise GraphBreak("operation not supported by the object", f"iteration over {self.describe()}")
             return tx.getitem_iterator(self)
         found = self._ask(tx, "__iter__", [], lambda p: p.iterator(tx), lambda r: r)
         if not has(found.python_type(), "__next__"):

@@ -15,6 +15,7 @@ import warnings
 import weakref
 from collections import ChainMap, Counter, OrderedDict, UserDict, defaultdict
 
+import numpy
 import pytest
 import torch
 
@@ -41,6 +42,17 @@ def text_that_is_repeated(x, n):
         lambda: text * 2, lambda: 2 * text, lambda: text * -1, lambda: text * True, lambda: text * n, lambda: text * 1.5,
         lambda: 1.5 * text, lambda: text + 3, lambda: 3 + text, lambda: text - 1, lambda: text < 3, lambda: text == 3,
     ):  # fmt: skip
+        try:
+            said.append(ask())
+        except TypeError as error:
+            said.append(str(error))
+    return said, x + 1
+
+
+@program((3,), (-2,))
+def items_of_what_is_no_iterable(x, n):
+    said = []
+    for ask in (lambda: [each for each in numpy.float32(n)], lambda: n in numpy.float32(n), lambda: [*iter(numpy.int64(n))]):
         try:
             said.append(ask())
         except TypeError as error:
