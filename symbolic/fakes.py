@@ -70,11 +70,17 @@ class FakeMode(FakeTensorMode):
     allows for more and takes several times as long."""
 
     draws = 0
-    writes = 0  # operations that may change their arguments
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
+        #: For each operation that may change its arguments, the memories that it writes.
+        self.written: list[frozenset[int]] = []
         self.attributes: dict[torch.device, dict[str, Any]] = {}  # of a new stand-in
+
+    @property
+    def writes(self) -> int:
+        """How many operations there were that may change their arguments."""
+        return len(self.written)
 
     @cached_property
     def avoid_device_init(self) -> bool:
@@ -136,7 +142,9 @@ class FakeMode(FakeTensorMode):
             refuse_overlaps(func, written, args, kwargs or {})
         if torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in _KNOWN:
             self.draws += 1
-        self.writes += func._schema.is_mutable
+        if func._schema.is_mutable:
+            given = [args[at] if at < len(args) else (kwargs or {}).get(name) for at, name in written]
+            self.written.append(memories(given))
         try:
             return self._laid_out(func, types, args, kwargs or {})
         except DataDependentOutputException as error:
@@ -382,6 +390,11 @@ def _gives_new(func: Any) -> bool:
         return False
     is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
     return not is_composite and func is not aten._unsafe_view.default
+
+
+def memories(values: list[Any]) -> frozenset[int]:
+    """The storages of tensors among values and lists of them, by their addresses."""
+    return frozenset(each.untyped_storage()._cdata for each in tensors_in(values))
 
 
 @cache

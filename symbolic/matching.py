@@ -19,6 +19,8 @@ from symbolic.sources import Source
 from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, same_constant
 from symbolic.variables.containers import TupleVariable
+from symbolic.variables.hook_dicts import HooksVariable
+from symbolic.variables.mappings import DictVariable
 from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.unread import LayerNumber
@@ -62,6 +64,40 @@ class Found:
 
 #: None: something that goes by more than what guards and arguments say.
 Event = Guard | Found | None
+
+
+@dataclass(slots=True, eq=False)
+class Facts:
+    """All that a call asked of what lies below its module, laid out to be asked of another. `steps` lead from path to
+    path: the number of the path that each goes on from (0: the module's; its own is one more than those before it), its
+    kind and argument. `rows`: what was told, the number of the path that it is about, the user's line, and whether that
+    is a dict."""
+
+    paths: list[Source]
+    steps: list[tuple[int, str, Any]]
+    rows: list[tuple[Guard | Found, int, tuple[str, int], bool]]
+
+    @classmethod
+    def of(cls, events: Iterable[Guard | Found], module: Source) -> Facts:
+        numbers: dict[Source, int] = {module: 0}
+        steps: list[tuple[int, str, Any]] = []
+
+        def number(path: Source) -> int:
+            if path not in numbers:
+                assert path.base is not None
+                steps.append((number(path.base), path.kind, path.arg))
+                numbers[path] = len(numbers)
+            return numbers[path]
+
+        rows = [(each, number(each.source), each.place, _is_dict(each)) for each in events if each.source is not None]
+        return cls(list(numbers), steps, rows)
+
+
+def _is_dict(event: Event) -> bool:
+    """Whether it is a dict that nobody knew, of which no more was told than that."""
+    if not isinstance(event, Found) or not event.is_new or type(event.variable) not in (DictVariable, HooksVariable):
+        return False
+    return [(type(told), getattr(told, "kind", None)) for told in event.told] == [(Guard, "type")]
 
 
 @dataclass(slots=True, eq=False)
@@ -112,14 +148,19 @@ class Place:
         """What lies there. Raises `Differs` if nothing does, and for steps that are not plain look-ups."""
         if source not in self._values:
             assert source.base is not None
-            step = _STEPS.get(source.kind)
-            if step is None:
-                raise Differs
-            try:
-                self._values[source] = step(self.value(source.base), source.arg)
-            except (LookupError, AttributeError, ValueError):
-                raise Differs from None
+            self._values[source] = _step(self.value(source.base), source.kind, source.arg)
         return self._values[source]
+
+
+def _step(value: Any, kind: str, arg: Any) -> Any:
+    """What lies there. Raises `Differs` if nothing does, and for steps that are not plain look-ups."""
+    step = _STEPS.get(kind)
+    if step is None:
+        raise Differs
+    try:
+        return step(value, arg)
+    except (LookupError, AttributeError, ValueError):
+        raise Differs from None
 
 
 def _only(kinds: tuple[type, ...], look: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -192,6 +233,15 @@ class Match:
                 raise Differs  # both would be one
             self._sources[source] = found
         return found
+
+    def follow(self, facts: Facts, module: Any) -> tuple[list[Source], list[Any]]:
+        """These paths from the other module on, and what lies there. Raises `Differs` where nothing does."""
+        sources, values = [self.new.source], [module]
+        for base, kind, arg in facts.steps:
+            values.append(_step(values[base], kind, arg))
+            sources.append(sources[base].step(kind, arg))
+        self._sources.update(zip(facts.paths, sources, strict=True))
+        return sources, values
 
     def variable(self, old: Variable, new: Variable) -> None:
         """The two stand for each other, and for no others."""

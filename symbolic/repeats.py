@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,10 +31,10 @@ from sideeffects.effects import DELETED
 from symbolic.answers import Answers, Question
 from symbolic.dropped import check_replaced
 from symbolic.errors import GraphBreak, Observed, Restart, Unlike
-from symbolic.fakes import Recipe
+from symbolic.fakes import Recipe, memories
 from symbolic.guards import Guard
-from symbolic.matching import HOLDS, Differs, Event, Found, Match, Place, Reading
-from symbolic.operations import Done, Operation, Operations, flat, following, is_made, look, writes
+from symbolic.matching import HOLDS, Differs, Event, Facts, Found, Match, Place, Reading
+from symbolic.operations import Done, Operation, Operations, changes_tensor, flat, following, is_made, look, writes
 from symbolic.sources import Source
 from symbolic.torch_state import TorchState
 from symbolic.variables.base import Variable
@@ -43,6 +43,7 @@ from symbolic.variables.containers import TupleVariable
 from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.tensors import TensorVariable, take_data
+from symbolic.wrap import another_dict
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -73,7 +74,7 @@ class Record:
     """A call of a module that was read: what it told below its path, what it recorded, how far it came."""
 
     call: Reading
-    events: list[Event]
+    events: Sequence[Event]
     script: list[fx.Node | Operation]
     done: Done
     result: Variable
@@ -83,7 +84,7 @@ class Record:
     draws: int
     #: The stand-ins of its result, and how others are made; None: by its operations.
     made: list[tuple[torch.Tensor, Recipe]] | None = None
-    places: list[tuple[str, int]] = field(default_factory=list)  # of its events, once it may be repeated
+    facts: Facts | None = None  # its events, once it may be repeated
     checked: int = 0  # so many writes have not changed what it looked at
 
     @property
@@ -196,7 +197,7 @@ class Repeats:
             return
         try:
             place = Place(call.source, call.module.value)
-            events = [event for event in _apart(told, call.told, done.operations, place) if _concerns(event, place)]
+            events = list(_once(_concerning(_apart(told, call.told, done.operations, place), place)))
             for event in events:
                 _check(event, place)
             record = Record(
@@ -211,7 +212,7 @@ class Repeats:
             self._proven[call.key] = record
             record.made = self._made(record)
             record.checked = done.begun
-            record.places = [event.place for event in events]  # type: ignore[union-attr]
+            record.facts = Facts.of(events, call.source)
             del self._unlike[call.key]
         self._last[call.key] = record
 
@@ -252,23 +253,27 @@ class Repeats:
 
     def _look_up(self, record: Record, call: Reading, match: Match) -> None:
         """Takes in what the record took in. Raises `Differs` at the first fact that is another."""
-        tx, place = self.tx, Place(call.source, call.module.value)
-        log, began = self.log, call.step - record.call.step
-        for event, at in zip(record.events, record.places, strict=True):
-            source = match.source(event.source)  # type: ignore[union-attr]
-            value = place.value(source)
-            if isinstance(event, Found):
-                tx.reads_at = at
-                tx.started = event.started + began
-                tx.wrap(value, source)
-                match.event(event, log[-1])
-            else:
-                assert event is not None
+        tx, log, facts = self.tx, self.log, record.facts
+        assert facts is not None
+        began = call.step - record.call.step
+        sources, values = match.follow(facts, call.module.value)
+        for event, at, place, is_plain_dict in facts.rows:
+            source, value = sources[at], values[at]
+            if isinstance(event, Guard):
                 if not HOLDS[event.kind](value, event.payload):
                     raise Differs
-                guard = Guard(source, event.kind, event.payload, *at)
+                guard = Guard(source, event.kind, event.payload, *place)
                 log.append(guard)
                 tx.guards.add(guard)
+                continue
+            tx.reads_at = place
+            tx.started = event.started + began
+            if is_plain_dict and (new := another_dict(tx, value, source, event.variable)) is not None:
+                log.append(Found(source, value, new, True, [log.pop()], tx.started))
+                match.variable(event.variable, new)
+            else:
+                tx.wrap(value, source)
+                match.event(event, log[-1])
 
     def _record(self, record: Record, call: Reading, match: Match) -> Variable:
         """Records the operations once more; answers with their result."""
@@ -325,13 +330,16 @@ class Repeats:
         """How the stand-ins of the result are made. None where operations have to run for that: in what they give is
         more than looks, or they change what they are given."""
         mode, nodes = self.tx.graph.fake_mode, set(record.nodes)
-        if writes(self.tx, record.call.after, record.call.writes):
+        if any(map(changes_tensor, nodes)):
             return None
         handed = [arg for each in record.done.operations for arg in (*each.args, *each.kwargs.values())]
         tensors = dict.fromkeys(each for each in flat([record.result, *handed]) if isinstance(each, TensorVariable))
         made = [each.fake for each in tensors if each.node in nodes]
         given = [node.meta["example_value"] for each in nodes for node in each.all_input_nodes if node not in nodes]
-        recipes = mode.recipe(made, [*given, *(each.fake for each in record.call.looks)])
+        given += [each.fake for each in record.call.looks]
+        if any(memories([*made, *given]) & written for written in mode.written[record.call.writes :]):
+            return None
+        recipes = mode.recipe(made, given)
         if recipes is None or any(look(mode.made(r)) != look(old) for old, r in zip(made, recipes, strict=True)):
             return None
         return list(zip(made, recipes, strict=True))
@@ -381,6 +389,27 @@ def _key(module: ObjectVariable, positional: int, names: Iterable[str], looks: d
     own = tuple(each.shape for each in tensors if type(each) in (torch.Tensor, torch.nn.Parameter))
     within = tuple(map(type, modules))
     return module.cls, positional, tuple(names), own, within, *looks.values()
+
+
+def _concerning(events: Iterable[Event], place: Place) -> Iterator[Guard | Found]:
+    for event in events:
+        if _concerns(event, place):
+            assert event is not None
+            yield event
+
+
+def _once(events: Iterable[Guard | Found]) -> Iterator[Guard | Found]:
+    """Without what was told before, and known objects that were found again where they were."""
+    told: set[Any] = set()
+    for event in events:
+        if isinstance(event, Guard):
+            payload = event.payload
+            key: Any = event.source, event.kind, payload if type(payload) in (str, int) else id(payload)
+        else:
+            key = event.source, event.variable
+        if key not in told or isinstance(event, Found) and (event.is_new or event.told):
+            yield event
+        told.add(key)
 
 
 def _concerns(event: Event, place: Place) -> bool:

@@ -308,6 +308,16 @@ def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
     return made
 
 
+def another_dict(tx: Translator, value: Any, source: Source, like: Any) -> Variable | None:
+    """The variable for a plain dict, or OrderedDict, that is taken in as another was; None if more is known of it."""
+    if type(value) is not like.cls or any(id(value) in known for known in (tx.known, tx.owners, tx.spaces)):
+        return None
+    tx.know(source, "type", like.cls)
+    made = tx.known[id(value)] = type(like)({}, source, like.cls, value=value)
+    tx.keepalive.append(value)
+    return made
+
+
 def _proxy(tx: Translator, view: MappingProxyType[Any, Any], source: Source) -> Variable:
     """What the frame stored to a class is not in the dict that its proxy shows."""
     tx.know(source, "type", MappingProxyType)

@@ -3,7 +3,8 @@
 Where a captured graph repeats itself (`kernels.repeats`), each repeat calls the same operations on values of the same
 looks, so its trace is that of the one before, but for which nodes these are. That is not taken for granted: the first
 repeats are traced. Once two in a row were recorded alike, each node of the one being that of the other, moved by a
-repeat, and neither did anything but record new values, the nodes of all that follow are copies.
+repeat, and neither did anything but record new values, the nodes of all that follow are copies. A repeat may write what
+it has made itself: that is recorded as new values, too.
 
 What is copied are nodes, each with a stand-in that lies in memory like the one that it is a copy of. Only what others
 than repeats read, and must be whole memories that nobody has written, is known to the recorder. Gradients, writes,
@@ -13,7 +14,7 @@ random numbers, constants, sizes that vary: whatever leaves another trace than n
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,8 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _disable_current_modes
 
 from codegen.aot.leaves import Switches
-from codegen.aot.memory import storage_of
+from codegen.aot.memory import Memory, storage_of
+from codegen.aot.mutations import Written
 from codegen.aot.recorder import Recorder
 from codegen.aot.views import BY_PLACE
 from codegen.kernels.likeness import contents
@@ -87,7 +89,8 @@ def _lines(nodes: Sequence[fx.Node]) -> Iterator[tuple[str, Any, str, tuple[int,
         numbers[node] = len(numbers)
         value = _properties(node.meta.get("example_value"))
         what: Any = None if node.op in ("placeholder", "output") else node.target
-        if value is None and node.op != "output" or what is not None and not _is_ordinary(node, given):
+        gives = node.op != "output" and what is not operator.setitem
+        if gives and value is None or what is not None and not _is_ordinary(node, given):
             what = object()
         yield node.op, what, repr(given), tuple(operands), value
 
@@ -99,7 +102,7 @@ def _is_ordinary(node: fx.Node, given: Any) -> bool:
 def _properties(value: Any) -> Any:
     if type(value) is FakeTensor and value.layout is torch.strided:
         return value.dtype, value.device, tuple(value.shape), value.stride(), value.storage_offset()
-    if type(value) in _LISTS:
+    if type(value) in _LISTS or type(value).__module__ == "torch.return_types":
         found = tuple(map(_properties, value))
         return None if None in found else (type(value), found)
     return None
@@ -161,14 +164,24 @@ _untold = torch._C.DisableTorchFunction
 
 @dataclass(eq=False)
 class _Traced:
-    """A repeat that is traced: torch's state and the recorder's before it, the nodes of its inputs, those that each of
-    its operations left, and what was given to others."""
+    """A repeat that is traced: torch's state and the recorder's before it, all memories that there were, the nodes of
+    its inputs, those that each of its operations left, and what was given to others."""
 
     state: Any
+    memories: tuple[Memory, ...]
     own: list[fx.Node]
     nodes: list[list[fx.Node]] = field(default_factory=list)
     given: dict[int, Any] = field(default_factory=dict)
     random: list[fx.Node] = field(default_factory=list)
+    touched: tuple[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.touched = _touched(self.memories)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was done since to memories that were there before it."""
+        return self.touched == _touched(self.memories)
 
     @property
     def flat(self) -> list[fx.Node]:
@@ -267,7 +280,7 @@ class _Copied:
             own = [self._input(node) for node in self.own[repeat]]
         except _Differs:
             own = []
-        self.repeats.append(_Traced(state, own))
+        self.repeats.append(_Traced(state, (*self.recorder.memories.values(),), own))
 
     def traced(self, node: fx.Node, at: int, trace: Callable[[fx.Node], Any]) -> Any:
         graph = self.recorder.graph
@@ -291,11 +304,9 @@ class _Copied:
     def _state(self) -> Any:
         """All that an operation may depend on, or leave behind, besides nodes and values."""
         recorder = self.recorder
-        memories = recorder.memories.values()
         modes = [mode for mode in _get_current_function_mode_stack() if isinstance(mode, Switches)]
         return (
             vars(TorchState()), recorder.phase, recorder.has_numbers, recorder.redrawn, len(recorder.casts),
-            sum(memory.writes for memory in memories), sum(memory.reached for memory in memories),
             *((len(mode.seen), mode.asked) for mode in modes),
         )  # fmt: skip
 
@@ -324,7 +335,9 @@ class _Copied:
         """What is to be copied of the last of three. Raises _Differs where it is to the one before not as this is to
         the first."""
         first, one, other = traced
-        if not one.state == other.state == state or list(map(len, one.nodes)) != list(map(len, other.nodes)):
+        if not one.state == other.state == state or not (one.is_clean and other.is_clean):
+            raise _Differs
+        if list(map(len, one.nodes)) != list(map(len, other.nodes)):
             raise _Differs
         if not len(one.own) == len(other.own) == len(self.own[0]) or any(map(_differ, one.own, other.own)):
             raise _Differs
@@ -339,6 +352,8 @@ class _Copied:
 
                 raise _Differs
             image[old] = new
+        if any(_noted(old, image) != _noted(new, {}) for old, new in zip(one.flat, other.flat, strict=True)):
+            raise _Differs
         given = {at: self._whole(value, other.nodes[at]) for at, value in other.given.items()}
         values = self._values(made[1], {})
         for node, value in values.items():  # made once more it has to look like that
@@ -354,7 +369,13 @@ class _Copied:
         assert isinstance(mode, FakeMode)
         known = set(nodes)
         parts = [each for node in nodes if node.target is not operator.getitem for each in _parts(node.meta["val"])]
-        based = [(each, _base(node, each)) for node in nodes for each in _parts(node.meta["val"])]
+        owners: dict[int, fx.Node] = {}  # of memories, so far
+        based = []
+        for node in nodes:
+            value = node.meta["val"]
+            based += [(each, _base(node, each, owners)) for each in _parts(value)]
+            if isinstance(value, torch.Tensor):
+                owners.setdefault(storage_of(value)._cdata, node)
         views = {id(each): base for each, base in based if base is not None}
         new = {id(each): each for each in parts if id(each) not in views}
         read = {given: None for node in nodes for given in node.all_input_nodes if given not in known}
@@ -420,6 +441,9 @@ class _Copied:
             image[node] = self.recorder.again(node, image, self._new[node])
             if node in pattern.random:
                 self.recorder.randoms.append(image[node])
+        for node in pattern.nodes[at]:
+            if (note := _noted(node, image)) is not None:
+                image[node].meta["written"] = note
         given = pattern.given.get(at)
         if given is None:
             return None
@@ -461,13 +485,14 @@ def _parts(value: Any) -> Iterator[torch.Tensor]:
         raise _Differs
 
 
-def _base(node: fx.Node, value: torch.Tensor) -> fx.Node | None:
-    """The argument of an operation whose memory a tensor among its results shares. Raises _Differs where that is of
-    another dtype, or a part of an argument."""
+def _base(node: fx.Node, value: torch.Tensor, owners: Mapping[int, fx.Node]) -> fx.Node | None:
+    """The argument of an operation whose memory a tensor among its results shares; of a view of what was written since,
+    one of the `owners` of memories. Raises _Differs where that is of another dtype, or a part of an argument."""
     if node.target is operator.getitem:
         return None
     memory = storage_of(value)._cdata
-    for given in node.all_input_nodes:
+    owner = owners.get(memory)
+    for given in node.all_input_nodes if owner is None else (*node.all_input_nodes, owner):
         shown = given.meta["val"]
         if any(storage_of(each)._cdata == memory for each in _parts(shown)):
             if shown.dtype is not value.dtype or not isinstance(shown, FakeTensor):
@@ -485,6 +510,18 @@ def _moved(made: _Made, image: Mapping[fx.Node, fx.Node]) -> _Made:
         case _Several(kind, parts):
             return _Several(kind, tuple(_moved(part, image) for part in parts))
     return made
+
+
+def _noted(node: fx.Node, image: Mapping[fx.Node, fx.Node]) -> Written | None:
+    """The note of a node that stands for a write, of these images."""
+    note = node.meta.get("written")
+    if note is None:
+        return None
+    return Written(note.func, tuple((image.get(old, old), image.get(new, new)) for old, new in note.values))
+
+
+def _touched(memories: Iterable[Memory]) -> tuple[int, int]:
+    return sum(memory.writes for memory in memories), sum(memory.reached for memory in memories)
 
 
 def _is_pure(node: fx.Node) -> bool:

@@ -104,6 +104,36 @@ class InPlaceInside(Block):
         return super().forward(x).mul_(2).relu_()
 
 
+class OwnWritten(Block):
+    """Writes what it made, and gives something else."""
+
+    def forward(self, x):
+        y, z = super().forward(x), torch.empty(2, *x.shape)
+        y /= 2.0
+        z[0] = y
+        z[1] = y.t()[:1].sum()
+        z[0, 1:] -= 1.0
+        return z.sum(0)
+
+
+class OwnGiven(OwnWritten):
+    """Gives what it wrote."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        y[1:] = x[:-1]
+        return y, y[0]
+
+
+class OthersWritten(OwnWritten):
+    """Writes what it is given."""
+
+    def forward(self, x):
+        y = super().forward(x)
+        x[0] = y[1]
+        return y + x
+
+
 class Switching(Block):
     def forward(self, x):
         with torch.no_grad():
@@ -518,7 +548,10 @@ def test_sizes_that_vary(counts):
     assert not COUNTING or (not repeated(counts, Block))
 
 
-@pytest.mark.parametrize("kind", [Block, Tuples, Named, Views, Splits, Same, InPlace, InPlaceInside, Batch, Drop, Written])
+@pytest.mark.parametrize("kind", [
+    Block, Tuples, Named, Views, Splits, Same, InPlace, InPlaceInside, OwnWritten, OwnGiven, OthersWritten, Batch, Drop,
+    Written,
+])  # fmt: skip
 def test_without_gradients(kind, counts):
     """Then operations need not run again on stand-ins."""
     model = Chain(kind)

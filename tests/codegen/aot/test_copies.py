@@ -87,6 +87,36 @@ def written(x, w, b, number, weights):
     return x
 
 
+def routed(x, w, b, number, weights):
+    """As experts are chosen: what was made is written, and viewed afterwards."""
+    shares, chosen = torch.softmax(x @ w, -1).topk(2)
+    shares /= shares.sum(-1, keepdim=True)
+    order = chosen.reshape(-1).argsort()
+    back = torch.empty_like(order)
+    back[order] = torch.arange(12)
+    return x + (x[order // 2] * shares.reshape(-1)[order][:, None])[back].view(6, 2, 6).sum(1) + b
+
+
+def handed_on(x, w, b, number, weights):
+    y = layer(x, w, b)
+    x.mul_(0.5)
+    return y
+
+
+def viewed_before(x, w, b, number, weights):
+    y = x @ w
+    rows = y[1:3]
+    y += b
+    rows.mul_(2.0)
+    y.t_()
+    return x + y * rows.sum()
+
+
+def summed(x, w, b, number, weights):
+    weights[0].add_(x)
+    return layer(x, w, b)
+
+
 def counted(x, w, b, number, weights):
     b.add_(1.0)
     return layer(x, w, b)
@@ -113,7 +143,7 @@ PROGRAMS = {
     "attention, to keys behind a literal": (loop(attended), True),
     "views between": (loop(lambda x, w, b, n, all: layer(x.t().reshape(6, 6), w, b)), None),
     "parts": (loop(lambda x, w, b, n, all: torch.cat([each @ w[:2, :2] for each in x.split(2, 1)], 1) + b), True),
-    "several results": (loop(lambda x, w, b, n, all: x.sort().values @ w + x.topk(6)[0]), False),
+    "several results": (loop(lambda x, w, b, n, all: x.sort().values @ w + x.topk(6)[0]), True),
     "views given on": (loop(lambda x, w, b, n, all: layer(x, w, b).t()), False),
     "views returned": (loop(lambda x, w, b, n, all: layer(x, w, b), lambda x, seen: [each.t() for each in seen]), False),
     "an odd constant": (loop(lambda x, w, b, n, all: layer(x, w, b) * (2.0 if n == 16 else 3.0)), True),
@@ -128,6 +158,11 @@ PROGRAMS = {
         lambda x, *given: loop(lambda x, w, b, n, all: (layer(x[0], w, b) + x[1], x[0]), lambda x, seen: x[0])((x, x), *given), None
     ),
     "written inside": (loop(written), False),
+    "own values that are written": (loop(routed), True),
+    "and viewed before": (loop(viewed_before), None),
+    "the last layer's values that are written": (loop(handed_on), False),
+    "one input that all write": (loop(summed), False),
+    "written values that others read": (loop(routed, lambda x, seen: [each.t() for each in seen]), False),
     "inputs that are written": (loop(counted), False),
     "random numbers": (loop(lambda x, w, b, n, all: F.dropout(layer(x, w, b), 0.5)), False),
     "gradients switched on": (loop(switched), None),
