@@ -14,7 +14,7 @@ from torch import fx
 from torch.fx.node import map_arg
 
 from symbolic.guards import Guard
-from symbolic.operations import Operation, exists, is_made, look
+from symbolic.operations import Operation, exists, is_made, lies, look
 from symbolic.sources import Source
 from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, same_constant
@@ -206,9 +206,14 @@ HOLDS: dict[str, Callable[[Any, Any], bool]] = {
 class Match:
     """What of one call is what of another."""
 
-    def __init__(self, old: Reading, new: Reading, exposed: set[Variable], shared: Iterable[Variable] = ()) -> None:
-        """`shared`: what both come by, besides what each is handed."""
-        self.old, self.new, self.exposed = old, new, exposed
+    def __init__(
+        self, old: Reading, new: Reading, exposed: set[Variable], shared: Iterable[Variable], memory: frozenset[int] | None
+    ) -> None:
+        """`shared`: what both come by, besides what each is handed; `memory`: where tensors lie that they may know,
+        for calls that write into tensors."""
+        self.old, self.new, self.exposed, self.memory = old, new, exposed, memory
+        self._lies: dict[int, int] = {}
+        self._lie_images: dict[int, int] = {}
         self._sources: dict[Source, Source] = {old.source: new.source}
         self._below = Place(new.source, None)
         self._variables: dict[Variable, Variable] = {old.module: new.module}
@@ -249,11 +254,18 @@ class Match:
             raise Differs
         if isinstance(old, TensorVariable) and isinstance(new, TensorVariable):
             self.nodes[old.node] = new.node
+            if self.memory is not None:
+                one, other = lies(old), lies(new)
+                if self._lies.setdefault(one, other) != other or self._lie_images.setdefault(other, one) != one:
+                    raise Differs
 
     def apart(self, old: Variable, new: Variable) -> None:
         """The same, and the calls come by them in no other way."""
         if old is not new and (old in self.exposed or new in self.exposed):
             raise Differs
+        if self.memory and old is not new and isinstance(old, TensorVariable) and isinstance(new, TensorVariable):
+            if not self.memory.isdisjoint((lies(old), lies(new))):
+                raise Differs
         self.variable(old, new)
 
     def argument(self, old: Variable, new: Variable) -> None:

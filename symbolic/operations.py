@@ -174,7 +174,7 @@ class Operations:
         places |= {(each, "__class__") for each in known}
         shared = [each for each in self._came_by[came_by:] if each[0] in known]
         found = Done(operations, places, shared, begun, self._led[led:])
-        # Which tensors lie in one memory is not compared.
+        # In what memory tensors lie that are found there is not compared.
         is_turned = bool(operations or shared) and writes(self.tx, call.after, call.writes)
         return None if is_turned or found.is_seen(self.tx.ledger.places[begun:]) else found
 
@@ -335,6 +335,11 @@ def exists(variable: Variable) -> bool:
 
 def _look(variable: Variable) -> Any:
     return look(variable.fake) if isinstance(variable, TensorVariable) else None
+
+
+def lies(variable: TensorVariable) -> int:
+    """What memory a tensor lies in."""
+    return variable.fake.untyped_storage()._cdata
 
 
 def look(fake: torch.Tensor) -> tuple[Any, ...]:

@@ -82,6 +82,7 @@ class Record:
     started: int
     calls: int
     draws: int
+    is_writing: bool  # into tensors that it did not make
     #: The stand-ins of its result, and how others are made; None: by its operations.
     made: list[tuple[torch.Tensor, Recipe]] | None = None
     facts: Facts | None = None  # its events, once it may be repeated
@@ -202,13 +203,13 @@ class Repeats:
                 _check(event, place)
             record = Record(
                 call, events, script, done, result, tx.step - call.step, tx.started - call.step,
-                graph.calls - call.calls, graph.draws - call.draws,
+                graph.calls - call.calls, graph.draws - call.draws, self._is_writing(call, set(nodes)),
             )  # fmt: skip
             _check_result(result, {node: None for node in nodes})
         except Differs:
             return
         before = self._last.get(call.key)
-        if before is not None and _is_same(before, record, self.exposed):
+        if before is not None and self._is_same(before, record):
             self._proven[call.key] = record
             record.made = self._made(record)
             record.checked = done.begun
@@ -228,7 +229,7 @@ class Repeats:
         if any(call.step < step <= call.step + record.steps for step in tx.break_at):
             return None
         try:
-            match = Match(record.call, call, self.exposed, _shared(record))
+            match = self._match(call, record)
             self._look_up(record, call, match)
         except Differs:
             call.is_clean = False
@@ -242,6 +243,29 @@ class Repeats:
         self.repeated += 1
         self.operations.repeated(call)
         return result
+
+    def _is_same(self, old: Record, new: Record) -> bool:
+        """Whether the second call came to all that the first did, but for the path."""
+        counts = [(each.steps, each.started, each.calls) for each in (old, new)]
+        if old.call.state != new.call.state or counts[0] != counts[1]:
+            return False
+        try:
+            match = self._match(new.call, old, new)
+            match.each(match.event, old.events, new.events)
+            match.each(match.step, old.script, new.script)
+            match.same_result(old.result, new.result)
+        except Differs:
+            return False
+        return True
+
+    def _match(self, call: Reading, *records: Record) -> Match:
+        """What of the first of the records, of one or two calls, is what of this call. Raises `Differs`."""
+        shared = [each for record in records for _, each, _ in record.done.came_by]
+        memory = None
+        if any(record.is_writing for record in records):
+            known = (*self.tx.graph.inputs, *self.exposed)
+            memory = memories([each.fake for each in known if isinstance(each, TensorVariable)])
+        return Match(records[0].call, call, self.exposed, shared, memory)
 
     def _is_written(self, record: Record) -> bool:
         """Whether what the call looked at, of what the frame made before it, is another now."""
@@ -326,20 +350,24 @@ class Repeats:
             if "stack_trace" in node.meta:
                 node.meta["stack_trace"] = above + node.meta["stack_trace"][len(call.trace) :]
 
+    def _is_writing(self, call: Reading, nodes: set[fx.Node]) -> bool:
+        """Whether it may change tensors that it did not make."""
+        given = memories(_given(call, nodes))
+        written = self.tx.graph.fake_mode.written[call.writes :]
+        return any(map(changes_tensor, nodes)) or not all(map(given.isdisjoint, written))
+
     def _made(self, record: Record) -> list[tuple[torch.Tensor, Recipe]] | None:
         """How the stand-ins of the result are made. None where operations have to run for that: in what they give is
         more than looks, or they change what they are given."""
         mode, nodes = self.tx.graph.fake_mode, set(record.nodes)
-        if any(map(changes_tensor, nodes)):
+        if record.is_writing:
             return None
         handed = [arg for each in record.done.operations for arg in (*each.args, *each.kwargs.values())]
         tensors = dict.fromkeys(each for each in flat([record.result, *handed]) if isinstance(each, TensorVariable))
         made = [each.fake for each in tensors if each.node in nodes]
-        given = [node.meta["example_value"] for each in nodes for node in each.all_input_nodes if node not in nodes]
-        given += [each.fake for each in record.call.looks]
-        if any(memories([*made, *given]) & written for written in mode.written[record.call.writes :]):
+        if any(memories(made) & written for written in mode.written[record.call.writes :]):
             return None
-        recipes = mode.recipe(made, given)
+        recipes = mode.recipe(made, _given(record.call, nodes))
         if recipes is None or any(look(mode.made(r)) != look(old) for old, r in zip(made, recipes, strict=True)):
             return None
         return list(zip(made, recipes, strict=True))
@@ -459,24 +487,6 @@ def _new(event: Event) -> int:
     return event.is_new + sum(map(_new, event.told)) if isinstance(event, Found) else 0
 
 
-def _is_same(old: Record, new: Record, exposed: set[Variable]) -> bool:
-    """Whether the second call came to all that the first did, but for the path."""
-    if old.call.state != new.call.state or (old.steps, old.started, old.calls) != (new.steps, new.started, new.calls):
-        return False
-    try:
-        match = Match(old.call, new.call, exposed, [*_shared(old), *_shared(new)])
-        match.each(match.event, old.events, new.events)
-        match.each(match.step, old.script, new.script)
-        match.same_result(old.result, new.result)
-    except Differs:
-        return False
-    return True
-
-
-def _shared(record: Record) -> list[Variable]:
-    return [each for _, each, _ in record.done.came_by]
-
-
 def _apart(told: list[Event], begun: int, operations: list[Operation], place: Place) -> Iterator[Event]:
     """Without what operations told. Raises `Differs` if one told of what lies below the module."""
     at = begun
@@ -504,6 +514,12 @@ def _script(node: fx.Node, operations: list[Operation]) -> Iterator[fx.Node | Op
             return
         if node.op != "placeholder":
             yield node
+
+
+def _given(call: Reading, nodes: set[fx.Node]) -> list[torch.Tensor]:
+    """The stand-ins that these operations of a call are given."""
+    given = [node.meta["example_value"] for each in nodes for node in each.all_input_nodes if node not in nodes]
+    return [*given, *(each.fake for each in call.looks)]
 
 
 def _is_ordinary(node: fx.Node) -> bool:

@@ -563,3 +563,30 @@ def test_without_gradients(kind, counts):
             torch.manual_seed(1)
             torch.testing.assert_close(found, [*leaves(plain(x.clone())), *plain.buffers(), torch.rand(2)])
     assert not COUNTING or repeated(counts, kind) >= DEPTH - 3
+
+
+class Writing(Block):
+    """Writes into one of two, which may lie in one memory."""
+
+    is_first = True
+
+    def forward(self, x, y):
+        (x if self.is_first else y).mul_(self.up.bias[:WIDTH])
+        return x + (y if self.is_first else x).requires_grad
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["the whole", "the part"])
+@pytest.mark.parametrize("is_apart", [True, False], ids=["a part", "of another"])
+def test_which_memory_is_written(is_first, is_apart, counts):
+    layers = nn.ModuleList(Writing() for _ in range(DEPTH))
+    for layer in layers:
+        layer.is_first = is_first
+
+    def run(x):
+        for at, layer in enumerate(layers):
+            x, other = x.detach() * 2, x.detach() * 3
+            x = layer(x, (x if (at == 4) is is_apart else other)[:1])
+        return x
+
+    x = torch.ones(2, WIDTH)
+    torch.testing.assert_close(jit.compile(run, backend="eager")(x), run(x), rtol=0, atol=0)
