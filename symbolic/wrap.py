@@ -57,7 +57,7 @@ from symbolic.variables import (  # noqa: F401  (fourteen fill the tables)
     transforms,
     weak,
 )
-from symbolic.variables.base import OpaqueVariable, Variable, lookup
+from symbolic.variables.base import OpaqueVariable, Variable, lookup, namespace_of
 from symbolic.variables.born import holds_model
 from symbolic.variables.buffers import BufferVariable, empty_like
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable
@@ -401,7 +401,7 @@ def _class(tx: Translator, value: type, source: Source) -> Variable:
         raise GraphBreak("attribute access not supported", f"class with {type(value).__qualname__}.__getattribute__")
     if value.__mro__ is None:  # what it inherits is what is being computed
         raise SkipFrame("a class that is not made yet")
-    if not all(_TEXT.issuperset(map(type, base.__dict__)) for base in value.__mro__):
+    if not all(_TEXT.issuperset(map(type, namespace_of(base))) for base in value.__mro__):
         raise GraphBreak("attributes with names that are no strings", source.text)
     _fixed(tx, value, source)
     if tables.lookup(value):

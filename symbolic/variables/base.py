@@ -31,10 +31,14 @@ class _Missing:
 
 MISSING: Any = _Missing()
 
+#: The attributes of a class as `type` has them, whatever its metaclass says.
+namespace_of = type.__dict__["__dict__"].__get__
+
+
 def lookup(cls: type, name: str) -> Any:
     """The raw attribute that `type` lookup finds along the MRO, MISSING if none."""
     for base in cls.__mro__:
-        found = base.__dict__.get(name, MISSING)
+        found = namespace_of(base).get(name, MISSING)
         if found is not MISSING:
             return found
     return MISSING

@@ -26,7 +26,7 @@ from symbolic.errors import LOOKS_UP, READS_FRAME, GraphBreak, Observed
 from symbolic.variables.base import Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable, do, make, model
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, ClassVariable, SuperVariable, of_the_program
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.functions import CellVariable, ClosureFunction, PartialVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS
@@ -183,8 +183,10 @@ def _resolved(tx: Translator, bases: tuple[Variable, ...]) -> tuple[Any, ...]:
     """The bases, after `__mro_entries__` of those that are no classes (of the library's: `Generic[T]`)."""
     found = tuple(model(tx, base) for base in bases)
     for base in found:
+        if is_a(base, type):
+            continue
         entries = getattr(type(base), "__mro_entries__", None) or getattr(base, "__mro_entries__", None)
-        if not isinstance(base, type) and entries is not None and of_the_program(entries):
+        if entries is not None and of_the_program(entries):
             raise GraphBreak("base with its own __mro_entries__", repr(base))
     return tx.attempt(types.resolve_bases, found)
 

@@ -45,11 +45,16 @@ def is_data_descriptor(raw: Any) -> bool:
 
 def instance_dict(value: Any) -> dict[str, Any] | None:
     """The instance's `__dict__`, read without running user code; None if it has none."""
+    if not isinstance(lookup(type(value), "__dict__"), _DICT_OF):
+        raise GraphBreak("attribute access not supported", f"{type_name(type(value))}.__dict__, which is its own")
     try:
         found = object.__getattribute__(value, "__dict__")
     except (AttributeError, TypeError):
         return None
     return found if type(found) is dict else None
+
+
+_DICT_OF = (GetSetDescriptorType, MemberDescriptorType, type(MISSING))
 
 
 def is_plain_attribute(value: Variable) -> bool:

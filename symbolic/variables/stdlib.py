@@ -24,7 +24,7 @@ import traceback
 import types
 import typing
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, CoroutineType, FunctionType, GeneratorType, MethodType, ModuleType, NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +33,14 @@ from symbolic import polyfills
 from symbolic.errors import READS_STACK, SEES_END, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
+from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable, is_a, is_constant_value
 from symbolic.variables.exceptions import NONE, AnyException, TracebackVariable, is_none
 from symbolic.variables.functions import (
     GENERATOR_FLAGS,
     BoundMethod,
     ClosureFunction,
+    FunctionVariable,
     PartialVariable,
     has_no_attributes,
 )
@@ -495,13 +497,20 @@ def _coroutine(tx: Translator, func: Variable) -> Variable:
 _ASKED = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type, str, NoneType)
 
 
+def _may_be_asked_about(target: Variable | None, args: Sequence[Variable]) -> bool:
+    """Whether a store to it may be seen by a question about these, which goes on to functions and classes."""
+    leads_on = isinstance(target, (FunctionVariable, ClassVariable)) and target.real() is not MISSING
+    return leads_on or any(target is arg for arg in args)
+
+
 def _query(fn: Any) -> Callable[..., Variable]:
     """A question about existing objects, asked now; in each call, too, where each answer is another object."""
 
     def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
         values = [arg.real() if arg.real() is not MISSING else known(tx, arg) for arg in args]
         named = {name: known(tx, arg) for name, arg in kwargs.items()}
-        if any(value is MISSING for value in (*values, *named.values())):
+        unknown = any(value is MISSING or id(value) in tx.ledger.classes for value in (*values, *named.values()))
+        if unknown or any(_may_be_asked_about(target, args) for target in tx.ledger.written):
             raise GraphBreak(reason_of(fn), name_of(fn))
         for arg, value in zip(args, values, strict=True):
             if arg.source is not None and arg.source.kind != "const" and not is_a(value, _ASKED):

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import inspect
 import itertools
 import operator
 import os
@@ -500,6 +501,87 @@ def test_attributes_of_functions_are_deleted(x):
         del made.__wrapped__
 
     return x + 1, seen, made.one, errors_of(again, never), hasattr(made, "two")
+
+
+def asked():
+    """asked"""
+
+
+def instead(spam, /):
+    """instead"""
+
+
+class Asked:
+    def method(*args):
+        pass
+
+
+@pytest.mark.parametrize("name, value", [("__signature__", inspect.signature(instead)), ("__wrapped__", instead), ("__doc__", "new")])
+def test_questions_about_a_function_that_the_frame_has_changed(name, value):
+    @same_as_eager
+    def ask(x):
+        try:
+            setattr(asked, name, value)
+            return x + 1, str(inspect.signature(asked)), inspect.getdoc(asked), inspect.unwrap(asked) is instead
+        finally:
+            asked.__doc__ = "asked"
+            vars(asked).clear()
+
+    ask()
+
+
+@same_as_eager
+def test_questions_about_methods_and_classes_that_the_frame_has_changed(x):
+    Asked.method.__text_signature__ = "($self, a, b=1, /)"
+    found = str(inspect.signature(Asked.method)), str(inspect.signature(Asked().method))
+    del Asked.method.__text_signature__
+
+    class Made:
+        def __init__(self, *, a: int) -> None:
+            pass
+
+    return x + 1, found, str(inspect.signature(Made))
+
+
+@same_as_eager
+def test_a_metaclass_that_answers_for_what_it_lacks_is_not_asked_about_bases(x):
+    class Answers(type):
+        def __getattr__(cls, name):
+            if name == "one":
+                return 1
+            return super().__getattr__(name)
+
+    class Base(metaclass=Answers):
+        pass
+
+    class Derived(Base):
+        pass
+
+    return x + 1, Derived.one, errors_of(lambda: Derived.two)
+
+
+@same_as_eager
+def test_a_property_in_the_place_of_the_namespace_is_not_asked(x):
+    looked = []
+
+    class Shows(dict):
+        value = 3
+
+        @property
+        def __dict__(self):
+            looked.append(self)
+            return {}
+
+    class Plain(dict):
+        value = 4
+
+    class Derived(Plain):
+        pass
+
+    made = Derived()
+    before = inspect.getattr_static(made, "value")
+    Derived.__bases__ = (Shows,)
+    return x + 1, before, inspect.getattr_static(made, "value"), looked
 
 
 class Annotated:
