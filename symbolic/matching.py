@@ -207,8 +207,9 @@ class Match:
     """What of one call is what of another."""
 
     def __init__(
-        self, old: Reading, new: Reading, exposed: set[Variable], shared: Iterable[Variable], memory: frozenset[int] | None
-    ) -> None:
+        self, old: Reading, new: Reading, exposed: set[Variable], shared: Iterable[Variable],
+        memory: frozenset[int] | None,
+    ) -> None:  # fmt: skip
         """`shared`: what both come by, besides what each is handed; `memory`: where tensors lie that they may know,
         for calls that write into tensors."""
         self.old, self.new, self.exposed, self.memory = old, new, exposed, memory
