@@ -96,8 +96,8 @@ class Protocols:
             return self.new_set([self.from_constant(item) for item in value], kind)
         return self.wrap(value, self.sources.const(value, getattr(value, "__qualname__", None) or kind.__name__))
 
-    def constant_of_code(self: Any, value: Any) -> Variable:
-        """The variable of a constant that code loads: a tuple is one object, however often that is done."""
+    def from_fixed(self: Any, value: Any) -> Variable:
+        """The same for what stays, as constants of code do: a tuple is one object, however often it is loaded."""
         if type(value) is not tuple:
             return self.from_constant(value)
         return self.wrap(value, self.sources.const(value, "constant"))

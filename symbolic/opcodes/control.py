@@ -107,7 +107,7 @@ def return_value(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 @opcode("RETURN_CONST")
 def return_const(tx: Translator, frame: Frame, inst: Inst) -> None:
-    tx.return_value(tx.constant_of_code(inst.argval))
+    tx.return_value(tx.from_fixed(inst.argval))
 
 
 @opcode("RETURN_GENERATOR")

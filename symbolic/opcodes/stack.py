@@ -45,7 +45,7 @@ def swap(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 @opcode("LOAD_CONST")
 def load_const(tx: Translator, frame: Frame, inst: Inst) -> None:
-    frame.push(tx.constant_of_code(inst.argval))
+    frame.push(tx.from_fixed(inst.argval))
 
 
 @opcode("UNARY_NEGATIVE")

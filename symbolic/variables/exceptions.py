@@ -12,6 +12,7 @@ from symbolic.frames import Frame
 from symbolic.tracebacks import line_at
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.containers import TupleVariable
 from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectVariable
 from symbolic.variables.positions import stand_in
 
@@ -126,6 +127,7 @@ class ExceptionVariable(AnyException):
     ) -> None:  # fmt: skip
         super().__init__(cls, new_args=tuple(args) if new_args is None else new_args)
         self.args = args
+        self._tuple: Variable | None = None  # that they are in, once the program has seen it
         self.natives = natives
         self.keywords: dict[str, Variable] = {}
         self.model: BaseException | None = None
@@ -181,7 +183,9 @@ class ExceptionVariable(AnyException):
 
     def find(self, tx: Translator, name: str) -> Variable | None:
         if name == "args":
-            return tx.new_tuple(list(self.args))
+            if not isinstance(self._tuple, TupleVariable) or self._tuple.items != self.args:
+                self._tuple = tx.new_tuple(list(self.args))
+            return self._tuple
         if name == "__dict__":
             return tx.instance_namespace(self)
         return self._kept(tx, name) if self._is_native(tx, name) else super().find(tx, name)
@@ -208,6 +212,7 @@ class ExceptionVariable(AnyException):
     def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
         if name == "args":
             self.args = tx.unpack(value)
+            self._tuple = value if value.python_type() is tuple else None
         elif self._is_native(tx, name):
             tx.attempt(setattr, _blank(self.cls), name, value.constant() if value.is_constant() else None)
             tx.ledger.store(self, name, value)

@@ -500,6 +500,7 @@ class PartialVariable(Variable):
             function = function.function
         self.function: Variable = function
         self.args: list[Variable] = args
+        self._args: Variable | None = None  # the tuple that they are in, once the program has seen it
         self._given: dict[str, Variable] = kwargs
         self._keywords: DictVariable | None = None  # the dict that they are in, once the program has seen it
         self.source = source
@@ -523,7 +524,7 @@ class PartialVariable(Variable):
         if name == "func":
             return self.function
         if name == "args":
-            return tx.new_tuple(list(self.args))
+            return self._seen_args(tx)
         if name == "keywords":
             return self._seen_keywords(tx)
         if name == "__class__":
@@ -535,6 +536,13 @@ class PartialVariable(Variable):
         if self.source is not None:
             tx.know(self.source, "no_attr", name)
         return tx.raise_(AttributeError, f"'functools.partial' object has no attribute {name!r}")
+
+    def _seen_args(self, tx: Translator) -> Variable:
+        if self._args is None:
+            is_born = self.value is MISSING
+            found = tx.new_tuple(self.args) if is_born else tx.wrap(self.value.args, tx.source_of(self).attr("args"))
+            self._args = found
+        return self._args
 
     def _seen_keywords(self, tx: Translator) -> Variable:
         """From now on what is written there is what it calls with."""

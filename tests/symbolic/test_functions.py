@@ -391,3 +391,15 @@ def test_keywords_of_a_partial_are_those_that_it_calls_with(text):
     scope = {"torch": torch, "functools": functools}
     execute(f"def program(x, p):\n    {text}\n", scope)
     check(scope["program"], make=lambda: (torch.ones(2), functools.partial(torch.add, alpha=2)))
+
+
+@same_as_eager(graphs=1)
+def test_the_arguments_of_a_partial_are_one_tuple(x):
+    p = functools.partial(torch.add, x, alpha=2)
+    return p(x), p.args is p.args, p.args[0] is x
+
+
+def test_the_arguments_of_a_partial_that_was_there():
+    p = functools.partial(torch.add, torch.ones(3), 2)
+    found = jit.compile(lambda x, p: (x + 1, p.args, p.args is p.args), backend="eager")(torch.ones(3), p)
+    assert found[1] is p.args and found[2] is True

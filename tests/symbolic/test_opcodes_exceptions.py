@@ -609,3 +609,13 @@ def test_clauses_that_name_no_exceptions(x):
         except TypeError as e:
             seen.append((str(e), repr(e.__context__)))
     return x + 1, seen
+
+
+@same_as_eager(graphs=1)
+def test_the_arguments_of_an_exception_are_one_tuple(x):
+    try:
+        raise KeyError("a", 1)
+    except KeyError as error:
+        found = error.args is error.args
+        error.args = kept = (2, x)
+        return x + found, error.args is kept, error.args is error.args
