@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import compress, groupby, product
-from operator import and_
+from operator import and_, or_
 from typing import Any
 
 import torch
@@ -127,8 +127,9 @@ def survey(seen: Sequence[Seen], inputs: Mapping[int, GradientEdge]) -> Graph:
             elif key[0] is not None and owners[key[0]] != number:
                 part.foreign[key] = owners[key[0]]
                 parts[owners[key[0]]].links.setdefault(key)
+    first = _first(owners, ends, found)
     for part in parts:
-        part.beyond.update(_beyond(part, ends, found))
+        part.beyond.update(_beyond(part, first, found))
         # What was saved of an input before it came to require a gradient does so now, too.
         leaves = ((key, each) for key, each in found.items() if each.tensor.is_leaf and key not in part.cuts)
         part.beyond.update(leaves)
@@ -155,18 +156,20 @@ def _owners(carriers: Sequence[Key], seen: Mapping[Key, Seen], ends: Mapping[Key
     return {node: numbers[goals[node]] for node in reversed(nodes)}
 
 
-def _beyond(part: Part, ends: Container[Key], seen: Mapping[Key, Seen]) -> dict[Key, Seen]:
-    found: dict[Key, Seen] = {}
-    passed: set[Any] = set()
-    waiting = [node for node, _ in part.foreign]
-    while waiting:
-        node = waiting.pop()
-        if node not in passed:
-            passed.add(node)
-            keys = [key for key in node.next_functions if key[0] is not None and key not in ends]
-            found.update((key, seen[key]) for key in keys if key in seen and key not in part.cuts)
-            waiting.extend(key[0] for key in keys if key not in seen)
-    return found
+def _first(nodes: Mapping[Any, int], ends: Container[Key], seen: Mapping[Key, Seen]) -> dict[Any, int]:
+    """Of each node what is seen first below it, as bits."""
+    bits = {key: 1 << at for at, key in enumerate(seen)}
+    first: dict[Any, int] = {}
+    for node in bottom_up(nodes, ends):
+        keys = [key for key in node.next_functions if key[0] is not None and key not in ends]
+        first[node] = reduce(or_, (bits[key] if key in bits else first[key[0]] for key in keys), 0)
+    return first
+
+
+def _beyond(part: Part, first: Mapping[Any, int], seen: Mapping[Key, Seen]) -> dict[Key, Seen]:
+    found = reduce(or_, (first[node] for node, _ in part.foreign), 0)
+    keys = compress(seen.items(), map(int, reversed(f"{found:b}")))
+    return {key: each for key, each in keys if key not in part.cuts}
 
 
 # --- what is recorded -------------------------------------------------------------------------------------------------
