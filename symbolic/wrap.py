@@ -310,10 +310,11 @@ def _dict(tx: Translator, value: dict[Any, Any], source: Source) -> Variable:
 
 def another_dict(tx: Translator, value: Any, source: Source, like: Any) -> Variable | None:
     """The variable for a plain dict, or OrderedDict, that is taken in as another was; None if more is known of it."""
-    if type(value) is not like.cls or any(id(value) in known for known in (tx.known, tx.owners, tx.spaces)):
+    at = id(value)
+    if type(value) is not like.cls or at in tx.known or at in tx.owners or at in tx.spaces:
         return None
     tx.know(source, "type", like.cls)
-    made = tx.known[id(value)] = type(like)({}, source, like.cls, value=value)
+    made = tx.known[at] = type(like)({}, source, like.cls, value=value)
     tx.keepalive.append(value)
     return made
 
