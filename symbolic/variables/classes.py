@@ -243,7 +243,7 @@ class ClassVariable(FixedVariable):
             _fill_namespace(tx, made, *args, **kwargs)
         elif init is not object.__init__:
             raise GraphBreak("construction by a native __init__", self.describe())
-        elif (args or kwargs) and self.value.__new__ is object.__new__:
+        elif (args or kwargs) and lookup(self.value, "__new__") is object.__new__:
             return tx.raise_(TypeError, f"{self.value.__name__}() takes no arguments")
         return made
 
@@ -277,6 +277,8 @@ class ClassVariable(FixedVariable):
             return tx.call(tx.wrap(function, source.attr("__func__")), [self, *args], kwargs)
         if isinstance(raw, classmethod):
             raise GraphBreak("__new__ that is a class method", self.describe())
+        if not isinstance(raw, BuiltinFunctionType):
+            raise GraphBreak("descriptor not supported", f"{self.value.__qualname__}.__new__")
         return tx.new_instance(self.value, args, kwargs)
 
     def new_bare(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:

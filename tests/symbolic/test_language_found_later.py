@@ -584,6 +584,31 @@ def test_a_property_in_the_place_of_the_namespace_is_not_asked(x):
     return x + 1, before, inspect.getattr_static(made, "value"), looked
 
 
+class Maker:
+    asked = 0
+
+    def __get__(self, instance, owner):
+        Maker.asked += 1
+        return lambda cls, *args: object.__new__(cls)
+
+
+class OfMaker:
+    __new__ = Maker()
+
+    def __init__(self, value):
+        self.value = value
+
+
+class OfMakerAlone:
+    __new__ = Maker()
+
+
+@same_as_eager
+def test_a_descriptor_that_makes_is_asked_once(x):
+    Maker.asked = 0
+    return x + OfMaker(3).value, type(OfMakerAlone(5)), Maker.asked
+
+
 class Annotated:
     first: int
 
