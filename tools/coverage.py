@@ -146,6 +146,14 @@ class Runner:
             return [json.loads(line) for line in results.read_text().splitlines()], done.stderr, done.returncode
 
 
+def module_of(name: str) -> str | None:
+    """The module of this name, which may be in a package of that name; None where this Python has none."""
+    spec = importlib.util.find_spec(f"test.{name}")
+    if spec is None:
+        return None
+    return name if spec.submodule_search_locations is None else f"{name}.{name}"
+
+
 def verdict_on(module: str, name: str, outcome: Outcome) -> Found:
     reasons = [(reason, detail) for reason, detail in outcome.reasons]
     if outcome.verdict != "passes":
@@ -224,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path in there.iterdir():
             if path.name != "__pycache__":
                 Path(folder, path.name).symlink_to(path)
-        chosen = options.modules or [name for name in MODULES if importlib.util.find_spec(f"test.{name}")]
+        chosen = options.modules or [module for module in map(module_of, MODULES) if module is not None]
         if options.auto:
             return coverage_auto.report(chosen, folder, 30 * options.limit, options.markdown)
         runner = Runner(folder, options.limit, options.break_everywhere)
