@@ -393,8 +393,9 @@ def _gives_new(func: Any) -> bool:
 
 
 def memories(values: list[Any]) -> frozenset[int]:
-    """The storages of tensors among values and lists of them, by their addresses."""
-    return frozenset(each.untyped_storage()._cdata for each in tensors_in(values))
+    """The storages of tensors among values and lists of them, by their addresses; sparse ones have none."""
+    strided = (each for each in tensors_in(values) if each.layout is torch.strided)
+    return frozenset(each.untyped_storage()._cdata for each in strided)
 
 
 @cache
