@@ -235,10 +235,25 @@ class ConstantVariable(Variable):
         a, b = self.value, other.value
         if isinstance(a, (int, float, str, bytes, complex)) and not isinstance(a, bool):
             if type(a) is type(b) and same_constant(a, b):
-                if a is not b:
-                    raise GraphBreak("identity of equal constants", f"{a!r} is {b!r}")
-                tx.repeats.tell(None)
+                self._guard_sameness(tx, other)
         return a is b
+
+    def _guard_sameness(self, tx: Translator, other: ConstantVariable) -> None:
+        """Whether equal constants are one object is a fact about those that exist. Others the program computes when it
+        runs."""
+        a, b = self.value, other.value
+        sources = [each.source for each in (self, other) if each.source is not None and each.source.kind != "const"]
+        if a is not b and len(sources) < 2:
+            raise GraphBreak("identity of equal constants", f"{a!r} is {b!r}")
+        tx.repeats.tell(None)
+        if type(a) is int and -5 <= a <= 256:
+            return  # there is one of each
+        if a is not b:
+            tx.apart(self, other)
+        elif len(sources) == 1:
+            tx.know(sources[0], "is", a)
+        elif len(sources) == 2 and sources[0] is not sources[1]:
+            tx.know(sources[0], "same", sources[1])
 
 
 #: Methods of sequences whose argument is an index.

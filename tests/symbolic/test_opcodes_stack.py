@@ -345,3 +345,25 @@ def test_equal_numbers_of_which_one_is_another():
         return x + 1, [one is other for one in kept for other in kept]
 
     check(program, X, nodes=False)
+
+
+TEXT = "some text"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, l: (x + 1, l[0] is l[1], l[0] is l[0]),
+        lambda x, l: x + (l[0] is TEXT),
+        lambda x, l: [x + (each is l[0]) for each in list(l)],
+    ],
+    ids=["two of a list", "a global", "in a loop"],
+)
+def test_which_of_equal_constants_is_which(program):
+    """Compiled for two that are one, called with two that are equal, and the other way round."""
+    def another():
+        return "".join(["some ", "text"])
+
+    compiled, one = jit.compile(program, backend="eager"), another()
+    for pair in ([one, another()], [one, one], [another(), one], [TEXT, one], [TEXT, TEXT], [one, one], [7, 7], [7000, int("7000")]):
+        assert str(compiled(X, pair)) == str(program(X, pair))
