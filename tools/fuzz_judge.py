@@ -101,41 +101,52 @@ def judge(text: str) -> Verdict:
     if tried(text) is None:
         return Verdict(judged=False)
     jit.reset()
-    module = load(text)
+    written, module = len(differential.WRITTEN), load(text)
     doors: list[Any] = []
 
     def compiler(function: Any, **options: Any) -> Any:
         doors.append(differential.compile_with_jit(function, **options))
         return doors[-1]
 
-    first, *changed = [lambda way=way: module.arguments(way) for way in range(WAYS)]
-    rest = {"make": first, "changed": changed, "then": afterwards, "nodes": False}
     try:
-        differential.check(module.program, compiler=compiler, **rest)
+        differential.check(module.program, compiler=compiler, **_calls(module))
     except Exception as error:
-        if excuse := _excuse(error) or _by_chance(module.program, rest):
+        if excuse := _excuse(error) or by_chance(load(text)):
             return Verdict(reasons=frozenset({excuse}))
         return Verdict(_kind(error), f"{type(error).__name__}: {error}")
     finally:
-        differential.WRITTEN.pop()
+        del differential.WRITTEN[written:]
     records = [record for door in doors for record in door.compiler.records]
     reasons = {each.reason for record in records for each in record.breaks} | {record.skipped for record in records}
     return Verdict(reasons=frozenset(reasons - {ESCAPES, ""}))
 
 
-def _by_chance(program: Any, rest: dict[str, Any]) -> str:
-    """Why a difference is none of the program: it differs from itself, as where it counts the letters of an address, or
-    there is no difference where the collector runs at the end of each call."""
+def _calls(module: Any) -> dict[str, Any]:
+    first, *changed = [lambda way=way: module.arguments(way) for way in range(WAYS)]
+    return {"make": first, "changed": changed, "then": afterwards, "nodes": False}
+
+
+def by_chance(module: Any) -> str:
+    """Why a difference is none of the program, which was loaded anew: it differs from itself, as where it counts the
+    letters of an address, or the calls that fit on the stack (of which there are more when Python has quickened it), or
+    it sees what is left to the collector, and there is no difference where that runs at the end of each call."""
+    program, rest = module.program, _calls(module)
     try:
         differential.check(program, compiler=lambda function, **options: function, **rest)
     except differential.NotTheSame:
         return "no two runs are the same"
-    compiler = lambda function, **options: _collecting(differential.compile_with_jit(function.__wrapped__, **options))  # noqa: E731
-    with contextlib.suppress(Exception):
+    try:
+        differential.check(program, compiler=lambda function, **options: _collecting(function), **rest)
+    except differential.NotTheSame:
         jit.reset()
-        differential.check(_collecting(program), compiler=compiler, **rest)
-        return "what is left to the collector is seen"
+        with contextlib.suppress(Exception):
+            differential.check(_collecting(program), compiler=_compiled_and_collecting, **rest)
+            return "what is left to the collector is seen"
     return ""
+
+
+def _compiled_and_collecting(function: Any, **options: Any) -> Any:
+    return _collecting(differential.compile_with_jit(function.__wrapped__, **options))
 
 
 def _collecting(function: Any) -> Any:

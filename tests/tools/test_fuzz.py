@@ -12,7 +12,7 @@ from symbolic.variables.constants import ConstantVariable
 from tests.differential import COUNTING
 from tools.fuzz import examine, number_of
 from tools.fuzz_author import FAMILIES, write
-from tools.fuzz_judge import judge, tried
+from tools.fuzz_judge import by_chance, judge, load, tried
 from tools.fuzz_shrink import shrink
 
 PROGRAM = """
@@ -61,6 +61,29 @@ def test_a_planted_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch
     assert found.verdict.kind == "NotTheSame"
     assert len(found.text.splitlines()) <= 7 and "[" in found.text
     assert "seen" not in found.text and "x * 2" not in found.text and "**" not in found.text
+
+
+CHANCE = """
+import time, weakref, torch
+KNOWN = weakref.WeakValueDictionary()
+class Thing: ...
+
+def program(x, way):
+    thing = Thing()
+    if way == "collected":
+        thing.itself = KNOWN[0] = thing
+    return x + 1, time.time_ns() if way == "timed" else 0
+
+def arguments(way):
+    return torch.ones(2), "{way}"
+"""
+
+
+@pytest.mark.parametrize(
+    "way, excuse", [("", ""), ("timed", "no two runs are the same"), ("collected", "what is left to the collector is seen")]
+)
+def test_differences_that_no_compiler_makes(way: str, excuse: str) -> None:
+    assert by_chance(load(CHANCE.replace("{way}", way))) == excuse
 
 
 def test_small_programs_still_have_what_is_wrong() -> None:
