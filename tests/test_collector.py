@@ -96,3 +96,26 @@ def test_what_the_program_lets_go_of_dies_in_the_first_call_too(collects_rarely)
         weakref.finalize(held[0], deaths.append, "gone")
         f(held, [])
         assert deaths.pop() == "gone"
+
+
+def test_what_a_call_that_broke_the_graph_raised_is_freed_by_counts(collects_rarely):
+    """The frames in its traceback came from compiled code, whose locals held the error and all that was there."""
+
+    @jit.disable
+    def raising(held):
+        raise KeyError(len(held))
+
+    def program(held):
+        try:
+            raising(held)
+        except KeyError:
+            return torch.ones(2) + 1
+
+    f, deaths = jit.compile(program, backend="eager"), []
+    for _ in range(2):
+        held = [torch.ones(3)]
+        weakref.finalize(held[0], deaths.append, "gone")
+        f(held)
+        assert deaths == []
+        held = None
+        assert deaths.pop() == "gone"

@@ -443,7 +443,7 @@ class _Assembler:
         for argument in state.arguments:
             self._load_argument(argument)
         emit.call(1 + len(state.arguments))
-        self.writer.leave()
+        self.writer.leave(way.entry is Entry.RAISE)
 
     def _unseen(self, load: Callable[[], None]) -> None:
         """Takes the entry of this code off the traceback of the exception that `load` pushes as an argument."""
@@ -474,7 +474,9 @@ class _Guarded:
         self.owner, self.frames, self.frame, self.inst = owner, frames, frame, inst
         covered = any(f.code.handler(f.code.insts[f.current].offset) is not None for f in frames)
         self.handled = owner.capture.tx.handled
-        self.needed = covered or len(frames) > 1 or self.handled is not None or inst.op in breaks.BY_FUNCTIONS
+        misses = any(isinstance(each, GeneratorVariable) and each.is_missed() for each in frame.stack)
+        ours = len(frames) > 1 or self.handled is not None or inst.op in breaks.BY_FUNCTIONS
+        self.needed = covered or misses or ours
         self.handler = owner.emit.label()
 
     def __enter__(self) -> None:
@@ -507,7 +509,6 @@ class _Guarded:
         self.owner.writer.restore(snapshot)
         if falls_out:
             emit.mark(after)
-
 
     def _end_handling(self) -> None:
         if self.handled is not None:
@@ -548,12 +549,17 @@ class _Exhausted:
 
 
 _EXHAUSTED = _Exhausted()
+
+
 def _is_watching(variable: Variable) -> bool:
     """Whether it is made of an existing container as that is now: iterators that see what has been done to it since
-    they were made, sets with elements of another; and weak references, which others can ask for."""
+    they were made, sets with elements of another; weak references, which others can ask for; and coroutines, which are
+    missed if what is done now raises."""
     if isinstance(variable, SetVariable):
         recipe = variable.recipe()
         return recipe is not None and bool(recipe.existing())
+    if isinstance(variable, GeneratorVariable):
+        return variable.is_missed()
     return isinstance(variable, (DictIterator, SetIterator, DequeIterator, WeakReference))
 
 

@@ -87,9 +87,10 @@ class Writer:
     def restore(self, snapshot: _Done) -> None:
         self._built, self._made_of, self._given = snapshot
 
-    def leave(self) -> None:
-        """Returns what is on the stack. A frame that a traceback holds keeps its locals, which may hold that."""
-        for name in self.emit.all_names() if self.has_tracebacks else ():
+    def leave(self, raised: bool = False) -> None:
+        """Returns what is on the stack. A frame that a traceback holds, as that of what `raised` may, keeps its locals,
+        which may hold that."""
+        for name in self.emit.all_names() if self.has_tracebacks or raised else ():
             self.emit.const(None)
             self.emit.store(name)
         self.emit.return_value()

@@ -448,6 +448,31 @@ def test_a_coroutine_that_an_error_drops_is_missed(raising):
         jit.compile(program, backend="eager")(torch.ones(3, 4))
 
 
+@pytest.mark.skipif(not COUNTING, reason="a continuation's argument, as after a forced break, ends after its frame")
+def test_a_coroutine_that_a_call_drops_which_broke_the_graph_is_missed_there():
+    @jit.disable
+    def raising(x):
+        raise ValueError(len(x))
+
+    def missed(x):
+        return answering(1), raising(x)
+
+    def handled(x):
+        try:
+            return [answering(1)], raising(x)
+        except ValueError:
+            return x + 1
+
+    def handled_further_out(x):
+        try:
+            return missed(x)
+        except ValueError:
+            return x + 1
+
+    for fn in (missed, handled, handled_further_out):
+        check(fn, torch.ones(3, 4))
+
+
 def test_handlers_are_looked_at_without_their_code(monkeypatch):
     """What a handler reaches is found while tracing."""
     asked = []
