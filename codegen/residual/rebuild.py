@@ -286,6 +286,7 @@ BUILD.update(
         containers.DequeVariable: lambda w, v: w.call(deque, Emit(lambda: w.load_list(v.items)), v.maxlen),
         buffers.BufferVariable: lambda w, v: w.call(buffers.plain, v.added[:]),
         methods.NativeMethod: _native_method,
+        methods.CallMethod: _attribute("owner", "name"),
         mappings.DictVariable: _dict,
         mappings.SetVariable: _set,
         proxies.ProxyVariable: lambda w, v: w.call(types.MappingProxyType, v.shown),

@@ -19,6 +19,7 @@ from symbolic.sources import Source
 from symbolic.variables.base import COMPARISONS, MISSING, Variable, lookup, spelled
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.generators import CoroutineVariable, GeneratorVariable
+from symbolic.variables.methods import CallMethod
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -270,7 +271,7 @@ class FunctionVariable(PythonFunction):
             if name == "__get__":
                 return FunctionGet(self)
             if name == "__call__":
-                return self
+                return CallMethod(self)
             raise GraphBreak("attribute of a function", name)
         return tx.wrap(value, self.source.attr(name))
 
@@ -345,7 +346,11 @@ class ClosureFunction(PythonFunction):
             return made
         if name == "__closure__":
             return tx.new_tuple(self.closure) if self.closure else ConstantVariable(None)
-        if name in ("__dict__", "__type_params__"):
+        if name == "__call__":
+            return CallMethod(self)
+        if name == "__class__":
+            return tx.class_of(self)
+        if lookup(FunctionType, name) is not MISSING:
             raise GraphBreak("attribute of a function born in the frame", name)
         return tx.raise_(AttributeError, f"'function' object has no attribute {name!r}")
 
@@ -464,7 +469,7 @@ class BoundMethod(Variable):
         if name == "__class__":
             return tx.class_of(self)
         if name == "__call__":
-            return self
+            return CallMethod(self)
         if name != "__doc__" and lookup(MethodType, name) is not MISSING:  # the method's own
             return super().getattr(tx, name)
         return self.function.getattr(tx, name)

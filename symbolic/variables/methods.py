@@ -19,6 +19,7 @@ from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Identity, Variable
 
 if TYPE_CHECKING:
+    from symbolic.frames import Frame
     from symbolic.translator import Translator
 
 #: type of a method as a class holds it -> type of the bound method
@@ -75,3 +76,16 @@ class NativeMethod(Variable):
 
     def describe(self) -> str:
         return f"{self.owner.describe()}.{self.name}"
+
+
+class CallMethod(NativeMethod):
+    """`function.__call__`, which calls the function."""
+
+    def __init__(self, function: Variable) -> None:
+        super().__init__(function, "__call__")
+
+    def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
+        return self.owner.enter(tx, args, kwargs)
+
+    def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        return tx.call(self.owner, args, kwargs)

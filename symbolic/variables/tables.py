@@ -44,6 +44,7 @@ from symbolic.variables.base import BINARY, MISSING, FixedVariable, Variable
 from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.buffers import BufferVariable, from_python
 from symbolic.variables.constants import is_constant_value
+from symbolic.variables.methods import CallMethod
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import native_part
 
@@ -242,7 +243,7 @@ class BuiltinVariable(FixedVariable):
 
     def getattr(self, tx: Translator, name: str) -> Variable:
         if name == "__call__" and not isinstance(self.value, type):
-            return self
+            return CallMethod(self)
         value = tx.attempt(getattr, self.value, name)
         return tx.wrap(value, tx.sources.const(value, f"{name_of(self.value)}.{name}"))
 

@@ -609,6 +609,20 @@ def test_a_descriptor_that_makes_is_asked_once(x):
     return x + OfMaker(3).value, type(OfMakerAlone(5)), Maker.asked
 
 
+@same_as_eager
+def test_what_calls_a_function_is_not_the_function(x):
+    def made(value, *, scale=1):
+        return value * scale + x
+
+    method = Asked().method
+    found = [made.__call__, asked.__call__, min.__call__, method.__call__, made.__call__]
+    same = [each is other for each, other in zip(found, (made, asked, min, method, found[0]))]
+    equal = [each == other for each, other in zip(found, (made, asked, min, method, made.__call__))]
+    called = made.__call__(2, scale=3), min.__call__(3, 2), asked.__call__(), list(map(made.__call__, (1, 2)))
+    kinds = [type(each).__name__ for each in found]
+    return called, same, equal, kinds, hasattr(made, "__call__"), hasattr(made, "__eq__"), inspect.signature(min.__call__) is None
+
+
 class Annotated:
     first: int
 
