@@ -208,7 +208,7 @@ class Match:
 
     def __init__(
         self, old: Reading, new: Reading, exposed: set[Variable], shared: Iterable[Variable],
-        memory: frozenset[int] | None,
+        memory: set[int] | None,
     ) -> None:  # fmt: skip
         """`shared`: what both come by, besides what each is handed; `memory`: where tensors lie that they may know,
         for calls that write into tensors."""

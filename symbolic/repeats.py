@@ -109,6 +109,8 @@ class Repeats:
         self.operations = Operations(tx)
         self.exposed: set[Variable] = set()  # what calls can get at that are not handed it
         self.looked_at = 0  # to find these
+        self._memory: set[int] = set()  # of so many inputs, and what calls can get at
+        self._lying = 0
         self.effects = 0
         self._seen = self._writes = 0  # writes in the ledger; those that calls can see; effects
 
@@ -261,11 +263,15 @@ class Repeats:
     def _match(self, call: Reading, *records: Record) -> Match:
         """What of the first of the records, of one or two calls, is what of this call. Raises `Differs`."""
         shared = [each for record in records for _, each, _ in record.done.came_by]
-        memory = None
-        if any(record.is_writing for record in records):
-            known = (*self.tx.graph.inputs, *self.exposed)
-            memory = memories([each.fake for each in known if isinstance(each, TensorVariable)])
+        memory = self._known_memory() if any(record.is_writing for record in records) else None
         return Match(records[0].call, call, self.exposed, shared, memory)
+
+    def _known_memory(self) -> set[int]:
+        """Where tensors lie that calls may know."""
+        inputs = self.tx.graph.inputs
+        self._memory |= memories([each.fake for each in inputs[self._lying :] if isinstance(each, TensorVariable)])
+        self._lying = len(inputs)
+        return self._memory
 
     def _is_written(self, record: Record) -> bool:
         """Whether what the call looked at, of what the frame made before it, is another now."""
@@ -395,6 +401,8 @@ class Repeats:
             if variable is DELETED or variable in self.exposed:
                 continue
             self.exposed.add(variable)
+            if isinstance(variable, TensorVariable):
+                self._memory |= memories([variable.fake])
             held = [*variable.reachable(), *self.tx.ledger.stores(variable).values()]
             self.looked_at += len(held)
             waiting += held
