@@ -27,7 +27,15 @@ from symbolic.variables.class_making import new_class
 from symbolic.variables.classes import ClassVariable, payload_for
 from symbolic.variables.constants import ConstantVariable, is_constant_value, is_library_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
-from symbolic.variables.exceptions import AnyException, ExceptionVariable, as_raised, is_none, new_exception, raised
+from symbolic.variables.exceptions import (
+    AnyException,
+    ExceptionVariable,
+    as_raised,
+    is_none,
+    new_exception,
+    passed_library,
+    raised,
+)
 from symbolic.variables.iterators import ConstantIterator, GetitemIterator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.numbers import NumberVariable
@@ -166,6 +174,7 @@ class Protocols:
     def attempt(self: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Runs plain Python now; its exception becomes the program's. What warns has to run in the program."""
         failure: Exception | None = None
+        trace: types.TracebackType | None = None
         handled = sys.exception()
         with heard() as warned:
             try:
@@ -173,6 +182,7 @@ class Protocols:
             except (GraphBreak, Observed, GuardOnDataDependentSymNode):
                 raise
             except Exception as error:
+                trace = error.__traceback__
                 failure = error.with_traceback(None)  # which holds this very frame
         if warned:
             re.purge()  # a pattern that it knows is not warned of again
@@ -181,7 +191,11 @@ class Protocols:
             return answer
         if failure.__context__ is not handled:
             raise GraphBreak("context of an exception that is not looked into", repr(failure))
-        raise Observed(self.with_context(as_raised(self, failure))) from failure
+        made = as_raised(self, failure)
+        if trace is not None and trace.tb_next is not None and isinstance(made, AnyException):
+            passed_library(self, made, trace.tb_next)
+        trace = None
+        raise Observed(self.with_context(made)) from failure
 
     def new_exception(self: Any, cls: type[BaseException], *args: Any) -> Variable:
         return raised(self, cls, [self.from_constant(arg) for arg in args])

@@ -7,6 +7,7 @@ from types import FrameType, FunctionType, GetSetDescriptorType, MemberDescripto
 from typing import TYPE_CHECKING, Any
 
 from symbolic import polyfills
+from symbolic.code import decode
 from symbolic.errors import READS_FRAME, GraphBreak, Restart, SkipFrame
 from symbolic.frames import Frame
 from symbolic.tracebacks import line_at
@@ -313,6 +314,29 @@ def as_raised(tx: Translator, error: Exception) -> Variable:
     for name, value in vars(error).items():
         tx.ledger.store(made, name, tx.from_constant(value))
     return made
+
+
+#: Packages whose frames are none of the program's: it runs in their place, or on stand-ins.
+_NOT_RUN = frozenset(("codegen", "jit", "sideeffects", "symbolic", "torch"))
+
+
+def passed_library(tx: Translator, error: AnyException, trace: TracebackType) -> None:
+    """An exception of Python's own code passed frames of its library, which a call that is not traced went through."""
+    entries: list[TracebackType] = []
+    rest: TracebackType | None = trace
+    while rest is not None:
+        entries.append(rest)
+        rest = rest.tb_next
+    spaces = [each.tb_frame.f_globals for each in entries]
+    if not _NOT_RUN.isdisjoint(str(space.get("__name__")).split(".")[0] for space in spaces):
+        return
+    frames = []
+    for each, space in zip(entries, spaces, strict=True):
+        code = decode(each.tb_frame.f_code)
+        frame = Frame(code, code.raw.co_name, tx.namespace(space))
+        frame.current = code.index(each.tb_lasti + 2) - 1  # which may be in the caches behind the instruction
+        frames.append(frame)
+    error.passed(tx, frames[::-1])
 
 
 def _with_natives(tx: Translator, made: Variable, error: Exception) -> Variable:

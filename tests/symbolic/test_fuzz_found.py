@@ -2,6 +2,7 @@
 
 import copy
 import decimal
+import enum
 import gc
 import importlib.util
 import inspect
@@ -10,6 +11,7 @@ import logging
 import operator
 import random
 import time
+import traceback
 import types
 import warnings
 import weakref
@@ -497,3 +499,29 @@ def test_handlers_are_looked_at_without_their_code(monkeypatch):
     asked.clear()
     jit.compile(program, backend="eager")(torch.ones(2))
     assert asked == eager
+
+
+class Size(enum.Enum):
+    SMALL = 1
+
+
+def test_an_error_of_pythons_library_tells_of_its_frames():
+    def program(x):
+        try:
+            return Size(4), x
+        except ValueError as error:
+            return [(each.name, each.lineno, each.colno) for each in traceback.extract_tb(error.__traceback__)], x + 1
+
+    def walked(x):
+        lines = []
+        try:
+            return Size("large"), x
+        except ValueError as error:
+            trace = error.__traceback__
+            while trace is not None:
+                lines.append(trace.tb_lineno)
+                trace = trace.tb_next
+        return lines, x + 1
+
+    for fn in (program, walked):
+        check(fn, torch.ones(2))
