@@ -42,6 +42,7 @@ from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import NO_INSTANCES, type_name
 from symbolic.variables.properties import PropertyVariable
+from symbolic.variables.symbols import SymbolVariable
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.tensors import TensorVariable
 from symbolic.warned import heard
@@ -72,6 +73,23 @@ def _native_new(cls: type) -> Any:
         if isinstance(found, types.BuiltinFunctionType):
             return found
     return object.__new__
+
+
+_VARYING = (NumberVariable, SymbolVariable)
+#: What a number repeats.
+_REPEATED = (str, bytes, bytearray, list, tuple)
+
+
+def _is_refused(op: Any, a: Variable, b: Variable) -> bool:
+    """Whether `op(a, b)`, in place, of a number that varies and what is known to be none, is an error."""
+    other = b if isinstance(a, _VARYING) else a if isinstance(b, _VARYING) else None
+    if other is None or isinstance(other, _VARYING):
+        return False
+    kind = other.python_type()
+    if issubclass(kind, NUMBERS) or not (other.is_constant() or kind.__module__ == "builtins"):
+        return False
+    is_template = op is operator.imod and other is a and issubclass(kind, (str, bytes, bytearray))
+    return not is_template and not (op is operator.imul and issubclass(kind, _REPEATED))
 
 
 class Protocols:
@@ -289,6 +307,8 @@ class Protocols:
         return self.raise_(TypeError, f"unsupported operand type(s) for {symbol}: {names}")
 
     def inplace(self: Any, op: Any, a: Variable, b: Variable) -> Variable:
+        if _is_refused(op, a, b):  # errors name the operator as it was written: the numbers themselves are asked
+            a, b = (each.plain() if isinstance(each, _VARYING) else each for each in (a, b))
         result = a.inplace(self, op, b)
         if result is None:
             result = self._attempts(INPLACE[op][0], a, b)

@@ -1,6 +1,8 @@
 """Ints that differ from call to call are inputs of the graph where it does not depend on them, and facts where it does."""
+import datetime
 import enum
 import math
+import operator
 
 import pytest
 import torch
@@ -406,3 +408,31 @@ def test_the_start_of_enumerate():
         assert at == start and next(walk, "end") == "end"
         assert torch.equal(torch.stack(rows), torch.stack([x[1] * (start + 1), x[2] * (start + 2)]))
     counter.expect(2)
+
+
+@pytest.mark.parametrize("other", [None, "a", b"a", {}, (), [1], {1}, datetime.timedelta(2)], ids=repr)
+def test_errors_name_the_operator_as_it_was_written(other):
+    def program(x, n, other):
+        said = []
+        for change in (lambda a, b: operator.iadd(a, b), added, taken, multiplied):
+            for pair in ((n, other), (other, n)):
+                try:
+                    said.append(repr(change(*pair)))
+                except TypeError as error:
+                    said.append(str(error))
+        return x + 1, said
+
+    def added(a, b):
+        a += b
+        return a
+
+    def taken(a, b):
+        a -= b
+        return a
+
+    def multiplied(a, b):
+        a *= b
+        return a
+
+    args = [(torch.ones(2), n, other) for n in (3, 5, 7, 1.5, 2.5, 3.5)]
+    check(program, *args[0], changed=args[1:])
