@@ -11,7 +11,7 @@ import jit
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COMPARING = ("symbolic", "sideeffects", "test_graph_breaks.py", "test_guards.py", "test_recursion.py", "test_threads.py")
-THIRD = 3
+SIXTH = 6
 DEPTHS = {"eager": 0, "aot_eager": 1, "default": 2}
 
 torch.set_num_threads(1)
@@ -23,14 +23,14 @@ jit.config.cache_dir = os.environ["JIT_TEST_CACHE"]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Each third quick test of programs also runs with breaks everywhere: a sample of every file, itself unchanging.
+    """Each sixth quick test of programs also runs with breaks everywhere: a sample of every file, itself unchanging.
     Where a run is told its backend, tests of several backends are run on the last of them alone."""
     places = {}
     for item in items:
         inside = os.path.relpath(item.path, HERE).split(os.sep)[0]
         if inside in COMPARING and not item.get_closest_marker("long"):
             places[item.path] = place = places.get(item.path, -1) + 1
-            if place % THIRD == 0:
+            if place % SIXTH == 0:
                 item.add_marker("break_everywhere")
     if "JIT_TEST_BACKEND" in os.environ:
         deepest = {}
