@@ -53,7 +53,7 @@ def described(traced):
 
     lines = [
         (node.name, node.op, node.target, str(node.args), str(node.kwargs),
-         value(node.meta.get("val")), node.meta.get("stack_trace"), node.meta.get("phase"))
+         value(node.meta.get("val")), node.meta.get("stack_trace"), node.meta.get("phase"), str(node.meta.get("written")))
         for node in traced.joint.graph.nodes
     ]  # fmt: skip
     return lines, traced.num_forward, traced.num_randoms, traced.outputs, traced.updates, traced.bumps, traced.asked
