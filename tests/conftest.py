@@ -1,5 +1,6 @@
 """Every test starts with an empty compiler that raises its own errors instead of falling back."""
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -47,6 +48,13 @@ def depth(item):
     """How far its graphs go."""
     params = item.callspec.params if hasattr(item, "callspec") else {}
     return DEPTHS.get(params["backend"], 0) if isinstance(params.get("backend"), str) else 0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_heap():
+    """What other files left is not looked through by each search for garbage, which had come to take most of some tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
