@@ -69,13 +69,13 @@ from symbolic.variables.numbers import (
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.symbols import SymbolInput, SymbolVariable
 from symbolic.variables.tensors import (
+    MOVES,
     DrawnTensor,
     GraphFunction,
     GraphValue,
     NodeVariable,
     NumberOutput,
     TensorVariable,
-    take_data,
 )
 from symbolic.varying import varying_dims
 
@@ -90,8 +90,6 @@ OUT_OF_ITS_OWN = "out= of another size or dtype"
 _NEW_FOR_STAND_INS = frozenset({torch.linalg.matrix_rank})
 #: What torch says of an operator of the user's that only computes, and what to do about it.
 NO_FAKE, _REGISTER = "no fake impl registered", "give its register_fake a function whose results look the same"
-#: Operations after which a tensor lies elsewhere, which may be where it lay before.
-_MOVES = (take_data, torch.Tensor.set_, "set_")
 #: Arguments by these names are numbers; of a tensor of one element torch reads it.
 _NUMBERS_TAKEN = ("alpha", "beta", "value")
 #: What takes a Size for the size of a new tensor, and any other tuple for its contents. A graph has no Size.
@@ -507,7 +505,7 @@ class GraphBuilder:
             raise GraphBreak("tensor value needed", str(target))
         if not has_tensor and (self.shapes is None or not _holds(result, SYMBOLIC)):
             return self.tx.from_constant(result)
-        self._moves = self._moves or target in _MOVES
+        self._moves = self._moves or target in MOVES
         known = self.by_fake.get(id(result))
         node = self._node(op, target, tuple(n for n, _ in pairs), {k: n for k, (n, _) in named.items()}, result)
         self._note(node, writes, draws or self.is_elsewhere())

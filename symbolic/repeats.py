@@ -42,7 +42,7 @@ from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import TupleVariable
 from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.objects import ObjectVariable, instance_dict
-from symbolic.variables.tensors import TensorVariable, take_data
+from symbolic.variables.tensors import MOVES, TensorVariable
 from symbolic.wrap import another_dict
 
 if TYPE_CHECKING:
@@ -65,8 +65,6 @@ TRIES = 3
 #: How much is looked at to know what calls can get at. Where objects that are written hold more, calls are only read:
 #: looking through a long list after each write costs more than it saves.
 MOST_LOOKED_AT = 50_000
-#: Targets of operations after which tensors lie elsewhere.
-_MOVES = frozenset({take_data, torch.Tensor.set_, "set_"})
 
 
 @dataclass(slots=True, eq=False)
@@ -531,7 +529,7 @@ def _given(call: Reading, nodes: set[fx.Node]) -> list[torch.Tensor]:
 
 
 def _is_ordinary(node: fx.Node) -> bool:
-    return node.op in _OPERATIONS and node.target not in _MOVES and node.meta.keys() == _META
+    return node.op in _OPERATIONS and node.target not in MOVES and node.meta.keys() == _META
 
 
 def _check_result(result: Variable, made: dict[fx.Node, None]) -> None:

@@ -7,8 +7,8 @@ repeat, and neither did anything but record new values, the nodes of all that fo
 it has made itself: that is recorded as new values, too.
 
 What is copied are nodes, each with a stand-in that lies in memory like the one that it is a copy of. Only what others
-than repeats read, and must be whole memories that nobody has written, is known to the recorder. Gradients, writes,
-random numbers, constants, sizes that vary: whatever leaves another trace than nodes is traced each time.
+than repeats read, and must be whole memories that nobody has written, is known to the recorder. Gradients, writes to
+others' memory, random numbers, constants, sizes that vary: what leaves another trace than nodes is traced each time.
 """
 
 from __future__ import annotations
@@ -345,11 +345,9 @@ class _Copied:
         made = self._made(one.flat), self._made(other.flat)
         for old, new in zip(one.flat, other.flat, strict=True):
             if not _is_pure(old) or not self._is_same_target(old, new) or _differ(old, new):
-
                 raise _Differs
             arguments = map_arg((old.args, old.kwargs), lambda node: image.get(node, node))
             if not same(arguments, (new.args, new.kwargs)) or _moved(made[0][old], image) != made[1][new]:
-
                 raise _Differs
             image[old] = new
         if any(_noted(old, image) != _noted(new, {}) for old, new in zip(one.flat, other.flat, strict=True)):

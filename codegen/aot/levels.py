@@ -12,7 +12,7 @@ too, a link leads there: an output of the lower node that nobody sees.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -127,7 +127,7 @@ def survey(seen: Sequence[Seen], inputs: Mapping[int, GradientEdge]) -> Graph:
             elif key[0] is not None and owners[key[0]] != number:
                 part.foreign[key] = owners[key[0]]
                 parts[owners[key[0]]].links.setdefault(key)
-    first = _first(owners, ends, found)
+    first = _first([node for part in parts for node, _ in part.foreign], ends, found)
     for part in parts:
         part.beyond.update(_beyond(part, first, found))
         # What was saved of an input before it came to require a gradient does so now, too.
@@ -156,8 +156,8 @@ def _owners(carriers: Sequence[Key], seen: Mapping[Key, Seen], ends: Mapping[Key
     return {node: numbers[goals[node]] for node in reversed(nodes)}
 
 
-def _first(nodes: Mapping[Any, int], ends: Container[Key], seen: Mapping[Key, Seen]) -> dict[Any, int]:
-    """Of each node what is seen first below it, as bits."""
+def _first(nodes: Iterable[Any], ends: Container[Key], seen: Mapping[Key, Seen]) -> dict[Any, int]:
+    """Of these nodes, and those below, what is seen first below each, as bits."""
     bits = {key: 1 << at for at, key in enumerate(seen)}
     first: dict[Any, int] = {}
     for node in bottom_up(nodes, ends):

@@ -259,6 +259,10 @@ def take_data(tensor: torch.Tensor, data: torch.Tensor) -> None:
     tensor.data = data
 
 
+#: Targets of operations after which a tensor lies elsewhere, which may be where it lay before.
+MOVES = (take_data, torch.Tensor.set_, "set_")
+
+
 def _operand(variable: Variable) -> bool:
     kinds = (int, float, tuple, list)
     return isinstance(variable, (TensorVariable, ConstantVariable)) or issubclass(variable.python_type(), kinds)
