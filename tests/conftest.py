@@ -50,16 +50,11 @@ def depth(item):
     return DEPTHS.get(params["backend"], 0) if isinstance(params.get("backend"), str) else 0
 
 
-@pytest.fixture(scope="module", autouse=True)
-def small_heap():
-    """What other files left is not looked through by each search for garbage, which had come to take most of some tests."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture(autouse=True)
 def empty_compiler():
     jit.reset()
+    gc.collect()
+    gc.freeze()  # what other tests left is not looked through by each search for garbage, which took most of some tests
     before = jit.config.on_error
     jit.config.on_error = "raise"
     yield

@@ -548,15 +548,12 @@ def check(fn, *args, graphs=None, breaks=None, make=None, changed=None, backend=
 
 @contextlib.contextmanager
 def _no_collection():
-    """When cycles are collected depends on what else was allocated; here it is before each call (see `Observation`), and
-    takes no time: what was there before is left alone."""
+    """When cycles are collected depends on what else was allocated; here it is before each call (see `Observation`)."""
     was = gc.isenabled()
     gc.disable()
-    gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
         if was:
             gc.enable()
 

@@ -19,14 +19,6 @@ def blocks_after(body):
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
     """Runs the body once as the test, and then again and again, looking at the number of allocated blocks."""
-    gc.freeze()  # what torch and the other tests made need not be looked at by each collection
-    try:
-        return run(pyfuncitem)
-    finally:
-        gc.unfreeze()
-
-
-def run(pyfuncitem):
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
 
     def body():

@@ -101,6 +101,8 @@ def judge(text: str) -> Verdict:
     if tried(text) is None:
         return Verdict(judged=False)
     jit.reset()
+    gc.collect()
+    gc.freeze()  # each search for garbage goes through what this program made, no more
     written, module = len(differential.WRITTEN), load(text)
     doors: list[Any] = []
 
