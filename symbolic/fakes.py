@@ -265,8 +265,9 @@ class FakeMode(FakeTensorMode):
 
     def view(self, of: FakeTensor, sizes: tuple[int, ...], strides: tuple[int, ...], start: int) -> FakeTensor:
         """A stand-in in the memory of another one, of which autograd does not know."""
-        made = self._in_kernel(aten.as_strided.default, of, sizes, strides, start)
-        return self._standing_in(made, of.fake_device)
+        with torch._C._DisableTorchDispatch():
+            made = torch.empty((), dtype=of.dtype, device="meta").set_(of.untyped_storage(), start, sizes, strides)
+        return self._standing_in(made.requires_grad_(of.requires_grad), of.fake_device)
 
     def _new(self, looks: Any) -> FakeTensor:
         sizes, strides, dtype, device = looks

@@ -776,3 +776,14 @@ def test_sets_that_are_equal_but_not_the_same(one, other):
     compiled = jit.compile(program, backend="eager")
     for elements in (one, other, one):
         assert repr(compiled(torch.ones(1), elements)) == repr(program(torch.ones(1), elements))
+
+
+def test_that_a_dict_is_empty_is_one_fact_for_all_keys():
+    def f(x, known):
+        return x + sum(name in known for name in "abc") + known.get("d", 10)
+
+    said = [guard for guard in map(str, jit.explain(f)(X, {}).guards) if "known" in guard]
+    assert len(said) == 2 and said[1].startswith("len(known) == 0"), said
+    compiled = jit.compile(f)
+    for known in ({}, {}, {"a": 1}, {"d": 2}, {"b": 1, "c": 2}, {}):
+        assert torch.equal(compiled(X, known), f(X, known))

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from codegen.aot import cost
 from codegen.aot.function import GraphCompiler
 from symbolic.quick_graph import Graph
-from symbolic.shapes import CHECKS
+from symbolic.shapes import CHECKS, environment
 
 #: No kernel is launched for these.
 _IDLE = frozenset({cost.VIEW, cost.ITEM, cost.CONSTANT, cost.SIZE})
@@ -40,6 +40,8 @@ def _between(graph: fx.Graph) -> set[fx.Node]:
     """What runs between pieces: operations that sizes come up in, and what reads and checks these."""
     found: set[fx.Node] = set()
     known: set[Any] = set()
+    if environment(node.meta.get("val") for node in graph.nodes) is None:
+        return found
     for node in graph.nodes:
         new = _sizes(node.meta.get("val")) - known
         known |= new

@@ -94,11 +94,17 @@ def _stretches(looks: Sequence[int], operands: Sequence[tuple[int, ...]], first:
             for one, other in zip(operands[at], operands[at + period], strict=True)
         )
 
+    # What is so far from its operands, and knows inputs by their looks only, is the same without a second look.
+    kinds: dict[object, int] = {}
+    known = [
+        kinds.setdefault((looks[at], *(~looks[one] if one < first else at - one for one in given)), len(kinds))
+        for at, given in enumerate(operands)
+    ]
     found: list[tuple[int, int, int]] = []
     for period in _periods(looks, first):
         start = first
-        for at in range(first, len(looks) - period):
-            if looks[at] != looks[at + period] or not is_same(at, period):
+        for at, (one, other) in enumerate(zip(known[first:], known[first + period :], strict=False), first):
+            if one != other and not is_same(at, period):
                 found.append((start, at + period, period))
                 start = at + 1
         found.append((start, len(looks), period))

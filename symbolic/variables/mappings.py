@@ -131,7 +131,10 @@ class DictVariable(Veiled, NativeVariable):
     def _load(self, tx: Translator, hashed: Any, key: Variable) -> Variable | None:
         """Looks into the existing dict for a key that the frame has not touched."""
         assert self.source is not None
-        if key.absent_if is not None:
+        if self._names is None and not dict.__len__(self._contents):
+            tx.know(self.source, "len", 0)  # one fact says it of all keys
+            self._names = {}
+        elif key.absent_if is not None:
             self._know_newer(tx, key)
             self._absent.add(hashed)
             return None

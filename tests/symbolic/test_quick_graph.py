@@ -57,3 +57,13 @@ def test_arguments_are_as_a_node_has_them():
     graph = build(Graph)
     node = graph.find_nodes(op="call_function", target=max)[0]
     assert [type(arg) for arg in node.args] == [type(arg) for arg in build(fx.Graph).find_nodes(op="call_function", target=max)[0].args]
+
+
+NAMES = ["add", "add", "add_1", "add", "add_7", "add", "add_7", "sum", "sum", "sum_1", "class", "_", "_1", "_1", "a.b", "1", "", "x_", "x__2", "x__2", "é", "a_01", "a", "a_1", "a_1\n"]
+
+
+def test_names_are_those_of_torch():
+    for start in range(len(NAMES)):
+        wanted, got = fx.Graph(), Graph()
+        for name in NAMES[start:] + NAMES[:start]:
+            assert got.create_node("placeholder", "x", name=name).name == wanted.create_node("placeholder", "x", name=name).name
