@@ -20,6 +20,7 @@ from typing import Any
 import jit
 from symbolic.translator import ESCAPES
 from tests import differential
+from tests.anew import begin_anew
 
 WAYS = 3
 #: Lines that a program runs eagerly, at most: some never end.
@@ -100,9 +101,7 @@ def _raised(program: Any, arguments: Any, trace: Any) -> str:
 def judge(text: str) -> Verdict:
     if tried(text) is None:
         return Verdict(judged=False)
-    jit.reset()
-    gc.collect()
-    gc.freeze()  # each search for garbage goes through what this program made, no more
+    begin_anew()
     written, module = len(differential.WRITTEN), load(text)
     doors: list[Any] = []
 

@@ -11,8 +11,8 @@ import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-import jit
 from symbolic.translator import ESCAPES
+from tests.anew import begin_anew
 from tests.differential import check, compile_with_jit, execute
 from tests.sideeffects.programs import Author
 from tests.sideeffects.things import Shape, afterwards, arguments, world
@@ -50,7 +50,7 @@ class Count:
 
 def compare(program, shapes):
     """Raises where eager and compiled differ; answers with the reasons of the graph breaks, once each."""
-    jit.reset()
+    begin_anew()
     scope, doors = world(), []
     execute(program.text, scope)
 
