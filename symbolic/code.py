@@ -18,6 +18,7 @@ from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 from symbolic import versions
+from symbolic.passing import namespace_of
 
 T = TypeVar("T")
 
@@ -215,7 +216,7 @@ def looks_at_nodes(code: CodeType, namespace: dict[str, Any], classes: Collectio
             return True
         waiting += [(inner, namespace) for inner in code.co_consts if isinstance(inner, CodeType)]
         for name in code.co_names:
-            held = (vars(base)[name] for cls in classes for base in cls.__mro__ if name in vars(base))
+            held = (namespace_of(base).get(name) for cls in classes for base in cls.__mro__)
             for found in (namespace.get(name), *held):
                 if type(found) is FunctionType and not _is_library_s(found):
                     waiting.append((found.__code__, found.__globals__))

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 #: As `type` itself has them, whatever the class of the class says.
-_FLAGS, _NAME, _SPACE = (type.__dict__[name].__get__ for name in ("__flags__", "__qualname__", "__dict__"))
+_FLAGS, _NAME, namespace_of = (type.__dict__[name].__get__ for name in ("__flags__", "__qualname__", "__dict__"))
 _CONTENTS = vars(ModuleType)["__dict__"].__get__
 _HEAP_TYPE = 1 << 9
 _NOTHING: Mapping[str, Any] = {}
@@ -18,13 +18,13 @@ def is_passing(value: Any) -> bool:
     """Whether it is a class that is not found in its module by its name."""
     if not issubclass(type(value), type) or not _FLAGS(value) & _HEAP_TYPE:
         return False
-    module = _SPACE(value).get("__module__")
+    module = namespace_of(value).get("__module__")
     known = sys.modules.get(module) if type(module) is str else None
     space = _CONTENTS(known) if issubclass(type(known), ModuleType) else _NOTHING
     found: Any = None
     for name in _NAME(value).split("."):
         found = space.get(name)
-        space = _SPACE(found) if issubclass(type(found), type) else _NOTHING
+        space = namespace_of(found) if issubclass(type(found), type) else _NOTHING
     return found is not value
 
 

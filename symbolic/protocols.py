@@ -20,6 +20,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from symbolic.errors import MEMORY, SEES_END, GraphBreak, Observed
+from symbolic.passing import namespace_of
 from symbolic.variables import born, torch_functions
 from symbolic.variables.base import BINARY, INPLACE, MISSING, NUMBERS, Variable, lookup
 from symbolic.variables.buffers import BufferVariable
@@ -69,7 +70,7 @@ _BARE = (object.__new__, types.SimpleNamespace.__new__)
 def _native_new(cls: type) -> Any:
     """The nearest `__new__` along the MRO that is not Python code."""
     for base in cls.__mro__:
-        found = base.__dict__.get("__new__")
+        found = namespace_of(base).get("__new__")
         if isinstance(found, types.BuiltinFunctionType):
             return found
     return object.__new__
@@ -163,8 +164,7 @@ class Protocols:
         if issubclass(cls, BaseException):
             return new_exception(self, cls, args, kwargs)
         is_abstract = cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT
-        makers = (base for base in cls.__mro__ if isinstance(base.__dict__.get("__new__"), types.BuiltinFunctionType))
-        if is_abstract and next(makers) is object:
+        if is_abstract and _native_new(cls) is object.__new__:
             self.attempt(object.__new__, cls)
         if is_abstract or issubclass(cls, torch.Tensor):
             raise GraphBreak("construction not supported", cls.__qualname__)

@@ -14,13 +14,13 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from symbolic.code import decode
+from symbolic.passing import namespace_of
+from symbolic.variables.base import raw_attributes
 from symbolic.variables.constants import LITERALS, is_a
 from symbolic.variables.objects import instance_dict
 
 #: Where libraries lie: their code knows nothing of the program's objects.
 INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib", "stdlib")})
-#: A class's own attributes, whatever its metaclass says.
-_names_of = type.__dict__["__dict__"].__get__
 #: More objects than this are as good as all.
 _ENOUGH = 1000
 
@@ -68,7 +68,7 @@ def _is_programs(part: Any) -> bool:
         return not _is_apart(part)
     if type(part) is BuiltinFunctionType:
         return type(part.__self__) is list
-    own = [each for base in type(part).__mro__ for each in _names_of(base).values()] + [*_own(part).values()]
+    own = [each for _, each in raw_attributes(type(part).__mro__)] + [*_own(part).values()]
     return any(type(each) is FunctionType and not _is_apart(each) for each in own)
 
 
@@ -87,7 +87,7 @@ def _is_apart(value: Any) -> bool:
         file = _own(value).get("__file__")
         return file is None or file.startswith(INSTALLED)
     return issubclass(kind, type) and not any(
-        type(each) is FunctionType and not _is_apart(each) for each in _names_of(value).values()
+        type(each) is FunctionType and not _is_apart(each) for each in namespace_of(value).values()
     )
 
 

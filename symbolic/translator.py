@@ -38,6 +38,7 @@ from symbolic.frames import Frame
 from symbolic.graph import GraphBuilder
 from symbolic.guards import Guard, Guards
 from symbolic.options import Options
+from symbolic.passing import namespace_of
 from symbolic.protocols import Protocols
 from symbolic.repeats import Repeats
 from symbolic.shapes import Shapes
@@ -185,7 +186,7 @@ class Translator(Protocols):
             return self.sources.const(cls, cls.__qualname__).step("typeattr", name)
         for base in cls.__mro__:
             born = self.ledger.classes.get(id(base))
-            if name in base.__dict__:
+            if name in namespace_of(base):
                 root = self.sources.const(base, base.__qualname__) if born is None else self.source_of(born)
                 return root.step("typeattr", name)
             if born is None:
@@ -266,7 +267,7 @@ class Translator(Protocols):
 
     def has_own(self, cls: type, name: str) -> bool:
         """Whether a class has the attribute itself: guarded for those that may change."""
-        answer = name in cls.__dict__
+        answer = name in namespace_of(cls)
         if is_python_class(cls) and id(cls) not in self.ledger.classes and (id(cls), name) not in self._own:
             self._own.add((id(cls), name))
             self.keepalive.append(cls)

@@ -34,6 +34,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.hooks import RemovableHandle
 
 from symbolic.errors import GraphBreak, SkipFrame
+from symbolic.passing import namespace_of
 from symbolic.sources import Source
 from symbolic.variables import (  # noqa: F401  (fourteen fill the tables)
     aliases,
@@ -57,7 +58,7 @@ from symbolic.variables import (  # noqa: F401  (fourteen fill the tables)
     transforms,
     weak,
 )
-from symbolic.variables.base import OpaqueVariable, Variable, lookup, namespace_of
+from symbolic.variables.base import OpaqueVariable, Variable, lookup
 from symbolic.variables.born import holds_model
 from symbolic.variables.buffers import BufferVariable, empty_like
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable
@@ -325,7 +326,7 @@ def _proxy(tx: Translator, view: MappingProxyType[Any, Any], source: Source) -> 
     for cls in tx.known.values() if tx.stored_on_classes else ():
         if not isinstance(cls, ClassVariable) or id(cls.value) in tx.ledger.classes or not tx.ledger.touched(cls):
             continue
-        if shown_by(vars(cls.value)) is shown_by(view):
+        if shown_by(namespace_of(cls.value)) is shown_by(view):
             raise GraphBreak("store to a class whose attributes are shown", cls.describe())
     if shows_dict(view):
         tx.know(source, "predicate", shows_dict)
@@ -455,7 +456,7 @@ def _partial(tx: Translator, value: Any, source: Source) -> Variable:
 def _is_partial(cls: type) -> bool:
     """Whether it is the native class or derived from it, also from that of another copy of its module."""
     named = [base for base in cls.__mro__ if base.__name__ == "partial" and base.__module__ == "functools"]
-    return any(is_a(vars(base).get("__new__"), BuiltinFunctionType) for base in named)
+    return any(is_a(namespace_of(base).get("__new__"), BuiltinFunctionType) for base in named)
 
 
 _TEXT = frozenset({str})

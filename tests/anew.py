@@ -4,7 +4,7 @@ import gc
 import jit
 
 
-def begin_anew():
+def begin_anew() -> None:
     """Nothing is compiled, and what there is now is not looked through by each search for garbage, of which tests make
     many."""
     jit.reset()

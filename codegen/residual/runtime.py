@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import torch
 
 from symbolic import tracebacks
+from symbolic.passing import namespace_of
 
 
 def make_cell() -> types.CellType:
@@ -62,7 +63,7 @@ def closed(generator: Any) -> Any:
 def new_object(cls: type, *args: Any) -> Any:
     """A bare instance: `cls.__new__` of the nearest native base, user code does not run."""
     for base in cls.__mro__:
-        new = base.__dict__.get("__new__")
+        new = namespace_of(base).get("__new__")
         if isinstance(new, types.BuiltinFunctionType):
             return new(cls, *args)
     raise TypeError(f"{cls.__qualname__} has no native __new__")
@@ -71,7 +72,7 @@ def new_object(cls: type, *args: Any) -> Any:
 def new_exception(cls: type[BaseException], made_of: tuple[Any, ...], args: tuple[Any, ...]) -> BaseException:
     """An exception by its native `__new__` and `__init__`; methods written in Python do not run."""
     error: BaseException = new_object(cls, *made_of)
-    native = (base.__dict__.get("__init__") for base in cls.__mro__)
+    native = (namespace_of(base).get("__init__") for base in cls.__mro__)
     next(init for init in native if isinstance(init, types.WrapperDescriptorType))(error, *args)
     return error
 
@@ -139,7 +140,7 @@ def discard_attribute(target: Any, name: str) -> None:
 
 
 def discard_class_attribute(target: type, name: str) -> None:
-    if name in target.__dict__:
+    if name in namespace_of(target):
         type.__delattr__(target, name)
 
 

@@ -11,12 +11,14 @@ The protocol, for every kind of variable (`tx` is the `Translator`):
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from types import GenericAlias, NoneType, UnionType
 from typing import TYPE_CHECKING, Any
 
 from symbolic.errors import GraphBreak
+from symbolic.passing import namespace_of
 from symbolic.sources import Source
 
 if TYPE_CHECKING:
@@ -31,9 +33,6 @@ class _Missing:
 
 MISSING: Any = _Missing()
 
-#: The attributes of a class as `type` has them, whatever its metaclass says.
-namespace_of = type.__dict__["__dict__"].__get__
-
 
 def lookup(cls: type, name: str) -> Any:
     """The raw attribute that `type` lookup finds along the MRO, MISSING if none."""
@@ -42,6 +41,11 @@ def lookup(cls: type, name: str) -> Any:
         if found is not MISSING:
             return found
     return MISSING
+
+
+def raw_attributes(classes: Iterable[type]) -> Iterator[tuple[str, Any]]:
+    """What each of the classes has itself, by name."""
+    return itertools.chain.from_iterable(namespace_of(cls).items() for cls in classes)
 
 
 #: operator function -> (dunder, reflected dunder)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
 from symbolic.errors import GraphBreak
+from symbolic.passing import namespace_of
 from symbolic.variables.base import MISSING, ExistingVariable, FixedVariable, Variable, lookup
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
@@ -73,7 +74,7 @@ class BornClass(ClassVariable):
         return self is other
 
     def getattr(self, tx: Translator, name: str) -> Variable:
-        if name == "__annotations__" and name not in self.value.__dict__ and type(self.value) is type:
+        if name == "__annotations__" and name not in namespace_of(self.value) and type(self.value) is type:
             self.plain_setattr(tx, name, tx.new_dict([]))  # what asks for them makes them
         return self.found(tx, name)  # stores have changed the model
 
@@ -275,7 +276,7 @@ def _function(tx: Translator, variable: ClosureFunction) -> FunctionType:
 
 def _object(tx: Translator, variable: ObjectVariable) -> Any:
     for base in variable.cls.__mro__:
-        new = base.__dict__.get("__new__")
+        new = namespace_of(base).get("__new__")
         if isinstance(new, types.BuiltinFunctionType):
             return new(variable.cls, *(model(tx, arg) for arg in variable.new_args))
     raise GraphBreak("object without a native __new__", variable.describe())

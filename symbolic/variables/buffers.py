@@ -17,7 +17,7 @@ import torch
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable
+from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable, lookup
 from symbolic.variables.containers import ReversedIterator, SequenceIterator
 from symbolic.variables.native import Method, NativeVariable, each, each_of_some, is_iterable
 from symbolic.variables.positions import answers, as_index, has, native_part, stand_in
@@ -161,7 +161,7 @@ class BufferVariable(NativeVariable):
         known = super().find(name)
         if known is not None or name in _REFUSED:
             return known
-        raw = next((vars(base)[name] for base in self.cls.__mro__ if name in vars(base)), None)
+        raw = lookup(self.cls, name)
         return Method(functools.partial(_run_method, name)) if isinstance(raw, MethodDescriptorType) else None
 
     def getattr(self, tx: Translator, name: str) -> Variable:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from symbolic import polyfills, versions
 from symbolic.errors import READS_FRAME, GraphBreak, Observed, SkipFrame
 from symbolic.frames import Frame
+from symbolic.passing import namespace_of
 from symbolic.reach import reachable
 from symbolic.signatures import takes
 from symbolic.variables import caches, copying, iteration, stdlib, text
@@ -489,7 +490,7 @@ def _bound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     """A native method bound to an existing object, or a native class method."""
     owner = fn.__self__
     if isinstance(owner, type):
-        definer = next((base for base in owner.__mro__ if fn.__name__ in vars(base)), owner)
+        definer = next((base for base in owner.__mro__ if fn.__name__ in namespace_of(base)), owner)
         handler = CLASS_METHODS.get((definer if issubclass(definer, dict) else owner, fn.__name__))
         if handler is not None:
             fits = takes(handler, tx, fn, *args, **kwargs)

@@ -23,6 +23,7 @@ import torch
 
 from symbolic.code import decode, looks_at_frames
 from symbolic.errors import LOOKS_UP, READS_FRAME, GraphBreak, Observed
+from symbolic.passing import namespace_of
 from symbolic.variables.base import Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable, do, make, model
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, ClassVariable, SuperVariable, of_the_program
@@ -325,7 +326,7 @@ def _asks_hooks(tx: Translator, cls: Variable, derived: Variable, /) -> Variable
 def _abc_init(tx: Translator, cls: Variable, /) -> Variable:
     if not isinstance(cls, BornClass):
         raise GraphBreak("class changed while running", cls.describe())
-    for name, value in vars(cls.value).items():
+    for name, value in namespace_of(cls.value).items():
         answers = [lookup(type(value), hook) for hook in ("__isabstractmethod__", "__getattr__", "__getattribute__")]
         if any(of_the_program(getattr(hook, "fget", hook)) for hook in answers):
             raise GraphBreak("attribute of a class that says whether it is abstract", f"{cls.describe()}.{name}")

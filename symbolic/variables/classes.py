@@ -27,6 +27,7 @@ import torch
 from sideeffects.effects import DELETED
 from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
+from symbolic.passing import namespace_of
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, FixedVariable, Variable, joins, lookup
 from symbolic.variables.buffers import BufferVariable, array_of
@@ -72,7 +73,7 @@ class Own:
         self.__doc__ = f"{name!r} {'in' if answer else 'not in'} the class itself"
 
     def __call__(self, cls: type) -> bool:
-        return (self.name in cls.__dict__) is self.answer
+        return (self.name in namespace_of(cls)) is self.answer
 
 
 #: What finds a class's own attributes.
@@ -104,7 +105,7 @@ class ClassVariable(FixedVariable):
         if isinstance(meta, property) and type(self.value) is not type:
             return tx.call(tx.class_attribute(type(self.value), name).getattr(tx, "fget"), [self], {})
         if meta is _NAMES:
-            return tx.wrap(self.value.__dict__, tx.source_of(self).attr(name))
+            return tx.wrap(namespace_of(self.value), tx.source_of(self).attr(name))
         if name in ("__dict__", "__flags__"):  # what flags there are depends on what was looked up so far
             raise GraphBreak("attribute of a class", name)
         if isinstance(raw, GetSetDescriptorType) or isinstance(meta, (GetSetDescriptorType, MemberDescriptorType)):
@@ -196,7 +197,7 @@ class ClassVariable(FixedVariable):
 
     def shown(self, tx: Translator) -> Variable | None:
         """The dict that its `__dict__` shows, if the frame has looked at that."""
-        return tx.known.get(id(gc.get_referents(self.value.__dict__)[0]))
+        return tx.known.get(id(gc.get_referents(namespace_of(self.value))[0]))
 
     # --- instances --------------------------------------------------------------------------------------------------
     def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
@@ -419,8 +420,8 @@ class SuperVariable(Variable):
         owner: Any = self.owner
         mro = list((owner.value if self._is_of_class() else owner.python_type()).__mro__)
         for base in mro[mro.index(self.start) + 1 :]:
-            if name in base.__dict__:
-                return base, base.__dict__[name]
+            if name in namespace_of(base):
+                return base, namespace_of(base)[name]
         return object, MISSING
 
     def getattr(self, tx: Translator, name: str) -> Variable:

@@ -21,7 +21,7 @@ import torch
 from symbolic import versions
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables.base import BINARY, MISSING, Variable
+from symbolic.variables.base import BINARY, MISSING, Variable, raw_attributes
 from symbolic.variables.computed import pick
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.native import (
@@ -773,11 +773,10 @@ def _is_users(function: Any) -> bool:
 
 def _special_method(cls: type) -> str | None:
     """A special method in Python by which a class of tuples does what tuples do in a way of its own."""
-    for base in cls.__mro__[: cls.__mro__.index(tuple)]:
-        for name, found in vars(base).items():
-            counts = name in _UNSEEN or (name.startswith("__") and name != "__init__" and name in TupleVariable.METHODS)
-            if counts and _is_users(found):
-                return name
+    for name, found in raw_attributes(cls.__mro__[: cls.__mro__.index(tuple)]):
+        counts = name in _UNSEEN or (name.startswith("__") and name != "__init__" and name in TupleVariable.METHODS)
+        if counts and _is_users(found):
+            return name
     return None
 
 

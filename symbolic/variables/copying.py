@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symbolic.errors import GraphBreak, Observed
+from symbolic.passing import namespace_of
 from symbolic.signatures import takes
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.buffers import BufferVariable
@@ -337,7 +338,7 @@ def _is_made_bare(x: Variable) -> bool:
     return native or all(
         base is object
         or is_python_class(base)
-        and isinstance(base.__dict__.get("__new__", staticmethod(len)), (staticmethod, FunctionType))
+        and isinstance(namespace_of(base).get("__new__", staticmethod(len)), (staticmethod, FunctionType))
         for base in x.python_type().__mro__
     )
 

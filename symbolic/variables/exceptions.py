@@ -11,7 +11,7 @@ from symbolic.code import decode
 from symbolic.errors import READS_FRAME, GraphBreak, Restart, SkipFrame
 from symbolic.frames import Frame
 from symbolic.tracebacks import line_at
-from symbolic.variables.base import Variable
+from symbolic.variables.base import Variable, raw_attributes
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import TupleVariable
 from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectVariable
@@ -283,7 +283,7 @@ def new_exception(tx: Translator, cls: type, args: list[Variable], kwargs: dict[
     if issubclass(cls, BaseExceptionGroup):
         return _new_group(tx, cls, args)
     if not issubclass(cls, PARTICULAR):
-        names = [name for base in cls.__mro__ for name, raw in vars(base).items() if type(raw) in _NATIVE]
+        names = [name for name, raw in raw_attributes(cls.__mro__) if type(raw) in _NATIVE]
         made = ExceptionVariable(cls, args, natives=dict.fromkeys(names, NONE))
         if not isinstance(tx.lookup(cls, "__init__"), FunctionType):
             made.native_init(tx, args, kwargs)
@@ -291,7 +291,7 @@ def new_exception(tx: Translator, cls: type, args: list[Variable], kwargs: dict[
     if kwargs or cls.__module__ != "builtins" or not all(arg.is_constant() for arg in args):
         raise GraphBreak("construction by a native __new__", cls.__qualname__)
     model = tx.attempt(cls, *(arg.constant() for arg in args))
-    names = [name for base in type(model).__mro__[:-3] for name, raw in vars(base).items() if type(raw) in _NATIVE]
+    names = [name for name, raw in raw_attributes(type(model).__mro__[:-3]) if type(raw) in _NATIVE]
     natives = {name: tx.from_constant(getattr(model, name)) for name in names if hasattr(model, name)}
     made = ExceptionVariable(type(model), [tx.from_constant(arg) for arg in model.args], tuple(args), natives)
     made.model = model

@@ -24,9 +24,10 @@ from sideeffects.effects import DELETED
 from symbolic import polyfills
 from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
+from symbolic.passing import namespace_of
 from symbolic.signatures import takes
 from symbolic.sources import Source
-from symbolic.variables.base import ALIASES, BINARY, INPLACE, MISSING, UNARY, Variable, joins, lookup
+from symbolic.variables.base import ALIASES, BINARY, INPLACE, MISSING, UNARY, Variable, joins, lookup, raw_attributes
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import BoundMethod, PythonFunction
 from symbolic.variables.methods import NativeMethod
@@ -302,7 +303,7 @@ class ObjectVariable(Variable):
         if not isinstance(new, type):
             return False
         for cls in (self.cls, new):
-            slots = any(isinstance(raw, MemberDescriptorType) for base in cls.__mro__ for raw in vars(base).values())
+            slots = any(isinstance(raw, MemberDescriptorType) for _, raw in raw_attributes(cls.__mro__))
             ends = lookup(cls, "__del__") is not MISSING
             if slots or ends or not is_python_class(cls) or lookup(cls, "__new__") is not object.__new__:
                 return False
@@ -312,7 +313,7 @@ class ObjectVariable(Variable):
     def _takes(self, raw: Any) -> bool:
         """Whether there is a place for the attribute: a slot written in Python, or the instance's `__dict__`."""
         if isinstance(raw, MemberDescriptorType):
-            return "__slots__" in vars(raw.__objclass__)
+            return "__slots__" in namespace_of(raw.__objclass__)
         return self.cls.__dictoffset__ != 0 and (raw is MISSING or not is_data_descriptor(raw))
 
     def _module_setattr(self, tx: Translator, name: str, value: Variable) -> bool:
@@ -353,7 +354,7 @@ class ObjectVariable(Variable):
         if raw is not MISSING and isinstance(lookup(type(raw), "__delete__"), FunctionType):
             tx.call(tx.class_attribute(type(raw), "__delete__"), [tx.class_attribute(self.cls, name), self], {})
             return
-        is_slot = isinstance(raw, MemberDescriptorType) and "__slots__" in vars(raw.__objclass__)
+        is_slot = isinstance(raw, MemberDescriptorType) and "__slots__" in namespace_of(raw.__objclass__)
         if raw is not MISSING and is_data_descriptor(raw) and not is_slot:
             raise GraphBreak("deletion of a native attribute", f"{self.cls.__qualname__}.{name}")
         pending = tx.ledger.pending(self, name)

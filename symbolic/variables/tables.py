@@ -40,7 +40,7 @@ import torch
 
 from symbolic.errors import MEMORY, GraphBreak
 from symbolic.signatures import refuses, takes
-from symbolic.variables.base import BINARY, MISSING, FixedVariable, Variable
+from symbolic.variables.base import BINARY, MISSING, FixedVariable, Variable, raw_attributes
 from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.buffers import BufferVariable, from_python
 from symbolic.variables.constants import is_constant_value
@@ -352,7 +352,7 @@ def plain(value: Any) -> bool:
     if not isinstance(value, enum.Enum):
         return True
     own = [base for base in type(value).__mro__ if base.__module__ not in ("enum", "builtins")]
-    methods = [name for base in own for name, raw in vars(base).items() if _is_written_for(raw)]
+    methods = [name for name, raw in raw_attributes(own) if _is_written_for(raw)]
     return all(name in _HARMLESS for name in methods if name.startswith("__"))
 
 

@@ -678,3 +678,64 @@ def test_classes_have_no_attributes_set_as_those_of_objects(x):
 
     refused = errors_of(lambda: store(Refuses), lambda: delete(Refuses), lambda: store(Own), lambda: delete(Own))
     return x + 1, refused, Refuses.there, Own.there, errors_of(lambda: object.__setattr__(Refuses))
+
+
+def made_with_names_of_their_own():
+    """Classes of a metaclass that says itself what `__dict__` is, and of one whose own metaclass does."""
+
+    class Meta(type):
+        @property
+        def __dict__(cls):
+            cls.was_asked = True
+
+    class Thing(metaclass=Meta):
+        was_asked = False
+        there = staticmethod(abs)
+
+        def __init__(self):
+            self.spam = 42
+
+        def __eq__(self, other):
+            return self.spam == other.spam
+
+    class Derived(Thing):
+        def __init__(self):
+            super().__init__()
+            self.more = 1
+
+    class MetaOfMeta(type):
+        @property
+        def __dict__(cls):
+            cls.was_asked = True
+            return {"spam": 42}
+
+    class Meant(type, metaclass=MetaOfMeta):
+        was_asked = False
+
+    class Meek(metaclass=Meant):
+        pass
+
+    return Thing, Derived, Meek
+
+
+def use_with_names_of_their_own(x, Thing, Derived, Meek):
+    one, two = Thing(), Derived()
+    Derived.stored = 3
+    found = inspect.getattr_static(one, "spam"), two.spam, two.more, one == two, Thing.there(-1), two.stored
+    del Derived.stored
+    refused = errors_of(lambda: inspect.getattr_static(Meek, "spam"), lambda: Thing.nothing, lambda: two.stored)
+    one.__class__ = Derived
+    return x + 1, found, refused, type(one) is Derived, Thing.was_asked, Meek.was_asked
+
+
+@same_as_eager
+def test_what_a_metaclass_says_of_names_is_not_asked_of_classes_of_the_frame(x):
+    return use_with_names_of_their_own(x, *made_with_names_of_their_own())
+
+
+def test_what_a_metaclass_says_of_names_is_not_asked_of_existing_classes():
+    classes = made_with_names_of_their_own()
+    _, *expected = use_with_names_of_their_own(X, *classes)
+    compiled = jit.compile(use_with_names_of_their_own, backend="eager")
+    for _ in range(3):
+        assert compiled(X, *classes)[1:] == (*expected,)
