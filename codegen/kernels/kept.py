@@ -27,14 +27,15 @@ _FILES = [Path(late.__file__)]
 def place(like: Likeness, takes_list: bool, rounds_halves: bool = True) -> str | None:
     """The key of what a graph becomes; None for one that another process can't tell to be the same: it holds functions
     or very large tensors of its own."""
-    lines = []
-    for op, what, given, operands, value in like:
-        name = _name(what)
-        if name is None:
-            return None
-        lines.append((op, name, given, operands, value))
+    kinds: dict[tuple[Any, ...], int] = {}  # a large model has few, each many times
+    wired = [
+        (kinds.setdefault((op, what, given, value), len(kinds)), operands) for op, what, given, operands, value in like
+    ]
+    lines = [(op, _name(what), given, value) for op, what, given, value in kinds]
+    if any(name is None for _, name, _, _ in lines):
+        return None
     settings = f"{takes_list} {rounds_halves} {torch.get_default_dtype()}"
-    return key(graph=repr(lines), settings=settings, made_by=_made_by())
+    return key(graph=repr((lines, wired)), settings=settings, made_by=_made_by())
 
 
 def keep(store: Store, at: str, graph: fx.GraphModule, plan: Plan, source: str) -> None:

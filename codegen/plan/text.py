@@ -11,9 +11,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -35,6 +36,15 @@ _THEMSELVES = frozenset({type(None), bool, int, float, str})
 NUMBERS: dict[str, type] = {kind.__name__: kind for kind in (int, float, bool)}
 
 
+def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """What gives all these attributes."""
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda value: (get(value),)
+
+
+_GETTERS = {kind: _getter(FIELDS[name]) for name, kind in KINDS.items()}
+
+
 class Unwritable(Exception):
     """Something in a plan that means nothing to another process."""
 
@@ -51,18 +61,21 @@ def write(plan: s.Plan, tensors: Sequence[torch.Tensor] = ()) -> str:
         kind = type(value)
         if kind in _THEMSELVES:
             return value
+        if kind in _GETTERS:
+            return {kind.__name__: all_said(_GETTERS[kind](value))}
         if isinstance(value, tuple):
-            return [said(item) for item in value]
+            return all_said(value)
         if isinstance(value, list):
-            return {"list": [said(item) for item in value]}
+            return {"list": all_said(value)}
         if kind is s.Function:
             return {"Function": value.name}
         if id(value) in numbers:
             return {"tensor": numbers[id(value)]}
-        if KINDS.get(kind.__name__) is kind:
-            return {kind.__name__: [said(getattr(value, name)) for name in FIELDS[kind.__name__]]}
         word, text = _word(value)
         return {word: text}
+
+    def all_said(values: Iterable[Any]) -> list[Any]:
+        return [value if type(value) in _THEMSELVES else said(value) for value in values]
 
     return json.dumps(said(plan), separators=(",", ":"))
 
