@@ -11,6 +11,7 @@ import weakref
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from inspect import CO_NESTED
 from types import (
     BuiltinFunctionType,
@@ -79,6 +80,7 @@ from symbolic.variables.live import ROWS, wrap_iterator
 from symbolic.variables.live_generators import wrap_generator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.methods import NativeMethod
+from symbolic.variables.native import stored_key
 from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.proxies import ProxyVariable
 from symbolic.variables.sets import HasElements
@@ -279,8 +281,10 @@ def _deque_part(tx: Translator, value: deque[Any], source: Source) -> DequeVaria
     return variable
 
 
-def elements_of(value: deque[Any]) -> tuple[Any, ...]:
-    return tuple(deque.__iter__(value))
+def elements_of(value: Any) -> tuple[Any, ...]:
+    """Those of a deque or set, in the order of iteration, whatever the user's class makes of that."""
+    kind: Any = next(kind for kind in (set, frozenset, deque) if is_a(value, kind))
+    return tuple(kind.__iter__(value))
 
 
 def _buffer(tx: Translator, value: Any, source: Source) -> Variable:
@@ -356,18 +360,32 @@ def _set(tx: Translator, value: Any, source: Source) -> Variable:
     return _set_part(tx, value, source)
 
 
-def _set_of(tx: Translator, value: Any, source: Source) -> SetVariable:
+def _set_part(tx: Translator, value: Any, source: Source) -> SetVariable:
+    """Of constants and classes it is known which they are; objects are read by their places."""
     kind = set if is_a(value, set) else frozenset
-    items = [tx.from_constant(item) for item in kind.__iter__(value)]
+    elements = elements_of(value)
+    if not all(is_constant_value(item) or is_a(item, type) for item in elements):
+        return SetVariable({}, source, kind, unread=_Places(tx, elements, source.step("call", elements_of)))
+    tx.know(source, "predicate", HasElements(elements))
+    items = [tx.from_constant(item) for item in elements]
     return SetVariable({item.key(): item for item in items}, source, kind)
 
 
-def _set_part(tx: Translator, value: Any, source: Source) -> SetVariable:
-    elements = set().union(value)  # whatever the user's class makes of iteration
-    if not all(is_constant_value(item) or is_a(item, type) for item in elements):
-        raise GraphBreak("set of objects", source.text)
-    tx.know(source, "predicate", HasElements(elements))
-    return _set_of(tx, value, source)
+@dataclass(frozen=True)
+class _Places:
+    """The elements of an existing set of objects: the i-th is whatever comes i-th."""
+
+    tx: Translator
+    elements: tuple[Any, ...]
+    source: Source
+
+    def __len__(self) -> int:
+        self.tx.know(self.source, "len", len(self.elements))
+        return len(self.elements)
+
+    def read(self) -> dict[Any, Variable]:
+        items = _elements(self.tx, self.elements, self.source, "index")
+        return {stored_key(self.tx, item): item for item in items}
 
 
 def _is_made_in_calls(function: FunctionType) -> bool:

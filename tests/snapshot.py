@@ -412,12 +412,16 @@ def _stable(item):
     kind = type(item)
     if kind in ATOMS or kind in VALUES:
         return (kind.__name__, repr(item))
-    if issubclass(kind, tuple):
+    if issubclass(kind, (tuple, list)):
         return (kind.__name__, [_stable(part) for part in item])
+    if issubclass(kind, frozenset):
+        return (kind.__name__, sorted(repr(_stable(part)) for part in item))
     if issubclass(kind, torch.Tensor):
-        return (kind.__name__, tuple(item.shape), item.detach().flatten().tolist())
-    if issubclass(kind, (type, types.FunctionType, types.BuiltinFunctionType)):
-        return ("known", _name(item))
+        return (kind.__name__, tuple(item.shape), item.detach().to_dense().flatten().tolist())
+    if issubclass(kind, (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)):
+        held = [cell.cell_contents for cell in getattr(item, "__closure__", None) or ()]
+        owner = getattr(item, "__self__", None)
+        return ("known", _name(item), [_stable(part) for part in (*held, owner) if not isinstance(part, types.ModuleType)])
     return (_name(kind), [(name, _stable(value)) for name, value in getattr(item, "__dict__", {}).items()
                           if type(value) in ATOMS])
 

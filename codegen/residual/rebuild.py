@@ -366,11 +366,12 @@ def _dict_contents(w: Writer, target: Variable, v: mappings.DictVariable, before
 def _set_contents(w: Writer, target: Variable, v: mappings.SetVariable, before: Any) -> None:
     done = len(before.history) if before is not None else 0
     recipe = sets.Recipe(set, tuple(v.history[done:]))
-    w.check_keys(v.items)
+    w.check_keys(itertools.chain(v.items, before.items if before is not None else v.came))
     if recipe.is_plain() and recipe.is_in_place() and _reads_what_is(v, recipe):
         _by_recipe(w, sets.Recipe.change, recipe, target)
     else:  # objects with hashes by address, in no order that anybody knows
-        w.call(runtime.set_set, target, Emit(lambda: w.emit.build("set", w.load_all(v.items.values()))))
+        gone, new = v.since(before)
+        w.call(runtime.update_set, target, Emit(lambda: w.load_tuple(gone)), Emit(lambda: w.load_tuple(new)))
 
 
 def _deque_contents(w: Writer, target: Variable, v: containers.DequeVariable, before: Any) -> None:

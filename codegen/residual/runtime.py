@@ -144,9 +144,9 @@ def discard_class_attribute(target: type, name: str) -> None:
         type.__delattr__(target, name)
 
 
-def set_set(target: set[Any], items: set[Any]) -> None:
-    set.clear(target)
-    set.update(target, items)
+def update_set(target: set[Any], gone: Iterable[Any], new: Iterable[Any]) -> None:
+    set.difference_update(target, gone)
+    set.update(target, new)
 
 
 def set_deque(target: deque[Any], items: Iterable[Any]) -> None:

@@ -26,10 +26,10 @@ from symbolic.variables.native import (
     Method,
     NativeVariable,
     each,
-    has_own_hash,
     hash_key,
     is_iterable,
     raise_with,
+    stored_key,
 )
 from symbolic.variables.positions import has, native_part, stand_in
 from symbolic.variables.sets import OPERATORS, SetVariable, set_of
@@ -171,9 +171,7 @@ class DictVariable(Veiled, NativeVariable):
         for position, real in enumerate(reals):
             known = is_constant_value(real)
             key = tx.from_constant(real) if known else tx.wrap(real, self.source.step("key", position))
-            if has_own_hash(key):
-                raise GraphBreak("key with its own hash", key.describe())  # the dict knows its hash and would not ask
-            self._names[hash_key(tx, key)] = (key, real)
+            self._names[stored_key(tx, key)] = (key, real)
 
     def read_again(self) -> None:
         """What it was made of has changed: the namespace of a class that the frame makes."""

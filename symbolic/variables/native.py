@@ -10,6 +10,7 @@ import copy
 import inspect
 import operator
 from collections.abc import Callable, Container, Iterable, Iterator
+from types import BuiltinMethodType, MethodType, MethodWrapperType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import torch
@@ -39,6 +40,9 @@ SWAPPED = {
 }
 #: Hash functions that tell nothing but identity.
 IDENTITY_HASHES: tuple[Any, ...] = (object.__hash__, torch.Tensor.__hash__)  # those of pybind11 have no hash themselves
+
+#: What is hashed by the identity of what it is bound to, and by what is bound.
+_METHODS = (MethodType, BuiltinMethodType, MethodWrapperType)
 
 #: No object has an address below.
 _SMALLEST_ID = 1 << 16
@@ -195,8 +199,10 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
     key = variable.key()
     if kind is int:
         _check_number(tx, variable)
-    if kind.__hash__ in IDENTITY_HASHES:
+    if kind.__hash__ in IDENTITY_HASHES and not variable.is_constant():
         tx.hashed.append(variable)
+    elif issubclass(kind, _METHODS) and isinstance(owner := getattr(variable, "owner", None), Variable):
+        tx.hashed.append(owner)
     if isinstance(key, Identity) and kind.__hash__ not in IDENTITY_HASHES:
         real = variable.real()
         if inspect.isbuiltin(real) and (real.__self__ is None or inspect.ismodule(real.__self__)):
@@ -204,6 +210,18 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
         # A number that is not known yet may become known here; anything else with its own hash is user code.
         return variable.constant()
     return key
+
+
+def stored_key(tx: Translator, variable: Variable) -> Any:
+    """The same of what an existing container holds: that knows the hash, and would not ask."""
+    if _asks(tx, variable):
+        raise GraphBreak("key with its own hash", variable.describe())
+    return hash_key(tx, variable)
+
+
+def _asks(tx: Translator, variable: Variable) -> bool:
+    is_tuple = isinstance(variable, NativeVariable) and issubclass(variable.python_type(), tuple)
+    return any(_asks(tx, item) for item in variable.unpack(tx)) if is_tuple else has_own_hash(variable)
 
 
 def _check_number(tx: Translator, variable: Variable) -> None:

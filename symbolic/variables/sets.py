@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from symbolic.errors import GraphBreak, Restart
 from symbolic.sources import Source
@@ -192,6 +192,13 @@ def _now(operand: Any, variable: SetVariable | None) -> Any:
     return copy.copy(operand) if type(operand) in (set, dict, list) else operand
 
 
+class Unread(Sized, Protocol):
+    """What an existing set of objects has, until somebody asks for more than the number."""
+
+    def read(self) -> dict[Any, Variable]:
+        """The elements by their keys."""
+
+
 class SetVariable(Veiled, NativeVariable):
     """A set or frozenset: `items` maps the key of each element to it. Reconstruction reads `items` and `cls`; an
     existing one that was touched has `items` as its new contents.
@@ -200,16 +207,29 @@ class SetVariable(Veiled, NativeVariable):
     as long as its elements hash like their keys. `history` has these operations, (method of sets, operands), in order:
     an existing set goes through them as well.
 
+    An existing set of objects is `by_place`: when somebody asks for its elements (they are `unread` before), they are
+    read in the order of iteration, whatever that is. `came` are those of an existing set before the frame: one of which
+    not all elements are known discards and adds those that are others.
+
     How an existing set lies in memory is not known, so the order of what is made of several of its elements isn't. The
     residual code does the same with the real one. Where that has changed, or the frame asks for the order, is a break
     at the step where it was made, `unordered_at`."""
 
     HOLDS = ("items", "history")
+    items: dict[Any, Variable]
+    table: set[Any]
 
     def __init__(
-        self, items: dict[Any, Variable], source: Source | None = None, cls: type = set, value: Any = MISSING
+        self,
+        items: dict[Any, Variable],
+        source: Source | None = None,
+        cls: type = set,
+        value: Any = MISSING,
+        unread: Unread | None = None,
     ) -> None:
-        self.items = items
+        self.unread = unread
+        self.by_place = unread is not None
+        self.came: dict[Any, Variable] = {}  # the elements of an existing one, before the frame
         self.source = source
         self.cls = cls
         self.value = value
@@ -217,12 +237,26 @@ class SetVariable(Veiled, NativeVariable):
         self.owner: Any = None  # the ObjectVariable whose native part this is
         self.history: list[tuple[str, tuple[Any, ...]]] = []
         self.unordered_at: int | None = None
-        self.table: set[Any] = set()
+        if unread is None:
+            self._fill(items)
+
+    def _fill(self, items: dict[Any, Variable]) -> None:
+        self.items, self.table = items, set()
+        self.came = dict(items) if self.source is not None else {}
         for key in items:  # set(items) would make a larger table, in another order
             self.table.add(key)
 
+    def __getattr__(self, name: str) -> Any:
+        unread = vars(self).get("unread") if name in ("items", "table") else None
+        if unread is None:
+            return super().__getattr__(name)
+        items = unread.read()
+        self.unread = None
+        self._fill(items)
+        return vars(self)[name]
+
     def is_constant(self) -> bool:
-        return self.cls is frozenset and all(item.is_constant() for item in self.items.values())
+        return not self.by_place and self.cls is frozenset and all(item.is_constant() for item in self.items.values())
 
     def constant(self) -> Any:
         return frozenset(item.constant() for item in self.items.values()) if self.is_constant() else super().constant()
@@ -231,10 +265,19 @@ class SetVariable(Veiled, NativeVariable):
         return frozenset(self.items) if self.cls is frozenset else Identity(self)
 
     def reachable(self) -> list[Variable]:
-        return list(self.items.values())
+        return list(self.items.values()) if self.unread is None else []
+
+    def since(self, before: SetVariable | None) -> tuple[list[Variable], list[Variable]]:
+        """The elements to discard and those to add, in this order, to come from what it was `before` (None: before the
+        frame) to this."""
+        was = dict.fromkeys((before.items if before is not None else self.came).values())
+        now = dict.fromkeys(self.items.values())
+        return [item for item in was if item not in now], [item for item in now if item not in was]
 
     def takes(self, before: SetVariable | None = None) -> str:
-        return f"{self}.clear(); {self}.update([{', '.join(map(str, self.items.values()))}])"
+        changes = zip(("difference_update", "update"), self.since(before), strict=True)
+        done = [f"{self}.{name}([{', '.join(map(str, items))}])" for name, items in changes if items]
+        return "; ".join(done) or f"{self}.update()"
 
     def native(self) -> type:
         return frozenset if issubclass(self.cls, frozenset) else set
@@ -275,17 +318,17 @@ class SetVariable(Veiled, NativeVariable):
         return True
 
     def key_of(self, tx: Translator, item: Variable) -> Any:
-        """The key to look up: a set is found by the frozenset of its elements."""
+        """The key to look up: a set that has no hash is found by the frozenset of its elements."""
         theirs = native_part(item)
-        if isinstance(theirs, SetVariable) and theirs.cls is set:
+        if isinstance(theirs, SetVariable) and theirs.cls is set and item.python_type().__hash__ is None:
             return frozenset(theirs.items)
         return hash_key(tx, item)
 
     def ordered(self, tx: Translator) -> list[Variable]:
         """The elements in the order of iteration."""
-        if len(self.items) < 2:
+        if len(self.items) < 2 or (self.by_place and not tx.ledger.touched(self)):
             return list(self.items.values())
-        if not all(map(_is_stable, self.items.values())):
+        if self.source is None and not all(map(_is_stable, self.items.values())):
             raise GraphBreak("order of a set of objects", self.describe())
         if self.source is None:
             self.check_order()
@@ -361,10 +404,10 @@ class SetVariable(Veiled, NativeVariable):
 
     # --- protocol ---------------------------------------------------------------------------------------------------
     def length(self, tx: Translator) -> int:
-        return len(self.items)
+        return len(self.items if self.unread is None else self.unread)
 
     def truth(self, tx: Translator) -> bool:
-        return bool(self.items)
+        return self.length(tx) != 0
 
     def contains(self, tx: Translator, item: Variable) -> bool:
         if is_none_of(tx, item, self.items.values()):

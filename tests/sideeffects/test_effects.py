@@ -73,7 +73,7 @@ LINES = [
     (filled, lambda: [1, 2], ["items[:] = [x, 2, 7]"]),
     (appended, lambda: [1, 2], ["items.extend([7])"]),
     (entered, lambda: {"old": 1}, ["del table['old']; table['a'] = 1"]),
-    (added, lambda: {1, 2}, ["bag.clear(); bag.update([2, 5])"]),
+    (added, lambda: {1, 2}, ["bag.difference_update([1]); bag.update([5])"]),
     (queued, lambda: collections.deque([1]), ["ring.clear(); ring.extend([9, 1])"]),
     (bounded, lambda: collections.deque([1]), ["ring.__init__([2], 1)"]),
     (counted, io.StringIO, [f"{__name__}.TOTAL = 4", "print('so', '1', file=out)"]),
