@@ -16,7 +16,7 @@ from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
 from symbolic.signatures import fits
 from symbolic.sources import Source
-from symbolic.variables.base import COMPARISONS, MISSING, Variable, lookup, spelled
+from symbolic.variables.base import COMPARISONS, MISSING, FixedVariable, Identity, Variable, lookup, spelled
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.generators import CoroutineVariable, GeneratorVariable
 from symbolic.variables.methods import CallMethod
@@ -453,7 +453,8 @@ class BoundMethod(Variable):
         return MISSING if MISSING in (function, owner) else MethodType(function, owner)
 
     def key(self) -> Any:
-        return ("bound method", self.function.key(), self.owner.key())
+        is_fixed = self.owner.is_constant() or isinstance(self.owner, FixedVariable)
+        return ("bound method", self.function.key(), self.owner.key() if is_fixed else Identity(self.owner))
 
     def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
         return self.function.enter(tx, [self.owner, *args], kwargs)

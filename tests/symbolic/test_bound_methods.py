@@ -181,3 +181,46 @@ def test_a_method_on_the_stack_at_a_break_keeps_no_object():
             assert gone() is None
             entries.append(jit.stats()["captures"])
         assert entries[1] == entries[2]
+
+
+class Named(str):
+    def greet(self):
+        return "hello"
+
+
+class Even:
+    """Equal to all others, which no method of it is."""
+
+    def __eq__(self, other):
+        return True
+
+    def __hash__(self):
+        return 1
+
+    def greet(self):
+        return "hello"
+
+
+def test_methods_of_two_objects_are_two_keys():
+    """Those of one, which the next call may bring, are one key. What the objects are equal to is not asked."""
+
+    def keys(x, known, one, other):
+        return x + 1, one.greet in known, other.greet in known, len({one.greet, other.greet}), {one.greet: 1}.get(other.greet)
+
+    for make in (lambda: Named("a"), Even):
+        def world(is_one, make=make):
+            one = make()
+            return torch.ones(2), {one.greet}, one, one if is_one else make()
+
+        check(keys, make=lambda: world(False), changed=[lambda: world(True), lambda: world(False)])
+
+
+def test_native_methods_of_two_objects_are_two_keys():
+    def keys(x, known, one, other):
+        return x + 1, one.append in known, other.append in known, len({one.append, other.append})
+
+    def world(is_one):
+        one = [1]
+        return torch.ones(2), {one.append}, one, one if is_one else [1]
+
+    check(keys, graphs=1, make=lambda: world(False), changed=[lambda: world(True), lambda: world(False)])
