@@ -153,10 +153,12 @@ def test_writing_into_a_result_harms_nobody():
 
 def test_kinds():
     run, _, recorder = of(lambda x, n: (x * n,), varies=True)
+    all_of_them = []  # stay, so that each lies elsewhere
     for _ in range(3):
         for shape in ((2,), (3, 4), (4, 3)):
             for n in (2, 3.5, True):
                 x = torch.randn(shape)
+                all_of_them.append(x)
                 assert torch.equal(run(x, n)[0], x * n)
     assert len(run.kinds) == recorder.recordings == 9 and recorder.replays == 18
     x = torch.randn(3, 4).t()
