@@ -503,6 +503,16 @@ def _may_be_asked_about(target: Variable | None, args: Sequence[Variable]) -> bo
     return leads_on or any(target is arg for arg in args)
 
 
+#: Questions that evaluate the text of a signature of C's in the namespace of its module, which then has one name more.
+_EVALUATE = (inspect.signature, inspect.getfullargspec)
+
+
+def _bare_modules() -> list[dict[str, Any]]:
+    """The namespaces of modules in which nothing was evaluated yet."""
+    spaces = [vars(module) for module in [*sys.modules.values()] if type(module) is ModuleType]
+    return [space for space in spaces if "__builtins__" not in space]
+
+
 def _query(fn: Any) -> Callable[..., Variable]:
     """A question about existing objects, asked now; in each call, too, where each answer is another object."""
 
@@ -516,7 +526,12 @@ def _query(fn: Any) -> Callable[..., Variable]:
             if arg.source is not None and arg.source.kind != "const" and not is_a(value, _ASKED):
                 tx.know(arg.source, "is", value)
         question = functools.partial(fn, *values, **named)
-        answer = tx.attempt(question)
+        bare = _bare_modules() if fn in _EVALUATE else []
+        try:
+            answer = tx.attempt(question)
+        finally:
+            if [space for space in bare if space.pop("__builtins__", None) is not None]:  # which the program is to do
+                raise GraphBreak(reason_of(fn), name_of(fn))
         if isinstance(answer, tuple) or is_constant_value(answer) or question() is answer:
             return tx.from_constant(answer)
         asked = tx.sources.const(question, name_of(fn)).step("made", (operator.call, len(tx.keepalive)))

@@ -12,6 +12,7 @@ import importlib.util
 import inspect
 import itertools
 import json
+import marshal
 import operator
 import os
 import sys
@@ -739,3 +740,20 @@ def test_what_a_metaclass_says_of_names_is_not_asked_of_existing_classes():
     compiled = jit.compile(use_with_names_of_their_own, backend="eager")
     for _ in range(3):
         assert compiled(X, *classes)[1:] == (*expected,)
+
+
+def test_a_question_about_a_signature_of_c_leaves_its_module_to_the_program():
+    def ask(x):
+        before = sorted(vars(marshal))
+        said = [str(inspect.signature(found)) for name, found in sorted(vars(marshal).items()) if name.endswith("s")]
+        return x + 1, before, said, sorted(vars(marshal))
+
+    def fresh():
+        vars(marshal).pop("__builtins__", None)
+
+    fresh()
+    _, *expected = ask(X)
+    compiled = jit.compile(ask, backend="eager")
+    for _ in range(2):
+        fresh()
+        assert compiled(X)[1:] == (*expected,)
