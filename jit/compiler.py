@@ -44,7 +44,7 @@ from jit.resumed import ResumeVariable
 from jit.state import DebugState, compiled, debug_state
 from symbolic import polyfills, terms
 from symbolic.capture import Break, BreakReason, Capture
-from symbolic.errors import GraphBreak, LongLoop, Place, Restart, SkipFrame, Unlike
+from symbolic.errors import GraphBreak, LongLoop, Place, Restart, SkipFrame, Unlike, bare
 from symbolic.graph import OPERATION_RAISES
 from symbolic.guards import program
 from symbolic.marks import Said
@@ -349,7 +349,7 @@ class Compiler:
                     continue
                 if restart.step in breaks or restart.step == 0:
                     raise SkipFrame(f"no progress: {restart.cause}") from restart
-                breaks[restart.step] = restart.cause.with_traceback(None)  # which holds this very frame
+                breaks[restart.step] = bare(restart.cause)
         raise SkipFrame("too many restarts")
 
     def _entry(

@@ -87,6 +87,12 @@ class SkipFrame(Exception):
         self.reason = reason
 
 
+def bare(error: GraphBreak) -> GraphBreak:
+    """Without the tracebacks of it and of what led to it: their frames hold all that their callers hold."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
 class LettingGo:
     """An error that passes lets go of what lives in the frames that it went through, the innermost first.
 

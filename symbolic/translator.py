@@ -141,6 +141,8 @@ class Translator(Protocols):
         for each in self.known.values():
             if isinstance(each, ObjectVariable) and each.payload is not None:
                 each.payload.owner = None  # type: ignore[attr-defined]
+        for seen in self.frames_seen.values():
+            vars(seen).clear()  # errors lie in variables of the frames that their tracebacks show
         vars(self).clear()
 
     # --- facts ------------------------------------------------------------------------------------------------------

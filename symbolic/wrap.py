@@ -34,7 +34,7 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.hooks import RemovableHandle
 
-from symbolic.errors import GraphBreak, SkipFrame
+from symbolic.errors import GraphBreak, SkipFrame, bare
 from symbolic.passing import namespace_of
 from symbolic.sources import Source
 from symbolic.variables import (  # noqa: F401  (fourteen fill the tables)
@@ -122,7 +122,7 @@ def _wrapped(tx: Translator, value: Any, source: Source) -> Variable:
     except GraphBreak as cause:
         # Carrying it around is no harm; what is done with it breaks.
         tx.know(source, "type", type(value))
-        variable = OpaqueVariable(value, source, cause.with_traceback(None))  # which would hold all that callers hold
+        variable = OpaqueVariable(value, source, bare(cause))
     tx.known[id(value)] = variable
     tx.keepalive.append(value)
     return variable

@@ -1,5 +1,6 @@
 """Python's garbage collector rests while something is compiled, and only then."""
 import gc
+import warnings
 import weakref
 
 import pytest
@@ -119,3 +120,31 @@ def test_what_a_call_that_broke_the_graph_raised_is_freed_by_counts(collects_rar
         assert deaths == []
         held = None
         assert deaths.pop() == "gone"
+
+
+def warned(held):
+    kept = weakref.ref(held[0])
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        warnings.warn("careful", stacklevel=2)  # the block is why it breaks the graph
+    return kept
+
+
+def raised(held):
+    kept = weakref.ref(held[0])
+    try:
+        raise KeyError(len(held))
+    except KeyError as error:
+        error.__traceback__  # noqa: B018
+        jit.graph_break()
+        return kept
+
+
+@pytest.mark.parametrize("program", [warned, raised])
+def test_what_a_frame_was_handed_goes_with_it_in_the_first_call(program):
+    gc.disable()
+    try:
+        kept = jit.compile(program, backend="eager")([torch.ones(3)])
+        assert kept() is None
+    finally:
+        gc.enable()
