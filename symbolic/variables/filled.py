@@ -1,4 +1,5 @@
-"""Tensors made of ints that vary: torch reads each number of a list for itself, which makes a fact of it."""
+"""Tensors made of numbers. Of ints that vary torch reads each for itself, which makes a fact of it; numpy's numbers say
+what the tensor is of, and the plain ones that graphs have in their places do not."""
 
 from __future__ import annotations
 
@@ -8,14 +9,26 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symbolic import shapes
+from symbolic.errors import GraphBreak
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.symbols import SymbolInput, SymbolVariable
+from symbolic.variables.tables import name_of
 from symbolic.variables.torch_functions import HANDLERS
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
+
+try:
+    import numpy
+except ImportError:  # torch does without it, too
+    _NUMPYS: tuple[type, ...] = ()
+    _ONES: tuple[Any, ...] = ()
+else:
+    _NUMPYS = (numpy.generic,)
+    _ONES = (1, 1.0, 1j, numpy.float64(1), numpy.complex128(1))
 
 #: Numbers of one tensor, at most, unless all are one: each is an operation.
 MOST = 16
@@ -25,12 +38,29 @@ def _of_data(function: Any) -> None:
     before = HANDLERS.get(function)
 
     def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
+        if args and _leaves_open(kwargs.get("dtype")):
+            kwargs |= _said_by_numpy(function, args[0])
         made = _filled(tx, args[0], kwargs) if len(args) == 1 and kwargs.keys() <= {"dtype", "device"} else None
         if made is not None:
             return made
         return before(tx, *args, **kwargs) if before is not None else tx.graph.call(function, list(args), kwargs)
 
     HANDLERS[function] = handler
+
+
+def _leaves_open(dtype: Variable | None) -> bool:
+    return dtype is None or (dtype.is_constant() and dtype.constant() is None)
+
+
+def _said_by_numpy(function: Any, data: Variable) -> dict[str, Variable]:
+    """The dtype that torch would find among numbers with some of numpy's."""
+    leaves = list(_leaves(data))
+    if not any(isinstance(leaf, ObjectVariable) and issubclass(leaf.cls, _NUMPYS) for leaf in leaves):
+        return {}
+    ones = [[one for one in _ONES if issubclass(leaf.python_type(), type(one))] for leaf in leaves]
+    if not all(ones):
+        raise GraphBreak("numpy array", f"among what {name_of(function)} is given")
+    return {"dtype": ConstantVariable(function(sum(ones, [])).dtype)}
 
 
 def _filled(tx: Translator, data: Variable, kwargs: dict[str, Variable]) -> Variable | None:
@@ -79,5 +109,5 @@ def _leaves(data: Variable) -> Iterator[Variable]:
         yield from _leaves(item)
 
 
-for each in (torch.tensor, torch.as_tensor):
+for each in (torch.tensor, torch.as_tensor, torch.asarray):
     _of_data(each)

@@ -388,7 +388,7 @@ class ObjectVariable(Variable):
         function = self.special(tx, name)
         if function is not None:
             return convert(tx.call(function, args, {}))
-        if self.payload is not None and self._is_of_payload(tx.lookup(self.cls, name)):
+        if self.payload is not None and self.is_of_payload(tx.lookup(self.cls, name)):
             return native(self.payload)
         self._misuse(tx, name, *args)
 
@@ -528,11 +528,11 @@ class ObjectVariable(Variable):
         fallback; a builtin base's is known by the payload, any other only by the running program."""
         if getattr(raw, "__objclass__", None) is object:
             return None
-        if self.payload is None or raw is None or not self._is_of_payload(raw):
+        if self.payload is None or raw is None or not self.is_of_payload(raw):
             raise GraphBreak("native operator of an object", self.describe())
         return native(self.payload)
 
-    def _is_of_payload(self, raw: Any) -> bool:
+    def is_of_payload(self, raw: Any) -> bool:
         """Whether a method is what the native part has, too: numpy's floats have operators of their own."""
         assert self.payload is not None
         return getattr(raw, "__objclass__", object) in self.payload.python_type().__mro__
@@ -651,9 +651,10 @@ class ObjectMethod(NativeMethod):
 
     def _is_plain(self) -> bool:
         """Whether the method is `object`'s (or a container's that the owner carries)."""
-        owner_class = getattr(self.raw, "__objclass__", object)
-        carried = getattr(self.owner, "payload", None) is not None
-        return owner_class is object or owner_class is type or carried
+        if getattr(self.raw, "__objclass__", object) in (object, type):
+            return True
+        owner: Any = self.owner
+        return getattr(owner, "payload", None) is not None and owner.is_of_payload(self.raw)
 
 
 def _init(tx: Translator, owner: Any, *args: Variable, **kwargs: Variable) -> Variable:

@@ -46,7 +46,6 @@ from symbolic.variables.buffers import BufferVariable, from_python
 from symbolic.variables.constants import is_constant_value
 from symbolic.variables.methods import CallMethod
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.positions import native_part
 
 if TYPE_CHECKING:
     from symbolic.frames import Frame
@@ -384,7 +383,8 @@ def of_class(tx: Translator, variable: Variable, name: str, args: Args) -> Varia
     if isinstance(variable, ObjectVariable):
         if (function := variable.special(tx, name)) is not None:
             return tx.call(function, args, {})
-        variable = native_part(variable)
+        if variable.payload is not None and variable.is_of_payload(tx.lookup(variable.cls, name)):
+            variable = variable.payload
     return variable.method(tx, name, args, {})
 
 

@@ -124,7 +124,15 @@ def test_singledispatch_that_remembers_elsewhere(x):
 @same_as_eager
 def test_operators_of_numpys_floats(x):
     n = np.float64(2)
-    return [(type(each), each) for each in (n + 1, 1.0 + n, -n, n < 3, n * n, abs(n))], float(n), x * n
+    computed = n + 1, 1.0 + n, -n, n < 3, n * n, abs(n), round(n, 1), n.__eq__(2), n.__ne__(2)
+    return [(type(each), each) for each in computed], float(n), x * n
+
+
+@same_as_eager(make=lambda: (torch.ones(2), np.float64(0.1)), changed=[lambda: (torch.ones(2), np.float64(0.7))])
+def test_tensors_of_numpys_floats(x, n):
+    made = torch.tensor(n), torch.tensor([1, n]), torch.as_tensor([[n], [True]]), torch.asarray(n), torch.tensor([n, 1j])
+    plain = torch.tensor(n, dtype=torch.float32), torch.full((2,), n), torch.tensor([[float(n)]]), x.new_tensor(n)
+    return x * n, made, plain, torch.tensor(np.float64(2.0), dtype=None), torch.tensor([x.sum(), n])
 
 
 @same_as_eager(graphs=1)
