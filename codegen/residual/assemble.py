@@ -101,6 +101,7 @@ class _Assembler:
         self.capture = capture
         self.blame = blame
         self.failed: Label | None = None  # where control goes when the graph raises
+        self.at_once = False  # whether the graph's inputs come as one tuple
         self.code = code
         self.compile_graph = compile_graph
         self.pool = pool
@@ -211,9 +212,9 @@ class _Assembler:
         emit, sources = self.emit, [each.source for each in graph.inputs if each.source is not None]
         made = [source for source in sources if source.is_made]
         indirect = [source for source in sources if source.kind not in ("arg", "made")]
-        at_once = len(indirect) > MANY_INPUTS and not made and len(sources) == len(graph.inputs)
+        self.at_once = len(indirect) > MANY_INPUTS and not made and len(sources) == len(graph.inputs)
         if len(indirect) > MANY_INPUTS:
-            self.writer.pack_values(sources if at_once else ())
+            self.writer.pack_values(sources if self.at_once else ())
         emit.note = "what the graph reads"
         for source in made:
             self.writer.load_source(source)
@@ -227,18 +228,25 @@ class _Assembler:
         emit.begin_call()
         emit.const(compiled)
         emit.end_callable()
-        if at_once:
-            emit.load("__values")
-            emit.const(slice(0, len(sources)))
-            emit.subscr()
+        if self._load_inputs():
             emit.call_ex(False)
         else:
-            for variable in graph.inputs:
-                self.writer.load_input(variable)
             emit.call(len(graph.inputs))
         emit.end_try()
         self._unpack(outputs)
         return module
+
+    def _load_inputs(self) -> bool:
+        """Pushes the graph's inputs, as one tuple (True) or one by one."""
+        inputs = self.capture.graph.inputs
+        if self.at_once:
+            self.emit.load("__values")
+            self.emit.const(slice(0, len(inputs)))
+            self.emit.subscr()
+        else:
+            for variable in inputs:
+                self.writer.load_input(variable)
+        return self.at_once
 
     def _keep_checks(self, module: fx.GraphModule) -> None:
         """A frame whose graph checks what it would branch on must be able to run again."""
@@ -262,7 +270,6 @@ class _Assembler:
     def _run_again(self, failed: Label, module: fx.GraphModule) -> None:
         """The graph raised: the frame runs as it was written, and nothing of this code is in a traceback."""
         emit, tx = self.emit, self.capture.tx
-        inputs = self.capture.graph.inputs
         door = self.pool.as_written(self.code, tx.globals, self.code.co_name) if has_plain_slots(self.code) else None
         again = RunAgain(module, self.code, tx.globals, self.blame, torch in tx.drawn_from, door)
         raised = Placeholder(emit.fresh("failure"))
@@ -280,9 +287,8 @@ class _Assembler:
         for index, name in enumerate(self.code.co_freevars):
             self.writer.load_source(tx.sources.closure(index, name))
         emit.build("tuple", len(self.code.co_freevars))
-        for variable in inputs:
-            self.writer.load_input(variable)
-        emit.build("tuple", len(inputs))
+        if not self._load_inputs():
+            emit.build("tuple", len(self.capture.graph.inputs))
         for state in self.states:
             emit.load(state)
         emit.build("tuple", len(self.states))

@@ -109,3 +109,14 @@ def test_who_did_it_is_one_that_was_compiled(caplog, monkeypatch):
     assert caplog.text.count("runs eagerly where tensors are empty") == 1
     assert "size()[0] == 0" not in caplog.text and len(compiled.debug_state().entries) == 3
     assert [entry.hits for entry in compiled.cache.entries if entry.function is None] == [2]
+
+
+def test_of_nothing_among_many_inputs():
+    def program(tensors, x):
+        found = x[x > 0]
+        for each in tensors:
+            found = found + each
+        return found, found.shape[0]
+
+    many = [torch.randn(1) for _ in range(20)]
+    check(program, many, torch.randn(8), changed=[(many, -torch.ones(8)), (many, torch.ones(1)), (many, torch.ones(3))])
