@@ -17,6 +17,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from symbolic.reworded import IN_OTHER_WORDS
 from symbolic.shapes import PlainSizesAsked, ask_contiguous, usually
 
 #: Functions made of operators that are made of others and take plain numbers alone in C++.
@@ -73,6 +74,8 @@ def run_with_symbols(
 
 
 def _run(name: str, target: Any, env: ShapeEnv, run: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
+    if isinstance(target, BuiltinFunctionType) and target in IN_OTHER_WORDS:
+        return IN_OTHER_WORDS[target](*args, **kwargs)
     if not isinstance(target, _NATIVE) or not args or not isinstance(args[0], torch.Tensor):
         return run(*args, **kwargs)
     # Of a size that turns out to be one the stride is not known: the stand-in has that of others.

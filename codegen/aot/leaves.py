@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from codegen.aot.inputs import FragileInputs, answers
 from codegen.aot.levels import edge_of, node_of
 from codegen.aot.memory import Untraceable
-from codegen.aot.reworded import IN_OTHER_WORDS
+from symbolic.reworded import IN_OTHER_WORDS
 
 _CreationMeta = torch._C._autograd.CreationMeta
 _WITHOUT_GRAD = (_CreationMeta.NO_GRAD_MODE, _CreationMeta.INFERENCE_MODE)

@@ -6,6 +6,7 @@ import operator
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import jit
 from symbolic import shapes
@@ -24,6 +25,7 @@ INTS = {
         "x[n]", "x.view(2, 5)[:, : int(n * 0.8)]", "n & 1", "torch.zeros(n, 2)[n - 1]", "torch.tensor([n, 1])", "torch.tensor([[n] * 9] * 2, dtype=torch.float32), torch.tensor(n)",
         "torch.tensor([(n, 1), (2, n * n)])", "n << 2", "2 ** n, n ** n",
         "x * (2 ** n - 1), (n << 1) // 2, n | 8, n ^ 1 << n", "math.isnan(n * 0.5)",
+        "torch.linspace(0, 1, n)", "torch.linspace(-n, 7.5, steps=n, dtype=torch.float64)", "F.one_hot(x.long(), num_classes=n + 8)",
     ), ONCE),
     **dict.fromkeys((
         "n * 2 + 1 > 5", "x.view(2, 5)[:, :n]", "TABLE[n] * n, TABLE[-n]", "x + 1 if n / 10 < 0.35 else x", "min(1, n / 4)", "n > 2.5",
@@ -39,7 +41,7 @@ INTS = {
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("what", INTS)
 def test_ints_that_vary(what, backend):
-    scope = {"torch": torch, "math": math, "TABLE": [i * 0.5 for i in range(9)]}
+    scope = {"torch": torch, "F": F, "math": math, "TABLE": [i * 0.5 for i in range(9)]}
     exec(f"def program(x, n): return x + 1, {what}", scope)
     counter = Counting(jit.backends.BACKENDS[backend])
     compiled = jit.compile(scope["program"], backend=counter)
@@ -49,6 +51,29 @@ def test_ints_that_vary(what, backend):
     if COUNTING:
         asks = what == "x ** n" and torch.__version__ < "2.13"  # torch up to 2.12 asks powers for the number
         assert len(counter.graphs) == (EACH if asks else INTS[what])
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float16, torch.int64, torch.complex64])
+def test_lines_of_as_many_steps_as_there_are_rows(dtype):
+    def program(x, end):
+        line = torch.linspace(-1, end, x.shape[0], dtype=dtype)
+        lines = torch.meshgrid(line, torch.linspace(0.5, 0, x.shape[1], requires_grad=True), indexing="ij")
+        return x * (lines[0] + lines[1]), line
+
+    shapes = ((3, 4), (5, 2), (1, 4), (0, 3), (8, 9), (2, 1), (17, 33))
+    check(program, torch.ones(4, 3), 2.0, changed=[(torch.ones(shape), 3.0) for shape in shapes], backend="default")
+
+
+def test_classes_that_vary():
+    def program(x, classes):
+        return F.one_hot(input=x, num_classes=classes), F.one_hot(x % 2, classes).sum(0)
+
+    x = torch.tensor([3, 0, 4, 4])
+    check(program, x, 5, changed=[(x, 8), (x, 6), (x[:2], 4)], backend="default")
+    compiled = jit.compile(program, backend="default")
+    assert [compiled(x, classes)[0].shape for classes in (5, 6, 8)] == [(4, 5), (4, 6), (4, 8)]
+    with pytest.raises(RuntimeError):
+        compiled(x, 4)
 
 
 class Month(enum.IntEnum):
