@@ -89,8 +89,11 @@ class SkipFrame(Exception):
 
 def bare(error: GraphBreak) -> GraphBreak:
     """Without the tracebacks of it and of what led to it: their frames hold all that their callers hold."""
-    error.__cause__ = error.__context__ = None
-    return error.with_traceback(None)
+    passed: BaseException | None = error
+    while passed is not None:
+        passed.__traceback__ = None
+        passed = passed.__cause__ or passed.__context__
+    return error
 
 
 class LettingGo:
