@@ -414,7 +414,7 @@ def _rest(value: torch.Tensor) -> Any:
 
 def _is_foreign(record: logging.LogRecord) -> bool:
     """Whether an operation failed in another mode than ours: of what fails here eager code tells the program."""
-    frame: FrameType | None = sys._getframe()
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and not isinstance(frame.f_locals.get("self"), FakeTensorMode):
         frame = frame.f_back
     return frame is None or not isinstance(frame.f_locals["self"], FakeMode)

@@ -1,4 +1,5 @@
 """Python's garbage collector rests while something is compiled, and only then."""
+import contextlib
 import gc
 import warnings
 import weakref
@@ -146,5 +147,40 @@ def test_what_a_frame_was_handed_goes_with_it_in_the_first_call(program):
     try:
         kept = jit.compile(program, backend="eager")([torch.ones(3)])
         assert kept() is None
+    finally:
+        gc.enable()
+
+
+def raises(held, x):
+    raise KeyError(len(held))
+
+
+def raises_after_a_break(held, x):
+    jit.graph_break()
+    raise KeyError(len(held))
+
+
+def fails_a_check(held, x):
+    if x.sum() > 100:
+        return x + 1
+    raise KeyError(len(held))
+
+
+def fits_nowhere(held, x):
+    return x @ torch.ones(7, len(held))
+
+
+@pytest.mark.parametrize("program", [raises, raises_after_a_break, fails_a_check, fits_nowhere])
+def test_what_a_call_was_handed_that_raised_is_freed_by_counts(program):
+    f = jit.compile(program, backend="eager")
+    gc.disable()
+    try:
+        for _ in range(3):
+            held = [torch.ones(3)]
+            kept = weakref.ref(held[0])
+            with contextlib.suppress(KeyError, RuntimeError):
+                f(held, torch.ones(2))
+            held = None
+            assert kept() is None
     finally:
         gc.enable()

@@ -280,7 +280,7 @@ class _Assembler:
         emit.begin_call()
         emit.const(again)
         emit.end_callable()
-        emit.load(raised.name)
+        emit.take(raised.name)  # its traceback holds this frame
         for name in self.params:
             emit.load(name)
         emit.build("tuple", len(self.params))
@@ -343,7 +343,8 @@ class _Assembler:
         operands = frame.stack[len(frame.stack) - count :]
         assert isinstance(self.capture.exit, Break)
         region = None if self.capture.exit.cause.reason == RECURSION else self.region
-        broken = Broken(self.writer, frame, inst, operands, region, frame.kw_names, self.capture.tx.handled)
+        guarded, handled = self._guarded(frames, frame, inst), self.capture.tx.handled
+        broken = Broken(self.writer, frame, inst, operands, region, frame.kw_names, handled, guarded.needed)
         result = Placeholder(self.emit.fresh("result"))
         left = row.leaves(inst)
         for operand in operands:
@@ -355,7 +356,7 @@ class _Assembler:
             if _is_watching(variable) and not exists(variable):
                 self.writer.load(getattr(variable, "owner", None) or variable)
                 self.emit.pop()
-        with self._guarded(frames, frame, inst):
+        with guarded:
             try:
                 row.run(broken)
             except breaks.NotBreakable as error:

@@ -27,7 +27,8 @@ class NotBreakable(Exception):
 
 @dataclass
 class Broken:
-    """One broken instruction being emitted: `operands` are its stack items, bottom first."""
+    """One broken instruction being emitted: `operands` are its stack items, bottom first. `goes_on`: whether this code
+    does if it raises."""
 
     writer: Writer
     frame: Frame
@@ -36,6 +37,7 @@ class Broken:
     region: Callable[..., Any] | None
     kw_names: tuple[str, ...] = ()
     handled: Variable | None = None
+    goes_on: bool = True
 
     @property
     def emit(self) -> Emitter:
@@ -545,6 +547,8 @@ def raise_varargs(b: Broken) -> None:
     if b.inst.arg == 0 and b.handled is None:
         raise NotBreakable("bare raise")
     b.load(*range(b.inst.arg))
+    if not b.goes_on:
+        b.writer.empty()  # or the exception is in a local of a frame that its traceback holds
     b.emit.raise_(b.inst.arg)
 
 

@@ -215,9 +215,9 @@ class Emitter:
         self._names.add(name)
         return name
 
-    def all_names(self) -> list[str]:
-        """Of all locals."""
-        return sorted(self._names)
+    def own_names(self) -> set[str]:
+        """Of locals that are no parameters."""
+        return self._names.difference(self.params)
 
     def load(self, name: str) -> None:
         self.op("LOAD_FAST", name)

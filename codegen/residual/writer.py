@@ -90,10 +90,15 @@ class Writer:
     def leave(self, raised: bool = False) -> None:
         """Returns what is on the stack. A frame that a traceback holds, as that of what `raised` may, keeps its locals,
         which may hold that."""
-        for name in self.emit.all_names() if self.has_tracebacks or raised else ():
+        if self.has_tracebacks or raised:
+            self.empty(self.emit.params)
+        self.emit.return_value()
+
+    def empty(self, others: Sequence[str] = ()) -> None:
+        """Lets go of what this code made and kept in locals, and of these."""
+        for name in sorted({*self.emit.own_names(), *others}):
             self.emit.const(None)
             self.emit.store(name)
-        self.emit.return_value()
 
     # --- loads ------------------------------------------------------------------------------------------------------
     def find_cycles(self, roots: Iterable[Variable]) -> None:
