@@ -59,7 +59,7 @@ from symbolic.variables import (  # noqa: F401  (fourteen fill the tables)
     transforms,
     weak,
 )
-from symbolic.variables.base import OpaqueVariable, Variable, lookup
+from symbolic.variables.base import MISSING, OpaqueVariable, Variable, lookup
 from symbolic.variables.born import holds_model
 from symbolic.variables.buffers import BufferVariable, empty_like
 from symbolic.variables.classes import ClassVariable, NativeNew, PythonModuleVariable, SuperVariable
@@ -80,10 +80,10 @@ from symbolic.variables.live import ROWS, wrap_iterator
 from symbolic.variables.live_generators import wrap_generator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.native import stored_key
+from symbolic.variables.native import is_hashed_by_identity, stored_key
 from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.proxies import ProxyVariable
-from symbolic.variables.sets import HasElements
+from symbolic.variables.sets import HasElements, is_in, is_not_in
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.torch_functions import TorchFunction
 from symbolic.varying import leaves, some_vary, varies
@@ -365,7 +365,7 @@ def _set_part(tx: Translator, value: Any, source: Source) -> SetVariable:
     kind = set if is_a(value, set) else frozenset
     elements = elements_of(value)
     if not all(is_constant_value(item) or is_a(item, type) for item in elements):
-        return SetVariable({}, source, kind, unread=_Places(tx, elements, source.step("call", elements_of)))
+        return SetVariable({}, source, kind, unread=_Places(tx, source, elements))
     tx.know(source, "predicate", HasElements(elements))
     items = [tx.from_constant(item) for item in elements]
     return SetVariable({item.key(): item for item in items}, source, kind)
@@ -376,15 +376,38 @@ class _Places:
     """The elements of an existing set of objects: the i-th is whatever comes i-th."""
 
     tx: Translator
-    elements: tuple[Any, ...]
     source: Source
+    elements: tuple[Any, ...]
+
+    @functools.cached_property
+    def asks(self) -> bool:
+        """Whether the program says what some elements are equal to."""
+        return any(is_a(lookup(kind, "__hash__"), FunctionType) for kind in set(map(type, self.elements)))
+
+    @property
+    def place(self) -> Source:
+        return self.source.step("call", elements_of)
 
     def __len__(self) -> int:
-        self.tx.know(self.source, "len", len(self.elements))
+        self.tx.know(self.place, "len", len(self.elements))
         return len(self.elements)
 
+    def has(self, item: Variable) -> bool | None:
+        """Guarded for that item alone, wherever it comes in the order."""
+        tx, source = self.tx, item.source
+        if self.asks or not is_hashed_by_identity(item):
+            return None
+        if source is None and item.real() is MISSING:
+            return False  # it is new
+        if source is None or source.is_made:
+            return None
+        answer = any(tx.known.get(id(each)) is item for each in self.elements)
+        tx.know(tx.sources.several((source, self.source)), "predicate", is_in if answer else is_not_in)
+        tx.repeats.tell(None)  # it is of two places
+        return answer
+
     def read(self) -> dict[Any, Variable]:
-        items = _elements(self.tx, self.elements, self.source, "index")
+        items = _elements(self.tx, self.elements, self.place, "index")
         return {stored_key(self.tx, item): item for item in items}
 
 

@@ -366,7 +366,8 @@ def _dict_contents(w: Writer, target: Variable, v: mappings.DictVariable, before
 def _set_contents(w: Writer, target: Variable, v: mappings.SetVariable, before: Any) -> None:
     done = len(before.history) if before is not None else 0
     recipe = sets.Recipe(set, tuple(v.history[done:]))
-    w.check_keys(itertools.chain(v.items, before.items if before is not None else v.came))
+    read = [each.items for each in (v, before) if each is not None and each.unread is None]
+    w.check_keys(itertools.chain(*read, v.came))
     if recipe.is_plain() and recipe.is_in_place() and _reads_what_is(v, recipe):
         _by_recipe(w, sets.Recipe.change, recipe, target)
     else:  # objects with hashes by address, in no order that anybody knows

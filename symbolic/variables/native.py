@@ -175,6 +175,10 @@ def own_keys(keys: Iterable[Any]) -> Iterator[OwnKey]:
             yield from own_keys(key)
 
 
+def is_hashed_by_identity(variable: Variable) -> bool:
+    return variable.python_type().__hash__ in IDENTITY_HASHES and not variable.is_constant()
+
+
 def hash_key(tx: Translator, variable: Variable) -> Any:
     """`variable.key()` of a value that the program hashes: TypeError if it can't be hashed, GraphBreak if the user's
     code decides."""
@@ -199,7 +203,7 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
     key = variable.key()
     if kind is int:
         _check_number(tx, variable)
-    if kind.__hash__ in IDENTITY_HASHES and not variable.is_constant():
+    if is_hashed_by_identity(variable):
         tx.hashed.append(variable)
     elif issubclass(kind, _METHODS) and isinstance(owner := getattr(variable, "owner", None), Variable):
         tx.hashed.append(owner)
@@ -266,7 +270,7 @@ class NativeVariable(Variable):
     def frozen(self) -> Self:
         """Another variable of the same value, that stays as this one is now."""
         found = copy.copy(self)
-        for name in self.HOLDS:
+        for name in vars(found).keys() & self.HOLDS:
             setattr(found, name, copy.copy(getattr(self, name)))
         return found
 

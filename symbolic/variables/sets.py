@@ -20,6 +20,7 @@ from symbolic.variables.native import (
     NativeVariable,
     each,
     hash_key,
+    is_hashed_by_identity,
     raise_with,
 )
 from symbolic.variables.positions import native_part
@@ -42,6 +43,9 @@ _IN_PLACE = {
 }
 
 
+_ITEM_BY_ITEM = ("union", "difference")
+
+
 class HasOrder:
     """elements are as they were, in this order: the predicate of a guard"""
 
@@ -55,6 +59,24 @@ class HasOrder:
         return len(found) == len(self.elements) and all(
             a is b or (type(a) is type(b) and a == b) for a, b in zip(found, self.elements, strict=True)
         )
+
+
+class _Membership:
+    """Whether an object is in a set, whatever the set's class says: the predicate of a guard, of both."""
+
+    def __init__(self, answer: bool) -> None:
+        self.answer = answer
+
+    def __call__(self, both: tuple[Any, Any]) -> bool:
+        item, container = both
+        kind: Any = set if issubclass(type(container), set) else frozenset
+        return kind.__contains__(container, item) is self.answer
+
+    def written(self, item: str, container: str) -> str:
+        return f"{item} {'in' if self.answer else 'not in'} {container}"
+
+
+is_in, is_not_in = _Membership(True), _Membership(False)
 
 
 @dataclass(frozen=True)
@@ -193,7 +215,10 @@ def _now(operand: Any, variable: SetVariable | None) -> Any:
 
 
 class Unread(Sized, Protocol):
-    """What an existing set of objects has, until somebody asks for more than the number."""
+    """The elements of an existing set of objects."""
+
+    def has(self, item: Variable) -> bool | None:
+        """Whether it is one of them; None where that is to be found among all of them."""
 
     def read(self) -> dict[Any, Variable]:
         """The elements by their keys."""
@@ -208,14 +233,15 @@ class SetVariable(Veiled, NativeVariable):
     an existing set goes through them as well.
 
     An existing set of objects is `by_place`: when somebody asks for its elements (they are `unread` before), they are
-    read in the order of iteration, whatever that is. `came` are those of an existing set before the frame: one of which
-    not all elements are known discards and adds those that are others.
+    read in the order of iteration, whatever that is. Of an unread one it is known what the frame added or discarded
+    that is hashed by identity, and whether it is there: `changes`, by key. `came` are the elements of an existing set
+    before the frame: where a history can't tell of them, the set discards and adds those that are others.
 
     How an existing set lies in memory is not known, so the order of what is made of several of its elements isn't. The
     residual code does the same with the real one. Where that has changed, or the frame asks for the order, is a break
     at the step where it was made, `unordered_at`."""
 
-    HOLDS = ("items", "history")
+    HOLDS = ("items", "history", "changes")
     items: dict[Any, Variable]
     table: set[Any]
 
@@ -229,7 +255,8 @@ class SetVariable(Veiled, NativeVariable):
     ) -> None:
         self.unread = unread
         self.by_place = unread is not None
-        self.came: dict[Any, Variable] = {}  # the elements of an existing one, before the frame
+        self.changes: dict[Any, tuple[Variable, bool]] = {}
+        self.came: dict[Any, Variable] = {}
         self.source = source
         self.cls = cls
         self.value = value
@@ -238,11 +265,11 @@ class SetVariable(Veiled, NativeVariable):
         self.history: list[tuple[str, tuple[Any, ...]]] = []
         self.unordered_at: int | None = None
         if unread is None:
+            self.came = dict(items) if source is not None else {}
             self._fill(items)
 
     def _fill(self, items: dict[Any, Variable]) -> None:
         self.items, self.table = items, set()
-        self.came = dict(items) if self.source is not None else {}
         for key in items:  # set(items) would make a larger table, in another order
             self.table.add(key)
 
@@ -250,9 +277,8 @@ class SetVariable(Veiled, NativeVariable):
         unread = vars(self).get("unread") if name in ("items", "table") else None
         if unread is None:
             return super().__getattr__(name)
-        items = unread.read()
-        self.unread = None
-        self._fill(items)
+        self.came, self.unread = unread.read(), None
+        self._fill(_changed(self.came, self.changes))
         return vars(self)[name]
 
     def is_constant(self) -> bool:
@@ -265,12 +291,19 @@ class SetVariable(Veiled, NativeVariable):
         return frozenset(self.items) if self.cls is frozenset else Identity(self)
 
     def reachable(self) -> list[Variable]:
-        return list(self.items.values()) if self.unread is None else []
+        return list(self.items.values()) if self.unread is None else [item for item, _ in self.changes.values()]
 
     def since(self, before: SetVariable | None) -> tuple[list[Variable], list[Variable]]:
         """The elements to discard and those to add, in this order, to come from what it was `before` (None: before the
         frame) to this."""
-        was = dict.fromkeys((before.items if before is not None else self.came).values())
+        if self.unread is not None:
+            done = before.changes if before is not None else {}
+            changes = [change for key, change in self.changes.items() if done.get(key) != change]
+            return [item for item, is_in in changes if not is_in], [item for item, is_in in changes if is_in]
+        if before is not None and before.unread is None:
+            was = dict.fromkeys(before.items.values())
+        else:
+            was = dict.fromkeys(_changed(self.came, before.changes if before is not None else {}).values())
         now = dict.fromkeys(self.items.values())
         return [item for item in was if item not in now], [item for item in now if item not in was]
 
@@ -284,11 +317,25 @@ class SetVariable(Veiled, NativeVariable):
 
     # --- elements ---------------------------------------------------------------------------------------------------
     def add(self, tx: Translator, item: Variable) -> None:
+        if self._takes_unread(item):
+            return self._change(tx, item, True)
         key = hash_key(tx, item)
         if key not in self.items:
             tx.ledger.keep(self)
             self.items[key] = item
             self.act("add", [], key)
+            self.changed(tx)
+
+    def _takes_unread(self, *items: Variable) -> bool:
+        """Whether it may be changed by these without being read."""
+        return self.unread is not None and all(map(is_hashed_by_identity, items))
+
+    def _change(self, tx: Translator, item: Variable, is_in: bool) -> None:
+        key = hash_key(tx, item)
+        if self.changes.get(key) != (item, is_in):
+            tx.ledger.keep(self)
+            self.changes[key] = item, is_in
+            self.history.append(("add" if is_in else "discard", (key,)))
             self.changed(tx)
 
     def act(self, name: str, others: Iterable[Variable], *operands: Any) -> None:
@@ -308,6 +355,10 @@ class SetVariable(Veiled, NativeVariable):
         tx.ledger.touch(self)
 
     def drop(self, tx: Translator, item: Variable) -> bool:
+        if self._takes_unread(item) and (was_in := self._has_unread(tx, item)) is not None:
+            if was_in:
+                self._change(tx, item, False)
+            return was_in
         key = self.key_of(tx, item)
         if key not in self.items:
             return False
@@ -316,6 +367,12 @@ class SetVariable(Veiled, NativeVariable):
         self.act("discard", [], key)
         self.changed(tx)
         return True
+
+    def _has_unread(self, tx: Translator, item: Variable) -> bool | None:
+        if self.unread is None:
+            return None
+        change = self.changes.get(hash_key(tx, item)) if self.changes and is_hashed_by_identity(item) else None
+        return change[1] if change is not None else self.unread.has(item)
 
     def key_of(self, tx: Translator, item: Variable) -> Any:
         """The key to look up: a set that has no hash is found by the frozenset of its elements."""
@@ -340,8 +397,8 @@ class SetVariable(Veiled, NativeVariable):
         return list(self.items.values())
 
     def check_order(self) -> None:
-        """Raises Restart where nobody knows the order of the elements."""
-        if self.unordered_at is not None and len(self.items) > 1:
+        """Raises Restart where nobody knows the order of the elements, but it is one that eager code has each time."""
+        if self.unordered_at is not None and len(self.items) > 1 and all(map(_is_stable, self.items.values())):
             raise Restart(self.unordered_at, GraphBreak("order of a set made of an existing one", self.describe()))
 
     def is_ordered(self) -> bool:
@@ -383,6 +440,11 @@ class SetVariable(Veiled, NativeVariable):
 
     def combine_in_place(self, tx: Translator, name: str, others: Sequence[Variable]) -> None:
         operands = [self.keys_in(tx, other) for other in others]
+        items = [item for _, variables in operands for item in variables.values()]
+        if name in _ITEM_BY_ITEM and self._takes_unread(*items):
+            for item in items:
+                self._change(tx, item, name == "union")
+            return
         before = [self.keys_in(tx, self)[1]]
         if not all(operand.is_ordered() for operand in _sets_among(others)):
             self.unordered_at = tx.anchor()
@@ -404,12 +466,14 @@ class SetVariable(Veiled, NativeVariable):
 
     # --- protocol ---------------------------------------------------------------------------------------------------
     def length(self, tx: Translator) -> int:
-        return len(self.items if self.unread is None else self.unread)
+        return len(self.items if self.unread is None or self.changes else self.unread)
 
     def truth(self, tx: Translator) -> bool:
         return self.length(tx) != 0
 
     def contains(self, tx: Translator, item: Variable) -> bool:
+        if (is_in := self._has_unread(tx, item)) is not None:
+            return is_in
         if is_none_of(tx, item, self.items.values()):
             return False
         return self.key_of(tx, item) in self.items
@@ -452,6 +516,8 @@ class SetVariable(Veiled, NativeVariable):
         self.add(tx, item)
 
     def do_discard(self, tx: Translator, item: Variable, /) -> None:
+        if self._takes_unread(item):
+            return self._change(tx, item, False)
         self.drop(tx, item)
 
     def do_remove(self, tx: Translator, item: Variable, /) -> None:
@@ -488,6 +554,16 @@ class SetVariable(Veiled, NativeVariable):
     def do_update(self, tx: Translator, /, *others: Variable) -> None:
         for other in others:
             self.update(tx, other)
+
+
+def _changed(items: dict[Any, Variable], changes: dict[Any, tuple[Variable, bool]]) -> dict[Any, Variable]:
+    found = dict(items)
+    for key, (item, is_in) in changes.items():
+        if is_in:
+            found.setdefault(key, item)
+        else:
+            found.pop(key, None)
+    return found
 
 
 def set_of(tx: Translator, variable: Variable) -> SetVariable | None:
