@@ -11,6 +11,7 @@ import argparse
 import faulthandler
 import multiprocessing
 import os
+import resource
 import sys
 import threading
 import time
@@ -23,13 +24,15 @@ from pathlib import Path
 
 import jit
 from tools.fuzz_author import FAMILIES, write
-from tools.fuzz_judge import Verdict, judge
+from tools.fuzz_judge import Verdict, judge, tried
 from tools.fuzz_shrink import shrink
 
 #: Seconds that one program may take, and that making it small may take.
 LIMIT, PATIENCE = 120, 400
 #: Programs that one process judges: what they leave behind goes with it.
 PER_PROCESS = 60
+#: Bytes that such a process may have.
+MEMORY = 4 << 30
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ def in_short(trouble: str) -> str:
 
 def prepare() -> None:
     jit.config.on_error = "raise"
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
 
 def examine(name: str, text: str, patience: float = PATIENCE) -> Finding:
@@ -87,6 +91,30 @@ def examine(name: str, text: str, patience: float = PATIENCE) -> Finding:
     return Finding(name, verdict, text)
 
 
+def ends(text: str) -> bool:
+    """Whether the program does, eagerly: one that goes through lists of lists may take hours."""
+    faulthandler.dump_traceback_later(LIMIT, exit=True)
+    known = tried(text) is not None
+    faulthandler.cancel_dump_traceback_later()
+    return known
+
+
+def examined(
+    workers: ProcessPoolExecutor, name: str, text: str, patience: float
+) -> tuple[Finding, ProcessPoolExecutor]:
+    """What a process says of the program, and one for the next: another, where the program has ended the first."""
+    try:
+        return workers.submit(examine, name, text, patience).result(), workers
+    except BrokenProcessPool:
+        verdict = Verdict("crash", f"crashes, or runs longer than {LIMIT} s")
+    workers = pool()
+    try:
+        verdict = verdict if workers.submit(ends, text).result() else Verdict(judged=False)
+    except BrokenProcessPool:
+        workers, verdict = pool(), Verdict(judged=False)
+    return Finding(name, verdict, text), workers
+
+
 def pool() -> ProcessPoolExecutor:
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(1, context, initializer=prepare, max_tasks_per_child=PER_PROCESS)
@@ -99,12 +127,7 @@ def work(
     workers, number = pool(), first
     while time.monotonic() < end:
         name = f"{seed}.{number}"
-        text = write(number_of(name), family)
-        try:
-            found = workers.submit(examine, name, text, patience).result()
-        except BrokenProcessPool:
-            found = Finding(name, Verdict("crash", f"crashes, or runs longer than {LIMIT} s"), text)
-            workers = pool()
+        found, workers = examined(workers, name, write(number_of(name), family), patience)
         with lock:
             report.add(found)
         number += step
@@ -135,8 +158,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.programs:
         for name in options.programs:
             text = Path(name).read_text() if os.path.exists(name) else write(number_of(name), options.family)
-            with pool() as workers:
-                report.add(workers.submit(examine, name, text, options.patience).result())
+            found, workers = examined(pool(), name, text, options.patience)
+            workers.shutdown()
+            report.add(found)
     else:
         print(f"seed {options.seed}", flush=True)
         end, count = time.monotonic() + 60 * options.minutes, options.processes

@@ -93,6 +93,8 @@ def _raised(program: Any, arguments: Any, trace: Any) -> str:
         warnings.simplefilter("ignore")
         try:
             afterwards(program(*arguments), *arguments)
+        except MemoryError:
+            raise
         except Exception as error:
             return type(error).__name__
     return ""
@@ -106,8 +108,9 @@ def judge(text: str) -> Verdict:
     doors: list[Any] = []
 
     def compiler(function: Any, **options: Any) -> Any:
-        doors.append(differential.compile_with_jit(function, **options))
-        return doors[-1]
+        compiled = differential.compile_with_jit(function, **options)
+        doors.extend([compiled] if hasattr(compiled, "compiler") else [])  # a generator stays as it is
+        return compiled
 
     try:
         differential.check(module.program, compiler=compiler, **_calls(module))

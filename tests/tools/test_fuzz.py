@@ -10,9 +10,9 @@ import pytest
 from symbolic.opcodes import HANDLERS
 from symbolic.variables.constants import ConstantVariable
 from tests.differential import COUNTING
-from tools.fuzz import examine, number_of
+from tools.fuzz import examine, examined, number_of, pool
 from tools.fuzz_author import FAMILIES, write
-from tools.fuzz_judge import by_chance, judge, load, tried
+from tools.fuzz_judge import Verdict, by_chance, judge, load, tried
 from tools.fuzz_shrink import shrink
 
 PROGRAM = """
@@ -61,6 +61,29 @@ def test_a_planted_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch
     assert found.verdict.kind == "NotTheSame"
     assert len(found.text.splitlines()) <= 7 and "[" in found.text
     assert "seen" not in found.text and "x * 2" not in found.text and "**" not in found.text
+
+
+def test_a_program_that_is_a_generator_stays_as_it_is() -> None:
+    assert judge(PROGRAM.replace("return", "yield", 1)) == Verdict()
+
+
+OUT = """
+import os
+
+def program(size, ends):
+    return os._exit(1) if ends else len(bytearray(size))
+
+def arguments(way):
+    return {}
+"""
+
+
+def test_a_program_that_takes_all_memory_or_ends_its_process_is_none() -> None:
+    workers = pool()
+    for arguments, judged in [((5 << 30, False), False), ((1, True), False), ((1, False), True)]:
+        found, workers = examined(workers, "", OUT.format(arguments), 0)
+        assert found.verdict.judged == judged and not found.verdict.kind
+    workers.shutdown()
 
 
 CHANCE = """
