@@ -83,7 +83,7 @@ from symbolic.variables.methods import NativeMethod
 from symbolic.variables.native import is_hashed_by_identity, stored_key
 from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.proxies import ProxyVariable
-from symbolic.variables.sets import HasElements, is_in, is_not_in
+from symbolic.variables.sets import HasElements, membership
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.torch_functions import TorchFunction
 from symbolic.varying import leaves, some_vary, varies
@@ -365,7 +365,7 @@ def _set_part(tx: Translator, value: Any, source: Source) -> SetVariable:
     kind = set if is_a(value, set) else frozenset
     elements = elements_of(value)
     if not all(is_constant_value(item) or is_a(item, type) for item in elements):
-        return SetVariable({}, source, kind, unread=_Places(tx, source, elements))
+        return SetVariable({}, source, kind, unread=_Places(tx, source, kind, type(value) is kind, elements))
     tx.know(source, "predicate", HasElements(elements))
     items = [tx.from_constant(item) for item in elements]
     return SetVariable({item.key(): item for item in items}, source, kind)
@@ -377,6 +377,8 @@ class _Places:
 
     tx: Translator
     source: Source
+    kind: type
+    is_exact: bool
     elements: tuple[Any, ...]
 
     @functools.cached_property
@@ -402,7 +404,7 @@ class _Places:
         if source is None or source.is_made:
             return None
         answer = any(tx.known.get(id(each)) is item for each in self.elements)
-        tx.know(tx.sources.several((source, self.source)), "predicate", is_in if answer else is_not_in)
+        tx.know(tx.sources.several((source, self.source)), "predicate", membership(self.kind, self.is_exact, answer))
         tx.repeats.tell(None)  # it is of two places
         return answer
 

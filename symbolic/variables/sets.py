@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Sequence, Sized
@@ -61,22 +62,21 @@ class HasOrder:
         )
 
 
-class _Membership:
-    """Whether an object is in a set, whatever the set's class says: the predicate of a guard, of both."""
+@functools.cache
+def membership(kind: Any, is_exact: bool, answer: bool) -> Callable[[tuple[Any, Any]], bool]:
+    """Whether an object is in a set of this kind, whatever a derived class says: the predicate of a guard, of both."""
+    contains = kind.__contains__
+    if is_exact:  # the usual ones, in less time
 
-    def __init__(self, answer: bool) -> None:
-        self.answer = answer
+        def holds(both: tuple[Any, Any]) -> bool:
+            return (both[0] in both[1]) is answer
 
-    def __call__(self, both: tuple[Any, Any]) -> bool:
-        item, container = both
-        kind: Any = set if issubclass(type(container), set) else frozenset
-        return kind.__contains__(container, item) is self.answer
+    else:
+        def holds(both: tuple[Any, Any]) -> bool:
+            return contains(both[1], both[0]) is answer
 
-    def written(self, item: str, container: str) -> str:
-        return f"{item} {'in' if self.answer else 'not in'} {container}"
-
-
-is_in, is_not_in = _Membership(True), _Membership(False)
+    holds.written = lambda item, container: f"{item} {'in' if answer else 'not in'} {container}"  # type: ignore
+    return holds
 
 
 @dataclass(frozen=True)
