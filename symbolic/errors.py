@@ -88,11 +88,13 @@ class SkipFrame(Exception):
 
 
 def bare(error: GraphBreak) -> GraphBreak:
-    """Without the tracebacks of it and of what led to it: their frames hold all that their callers hold."""
-    passed: BaseException | None = error
-    while passed is not None:
-        passed.__traceback__ = None
-        passed = passed.__cause__ or passed.__context__
+    """Without the tracebacks of it and of breaks that led to it, whose frames hold all that their callers hold. What led
+    to these may be the program's own, which is let go of as it is."""
+    led: BaseException | None = error
+    while led is not None and issubclass(type(led), GraphBreak):
+        led.__traceback__, before = None, led.__cause__ or led.__context__
+        led.__cause__ = led.__context__ = None
+        led = before
     return error
 
 

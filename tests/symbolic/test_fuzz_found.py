@@ -525,3 +525,16 @@ def test_an_error_of_pythons_library_tells_of_its_frames():
 
     for fn in (program, walked):
         check(fn, torch.ones(2))
+
+
+def test_an_error_keeps_its_traceback_while_what_handles_it_is_compiled():
+    def told(x):
+        warnings.warn("careful", stacklevel=2)
+        return x + 1
+
+    kept = KeyError(1)
+    try:
+        raise kept
+    except KeyError:
+        check(told, torch.ones(2))
+    assert kept.__traceback__ is not None
