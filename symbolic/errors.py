@@ -88,8 +88,8 @@ class SkipFrame(Exception):
 
 
 def bare(error: GraphBreak) -> GraphBreak:
-    """Without the tracebacks of it and of breaks that led to it, whose frames hold all that their callers hold. What led
-    to these may be the program's own, which is let go of as it is."""
+    """Without the tracebacks of it and of breaks that led to it: their frames hold all that their callers hold. What
+    led to these may be the program's own, which stays as it is."""
     led: BaseException | None = error
     while led is not None and issubclass(type(led), GraphBreak):
         led.__traceback__, before = None, led.__cause__ or led.__context__
