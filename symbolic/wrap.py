@@ -396,14 +396,14 @@ class _Places:
 
     def has(self, item: Variable) -> bool | None:
         """Guarded for that item alone, wherever it comes in the order."""
-        tx, source = self.tx, item.source
+        tx, source, real = self.tx, item.source, item.real()
         if self.asks or not is_hashed_by_identity(item):
             return None
-        if source is None and item.real() is MISSING:
+        if source is None and real is MISSING:
             return False  # it is new
-        if source is None or source.is_made:
+        if source is None or source.is_made or self.source.is_made:
             return None
-        answer = any(tx.known.get(id(each)) is item for each in self.elements)
+        answer = any(each is real or tx.known.get(id(each)) is item for each in self.elements)
         tx.know(tx.sources.several((source, self.source)), "predicate", membership(self.kind, self.is_exact, answer))
         tx.repeats.tell(None)  # it is of two places
         return answer

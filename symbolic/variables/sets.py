@@ -282,7 +282,7 @@ class SetVariable(Veiled, NativeVariable):
         return vars(self)[name]
 
     def is_constant(self) -> bool:
-        return not self.by_place and self.cls is frozenset and all(item.is_constant() for item in self.items.values())
+        return self.cls is frozenset and not self.by_place and all(item.is_constant() for item in self.items.values())
 
     def constant(self) -> Any:
         return frozenset(item.constant() for item in self.items.values()) if self.is_constant() else super().constant()

@@ -596,6 +596,43 @@ def test_only_what_is_asked_for_is_an_input():
     assert config.break_everywhere or len(counter.inputs[0]) == 1, counter.inputs
 
 
+def test_what_gives_back_its_argument_gives_the_element():
+    def program(x, s):
+        same = [each in s for each in (x.contiguous(), x.float(), x.cpu(), x.requires_grad_(False), x.add_(0))]
+        return x + 1, same, x.detach() in s, x.view(2) in s, x[:] in s
+
+    def world():
+        x = torch.ones(2)
+        return x, {x, Thing(1)}
+
+    check(program, graphs=1, make=world)
+
+
+def test_fixed_parts_of_the_program_are_asked_for():
+    def program(x, s, f):
+        s.discard(len)
+        return x + 1, torch.relu in s, len in s, Thing in s, torch in s, nn.Module.forward in s, f in s
+
+    def world(is_in):
+        f = made(1)
+        return torch.ones(2), {torch.relu, Thing, nn.Module.forward, Thing(1), f if is_in else torch}, f
+
+    check(program, graphs=1, make=lambda: world(True), changed=[lambda: world(False), lambda: world(True)])
+
+
+def test_a_gradient_that_was_there_is_the_element():
+    def program(x, p, s):
+        (p * x).sum().backward()
+        return x + 1, p.grad in s
+
+    def world(is_in):
+        p = nn.Parameter(torch.ones(2))
+        p.grad = torch.zeros(2)
+        return torch.ones(2), p, {p.grad if is_in else p, Thing(1)}
+
+    check(program, graphs=1, make=lambda: world(True), changed=[lambda: world(False)])
+
+
 STEPS = ("add", "discard", "remove", "in", "new", "new in", "len", "truth", "update", "minus", "xor", "and", "union", "clear", "pop",
          "shift", "break", "note", "list", "constant", "equal", "pair", "pair in", "copy", "swap", "other", "raise", "walk")
 
