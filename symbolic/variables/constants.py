@@ -233,6 +233,8 @@ class ConstantVariable(Variable):
         if not isinstance(other, ConstantVariable):
             return other.is_same(tx, self)
         a, b = self.value, other.value
+        if type(a) is torch.device and self is not other and None in (self.source, other.source):
+            return False  # each time that a tensor is asked for it makes another
         if isinstance(a, (int, float, str, bytes, complex)) and not isinstance(a, bool):
             if type(a) is type(b) and same_constant(a, b):
                 self._guard_sameness(tx, other)

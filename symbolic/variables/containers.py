@@ -716,7 +716,7 @@ class TupleVariable(SequenceVariable):
         if position is not None:
             return self.items[position]
         if name in ("_fields", "__match_args__") and hasattr(self.cls, name):
-            return tx.from_constant(getattr(self.cls, name))
+            return tx.class_of(self).getattr(tx, name)
         return super().getattr(tx, name)
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:

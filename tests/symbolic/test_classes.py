@@ -402,6 +402,14 @@ class Out(typing.NamedTuple):
         return self.loss * 2
 
 
+@same_as_eager
+def test_which_attributes_are_one_object(x):
+    pair, class_of_frame = Pair(x), collections.namedtuple("Made", "a b")
+    made, device = class_of_frame(1, 2), x.device
+    fields = pair._fields is Pair._fields, made._fields is class_of_frame._fields, pair._fields, made.__match_args__
+    return x + 1, fields, x.device is x.device, device is x.device, device is device, x.dtype is x.dtype
+
+
 @same_as_eager(graphs=1)
 def test_namedtuples(x):
     p = Pair(x + 1)
