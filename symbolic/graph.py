@@ -128,7 +128,7 @@ class GraphBuilder:
         self._left: dict[fx.Graph, int] = {}  # a finished inner graph -> where it was born
         self.inputs: list[TensorVariable | NumberInput | SymbolInput | DrawnNumber] = []
         self.by_fake: dict[int, TensorVariable] = {}
-        self._symbols: dict[tuple[type, Any], SymbolVariable] = {}  # by their expressions: equal ones are one number
+        self._symbols: dict[Any, SymbolVariable] = {}  # ints by their expressions: equal ones are one number
         self._numbers: set[fx.Node] = set()  # nodes that give numbers
         self.calls = 0
         self.parameters = 0  # inputs that are parameters
@@ -229,7 +229,7 @@ class GraphBuilder:
         shapes = self.shapes or self._open_sizes()
         symbol = shapes.number(value, source)
         made = SymbolInput(self._placeholder(source, symbol), symbol, value, shapes, source)
-        self._symbols[torch.SymInt, symbol.node.expr] = made
+        self._symbols[symbol.node.expr] = made
         self.inputs.append(made)
         return made
 
@@ -672,7 +672,7 @@ class GraphBuilder:
 
     def _known_expression(self, expr: Any) -> Any:
         """Its node, or the plain number that it is; None if it has none."""
-        found = self._symbols.get((torch.SymInt, expr))
+        found = self._symbols.get(expr)
         return int(expr) if expr.is_Integer else self.here(found.node) if found is not None else None
 
     def _check(self, check: Callable[..., int], args: list[Any]) -> None:
@@ -693,16 +693,17 @@ class GraphBuilder:
             self._check(must_be_usual, [self._argument(found[0])[0]])
 
     def _known_number(self, value: Any) -> Variable | None:
+        """What is that number already. Expressions do not say so of floats: equal ones may be rounded otherwise."""
+        if not isinstance(value, torch.SymInt):
+            return None
         expr = value.node.expr
-        if isinstance(value, torch.SymInt) and expr.is_Integer:
-            return ConstantVariable(int(expr))
-        return self._symbols.get((type(value), expr))
+        return ConstantVariable(int(expr)) if expr.is_Integer else self._symbols.get(expr)
 
     def _symbol(self, node: fx.Node, value: Any, number: int | float) -> Variable:
         assert self.shapes is not None
         self._numbers.add(node)
         made = SymbolVariable(node, value, number, self.shapes, NumberOutput(node, value))
-        return self._symbols.setdefault((type(value), value.node.expr), made)
+        return self._symbols.setdefault(value.node.expr, made) if isinstance(value, torch.SymInt) else made
 
     # --- running ----------------------------------------------------------------------------------------------------
     def _open_sizes(self) -> Shapes:

@@ -23,9 +23,10 @@ def _linspace(start: Any, end: Any, steps: Any, *, dtype: Any = None, device: An
     if not isinstance(steps, torch.SymInt) or more.keys() - {"requires_grad"} or not is_plain or steps < 2:
         return torch.linspace(start, end, steps, dtype=dtype, device=device, **more)
     at: torch.Tensor = torch.arange(steps, **of)  # type: ignore[call-overload]
+    count: Any = steps
     first, last = torch.full((), start, **of), torch.full((), end, **of)
     step = (last - first) / (steps - 1)
-    made = torch.where(at < steps // 2, first + step * at, last - step * (steps - 1 - at))
+    made = torch.where(at < steps // 2, first + step * at, last - step * (count - 1 - at))
     return made.requires_grad_(more.get("requires_grad", False))
 
 

@@ -35,6 +35,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 from symbolic import corrections, terms
 from symbolic.errors import GraphBreak, SkipFrame
 from symbolic.marks import Mark
+from symbolic.shares import in_integers
 from symbolic.solved import Ranges, reasons, solved
 from symbolic.sources import Source
 from symbolic.terms import Extent, Op, Term
@@ -147,6 +148,7 @@ class Environment(ShapeEnv):
             assume_static_by_default=False,
             duck_shape=False,
         )
+        self._replacements_version_counter = 1  # of none torch does not even ask for the replacement of an expression
         self._assumed: set[Any] = set()
         self._is_usual = self._looks = False
         self._usual: dict[Any, bool | None] = {}
@@ -170,6 +172,9 @@ class Environment(ShapeEnv):
         if made.is_Symbol and (is_size or isinstance(source, _Numbered)):
             self.var_to_range[made] = ValueRanges(LEAST, int_oo)
         return made
+
+    def replace(self, expr: Any) -> Any:  # type: ignore[override]
+        return in_integers(super().replace(expr))
 
     def evaluate_expr(
         self, orig_expr: Any, hint: Any = None, fx_node: Any = None, size_oblivious: bool = False,

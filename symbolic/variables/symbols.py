@@ -17,6 +17,7 @@ from torch import fx
 from symbolic.errors import GraphBreak
 from symbolic.late import real_power
 from symbolic.shapes import Shapes
+from symbolic.shares import is_of_integers
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, COMPARISONS, MISSING, NUMBERS, Variable
 from symbolic.variables.computed import OF_INTS, decide, derive, side
@@ -241,13 +242,30 @@ def _decided(fn: Any) -> Row:
     return row
 
 
+def _is_share(number: SymbolVariable) -> bool:
+    """Whether it comes of an int at once: of several steps of floats torch makes one, which rounds otherwise."""
+    operands = [each.meta["example_value"] for each in number.node.all_input_nodes]
+    return number.value.node.hint is not None and all(isinstance(each, torch.SymInt) for each in operands)
+
+
+#: function -> what is recorded for it where the result is as good as one of integers
+_WHOLE = {int: torch.sym_int, math.trunc: torch.sym_int, math.floor: math.floor, math.ceil: math.ceil}
+
+
 def _integer(fn: Any) -> Row:
     """What makes an int of a number."""
 
     def row(tx: Translator, args: list[Variable]) -> Variable | None:
         if len(args) != 1 or not isinstance(args[0], SymbolVariable):
             return None
-        return args[0] if args[0].python_type() is int else tx.graph.compute(fn, args, int)
+        if args[0].python_type() is int:
+            return args[0]
+        recorded = _WHOLE.get(fn)
+        if recorded is not None and _is_share(args[0]):
+            made = recorded(args[0].value)
+            if is_of_integers(made.node.expr):
+                return tx.graph.number(recorded, args, made, fn(args[0].number))
+        return tx.graph.compute(fn, args, int)
 
     return row
 

@@ -557,3 +557,40 @@ def test_dimensions_are_dropped_in_place(dim, backend):
         lambda x: (x * 1).squeeze_(dim), X(5, 3, 4), changed=[(X(*sizes),) for sizes in [(7, 6, 4), (1, 2, 1), (3, 1, 2)]],
         dynamic=True, backend=backend,
     )  # fmt: skip
+
+
+SHARES = """
+x[: int(h * 0.5)] | x.new_zeros(int(h / 2), w) | x.new_zeros(math.ceil(h / 3)) | x[math.floor(h * 0.75) :] | x[: math.trunc(h * 1.5)]
+F.interpolate(x[None, None], scale_factor=0.5) | F.interpolate(x[None, None], scale_factor=0.75, mode="bilinear")
+F.interpolate(x[None], scale_factor=0.5, mode="linear", recompute_scale_factor=True) | int((h - 1) / 2), int(h * w * 0.25)
+x.flatten()[: math.ceil(h * w * 0.125)] | F.interpolate(x[None, None], size=(int(h * 0.5), int(w * 1.5)), mode="bicubic")
+"""
+
+
+@pytest.mark.parametrize("backend", ["eager", "default"])
+@pytest.mark.parametrize("what", [each.strip() for each in SHARES.replace("\n", "|").split("|") if each.strip()])
+def test_whole_parts_of_shares_of_sizes(what, backend):
+    """Each size made an entry of its own."""
+    scope = {"torch": torch, "F": F, "math": math}
+    exec(f"def program(x):\n    h, w = x.shape\n    return x + 1, {what}", scope)
+    counter = Counting(jit.backends.BACKENDS[backend])
+    compiled = jit.compile(scope["program"], backend=counter)
+    for h, w in ((4, 6), (6, 8), (9, 10), (7, 9), (12, 5), (13, 14)):
+        x = torch.arange(float(h * w)).view(h, w) / 7
+        for ours, theirs in zip(compiled(x), scope["program"](x), strict=True):
+            torch.testing.assert_close(ours, theirs)
+    counter.expect(2)
+
+
+@pytest.mark.parametrize("backend", ["eager", "default"])
+def test_floats_of_sizes_are_rounded_as_the_program_computes_them(backend):
+    """To torch's symbols both are the size times three."""
+    def program(x):
+        h = x.shape[0]
+        plain, twice = h * 3.0, h * 0.3 * 10
+        return x * plain, x * twice, plain, twice, int(h * 0.3 * 10), plain == twice, int((h - 5) * 0.5), math.floor((h - 5) / 2)
+
+    compiled = jit.compile(program, backend=backend)
+    for h in (3, 5, 9, 7, 4, 12, 13, 18):
+        x = torch.ones(h, dtype=torch.float64)
+        assert str(compiled(x)) == str(program(x)) and torch.equal(compiled(x)[1], program(x)[1])
