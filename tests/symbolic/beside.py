@@ -52,6 +52,10 @@ class Translator:
         self.hashed = []
         self.numbers_hashed = set()
 
+    def class_of(self, variable):
+        kind = variable.python_type()
+        return SimpleNamespace(getattr=lambda tx, name: tx.from_constant(getattr(kind, name)))
+
     def with_context(self, error):
         return error
 
