@@ -10,7 +10,7 @@ from torch import fx
 
 from codegen.aot.ends import Before, Ends, version_of
 from codegen.aot.facts import Base, Input, Recipe, Resized, Update, Value, View
-from codegen.aot.inputs import RELATED, FragileInputs
+from codegen.aot.inputs import RELATED, FragileInputs, answers
 from codegen.aot.levels import edge_of, node_of
 from codegen.aot.memory import Alias, Memory, SharedInputs, Untraceable
 
@@ -116,7 +116,7 @@ class _Changes:
                 later = Input(i) in self.ends.leaves
                 if steps or later:
                     steps = self.ends.plain(steps)
-                    unseen = flat[i].requires_grad and flat[i].is_leaf and not later
+                    unseen = flat[i].requires_grad and answers(flat[i]) and flat[i].is_leaf and not later
                     found.append(Update(Input(i), steps=steps, requires_grad=later, versions=len(steps), unseen=unseen))
         return tuple(found)
 

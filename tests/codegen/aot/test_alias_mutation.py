@@ -65,6 +65,8 @@ FRAGILE = [
     "requires_grad_-halves-leaf_first-fresh-inference-inference_inputs",
     "requires_grad_then_no_grad-unbound-plain-no_grad_views-grad",
     "requires_no_grad_-one_storage-leaf-product_of_middle-grad",
+    "slice_then_t_-unbound-leaf-unbind_middle-no_grad",
+    "t_both-unbound-leaf-products_of_two_values-no_grad",
 ]
 
 
