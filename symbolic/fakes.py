@@ -265,7 +265,7 @@ class FakeMode(FakeTensorMode):
 
     def view(self, of: FakeTensor, sizes: tuple[int, ...], strides: tuple[int, ...], start: int) -> FakeTensor:
         """A stand-in in the memory of another one, of which autograd does not know."""
-        with torch._C._DisableTorchDispatch():
+        with torch._C._DisableTorchDispatch():  # `as_strided` would ask Python for the device
             made = torch.empty((), dtype=of.dtype, device="meta").set_(of.untyped_storage(), start, sizes, strides)
         return self._standing_in(made.requires_grad_(of.requires_grad), of.fake_device)
 
