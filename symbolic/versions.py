@@ -24,6 +24,8 @@ REVERSE_IS_AN_INT = not PY312
 NAMESPACES_BY_NAME = PY313
 #: `generator.close()` gives what the generator returns.
 CLOSE_RETURNS = PY313
+#: A classmethod binds what it is around by that one's own `__get__`; later it makes a method of it, whatever it is.
+CLASSMETHOD_ASKS = not PY313
 
 #: Opcodes that code objects may have: no instrumented, specialised or pseudo ones (the compiler's own, from 256 on).
 OPCODES = frozenset(name for name, op in dis.opmap.items() if op < 256 and not name.startswith("INSTRUMENTED_"))

@@ -46,6 +46,7 @@ from symbolic.variables.objects import (
     instance_dict,
     is_data_descriptor,
     is_plain_attribute,
+    of_class,
 )
 from symbolic.variables.positions import IMMUTABLE, answering, as_index, has, stand_in, type_name
 
@@ -115,7 +116,7 @@ class ClassVariable(FixedVariable):
         if isinstance(raw, staticmethod):
             return tx.wrap(raw.__func__, tx.attribute_source(self.value, name).attr("__func__"))
         if isinstance(raw, classmethod):
-            return BoundMethod(tx.wrap(raw.__func__, tx.attribute_source(self.value, name).attr("__func__")), self)
+            return of_class(tx, tx.wrap(raw.__func__, tx.attribute_source(self.value, name).attr("__func__")), self)
         if isinstance(raw, (FunctionType, property)) or isinstance(raw, NATIVE_DESCRIPTORS):
             value: Any = raw
             if isinstance(raw, NATIVE_DESCRIPTORS) and not isinstance(raw, BuiltinFunctionType):
@@ -443,7 +444,7 @@ class SuperVariable(Variable):
             return NativeNew(base)
         if isinstance(raw, classmethod):
             bound = owner if isinstance(owner, ClassVariable) else tx.class_of(owner)
-            return BoundMethod(tx.wrap(raw.__func__, tx.attribute_source(base, name).attr("__func__")), bound)
+            return of_class(tx, tx.wrap(raw.__func__, tx.attribute_source(base, name).attr("__func__")), bound)
         if isinstance(raw, FunctionType):
             function = tx.class_attribute(base, name)
             return function if self._is_of_class() else BoundMethod(function, owner)
@@ -514,6 +515,9 @@ class PythonModuleVariable(FixedVariable):
             return found
         if name in self.value.__dict__:
             return self._deleted(tx, space, name)
+        if name == "__annotations__" and lookup(type(self.value), name) is lookup(ModuleType, name):
+            space.store(tx, name, made := tx.new_dict([]))  # what asks for them makes them
+            return made
         value = tx.attempt(getattr, self.value, name)  # lazily importing modules answer here
         if name in self.value.__dict__:
             found = space.find(tx, name)

@@ -450,7 +450,7 @@ class BoundMethod(Variable):
         if self.value is not MISSING:
             return self.value
         function, owner = self.function.real(), self.owner.real()
-        return MISSING if MISSING in (function, owner) else MethodType(function, owner)
+        return MISSING if function is MISSING or owner is MISSING else MethodType(function, owner)
 
     def key(self) -> Any:
         is_fixed = self.owner.is_constant() or isinstance(self.owner, FixedVariable)

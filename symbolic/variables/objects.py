@@ -13,6 +13,7 @@ from types import (
     GetSetDescriptorType,
     MemberDescriptorType,
     MethodDescriptorType,
+    MethodType,
     MethodWrapperType,
     WrapperDescriptorType,
 )
@@ -32,6 +33,7 @@ from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import BoundMethod, PythonFunction
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.positions import answering, as_index, has, is_python_class, stand_in, type_name
+from symbolic.versions import CLASSMETHOD_ASKS
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -593,7 +595,28 @@ def _bind_static(obj: ObjectVariable, tx: Translator, name: str, raw: Any) -> Va
 
 
 def _bind_class(obj: ObjectVariable, tx: Translator, name: str, raw: Any) -> Variable:
-    return BoundMethod(tx.wrap(raw.__func__, tx.attribute_source(obj.cls, name).attr("__func__")), tx.class_of(obj))
+    return of_class(tx, tx.wrap(raw.__func__, tx.attribute_source(obj.cls, name).attr("__func__")), tx.class_of(obj))
+
+
+def of_class(tx: Translator, function: Variable, cls: Variable) -> Variable:
+    """What `classmethod(function)` is for a class."""
+    if isinstance(function, PythonFunction):
+        return BoundMethod(function, cls)
+    kind = function.python_type()
+    getter = tx.lookup(kind, "__get__") if CLASSMETHOD_ASKS else MISSING
+    if getter is MISSING or DESCRIPTORS.get(kind) is _bind_function:
+        if tx.lookup(kind, "__call__") is MISSING:
+            raise GraphBreak("descriptor not supported", f"classmethod of {function.describe()}")
+        return BoundMethod(function, cls)
+    if isinstance(getter, FunctionType):
+        return tx.call(tx.class_attribute(kind, "__get__"), [function, cls, cls], {})
+    if kind is property:
+        return tx.call(function.getattr(tx, "fget"), [cls], {})
+    if kind is classmethod:
+        return of_class(tx, function.getattr(tx, "__func__"), cls)
+    if kind is MethodType:
+        return function
+    raise GraphBreak("descriptor not supported", f"classmethod of {function.describe()}")
 
 
 def _namesake(cls: type, *slots: str) -> Any:

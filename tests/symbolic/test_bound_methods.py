@@ -4,6 +4,7 @@ import enum
 import threading
 import weakref
 
+import pytest
 import torch
 
 import jit
@@ -224,3 +225,70 @@ def test_native_methods_of_two_objects_are_two_keys():
         return torch.ones(2), {one.append}, one, one if is_one else [1]
 
     check(keys, graphs=1, make=lambda: world(False), changed=[lambda: world(True), lambda: world(False)])
+
+
+class Plain:
+    def __get__(self, instance, owner=None):
+        return self, instance, owner
+
+    def __call__(self, *args):
+        return "called", *args
+
+
+class Around:
+    """What a classmethod is around."""
+
+    size = classmethod(property(lambda cls: len(cls.__name__)))
+    twice = classmethod(classmethod(lambda cls: cls))
+    static = classmethod(staticmethod(lambda *args: args))
+    described = classmethod(Plain())
+    bound = classmethod({1: 2}.get)
+    native = classmethod(len)
+    made = classmethod(str)
+
+
+class Beneath(Around):
+    def ask(self, name):
+        return getattr(super(), name)
+
+    @classmethod
+    def ask_class(cls, name):
+        return getattr(super(), name)
+
+
+@pytest.mark.parametrize("name", [name for name in vars(Around) if not name.startswith("_")])
+def test_a_classmethod_gives_what_its_own_descriptor_gives(name):
+    @same_as_eager
+    def ask(x):
+        found = []
+        for get in lambda: getattr(Around, name), lambda: getattr(Beneath(), name), lambda: Beneath().ask(name):
+            each = get()
+            found += [x + 1, type(each), getattr(each, "__self__", None), each if type(each) in (int, tuple) else None]
+        found.append(type(Beneath.ask_class(name)))
+        try:
+            found.append(Beneath().__getattribute__(name)())
+        except TypeError as error:
+            found.append(str(error))
+        return found
+
+    ask()
+
+
+def test_an_objects_own_equality_is_not_asked_where_its_method_breaks_the_graph():
+    class Counts:
+        asked = 0
+
+        def __eq__(self, other):
+            Counts.asked += 1
+            return self is other
+
+        __hash__ = None
+
+        @jit.disable
+        def method(self):
+            return 5
+
+    counts = Counts()
+    compiled = jit.compile(lambda x: (x + 1, counts.method()), backend="eager")
+    assert compiled(torch.ones(2))[1] == 5
+    assert Counts.asked == 0

@@ -757,3 +757,28 @@ def test_a_question_about_a_signature_of_c_leaves_its_module_to_the_program():
     for _ in range(2):
         fresh()
         assert compiled(X)[1:] == (*expected,)
+
+
+@same_as_eager
+def test_a_modules_annotations_are_made_when_they_are_asked_for(x):
+    module = sys.modules.setdefault("without_annotations", types.ModuleType("without_annotations"))
+    vars(module).pop("__annotations__", None)
+    before = "__annotations__" in vars(module)
+    made = module.__annotations__
+    made["x"] = int
+    again = module.__annotations__ is made
+    del module.__annotations__
+    return x + 1, before, made, again, module.__annotations__, hasattr(module, "__annotations__")
+
+
+def test_a_modules_annotations_are_not_made_while_compiling():
+    module = types.ModuleType("names")
+
+    def ask(x, does):
+        return x + 1, module.__annotations__ if does else "__annotations__" in vars(module)
+
+    compiled = jit.compile(ask, backend="eager")
+    assert compiled(X, False)[1] is False
+    for _ in range(2):
+        assert compiled(X, True)[1] is module.__annotations__ == {}
+        assert compiled(X, False)[1] is True
