@@ -2,6 +2,8 @@
 import subprocess
 import sys
 import textwrap
+import time
+import traceback
 
 import pytest
 import torch
@@ -133,3 +135,64 @@ def test_recursion_through_c_ends_before_the_stack_does():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == ["0", "too deep"]
+
+
+def endless(x, way):
+    """How many levels a recursion without end has, and where it ends, as the program sees it. (Calls of classes and
+    objects take more than a level of eager code, on some versions more or less as the interpreter gets used to them.)"""
+    seen, log = [], []
+
+    def plain(n):
+        seen.append(n)
+        return plain(n + 1)
+
+    def breaking(n):
+        seen.append(n)
+        log.append(time.perf_counter() > 0)
+        return breaking(n + 1)
+
+    def first(n):
+        seen.append(n)
+        return second(n + 1) if n % 3 else breaking_second(n + 1)
+
+    def second(n):
+        return first(n + 1)
+
+    def breaking_second(n):
+        log.append(time.perf_counter() > 0)
+        return first(n + 1)
+
+    def walking(n):
+        seen.append(n)
+        yield time.perf_counter() > 0
+        yield from walking(n + 1)
+
+    class Operand:
+        def __add__(self, n):
+            seen.append(n)
+            log.append(time.perf_counter() > 0)
+            return self + (n + 1)
+
+        def __getitem__(self, n):
+            seen.append(n)
+            log.append(time.perf_counter() > 0)
+            return self[n + 1]
+
+    ways = {
+        "plain": plain,
+        "breaking": breaking,
+        "by turns": first,
+        "generators": lambda n: list(walking(n)),
+        "added": lambda n: Operand() + n,
+        "item": lambda n: Operand()[n],
+    }
+    try:
+        ways[way](0)
+    except RecursionError as error:
+        lines = traceback.format_exc().splitlines()
+        return x + len(seen), len(seen), str(error), [line for line in lines if "repeated" in line]
+
+
+@pytest.mark.parametrize("way", ["plain", "breaking", "by turns", "generators", "added", "item"])
+def test_a_recursion_has_as_many_levels_as_eagerly(way):
+    check(endless, X, way)

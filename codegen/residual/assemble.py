@@ -21,7 +21,7 @@ from codegen.residual.notes import Notes
 from codegen.residual.resume import Entry
 from codegen.residual.writer import BUILD, Placeholder, Writer
 from sideeffects.ledger import Ledger
-from symbolic import versions
+from symbolic import polyfills, versions
 from symbolic.capture import Break, Capture, Return
 from symbolic.code import Inst, argument_slots, looks_at_nodes
 from symbolic.dropped import LEFT
@@ -70,12 +70,12 @@ def assemble(
     code: CodeType,
     compile_graph: CompileGraph,
     pool: Continuations,
-    region: Callable[..., Any] | None,
+    region: Any,
     blame: Blame,
 ) -> Assembled:
     """Raises `Restart` if a live value can't be rebuilt, `SkipFrame` if the frame can't be continued.
 
-    `blame` is told of a graph that raises where eager code does not."""
+    `region` is what broken calls run in. `blame` is told of a graph that raises where eager code does not."""
     return _Assembler(capture, code, compile_graph, pool, region, blame).run()
 
 
@@ -95,7 +95,7 @@ class _Assembler:
         code: CodeType,
         compile_graph: CompileGraph,
         pool: Continuations,
-        region: Callable[..., Any] | None,
+        region: Any,
         blame: Blame,
     ) -> None:
         self.capture = capture
@@ -484,12 +484,14 @@ class _Guarded:
         misses = any(isinstance(each, GeneratorVariable) and each.is_missed() for each in frame.stack)
         ours = len(frames) > 1 or self.handled is not None or inst.op in breaks.BY_FUNCTIONS
         self.needed = covered or misses or ours
+        self.inlined = sum(each.filename != polyfills.__file__ for each in frames[1:])
         self.handler = owner.emit.label()
 
     def __enter__(self) -> None:
         if self.handled is not None:
             self.owner.writer.load(self.handled)
             self.owner.emit.begin_handling()
+        self._deeper(self.inlined)
         if self.needed:
             self.owner.emit.begin_try(self.handler)
 
@@ -501,13 +503,13 @@ class _Guarded:
         after = emit.label()
         falls_out = emit.depth is not None
         if falls_out:
-            self._end_handling()
+            self._end()
             emit.jump(after)
         raised = Placeholder(emit.fresh("raised"))
         snapshot = self.owner.writer.snapshot()
         emit.mark(self.handler)
         emit.store(raised.name)
-        self._end_handling()
+        self._end()
         self.owner._unseen(lambda: emit.load(raised.name))
         row = self.frame.code.handler(self.inst.offset)
         depth = row.depth if row is not None else 0
@@ -517,9 +519,21 @@ class _Guarded:
         if falls_out:
             emit.mark(after)
 
-    def _end_handling(self) -> None:
+    def _end(self) -> None:
+        self._deeper(-self.inlined)
         if self.handled is not None:
             self.owner.emit.end_handling()
+
+    def _deeper(self, levels: int) -> None:
+        """What runs has as much of the recursion left as if each inlined frame was there."""
+        region, emit = self.owner.region, self.owner.emit
+        if levels and region is not None:
+            emit.begin_call()
+            emit.const(region.deeper)
+            emit.end_callable()
+            emit.const(levels)
+            emit.call(1)
+            emit.pop()
 
 
 def _example(variable: Any) -> Any:

@@ -34,7 +34,7 @@ class Broken:
     frame: Frame
     inst: Inst
     operands: list[Variable]
-    region: Callable[..., Any] | None
+    region: Any
     kw_names: tuple[str, ...] = ()
     handled: Variable | None = None
     goes_on: bool = True
@@ -138,7 +138,7 @@ def call_function_ex(b: Broken) -> None:
     emit, w = b.emit, b.writer
     emit.begin_call()
     if b.region is not None:
-        emit.const(b.region.ex)  # type: ignore[attr-defined]
+        emit.const(b.region.ex)
         emit.end_callable()
         w.load(function)
         w.call(tuple, args)

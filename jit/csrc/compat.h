@@ -86,6 +86,13 @@ static inline PyObject *jit_weak_target(PyObject *weakref) {
 #define JIT_C_RECURSION_UNITS 0
 #endif
 
+/* How many more Python frames the recursion limit allows. Before 3.12 calls through C count among them. */
+#if PY_VERSION_HEX >= 0x030C0000
+#define JIT_FRAMES_LEFT(tstate) ((tstate)->py_recursion_remaining)
+#else
+#define JIT_FRAMES_LEFT(tstate) ((tstate)->recursion_remaining)
+#endif
+
 static inline void jit_lend_c_recursion(PyThreadState *tstate) {
 #if JIT_C_RECURSION_UNITS
     JIT_C_RECURSION_BUDGET(tstate) += JIT_C_RECURSION_UNITS;

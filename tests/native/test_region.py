@@ -415,7 +415,7 @@ def test_recursion_of_compiled_frames(child):
             return n
         def f(n):
             return leaf(n)[1] if n == 0 else f(n - 1)
-        for depth in range(0, 900, 13):
+        for depth in range(0, 700, 13):  # the last 256 levels run as written
             assert region(f, depth) == "leaf"
         """
     )
