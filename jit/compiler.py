@@ -456,11 +456,11 @@ class Compiler:
     # --- what else a miss may lead to -------------------------------------------------------------------------------
     def _limit(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:
         cache.frozen = True
-        warn(
-            f"{function.__qualname__} ({place(function.__code__)}) was compiled {len(compiled(cache))} times and runs "
-            "eagerly for new inputs from now on; last reason: "
-            f"{self.explain_miss(cache, function, slots)}{self._advice(cache, function, slots)} "
-            "(jit.config.recompile_limit sets the bound)"
+        logs.say(
+            "recompiles",
+            f"{where(function)} was compiled {len(compiled(cache))} times and runs eagerly for new inputs from now on; "
+            f"last reason: {self.explain_miss(cache, function, slots)}{self._advice(cache, function, slots)} "
+            "(jit.config.recompile_limit sets the bound)",
         )
 
     def _advice(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> str:

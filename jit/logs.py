@@ -1,6 +1,7 @@
 """`JIT_LOGS=channel,channel`: what the compiler tells while it works, through the standard `logging`.
 
-Each channel is the logger `jit.<channel>`; without a handler of the program's own the text goes to stderr.
+Each channel is the logger `jit.<channel>`; without a handler of the program's own the text goes to stderr. That a
+function is compiled no more is said in any case, once. (As a warning it would be among those that a program records.)
 """
 
 from __future__ import annotations
@@ -26,14 +27,18 @@ def parse(names: str) -> frozenset[str]:
 
 
 def tell(wanted: frozenset[str], channel: str, text: Callable[[], str]) -> None:
-    """Logs `text()` if the channel is wanted: in colour where that comes to a terminal."""
-    if channel not in wanted:
-        return
+    """Logs `text()` if the channel is wanted."""
+    if channel in wanted:
+        say(channel, text())
+
+
+def say(channel: str, text: str) -> None:
+    """Logs a text, wanted or not: in colour where that comes to a terminal."""
     logger = logging.getLogger(f"jit.{channel}")
     if logger.hasHandlers() or sys.stderr is None or not sys.stderr.isatty():
-        logger.warning("%s", text())
+        logger.warning("%s", text)
     else:
-        _show(channel, text())
+        _show(channel, text)
 
 
 def _show(channel: str, text: str) -> None:

@@ -347,11 +347,11 @@ def user_lines(exc):
     return found
 
 
-# Warnings of C++ are given once per process; the compiler may say that it gives up compiling again.
+# Warnings of C++ are given once per process.
 NODE = re.compile(r"grad_fn=<\w+>")
-COMPILERS_OWN = re.compile(r"\(Triggered internally|was compiled \d+ times")
-# The same as text, with the line of the source: where the program makes errors of warnings it is only shown.
-NOTICE = re.compile(r"^\S.*: UserWarning: .* was compiled \d+ times (?:.*\n)*?.*recompile_limit sets the bound\)\n(?:  .*\n)?", re.MULTILINE)
+OF_CPP = "(Triggered internally"
+# The compiler may log that it gives up compiling again.
+NOTICE = re.compile(r"^\S.* was compiled \d+ times (?:.*\n)*?.*recompile_limit sets the bound\)\n", re.MULTILINE)
 
 
 class Observation:
@@ -393,7 +393,7 @@ class Observation:
     @staticmethod
     def _own(caught):
         return [(w.category.__name__, str(w.message)) for w in caught
-                if w.filename.startswith(HERE) and not COMPILERS_OWN.search(str(w.message))]
+                if w.filename.startswith(HERE) and OF_CPP not in str(w.message)]
 
     def _backward(self, snap, world):
         """Differentiate a weighted sum of the results; then look at the whole world again, gradients included."""

@@ -143,7 +143,7 @@ def main() -> None:
     jit.config.on_error = "raise"
     faulthandler.register(signal.SIGPROF, file=2, chain=True)
     if task.is_compiled:
-        jit.compile(lambda x: x + 1, backend="eager")(torch.ones(1))  # brings modules of torch's that nothing brought yet
+        jit.compile(lambda x: x + 1, backend="eager")(torch.ones(1))  # it brings more of torch's modules
     gc.freeze()  # tests that collect garbage need not go through torch each time
     with open(task.results, "a") as results:
         tell(results, {"has": list(found)})

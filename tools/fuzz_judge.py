@@ -169,8 +169,8 @@ def _excuse(error: BaseException) -> str:
     said, raised = str(error), error.__cause__
     if not isinstance(error, differential.NotTheSame) or raised is None or "call: eager " in said:
         return ""
-    if differential.COMPILERS_OWN.search(str(raised)):
-        return "warning of the compiler's where the program makes warnings errors"
+    if differential.OF_CPP in str(raised):
+        return "warning of C++, which is given once in a process"
     if isinstance(raised, UnboundLocalError) and "traceback has" in said:
         return "instruction of two lines"  # where Python 3.11 joins a store and a load, it is as if both were the store
     frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(raised.__traceback__)]

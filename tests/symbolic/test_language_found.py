@@ -599,7 +599,6 @@ def test_a_mock_in_place_of_a_builtin(x):
     return x + int(2.5), calls
 
 
-@pytest.mark.filterwarnings("ignore:.*was compiled 16 times")
 def test_rounds_of_a_loop_that_breaks_inside_of_a_call_are_bounded():
     def look(modules):
         found = 0
