@@ -18,16 +18,12 @@ SEES_END = "the end of an object is seen"
 READS_STACK = "the frame looks at the stack"
 #: Reasons of breaks where only the frame itself will do: the whole frame runs as it is.
 RUNS_ITSELF = frozenset({READS_FRAME, READS_STACK, SEES_END})
-#: The reason of a break at a warning or log message, which tells where it comes from.
+#: The reason of a break at a warning or log message.
 TOLD = "warning or log message"
-#: The same where it tells of a frame further up.
-TOLD_FROM_ABOVE = "warning or log message of a frame further out"
-#: The first, and reasons of calls that see which function calls them: so does an inlined frame.
-SEES_CALLER = RUNS_ITSELF | {TOLD}
-#: The reason of a break at a call of what may look further up than its caller.
+#: The reason of a break at a call of what may look into the frames it is called from.
 LOOKS_UP = "function that looks at frames"
 #: Reasons of breaks where the frames further up have to be there, too: none of them is inlined.
-SEES_STACK = frozenset({READS_STACK, LOOKS_UP, TOLD_FROM_ABOVE})
+SEES_STACK = frozenset({READS_STACK, LOOKS_UP})
 #: The reason of a break at what asks one of autograd's nodes for more than a compiled graph's results can answer.
 ASKS_NODE = "autograd node is asked for what only eager code's has"
 

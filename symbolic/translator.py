@@ -25,7 +25,6 @@ from symbolic.errors import (
     READS_FRAME,
     RECURSION,
     RUNS_ITSELF,
-    SEES_CALLER,
     SEES_END,
     SEES_STACK,
     GraphBreak,
@@ -541,7 +540,7 @@ class Translator(Protocols):
             raise SkipFrame(f"what was let go of may be seen ({cause.detail})")
         if cause.reason in SEES_STACK and len(self.frames) > 1:
             return self.frames[1].entered
-        if cause.reason in SEES_CALLER and len(self.frames) > 1:
+        if cause.reason in RUNS_ITSELF and len(self.frames) > 1:
             return self.frames[-1].entered
         if cause.reason in RUNS_ITSELF:
             raise SkipFrame(f"{cause.reason} ({cause.detail})")

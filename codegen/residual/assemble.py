@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
@@ -21,7 +22,7 @@ from codegen.residual.notes import Notes
 from codegen.residual.resume import Entry
 from codegen.residual.writer import BUILD, Placeholder, Writer
 from sideeffects.ledger import Ledger
-from symbolic import polyfills, versions
+from symbolic import polyfills, tracebacks, versions
 from symbolic.capture import Break, Capture, Return
 from symbolic.code import Inst, argument_slots, looks_at_nodes
 from symbolic.dropped import LEFT
@@ -344,7 +345,8 @@ class _Assembler:
         assert isinstance(self.capture.exit, Break)
         region = None if self.capture.exit.cause.reason == RECURSION else self.region
         guarded, handled = self._guarded(frames, frame, inst), self.capture.tx.handled
-        broken = Broken(self.writer, frame, inst, operands, region, frame.kw_names, handled, guarded.needed)
+        through = guarded.through
+        broken = Broken(self.writer, frame, inst, operands, region, through, frame.kw_names, handled, guarded.needed)
         result = Placeholder(self.emit.fresh("result"))
         left = row.leaves(inst)
         for operand in operands:
@@ -406,8 +408,8 @@ class _Assembler:
         condition, below = frame.stack[-1], frame.stack[:-1]
         jump_when, keep = _BRANCHES[inst.op]
         truth = self.emit.fresh("truth")
-        with self._guarded(frames, frame, inst):
-            self.writer.call(bool, condition)
+        with self._guarded(frames, frame, inst) as through:
+            self._call_through(through, bool, condition)
             self.emit.store(truth)
         taken = self.emit.label()
         self.emit.load(truth)
@@ -422,8 +424,8 @@ class _Assembler:
         """FOR_ITER over an iterator that tracing can't see into: one more round, or the end of the loop."""
         iterator, below = frame.stack[-1], frame.stack[:-1]
         item = Placeholder(self.emit.fresh("item"))
-        with self._guarded(frames, frame, inst):
-            self.writer.call(_next, iterator)
+        with self._guarded(frames, frame, inst) as through:
+            self._call_through(through, next, iterator, _EXHAUSTED)
             self.emit.store(item.name)
         done = self.emit.label()
         self.emit.load(item.name)
@@ -436,6 +438,9 @@ class _Assembler:
         self.emit.mark(done)
         after = frame.code.insts[inst.target + _LOOP_END - 1].next_offset if _LOOP_END else inst.argval
         self._go_on(frames, _Way(Entry.AFTER, after, list(below)))
+
+    def _call_through(self, through: tuple[FunctionType, ...], *called: Any) -> None:
+        self.writer.call(*through, *called)
 
     def _go_on(self, frames: list[Frame], way: _Way) -> None:
         """Hands over to the continuation: this frame is gone when it runs, and nothing stays alive on its account."""
@@ -484,16 +489,21 @@ class _Guarded:
         misses = any(isinstance(each, GeneratorVariable) and each.is_missed() for each in frame.stack)
         ours = len(frames) > 1 or self.handled is not None or inst.op in breaks.BY_FUNCTIONS
         self.needed = covered or misses or ours
-        self.inlined = sum(each.filename != polyfills.__file__ for each in frames[1:])
+        inlined = [each for each in frames[1:] if each.filename != polyfills.__file__]
+        places = [(each.code.raw, each.namespace.real(), each.offset) for each in inlined]
+        #: what it calls is called through these, which stand in for the inlined frames
+        self.through = tuple(itertools.starmap(tracebacks.stand_in, places if inst.op in _THROUGH else ()))
+        self.missing = len(inlined) - len(self.through)
         self.handler = owner.emit.label()
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> tuple[FunctionType, ...]:
         if self.handled is not None:
             self.owner.writer.load(self.handled)
             self.owner.emit.begin_handling()
-        self._deeper(self.inlined)
+        self._deeper(self.missing)
         if self.needed:
             self.owner.emit.begin_try(self.handler)
+        return self.through
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if error is not None or not self.needed:
@@ -520,12 +530,12 @@ class _Guarded:
             emit.mark(after)
 
     def _end(self) -> None:
-        self._deeper(-self.inlined)
+        self._deeper(-self.missing)
         if self.handled is not None:
             self.owner.emit.end_handling()
 
     def _deeper(self, levels: int) -> None:
-        """What runs has as much of the recursion left as if each inlined frame was there."""
+        """What runs has as much of the recursion left as if the frames that nothing stands in for were there."""
         region, emit = self.owner.region, self.owner.emit
         if levels and region is not None:
             emit.begin_call()
@@ -584,10 +594,6 @@ def _is_watching(variable: Variable) -> bool:
     return isinstance(variable, (DictIterator, SetIterator, DequeIterator, WeakReference))
 
 
-def _next(iterator: Any) -> Any:
-    return next(iterator, _EXHAUSTED)
-
-
 #: what `@contextmanager` makes of a generator
 _MANAGER: type = contextlib._GeneratorContextManager
 #: opcode -> (jumps when the condition is, keeps the condition when it jumps)
@@ -597,3 +603,5 @@ _BRANCHES = {
     "JUMP_IF_TRUE_OR_POP": (True, True),
     "JUMP_IF_FALSE_OR_POP": (False, True),
 }
+#: what runs functions of the program's most often
+_THROUGH = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX", "FOR_ITER", *_BRANCHES})

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codegen.residual import runtime
-from codegen.residual.emitter import Emitter
+from codegen.residual.emitter import Emitter, Kind
 from codegen.residual.writer import Emit, Placeholder, Writer
 from symbolic import versions
 from symbolic.code import Inst
@@ -27,14 +27,15 @@ class NotBreakable(Exception):
 
 @dataclass
 class Broken:
-    """One broken instruction being emitted: `operands` are its stack items, bottom first. `goes_on`: whether this code
-    does if it raises."""
+    """One broken instruction being emitted: `operands` are its stack items, bottom first. `through`: what stands in for
+    the inlined frames, the outermost first. `goes_on`: whether this code does if it raises."""
 
     writer: Writer
     frame: Frame
     inst: Inst
     operands: list[Variable]
     region: Any
+    through: tuple[Any, ...] = ()
     kw_names: tuple[str, ...] = ()
     handled: Variable | None = None
     goes_on: bool = True
@@ -87,17 +88,19 @@ def _split_call(b: Broken, operands: list[Variable]) -> tuple[Variable, list[Var
 
 def _call(b: Broken, function: Variable, args: list[Variable], names: tuple[str, ...]) -> None:
     """`function(*args)`; inside a region, so that the frames it enters may be captured by the hook."""
-    emit, w = b.emit, b.writer
-    emit.begin_call()
-    if b.region is not None:
-        emit.const(b.region)
-        emit.end_callable()
-        w.load(function)
-    else:
-        w.load(function)
-        emit.end_callable()
-    w.load_all(args)
-    emit.call(len(args) + (b.region is not None), names)
+    called = [*b.through, *([b.region] if b.region is not None else []), function]
+    _load_callable(b, called)
+    b.writer.load_all(args)
+    b.emit.call(len(called) - 1 + len(args), names)
+
+
+def _load_callable(b: Broken, called: list[Any]) -> None:
+    """The first of them is called, with the others as its first arguments."""
+    b.emit.begin_call()
+    b.writer.push(called[0])
+    b.emit.end_callable()
+    for each in called[1:]:
+        b.writer.push(each)
 
 
 @row("CALL", lambda inst: inst.arg + 2, [RESULT])
@@ -136,18 +139,15 @@ def call_function_ex(b: Broken) -> None:
     first, second, args, *keywords = b.operands
     function = first if versions.CALLABLE_FIRST else second
     emit, w = b.emit, b.writer
-    emit.begin_call()
     if b.region is not None:
-        emit.const(b.region.ex)
-        emit.end_callable()
-        w.load(function)
+        called = [*b.through, b.region.ex, function]
+        _load_callable(b, called)
         w.call(tuple, args)
         if keywords:
             w.call(dict, keywords[0])
-        emit.call(2 + len(keywords))
+        emit.call(len(called) + len(keywords))
     else:
-        w.load(function)
-        emit.end_callable()
+        _load_callable(b, [function])
         w.load(args)
         if keywords:
             w.load(keywords[0])
@@ -396,24 +396,21 @@ def fill(b: Broken) -> None:
     b.emit.pop()
 
 
-@row("LIST_EXTEND", lambda inst: inst.arg + 1, _below)
-def list_extend(b: Broken) -> None:
-    b.writer.call(_extend, b.operands[0], b.operands[-1])
+#: opcode -> the display it adds to, the method of the container `arg` below that takes what is in another one
+_UPDATES: dict[str, tuple[Kind, str]] = {"LIST_EXTEND": ("list", "extend"), "DICT_UPDATE": ("map", "update")}
+
+
+@row(" ".join(_UPDATES), lambda inst: inst.arg + 1, _below)
+def update(b: Broken) -> None:
+    """By way of a display, for its error."""
+    kind, method = _UPDATES[b.inst.op]
+    b.load(0)
+    b.emit.method(method)
+    b.emit.build(kind, 0)
+    b.load(-1)
+    b.emit.op(b.inst.op, 1)
+    b.emit.call(1)
     b.emit.pop()
-
-
-def _extend(target: list[Any], more: Any) -> None:
-    target += [*more]  # with the error of the display
-
-
-@row("DICT_UPDATE", lambda inst: inst.arg + 1, _below)
-def dict_update(b: Broken) -> None:
-    b.writer.call(_update, b.operands[0], b.operands[-1])
-    b.emit.pop()
-
-
-def _update(target: dict[Any, Any], more: Any) -> None:
-    target.update({**more})  # with the error of the display
 
 
 #: how far below the dict of keyword arguments stands what is called
@@ -590,6 +587,6 @@ def call_intrinsic_2(b: Broken) -> None:
 #: opcodes whose rows call functions of ours, which no traceback may show
 BY_FUNCTIONS = frozenset(
     """LOAD_GLOBAL LOAD_NAME DELETE_GLOBAL LOAD_FAST LOAD_FAST_CHECK DELETE_FAST LOAD_DEREF DELETE_DEREF IMPORT_NAME
-    IMPORT_FROM DICT_MERGE FOR_ITER""".split()
+    IMPORT_FROM DICT_MERGE""".split()
 )
 

@@ -81,14 +81,18 @@ _HERE = os.path.dirname(__file__)
 
 
 def unseen(error: BaseException) -> None:
-    """Takes the caller's own frame off the traceback, and our functions that it called: it stands in for frames that
+    """Takes the caller's own frame off the traceback, and our functions that it called: they stand in for frames that
     have entries of their own."""
     trace = error.__traceback__
     if trace is not None and trace.tb_frame is sys._getframe(1):
         trace = trace.tb_next
-        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_HERE):
+        while trace is not None and _is_ours(trace.tb_frame.f_code):
             trace = trace.tb_next
         error.__traceback__ = trace
+
+
+def _is_ours(code: types.CodeType) -> bool:
+    return code.co_filename.startswith(_HERE) or tracebacks.is_stand_in(code)
 
 
 def raised_at(error: BaseException, own: int, trace: tuple[tracebacks.Entry, ...]) -> None:

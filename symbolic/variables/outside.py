@@ -13,7 +13,7 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +21,7 @@ from torch.utils.hooks import RemovableHandle
 
 from sideeffects.effects import Place, Risk
 from symbolic import callers, polyfills
-from symbolic.errors import TOLD, TOLD_FROM_ABOVE, GraphBreak, Restart
+from symbolic.errors import TOLD, GraphBreak, Restart
 from symbolic.told_to import handlers_of, reached, shown_by
 from symbolic.torch_state import TorchState
 from symbolic.variables.base import MISSING, FixedVariable, Variable
@@ -313,30 +313,29 @@ for _raw in (io.TextIOWrapper.write, io.TextIOWrapper.flush, io.StringIO.write, 
 # --- logging ----------------------------------------------------------------------------------------------------------
 def logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     """A log message: nobody sees it earlier than eager code would show it."""
-    with _telling_of(kwargs.get("stacklevel", ONE)) as reason:
-        given = dict(kwargs)
-        if given.get("stack_info", NO).truth(tx):
-            raise GraphBreak("log message with its surroundings", name_of(fn))
-        error = _error(tx, given.pop("exc_info", NO))
-        level = given.pop("stacklevel", ONE).constant()
-        frames = _told_from(tx, level)
-        if not 1 <= level <= len(frames):
-            raise GraphBreak("log message of a frame further out", name_of(fn))
-        logger, *told = args
-        shown = (logger, *(_as_now(tx, arg) for arg in told))
-        given = {name: _as_now(tx, arg) for name, arg in given.items()}
-        if not all(arg.is_constant() for arg in told):
-            cause = GraphBreak(reason, "the default dtype is another one when the graph has run")
-            tx.shown_under.append((tx.anchor(), torch.get_default_dtype(), cause))
-        if error is not None:
-            given["exc_info"] = error
-        if any(_handler(tx, frame) for frame in tx.frames):
-            _know_quiet(tx, logger)
-        else:
-            seers = () if logger.source is None else handlers_of(logger.real())
-            _hold(tx, reason, logger, is_quiet, *_silent(fn, logger, told), seers=seers)
-        tx.ledger.risk(_at(tx), library(tx, fn), shown, given, _place(frames[level - 1]))
-        return NONE
+    given = dict(kwargs)
+    if given.get("stack_info", NO).truth(tx):
+        raise GraphBreak("log message with its surroundings", name_of(fn))
+    error = _error(tx, given.pop("exc_info", NO))
+    level = given.pop("stacklevel", ONE).constant()
+    frames = _told_from(tx, level)
+    if not 1 <= level <= len(frames):
+        raise GraphBreak("log message of a frame further out", name_of(fn))
+    logger, *told = args
+    shown = (logger, *(_as_now(tx, arg) for arg in told))
+    given = {name: _as_now(tx, arg) for name, arg in given.items()}
+    if not all(arg.is_constant() for arg in told):
+        cause = GraphBreak(TOLD, "the default dtype is another one when the graph has run")
+        tx.shown_under.append((tx.anchor(), torch.get_default_dtype(), cause))
+    if error is not None:
+        given["exc_info"] = error
+    if any(_handler(tx, frame) for frame in tx.frames):
+        _know_quiet(tx, logger)
+    else:
+        seers = () if logger.source is None else handlers_of(logger.real())
+        _hold(tx, TOLD, logger, is_quiet, *_silent(fn, logger, told), seers=seers)
+    tx.ledger.risk(_at(tx), library(tx, fn), shown, given, _place(frames[level - 1]))
+    return NONE
 
 
 def _error(tx: Translator, asked: Variable) -> Variable | None:
@@ -376,18 +375,6 @@ def _looks(tx: Translator, error: Variable) -> list[Any]:
                 waiting += each.surroundings
         seen.add(each)
     return found
-
-
-@contextlib.contextmanager
-def _telling_of(level: Variable) -> Iterator[str]:
-    """Around a message that tells of the frame at this level: what breaks the graph there does so for the `reason` that
-    has this frame be itself."""
-    is_own = level.is_constant() and isinstance(level.constant(), int) and level.constant() <= 1
-    reason = TOLD if is_own else TOLD_FROM_ABOVE
-    try:
-        yield reason
-    except GraphBreak as cause:
-        raise GraphBreak(reason, str(cause), cause.hint) from cause
 
 
 def _know_quiet(tx: Translator, logger: Variable) -> None:
@@ -533,17 +520,16 @@ def _warn(
     tx: Translator, message: Variable, category: Variable = NONE, stacklevel: Variable = ONE,
     source: Variable = NONE, **named: Variable,
 ) -> Variable:  # fmt: skip
-    with _telling_of(stacklevel) as reason:
-        level = stacklevel.constant()
-        if named or type(level) is not int:
-            raise GraphBreak(reason, "warnings.warn with arguments not known")
-        frames = _told_from(tx, level)
-        risk = _risk(tx)
-        _hold(tx, reason, tx.wrap(warnings, tx.sources.const(warnings, "warnings")), only_shows, seers=shown_by())
-        if level <= len(frames):
-            at = _place(frames[max(level, 1) - 1])
-            tx.ledger.risk(risk, library(tx, warnings.warn), (message, category, ONE, source), {}, at)
-        else:
-            above = ConstantVariable(level - len(frames))
-            tx.ledger.risk(risk, tx.function(callers.warn_above), (above, message, category, source), {})
-        return NONE
+    level = stacklevel.constant()
+    if named or type(level) is not int:
+        raise GraphBreak(TOLD, "warnings.warn with arguments not known")
+    frames = _told_from(tx, level)
+    risk = _risk(tx)
+    _hold(tx, TOLD, tx.wrap(warnings, tx.sources.const(warnings, "warnings")), only_shows, seers=shown_by())
+    if level <= len(frames):
+        at = _place(frames[max(level, 1) - 1])
+        tx.ledger.risk(risk, library(tx, warnings.warn), (message, category, ONE, source), {}, at)
+    else:
+        above = ConstantVariable(level - len(frames))
+        tx.ledger.risk(risk, tx.function(callers.warn_above), (above, message, category, source), {})
+    return NONE
