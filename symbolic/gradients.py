@@ -28,6 +28,10 @@ class Blank(NamedTuple):
     dtype: torch.dtype
     device: torch.device
 
+    @classmethod
+    def of(cls, fake: torch.Tensor) -> Blank:
+        return cls(tuple(map(int, fake.shape)), fake.dtype, fake.device)
+
     def made(self) -> torch.Tensor:
         return torch.empty((), dtype=self.dtype, device=self.device).expand(self.shape)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -67,6 +68,7 @@ from symbolic.variables.numbers import (
     value_of,
 )
 from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.outside import warn
 from symbolic.variables.symbols import SymbolInput, SymbolVariable
 from symbolic.variables.tensors import (
     MOVES,
@@ -78,6 +80,7 @@ from symbolic.variables.tensors import (
     TensorVariable,
 )
 from symbolic.varying import varying_dims
+from symbolic.warned import Hearing, Said, quietly, unheard
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -149,6 +152,7 @@ class GraphBuilder:
         self.once: set[fx.Node] = set()  # what would give something else in another place
         self.foreseen: dict[Source, Any] = {}  # inputs whose elements are guarded
         self.computed = 0  # what guards compute of numbers
+        self._heard: list[Said] = []  # from the operation that was run last
         # The guard sees the dispatch keys of the thread at the call's entry, whatever tracing switches later.
         self._included = torch._C._dispatch_tls_local_include_set()
         self._excluded = torch._C._dispatch_tls_local_exclude_set()
@@ -500,6 +504,11 @@ class GraphBuilder:
         result = self.fake_run(target, run, given, by_name)
         draws, writes = self.fake_mode.draws != before[0], self.fake_mode.writes != before[1]
         born = self._born() if self.shapes is not None else []
+        heard = [*self._heard, *unheard(target, given, by_name, result)]
+        if heard:
+            again = functools.partial(self._heard_again, target, run, given, by_name)
+            warn(self.tx, heard, None if draws or writes or born else again)
+            op, target = "call_function", quietly(target)
         has_tensor = result is None or _holds(result, torch.Tensor)
         if not has_tensor and by_value:
             raise GraphBreak("tensor value needed", str(target))
@@ -519,6 +528,10 @@ class GraphBuilder:
         if born:
             self._check_sizes(born, made)
         return made
+
+    def _heard_again(self, target: Any, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> list[Said]:
+        result = self.fake_run(target, run, args, kwargs, always=False)
+        return [*self._heard, *unheard(target, args, kwargs, result)]
 
     def _must_fit(
         self, outs: list[torch.Tensor], target: Any, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
@@ -718,14 +731,19 @@ class GraphBuilder:
         self.tx.repeats.enabled = False
         return self.shapes
 
-    def fake_run(self, target: Any, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def fake_run(
+        self, target: Any, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], always: bool = True
+    ) -> Any:
+        """`always`: what torch warns of once in a process is heard, too, and stays to be said."""
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
         writes = self.fake_mode.writes
         asking = self.shapes.asking() if self.shapes is not None else nullcontext()
         symbols = with_symbols(name) if self.shapes is not None else nullcontext()
         standing = Standing() if self._late else nullcontext()
+        hearing = Hearing(always)
+        self._heard = hearing.found
         try:
-            with torch._C._PreserveDispatchKeyGuard(), asking, self.fake_mode, symbols, standing, LettingGo():
+            with torch._C._PreserveDispatchKeyGuard(), asking, self.fake_mode, symbols, standing, LettingGo(), hearing:
                 if self.shapes is not None:
                     return run_with_symbols(name, target, self.shapes.env, run, args, kwargs)
                 return run(*args, **kwargs)
@@ -843,7 +861,7 @@ class GraphBuilder:
                     raise Restart(node.born_at, GraphBreak("tensor value needed", node.describe()))
                 assert node.operation is not None
                 node.operation.meta["together"] = True
-                yield tuple(outputs.index(t) if t.fake.requires_grad else _blank(t.fake) for t in node.tensors)
+                yield tuple(outputs.index(t) if t.fake.requires_grad else Blank.of(t.fake) for t in node.tensors)
 
     def _drop_unread(self, graph: fx.Graph) -> None:
         """Erases numbers and parts of results that nobody reads."""
@@ -866,10 +884,6 @@ def _method_call(name: str) -> Callable[..., Any]:
 
 def _example(node: fx.Node) -> Any:
     return node.meta["example_value"]
-
-
-def _blank(fake: torch.Tensor) -> Blank:
-    return Blank(tuple(map(int, fake.shape)), fake.dtype, fake.device)
 
 
 def _mark(fake: torch.Tensor) -> tuple[int, bool] | None:

@@ -46,7 +46,7 @@ from symbolic.variables.properties import PropertyVariable
 from symbolic.variables.symbols import SymbolVariable
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.tensors import TensorVariable
-from symbolic.warned import heard
+from symbolic.warned import Hearing
 
 _REFLECTED = {
     operator.lt: operator.gt,
@@ -194,7 +194,7 @@ class Protocols:
         failure: Exception | None = None
         trace: types.TracebackType | None = None
         handled = sys.exception()
-        with heard() as warned:
+        with Hearing() as warned:
             try:
                 answer = function(*args, **kwargs)
             except (GraphBreak, Observed, GuardOnDataDependentSymNode):

@@ -437,7 +437,7 @@ class Writer:
             self.emit.store(raised.name)
             if effect.risk.handled is not None:
                 self.emit.end_handling()
-            own = 1 + (effect.place is not None) + (effect.function.real() is callers.warn_above)
+            own = 1 + (effect.place is not None) + (effect.function.real() in (callers.warn_above, callers.warn_in))
             self.call(runtime.raised_at, raised, own, effect.risk.trace)
             self.emit.pop()
             self.emit.take(raised.name)

@@ -87,8 +87,10 @@ def _of_before(tx: Translator, tensor: TensorVariable) -> list[Hook]:
 def _grad(
     tx: Translator, outputs: Variable, inputs: Variable, grad_outputs: Variable = NONE, retain_graph: Variable = NONE,
     create_graph: Variable = FALSE, allow_unused: Variable = NONE, is_grads_batched: Variable = FALSE,
-    materialize_grads: Variable = FALSE,
+    materialize_grads: Variable = FALSE, **deprecated: Variable,
 ) -> Variable:
+    if deprecated:
+        raise GraphBreak("operation that warns", ", ".join(deprecated))
     if is_grads_batched.constant():
         raise GraphBreak("batched derivatives", "is_grads_batched=True")
     tx.repeats.tell(None)

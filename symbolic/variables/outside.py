@@ -11,6 +11,7 @@ import functools
 import inspect
 import io
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -35,6 +36,7 @@ from symbolic.variables.tables import HANDLERS, Args, Kwargs, handles, library, 
 from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.text import str_of
 from symbolic.variables.text_files import BornFile
+from symbolic.warned import Said, is_due
 
 if TYPE_CHECKING:
     from symbolic.frames import Frame
@@ -51,6 +53,9 @@ _LOGGING = ("logging", "logging.handlers")
 _QUEUES = ("builtins", "queue", "_queue", "multiprocessing.queues")
 #: The reason of a break before what the graph would do too early.
 _CLOSED = "text for a file that may be closed"
+WARNS = "operation that warns"
+#: How torch names sizes that vary, in a text.
+_SYMBOL = re.compile(r"\b[su]\d+\b")
 #: Containers in one another that are copied for a message.
 _DEPTH = 20
 
@@ -523,13 +528,58 @@ def _warn(
     level = stacklevel.constant()
     if named or type(level) is not int:
         raise GraphBreak(TOLD, "warnings.warn with arguments not known")
+    _warn_from(tx, TOLD, level, message, category, source)
+    return NONE
+
+
+def _warn_from(
+    tx: Translator, reason: str, level: int, message: Variable, category: Variable, source: Variable = NONE
+) -> None:
     frames = _told_from(tx, level)
-    risk = _risk(tx)
-    _hold(tx, TOLD, tx.wrap(warnings, tx.sources.const(warnings, "warnings")), only_shows, seers=shown_by())
+    risk = _warning(tx, reason)
     if level <= len(frames):
         at = _place(frames[max(level, 1) - 1])
         tx.ledger.risk(risk, library(tx, warnings.warn), (message, category, ONE, source), {}, at)
     else:
         above = ConstantVariable(level - len(frames))
         tx.ledger.risk(risk, tx.function(callers.warn_above), (above, message, category, source), {})
-    return NONE
+
+
+def _warning(tx: Translator, reason: str) -> Risk:
+    risk = _risk(tx)
+    _hold(tx, reason, tx.wrap(warnings, tx.sources.const(warnings, "warnings")), only_shows, seers=shown_by())
+    return risk
+
+
+def warn(tx: Translator, heard: list[Said], again: Callable[[], list[Said]] | None) -> None:
+    """The program warns of what an operation has warned of on stand-ins. `again` runs it again and says what is heard
+    then, if that changes nothing. Breaks, before the operation, where that itself has to warn."""
+    try:
+        for each in heard:
+            _warn_of(tx, each, again)
+    except GraphBreak as cause:
+        raise Restart(tx.anchor(), tx.located(cause)) from cause
+
+
+def _warn_of(tx: Translator, heard: Said, again: Callable[[], list[Said]] | None) -> None:
+    text = str(heard.message)
+    is_plain = type(heard.message) is heard.category and heard.message.args == (text,)
+    if heard.level is None or not is_plain or _SYMBOL.search(text) or (heard.spot and again is None):
+        raise GraphBreak(WARNS, text)
+    if not only_shows(warnings):
+        raise GraphBreak(WARNS, f"{text}, where warnings are not only shown")
+    due = is_due(heard, again) if again is not None else None
+    if due is not None:
+        frames = _told_from(tx, heard.level)
+        at = _place(frames[min(heard.level, len(frames)) - 1]) if heard.level else None
+        if due and at is not None:
+            callers.warn_at(at.namespace, at.file, at.line, text, heard.category)
+        elif due:
+            callers.warn_in(heard.module, heard.file, heard.line, text, heard.category)
+        return
+    message, category = ConstantVariable(text), tx.class_variable(heard.category)
+    if heard.level:
+        _warn_from(tx, WARNS, heard.level, message, category)
+        return
+    place = map(ConstantVariable, (heard.module, heard.file, heard.line))
+    tx.ledger.risk(_warning(tx, WARNS), tx.function(callers.warn_in), (*place, message, category), {})

@@ -148,7 +148,7 @@ class TensorVariable(Variable):
                 raise GraphBreak("grad of an intermediate tensor", self.describe())
             return ConstantVariable(None)
         assert self.source is not None
-        return tx.wrap(self.value.grad, self.source.step("grad", "grad"))
+        return tx.wrap(tx.attempt(getattr, self.value, "grad"), self.source.step("grad", "grad"))
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
         if name == "grad":
