@@ -344,7 +344,7 @@ class _Assembler:
         operands = frame.stack[len(frame.stack) - count :]
         assert isinstance(self.capture.exit, Break)
         region = None if self.capture.exit.cause.reason == RECURSION else self.region
-        guarded, handled = self._guarded(frames, frame, inst), self.capture.tx.handled
+        guarded, handled = self._guarded(frames, frame, inst, operands), self.capture.tx.handled
         through = guarded.through
         broken = Broken(self.writer, frame, inst, operands, region, through, frame.kw_names, handled, guarded.needed)
         result = Placeholder(self.emit.fresh("result"))
@@ -408,7 +408,7 @@ class _Assembler:
         condition, below = frame.stack[-1], frame.stack[:-1]
         jump_when, keep = _BRANCHES[inst.op]
         truth = self.emit.fresh("truth")
-        with self._guarded(frames, frame, inst) as through:
+        with self._guarded(frames, frame, inst, [condition]) as through:
             self._call_through(through, bool, condition)
             self.emit.store(truth)
         taken = self.emit.label()
@@ -424,7 +424,7 @@ class _Assembler:
         """FOR_ITER over an iterator that tracing can't see into: one more round, or the end of the loop."""
         iterator, below = frame.stack[-1], frame.stack[:-1]
         item = Placeholder(self.emit.fresh("item"))
-        with self._guarded(frames, frame, inst) as through:
+        with self._guarded(frames, frame, inst, [iterator]) as through:
             self._call_through(through, next, iterator, _EXHAUSTED)
             self.emit.store(item.name)
         done = self.emit.label()
@@ -475,21 +475,24 @@ class _Assembler:
         else:
             self.writer.load_tuple(argument.cells)
 
-    def _guarded(self, frames: list[Frame], frame: Frame, inst: Inst) -> _Guarded:
-        return _Guarded(self, frames, frame, inst)
+    def _guarded(self, frames: list[Frame], frame: Frame, inst: Inst, operands: list[Variable]) -> _Guarded:
+        alone = all(map(_runs_nothing, operands))
+        inlined = [each for each in frames[1:] if not alone and each.filename != polyfills.__file__]
+        return _Guarded(self, frames, frame, inst, inlined)
 
 
 class _Guarded:
     """Around the broken instruction: its exception goes on in the frames, where their handlers (and tracebacks) are."""
 
-    def __init__(self, owner: _Assembler, frames: list[Frame], frame: Frame, inst: Inst) -> None:
+    def __init__(
+        self, owner: _Assembler, frames: list[Frame], frame: Frame, inst: Inst, inlined: list[Frame]
+    ) -> None:
         self.owner, self.frames, self.frame, self.inst = owner, frames, frame, inst
         covered = any(f.code.handler(f.code.insts[f.current].offset) is not None for f in frames)
         self.handled = owner.capture.tx.handled
         misses = any(isinstance(each, GeneratorVariable) and each.is_missed() for each in frame.stack)
         ours = len(frames) > 1 or self.handled is not None or inst.op in breaks.BY_FUNCTIONS
         self.needed = covered or misses or ours
-        inlined = [each for each in frames[1:] if each.filename != polyfills.__file__]
         places = [(each.code.raw, each.namespace.real(), each.offset) for each in inlined]
         #: what it calls is called through these, which stand in for the inlined frames
         self.through = tuple(itertools.starmap(tracebacks.stand_in, places if inst.op in _THROUGH else ()))
@@ -574,6 +577,13 @@ _GOES_ON = {
 }
 
 
+def _runs_nothing(operand: Variable) -> bool:
+    try:
+        return operand is NULL or operand.python_type() in _RUN_NOTHING
+    except GraphBreak:  # its type is not known
+        return False
+
+
 class _Exhausted:
     def __repr__(self) -> str:
         return "<exhausted>"
@@ -596,6 +606,8 @@ def _is_watching(variable: Variable) -> bool:
 
 #: what `@contextmanager` makes of a generator
 _MANAGER: type = contextlib._GeneratorContextManager
+#: types whose operators run nothing of the program's
+_RUN_NOTHING = (bool, int, float, complex, str, bytes, type(None), torch.Tensor, torch.nn.Parameter)
 #: opcode -> (jumps when the condition is, keeps the condition when it jumps)
 _BRANCHES = {
     **{f"POP_JUMP_{way}IF_TRUE": (True, False) for way in ("", "FORWARD_", "BACKWARD_")},
