@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import (
 )
 
 from symbolic import viewed
-from symbolic.refusals import refuse, refuse_overlaps, tensors_in
+from symbolic.refusals import refuse, refuse_kinds, refuse_overlaps, tensors_in
 from symbolic.shapes import Environment, PlainSizesAsked, expression, expressions, usually
 from symbolic.strides import strides_of
 
@@ -168,6 +168,7 @@ class FakeMode(FakeTensorMode):
 
     def _laid_out(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """The result, lying in memory as in eager code, of which torch's stand-ins know half."""
+        refuse_kinds(func, args, kwargs)
         made: Any = self.dispatch(func, types, args, kwargs)
         strides = strides_of(func, args, kwargs, made)
         if strides is None or strides == made.stride():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,11 +12,15 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from symbolic.warned import heard
+
 aten = torch.ops.aten
 #: In what an operation says that writes to a place twice.
 _OVERLAP = "to a single memory location"
 #: How many bytes are filled to find out.
 FEW = 1 << 24
+#: The same where an operation is run on them, and what sizes are cut to where there are more.
+FEW_TO_RUN, CUT = 1 << 11, 4
 
 
 def refuse(func: Any, args: Any, kwargs: Any) -> None:
@@ -24,6 +30,70 @@ def refuse(func: Any, args: Any, kwargs: Any) -> None:
             func(*tree_map(_zeros, args), **tree_map(_zeros, kwargs))
     if func in _FITTING:
         _FITTING[func](*args, **kwargs)
+
+
+# --- kinds of elements ------------------------------------------------------------------------------------------------
+def refuse_kinds(func: Any, args: Any, kwargs: Any) -> None:
+    """Raises what the operation raises for elements of such dtypes, for which stand-ins have an answer.
+
+    Where the graph finds out, it may have written what can't be taken back. So the operation is asked before, on a CPU:
+    it runs on few zeros, once for all that look alike."""
+    if func.namespace != "aten":
+        return
+    leaves = [leaf for each in (*args, *kwargs.values()) for leaf in (each if isinstance(each, list) else (each,))]
+    kinds = (func, *map(_kind, leaves))
+    if kinds in _taken or _UNKNOWN in kinds:
+        return
+    given = [each for each in leaves if isinstance(each, torch.Tensor)]
+    if not given:
+        return
+    counts = [math.prod(map(_hint, value.shape)) for value in given]
+    bytes_ = sum(count * value.element_size() for count, value in zip(counts, given, strict=True))
+    most = None if bytes_ <= FEW_TO_RUN else CUT
+
+    def zeros(value: Any) -> Any:
+        if not isinstance(value, FakeTensor):
+            return _hint(value)
+        return torch.zeros([min(_hint(size), most or _hint(size)) for size in value.shape], dtype=value.dtype)
+
+    def run(_: float) -> float:
+        func(*tree_map(zeros, args), **tree_map(zeros, kwargs))
+        return 0.0
+
+    random, warns = torch.get_rng_state(), torch.is_warn_always_enabled()
+    torch.set_warn_always(True)  # or what torch says once would have been said
+    try:
+        with _disable_current_modes(), torch.no_grad(), heard():
+            torch.zeros(1).apply_(run)  # torch's warnings wait for the end of a function of its own, which this one is
+    except Exception as error:
+        if _OF_KINDS.search(str(error)):
+            raise
+    else:
+        if all(counts):  # with no elements some are not looked at
+            _taken.add(kinds)
+    finally:
+        torch.set_rng_state(random)
+        torch.set_warn_always(warns)
+
+
+_UNKNOWN = "not of a CPU, or no stand-in"
+#: Operations and the looks of what they take.
+_taken: set[tuple[Any, ...]] = set()
+#: In what an operation says of dtypes.
+_OF_KINDS = re.compile(
+    r"not implemented for|not supported|does not support|\bd?types?\b|"
+    r"\b(Half|BFloat16|Float|Double|Int|Long|Bool|Byte)\b"
+)
+
+
+def _kind(value: Any) -> Any:
+    """What of an argument may be refused."""
+    if type(value) is FakeTensor:
+        is_known = value.layout is torch.strided and value.fake_device.type == "cpu"
+        return (value.dtype, value.dim()) if is_known else _UNKNOWN
+    if isinstance(value, torch.Tensor):
+        return _UNKNOWN
+    return value if isinstance(value, bool | str | torch.dtype) else type(value)
 
 
 # --- no elements ------------------------------------------------------------------------------------------------------
@@ -178,7 +248,7 @@ def _geometry(value: torch.Tensor) -> tuple[int, tuple[int, ...], tuple[int, ...
 
 def _hint(size: Any) -> Any:
     """What a size is at this call, or was made of: 0 where it depends on values."""
-    return (size.node.hint or 0) if isinstance(size, torch.SymInt) else size
+    return (size.node.hint or 0) if isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) else size
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

@@ -1,4 +1,6 @@
 """What eager code refuses, and torch's stand-ins take, is refused compiled, too: it wrote beside memory, or gave nonsense."""
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -90,3 +92,57 @@ def test_a_place_beside_a_size_that_does_not_vary(at):
     for run in (program, compiled):
         with pytest.raises(IndexError, match="out of range for tensor of size"):
             run(x)
+
+
+#: Programs of x, floats of 3 by 3, and whole numbers of the same size.
+KINDS = {
+    "product": lambda x, n: n @ x,
+    "product and sum": lambda x, n: torch.addmm(n, x, x),
+    "linear": lambda x, n: F.linear(n, x, x[0]),
+    "norm": lambda x, n: F.layer_norm(x, (3,), n[0], n[0]),
+    "groups": lambda x, n: F.group_norm(x[None], 3, n[0], n[0]),
+    "silu": lambda x, n: F.silu(n),
+    "softmax": lambda x, n: n.softmax(0),
+    "complex": lambda x, n: torch.maximum(x.cfloat(), x.cfloat()),
+    "bool": lambda x, n: (n > 1).abs(),
+    "rows": lambda x, n: x.index_add(0, n[0, :1], n[:1]),
+    "in place": lambda x, n: torch.empty(3, dtype=torch.int64).uniform_(),
+    "bits": lambda x, n: ~x,
+}
+SAID = []
+
+
+@pytest.mark.parametrize("program", KINDS.values(), ids=KINDS)
+def test_kinds_of_elements(program):
+    """What the function had done before was lost where the graph was the first to find out."""
+    def noting(x, n, seen):
+        x.mul_(2)
+        SAID.append(1)
+        seen.append(torch.rand(2))
+        return program(x, n)
+
+    check(noting, torch.rand(3, 3), torch.zeros(3, 3, dtype=torch.int64), [])
+    check(noting, torch.rand(70, 70)[:3, :3], torch.zeros(3, 3, dtype=torch.int64), [], backend="default", nodes=False)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_kinds_of_elements_of_large_tensors(dynamic):
+    def noting(x, half, seen):
+        x.mul_(2)
+        seen.append(1)
+        return F.silu(F.linear(x, half).long())
+
+    for given in (torch.rand(90, 70), torch.rand(90, 70).half()):
+        check(noting, torch.rand(80, 70), given, [], dynamic=dynamic)
+
+
+def test_who_is_asked_draws_no_numbers_and_warns_of_nothing():
+    def program(x):
+        torch.manual_seed(3)
+        return x.new_zeros(7, dtype=torch.float16).bernoulli_(0.25).sum() + torch.rand(2), x.var()
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        jit.compile(program, backend="eager")(torch.ones(1))
+        assert len(said) <= 1  # the program's own
+    check(program, torch.ones(1))
