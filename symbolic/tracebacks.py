@@ -58,20 +58,16 @@ def frame_of(
 def stand_in(code: CodeType, namespace: dict[str, Any], offset: int) -> FunctionType:
     """A function that hands on to its first argument what else it is called with, in a frame that says of itself what
     a frame of `code` says that is at `offset`: file, function, line, globals."""
-    line = line_at(code, offset)
-    found = _handing_on.get((id(code), line))
-    if found is None:
-        model = _hand_on.__code__
-        handing_on = model.replace(
-            co_filename=code.co_filename,
-            co_name=code.co_name,
-            co_qualname=code.co_qualname,
-            co_firstlineno=code.co_firstlineno,
-            co_linetable=_places(len(model.co_code) // 2, line, code.co_firstlineno),
-            co_varnames=(_HANDED_ON, *model.co_varnames[1:]),
-        )
-        found = _handing_on[id(code), line] = code, handing_on
-    return FunctionType(found[1], namespace)
+    model = _hand_on.__code__
+    handing_on = model.replace(
+        co_filename=code.co_filename,
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+        co_firstlineno=code.co_firstlineno,
+        co_linetable=_places(len(model.co_code) // 2, line_at(code, offset), code.co_firstlineno),
+        co_varnames=(_HANDED_ON, *model.co_varnames[1:]),
+    )
+    return FunctionType(handing_on, namespace)
 
 
 def is_stand_in(code: CodeType) -> bool:
@@ -79,8 +75,7 @@ def is_stand_in(code: CodeType) -> bool:
     return code.co_varnames[:1] == (_HANDED_ON,)
 
 
-_handing_on: dict[tuple[int, int | None], tuple[CodeType, CodeType]] = {}
-#: no name that a program could have
+#: a variable that no program could have
 _HANDED_ON = "(what runs)"
 
 
