@@ -449,6 +449,15 @@ class Shapes:
                     if isinstance(bounds.upper, sympy.Integer) and bounds.upper < _LARGEST:
                         yield sympy.Le(own, bounds.upper, evaluate=False), known.place
 
+    def read(self, size: torch.SymInt) -> tuple[Term, dict[Extent, int]] | None:
+        """What a size comes of, and what that is for the inputs at hand; None where terms have no word for it."""
+        try:
+            term = self._term(size.node.expr)
+        except (_Unsaid, SkipFrame):
+            return None
+        numbers = {extent: self._numbers[symbol] for symbol, extent in self._where.items()}
+        return term, {extent: numbers[extent] for extent in terms.extents(term)}
+
     def _terms(self, expr: Any) -> list[Term]:
         """A condition as terms; if it can't be said in such, that all it is about is as for the inputs at hand."""
         if expr is sympy.true:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -81,6 +83,22 @@ def code(term: Term, node: Callable[[Source], int]) -> list[Instruction]:
         if position or term.name == "not":
             instructions.append((term.name, 0, 0))
     return instructions
+
+
+#: operation of numbers -> what does it
+NUMBERS: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+    "min": min, "max": max,
+}  # fmt: skip
+
+
+def number(term: Term, known: Callable[[Extent], int]) -> int:
+    """What a term of numbers comes to."""
+    if isinstance(term, Extent):
+        return known(term)
+    if isinstance(term, int):
+        return term
+    return functools.reduce(NUMBERS[term.name], [number(operand, known) for operand in term.operands])
 
 
 def extents(term: Term) -> list[Extent]:

@@ -14,10 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import fx
 
 from symbolic.late import real_power
 from symbolic.sources import Source
+from symbolic.terms import EXTENTS, Extent, Op, Term, number, text
 from symbolic.variables.base import COMPARISONS, MISSING, Variable
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ _SIGNS: dict[Any, str] = {
     operator.xor: "^", shifted: "<<", operator.rshift: ">>", **{op: sign for sign, op in COMPARISONS.items()},
 }  # fmt: skip
 Numbers = Sequence[Any]
+#: What is known of the numbers -> what gives it of them, and as Python.
+Leaves = dict[Any, tuple[Callable[[Numbers], Any], str]]
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,24 @@ class Decided:
             return bool(self.question(given)) is self.answer
         except Exception:  # in the place of the program, which raises it when it runs
             return False
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a tensor in a dimension."""
+
+    dim: int
+
+    @property
+    def __name__(self) -> str:
+        return "size"
+
+    def written(self, tensor: str) -> str:
+        return EXTENTS["size"].format(tensor, self.dim)
+
+    def __call__(self, tensor: torch.Tensor) -> int:
+        with torch._C.DisableTorchFunctionSubclass():
+            return tensor.size(self.dim)
 
 
 def side(variable: Variable) -> Any:
@@ -150,20 +172,55 @@ def _question(
     nodes = _reached([each for each in sides if isinstance(each, fx.Node)])
     places = [each for each in nodes if each.op == "placeholder"]
     given: list[Any] = [each for each in graph.inputs if each.node in places and each.python_type() in (int, float)]
-    are_known = 0 < len(places) == len(given) and all(hasattr(each, "number") for each in given)
-    computed = all(each.op in ("placeholder", "call_function") for each in nodes)
+    are_known = len(places) == len(given) and all(hasattr(each, "number") for each in given)
+    computed = all(each.op in ("placeholder", "call_function") or _is_size(each) for each in nodes)
     if not are_known or not computed or len(nodes) > MOST_OPERATIONS or graph.inner or graph.computed >= MOST_GUARDS:
+        return None
+    known: list[tuple[Any, Source, Any]] = [(each.node, each.source, each.number) for each in given]
+    sizes: dict[fx.Node, Term] = {}
+    for node in filter(_is_size, nodes):
+        assert graph.shapes is not None
+        read = graph.shapes.read(node.meta["example_value"])
+        if read is None or any(extent.kind not in ("size", "value") for extent in read[1]):
+            return None
+        sizes[node] = _of_paths(read[0])
+        known += [(_path(extent), _path(extent), at_hand) for extent, at_hand in read[1].items()]
+    known = list(dict.fromkeys(known))
+    if not known:
         return None
     graph.computed += 1
     tx.repeats.tell(None)  # what comes of other numbers may be something else
-    known = [(each.node, each.source, each.number) for each in given]
-    known += [(each, each.source, contents) for each in sides if isinstance(each, Variable)]
-    order = {place: at for at, (place, _, _) in enumerate(known)}
-    parts = [_computed(each, order) for each in sides]
-    text = _call_text(function, [_text(each, order) for each in sides])
-    made = Computed(lambda numbers: function(*(part(numbers) for part in parts)), len(known), text)
+    known += [(each, each.source, contents) for each in sides if isinstance(each, Variable) and each.source is not None]
+    order = {key: at for at, (key, _, _) in enumerate(known)}
+    leaves: Leaves = {key: (operator.itemgetter(at), f"{{{at}}}") for key, at in order.items()}
+    for node, term in sizes.items():
+        leaves[node] = _of_term(term, order), f"({text(term, lambda source: f'{{{order[source]}}}')})"
+    parts = [_computed(each, leaves) for each in sides]
+    said = _call_text(function, [_text(each, leaves) for each in sides])
+    made = Computed(lambda numbers: function(*(part(numbers) for part in parts)), len(known), said)
     _, sources, values = zip(*known, strict=True)
     return (made, sources[0], values[0]) if len(known) == 1 else (made, tx.sources.several(sources), values)
+
+
+def _is_size(node: fx.Node) -> bool:
+    """Whether it reads the size of a tensor that varies with what comes in."""
+    value = node.meta["example_value"]
+    return node.op == "call_method" and isinstance(value, torch.SymInt) and value.node.hint is not None
+
+
+def _path(extent: Extent) -> Source:
+    return extent.source.step("call", Size(extent.dim)) if extent.kind == "size" else extent.source
+
+
+def _of_paths(term: Term) -> Term:
+    """The same of numbers that lie at paths."""
+    if isinstance(term, Op):
+        return Op(term.name, tuple(map(_of_paths, term.operands)))
+    return Extent(_path(term), "value") if isinstance(term, Extent) else term
+
+
+def _of_term(term: Term, order: dict[Any, int]) -> Callable[[Numbers], Any]:
+    return lambda numbers: number(term, lambda extent: numbers[order[extent.source]])
 
 
 def _reached(nodes: list[fx.Node]) -> list[fx.Node]:
@@ -173,33 +230,32 @@ def _reached(nodes: list[fx.Node]) -> list[fx.Node]:
         node = nodes.pop()
         if node not in found:
             found[node] = None
-            nodes += node.all_input_nodes
+            nodes += [] if _is_size(node) else node.all_input_nodes
     return list(found)
 
 
-def _computed(side: Any, order: dict[Any, int]) -> Callable[[Numbers], Any]:
-    """The function of the numbers in that order that gives this node, or what else an operation is given."""
-    if isinstance(side, (fx.Node, Variable)) and side in order:
-        at = order[side]
-        return lambda numbers: numbers[at]
+def _computed(side: Any, leaves: Leaves) -> Callable[[Numbers], Any]:
+    """The function of the numbers that gives this node, or what else an operation is given."""
+    if isinstance(side, (fx.Node, Variable)) and side in leaves:
+        return leaves[side][0]
     if isinstance(side, list):
-        items = [_computed(each, order) for each in side]
+        items = [_computed(each, leaves) for each in side]
         return lambda numbers: [item(numbers) for item in items]
     if not isinstance(side, fx.Node):
         return lambda numbers: side
-    target, args = side.target, [_computed(each, order) for each in side.args]
+    target, args = side.target, [_computed(each, leaves) for each in side.args]
     assert callable(target) and not side.kwargs
     return lambda numbers: target(*(arg(numbers) for arg in args))
 
 
-def _text(side: Any, order: dict[Any, int]) -> str:
+def _text(side: Any, leaves: Leaves) -> str:
     if isinstance(side, list):
-        return f"[{', '.join(_text(each, order) for each in side)}]"
+        return f"[{', '.join(_text(each, leaves) for each in side)}]"
     if not isinstance(side, (fx.Node, Variable)):
         return f"float('{side}')" if isinstance(side, float) and not math.isfinite(side) else repr(side)
-    if isinstance(side, Variable) or side in order:
-        return f"{{{order[side]}}}"
-    said = _call_text(side.target, [_text(each, order) for each in side.args])
+    if isinstance(side, Variable) or side in leaves:
+        return leaves[side][1]
+    said = _call_text(side.target, [_text(each, leaves) for each in side.args])
     return f"({said})" if side.target in _SIGNS else said
 
 

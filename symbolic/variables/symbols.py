@@ -292,6 +292,9 @@ def call(tx: Translator, function: Variable, args: list[Variable], kwargs: dict[
         only_computes = fn in PURE and fn not in HANDLERS and fn not in POLYFILLS and _any_symbol(args)
         if not only_computes and fn not in _PLAIN:
             return None
+        are_numbers = only_computes and not kwargs and all(isinstance(arg, (Given, ConstantVariable)) for arg in args)
+        if are_numbers and (made := derive(tx, fn, [*map(side, args)])) is not None:
+            return made
     elif not isinstance(function, NativeMethod) or not function.owner.is_constant() or function.name == "format":
         return None
     plain = [settled(arg, SymbolVariable) for arg in args]

@@ -53,6 +53,25 @@ def test_ints_that_vary(what, backend):
         assert len(counter.graphs) == (EACH if asks else INTS[what])
 
 
+@pytest.mark.parametrize("backend", ["eager", "default"])
+@pytest.mark.parametrize("what", [
+    "x[: int(h * 0.3)]", "x[: int(h * (0.7 / 1.3))]", "x[: int(h / 3 * 2)]", "x[: round(h * 0.5)]", "x[: math.ceil(h * 0.3)]",
+    "x.new_zeros(math.isqrt(h), int(w ** 0.5))", "x[: max(1, int(h * 0.3))].sum(0)", "int(math.log2(h * w)), x.shape[0] * 0.3 > 2",
+    "y[: int(y.shape[0] * 0.7)]", "y.new_ones(int(y.numel() / 7), round(w * 0.4))", "x[int(n * h / 40):], int(h * share)",
+])  # fmt: skip
+def test_whole_parts_of_sizes(what, backend):
+    """Each size made a graph of its own."""
+    scope = {"math": math}
+    exec(f"def program(x, n, share):\n h, w = x.shape\n y = x[1:].reshape(-1)\n return x + 1, {what}", scope)
+    counter = Counting(jit.backends.BACKENDS[backend])
+    compiled = jit.compile(scope["program"], backend=counter)
+    for height, width, n, share in ((10, 7, 5, 0.3), (13, 9, 6, 0.35), (22, 8, 9, 0.5), (17, 11, 7, 0.9), (35, 20, 3, 0.7), (29, 6, 4, 0.4)):
+        x = torch.arange(float(height * width)).reshape(height, width)
+        assert str(compiled(x, n, share)) == str(scope["program"](x, n, share))
+    if COUNTING:
+        assert len(counter.graphs) <= 3
+
+
 @pytest.mark.parametrize("dtype", [None, torch.float16, torch.int64, torch.complex64])
 def test_lines_of_as_many_steps_as_there_are_rows(dtype):
     def program(x, end):
