@@ -12,15 +12,15 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
-from symbolic.warned import heard
+from symbolic.warned import Hearing
 
 aten = torch.ops.aten
 #: In what an operation says that writes to a place twice.
 _OVERLAP = "to a single memory location"
 #: How many bytes are filled to find out.
 FEW = 1 << 24
-#: The same where an operation is run on them, and what sizes are cut to where there are more.
-FEW_TO_RUN, CUT = 1 << 11, 4
+#: The same where an operation is run on them, and what sizes are cut to where there are more and they fit so, too.
+FEW_TO_RUN, CUT = 1 << 14, 4
 
 
 def refuse(func: Any, args: Any, kwargs: Any) -> None:
@@ -50,6 +50,10 @@ def refuse_kinds(func: Any, args: Any, kwargs: Any) -> None:
     counts = [math.prod(map(_hint, value.shape)) for value in given]
     bytes_ = sum(count * value.element_size() for count, value in zip(counts, given, strict=True))
     most = None if bytes_ <= FEW_TO_RUN else CUT
+    if torch.Tag.pointwise not in func.tags and func.overloadpacket not in _PRODUCTS:
+        numbers = [abs(_hint(each)) for each in leaves if isinstance(each, int | torch.SymInt)]
+        if most is not None or math.prod(each for each in numbers if each) > FEW:
+            return  # it may read where nothing is, or make what is large
 
     def zeros(value: Any) -> Any:
         if not isinstance(value, FakeTensor):
@@ -60,10 +64,9 @@ def refuse_kinds(func: Any, args: Any, kwargs: Any) -> None:
         func(*tree_map(zeros, args), **tree_map(zeros, kwargs))
         return 0.0
 
-    random, warns = torch.get_rng_state(), torch.is_warn_always_enabled()
-    torch.set_warn_always(True)  # or what torch says once would have been said
+    random = torch.get_rng_state()
     try:
-        with _disable_current_modes(), torch.no_grad(), heard():
+        with _disable_current_modes(), torch.no_grad(), Hearing():
             torch.zeros(1).apply_(run)  # torch's warnings wait for the end of a function of its own, which this one is
     except Exception as error:
         if _OF_KINDS.search(str(error)):
@@ -73,12 +76,13 @@ def refuse_kinds(func: Any, args: Any, kwargs: Any) -> None:
             _taken.add(kinds)
     finally:
         torch.set_rng_state(random)
-        torch.set_warn_always(warns)
 
 
 _UNKNOWN = "not of a CPU, or no stand-in"
 #: Operations and the looks of what they take.
 _taken: set[tuple[Any, ...]] = set()
+#: Operations whose arguments fit one another if their sizes are cut alike.
+_PRODUCTS = frozenset({aten.mm, aten.bmm, aten.addmm, aten.baddbmm, aten.addmv, aten.mv, aten.dot, aten.convolution})
 #: In what an operation says of dtypes.
 _OF_KINDS = re.compile(
     r"not implemented for|not supported|does not support|\bd?types?\b|"

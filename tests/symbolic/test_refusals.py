@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 
 import jit
+from symbolic import refusals
+from symbolic.fakes import FakeMode
 from tests.differential import check
 
 I = torch.tensor([0])
@@ -146,3 +148,11 @@ def test_who_is_asked_draws_no_numbers_and_warns_of_nothing():
         jit.compile(program, backend="eager")(torch.ones(1))
         assert len(said) <= 1  # the program's own
     check(program, torch.ones(1))
+
+
+@pytest.mark.parametrize("sizes, is_asked", [((2, 2), True), ((1 << 13, 1 << 12), False)])
+def test_nothing_large_is_made_to_ask(sizes, is_asked):
+    given = FakeMode().from_tensor(torch.ones(1, dtype=torch.int16))
+    refusals._taken.clear()
+    refusals.refuse_kinds(torch.ops.aten.new_zeros.default, (given, sizes), {})
+    assert bool(refusals._taken) == is_asked
