@@ -154,5 +154,5 @@ def test_who_is_asked_draws_no_numbers_and_warns_of_nothing():
 def test_nothing_large_is_made_to_ask(sizes, is_asked):
     given = FakeMode().from_tensor(torch.ones(1, dtype=torch.int16))
     refusals._taken.clear()
-    refusals.refuse_kinds(torch.ops.aten.new_zeros.default, (given, sizes), {})
+    refusals.refuse_kinds(torch.ops.aten.new_zeros.default, (given, list(sizes)), {})
     assert bool(refusals._taken) == is_asked
