@@ -154,10 +154,11 @@ def _on(tx: Translator, owner: Variable, name: str, args: Args, kwargs: Kwargs) 
 
 
 def _check_alike(name: str, *chosen_from: Any) -> None:
-    """What is drawn must be of one type, whichever it is."""
+    """What is drawn must be of one form, whichever it is."""
     for values in chosen_from:
-        if isinstance(values, (list, tuple)) and len(set(map(type, values))) > 1:
-            raise GraphBreak("random choice among objects", f"{name} of values of several types")
+        forms = [form_of(each) for each in values] if isinstance(values, (list, tuple)) else []
+        if any(form != forms[0] for form in forms):
+            raise GraphBreak("random choice among objects", f"{name} of values of several types or lengths")
 
 
 def _fixed(tx: Translator, args: Args) -> tuple[list[Any], Args]:

@@ -256,6 +256,10 @@ def choice_of_several_types(x, g, *more):
     return x * g.choice([1, 2.5]), g.choice(["a", 1]), g.choices([1, 2.0], k=3)
 
 
+def choice_of_several_lengths(x, g, *more):
+    return x + 1, g.choice([(1, 2), (3, 4, 5), ()]), random.choice([[0.5], []]), g.choices(((1, (2,)), (1, (2, 3))), k=4)
+
+
 def state_that_is_none(x, *more):
     a = torch.rand(3)
     state = torch.get_rng_state() * 0 + 77
@@ -296,7 +300,7 @@ def wrong_arguments(x, g, *more):
         return x + 1, str(error)
 
 
-@pytest.mark.parametrize("fn", [choice_of_tensors, choice_of_several_types, state_that_is_none, initial_seed_in_the_midst, read_after_it_is_shared, written_in_place,
+@pytest.mark.parametrize("fn", [choice_of_tensors, choice_of_several_types, choice_of_several_lengths, state_that_is_none, initial_seed_in_the_midst, read_after_it_is_shared, written_in_place,
                                 of_other_dtype_by_default, wrong_arguments], ids=lambda fn: fn.__name__)
 def test_as_it_is(fn):
     check(fn, make=make)
