@@ -222,9 +222,10 @@ def _within(
     tx: Translator, values: Iterable[Variable], wanted: set[Variable] | None = None, kept: Container[Variable] = ()
 ) -> set[Variable]:
     """What the values hold, the nearest first; no further than to where all that is `wanted` is found. Not what is
-    `kept`, nor what that holds."""
+    `kept`, nor what that holds, nor constants by themselves."""
     seen: set[Variable] = set()
     work = deque(values)
+    plain = () if tx.ledger.classes else (ConstantVariable,)  # there may be very many
     left = None if wanted is None else set(wanted)
     while work and left != set():
         variable = work.popleft()
@@ -233,7 +234,7 @@ def _within(
             if left is not None:
                 left.discard(variable)
             if _may_hold(tx, variable):
-                work.extend(children(variable, tx.ledger))
+                work.extend(each for each in children(variable, tx.ledger) if type(each) not in plain)
     return seen
 
 
