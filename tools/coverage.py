@@ -151,7 +151,9 @@ def module_of(name: str) -> str | None:
     spec = importlib.util.find_spec(f"test.{name}")
     if spec is None:
         return None
-    return name if spec.submodule_search_locations is None else f"{name}.{name}"
+    inside = f"{name}.{name}"
+    is_inside = spec.submodule_search_locations is not None and importlib.util.find_spec(f"test.{inside}") is not None
+    return inside if is_inside else name
 
 
 def verdict_on(module: str, name: str, outcome: Outcome) -> Found:
