@@ -10,6 +10,8 @@ from typing import Any
 MEMORY = "memory management"
 #: The reason of a break at a call that goes on recursively for too long: what it calls runs eagerly.
 RECURSION = "recursion"
+#: How deep data may lie in one another where it is looked into: what is deeper may end eager code's recursion.
+DEEPEST = 100
 #: The reason of a break at a call that looks at the frame it is called from: only the frame itself will do.
 READS_FRAME = "the frame looks at itself"
 #: The reason of a break at what tells the program when an object ends: only the frame itself ends its objects in time.

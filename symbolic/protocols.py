@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from symbolic.errors import MEMORY, SEES_END, GraphBreak, Observed
+from symbolic.errors import DEEPEST, MEMORY, RECURSION, SEES_END, GraphBreak, Observed
 from symbolic.passing import namespace_of
 from symbolic.variables import born, torch_functions
 from symbolic.variables.base import BINARY, INPLACE, MISSING, NUMBERS, Variable, lookup
@@ -61,8 +61,6 @@ _SYMBOLS[operator.pow] = "** or pow()"
 _INPLACE_SYMBOLS = dict(zip(INPLACE, "+= -= *= /= //= %= **= @= <<= >>= &= |= ^=".split(), strict=True))
 
 
-#: Tuples of classes in one another: Python goes down all of them at each question, or raises.
-_DEEPEST = 50
 #: Those whose instances have attributes only.
 _BARE = (object.__new__, types.SimpleNamespace.__new__)
 
@@ -321,7 +319,17 @@ class Protocols:
         """Equality as containers see it: identity first."""
         if a is b or (type(a) is type(b) is ClassVariable and a.real() is b.real()):
             return True
-        return self.truth(self.binary(operator.eq, a, b))
+        self.go_deeper()
+        try:
+            return self.truth(self.binary(operator.eq, a, b))
+        finally:
+            self.depth -= 1
+
+    def go_deeper(self: Any) -> None:
+        """A step into data that lies in other data, till `depth` is one less again."""
+        if self.depth >= DEEPEST:
+            raise GraphBreak(RECURSION, "data deep in one another")
+        self.depth += 1
 
     def truth(self: Any, value: Variable) -> bool:
         return value.truth(self)
@@ -365,8 +373,8 @@ class Protocols:
 
     def classes(self: Any, cls: Variable, depth: int = 0) -> list[Any]:
         """The classes that the second argument of `isinstance` or `issubclass` names."""
-        if depth > _DEEPEST:
-            raise GraphBreak("class not known", "in tuples that lie very deep in one another")
+        if depth > DEEPEST:
+            raise GraphBreak(RECURSION, "data deep in one another")
         if isinstance(cls, TupleVariable):
             return [one for item in cls.items for one in self.classes(item, depth + 1)]
         real = cls.real()

@@ -98,6 +98,7 @@ class Translator(Protocols):
         self.reads_at: tuple[str, int] | None = None  # the place of what is taken in by a call that is repeated
         self.step = 0
         self.started = 0  # the step of the instruction under way, without those of nested runs
+        self.depth = 0  # of the data under way in the data that it lies in
         self.anchors: list[int] = []  # steps of instructions that wait for a nested run
         self.result: Variable = ConstantVariable(None)
         self.spaces: dict[int, NamespaceVariable] = {}

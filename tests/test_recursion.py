@@ -196,3 +196,23 @@ def endless(x, way):
 @pytest.mark.parametrize("way", ["plain", "breaking", "by turns", "generators", "added", "item"])
 def test_a_recursion_has_as_many_levels_as_eagerly(way):
     check(endless, X, way)
+
+
+def nested(x, kind, asks, levels):
+    """What lies deep in one another ends the recursion of what looks into it; it ends nothing while compiling."""
+    wrap = {"list": lambda value: [value], "tuple": lambda value: (value,), "view": lambda value: {1: value}.values(),
+            "dict": lambda value: {1: value}}[kind]
+    one, other = [], []
+    for _ in range(levels):
+        one, other = wrap(one), wrap(other)
+    try:
+        return x + 1, len(str(one)) if asks == "text" else one == other
+    except RecursionError as error:
+        return x - 1, str(error)
+
+
+@pytest.mark.parametrize("levels", [150, 600, 850, 1700])
+@pytest.mark.parametrize("asks", ["text", "equal"])
+@pytest.mark.parametrize("kind", ["list", "tuple", "view", "dict"])
+def test_data_deep_in_one_another(kind, asks, levels):
+    check(nested, X, kind, asks, levels)

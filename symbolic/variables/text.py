@@ -82,6 +82,14 @@ def _slot(tx: Translator, variable: Variable, name: str) -> Variable | None:
 
 def repr_of(tx: Translator, variable: Variable) -> str:
     """`repr(variable)`"""
+    tx.go_deeper()
+    try:
+        return _repr_of(tx, variable)
+    finally:
+        tx.depth -= 1
+
+
+def _repr_of(tx: Translator, variable: Variable) -> str:
     text = late(tx, variable, repr)
     if text is not None:
         return text
