@@ -10,6 +10,7 @@ import sysconfig
 import threading
 import traceback
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -53,7 +54,7 @@ from symbolic.options import Options
 from symbolic.shapes import Specialization
 from symbolic.sources import Source
 from symbolic.torch_state import is_watched
-from symbolic.translator import ESCAPES, Translator, capture
+from symbolic.translator import ESCAPES, Translator, capture, first_line
 from symbolic.variables.base import Variable, lookup
 from symbolic.variables.constants import is_a
 from symbolic.variables.foreseen import Foreseen
@@ -66,6 +67,8 @@ _OURS = tuple(
     os.path.dirname(os.path.abspath(package.__file__ or "")) + os.sep for package in (dumping, codegen, symbolic)
 )
 _MAX_RESTARTS = 200
+#: So many captures may end in one function that is inlined: a recursion, or callers without end.
+_MAX_BREAKS_INSIDE = 64
 #: Reasons of breaks where the program raises.
 _RAISES = frozenset({ESCAPES, OPERATION_RAISES})
 
@@ -176,6 +179,7 @@ class Compiler:
         self._warned: set[CodeType] = set()
         self._varying: dict[CodeType, frozenset[str]] = {}  # paths of numbers that differed from call to call
         self._long_loops: frozenset[Place] = frozenset()
+        self._broken_in: Counter[Place] = Counter()  # inlined functions: how many captures ended there
 
     def reset(self) -> None:
         """Forgets all compiled code; doors stay."""
@@ -186,6 +190,7 @@ class Compiler:
         self._warned.clear()
         self._varying.clear()
         self._long_loops = frozenset()
+        self._broken_in.clear()
 
     def debug_state(self) -> DebugState:
         """What the function has come to so far."""
@@ -328,7 +333,8 @@ class Compiler:
         for _ in range(_MAX_RESTARTS):
             try:
                 stats.captures += 1
-                captured = capture(function, slots, replace(options, long_loops=self._long_loops), breaks)
+                found = replace(options, long_loops=self._long_loops, apart=self._apart())
+                captured = capture(function, slots, found, breaks)
                 clock.lap("capture")
                 return self._entry(cache, function, slots, captured, clock)
             except Unlike:
@@ -365,6 +371,8 @@ class Compiler:
                     raise SkipFrame(str(captured.exit.cause))
                 if self._must_be_whole(captured.exit.cause.reason):
                     raise Unsupported(reason_of(captured))
+                if len(captured.exit.frames) > 1 and not self.config.break_everywhere:
+                    self._broken_in[first_line(captured.exit.frames[-1].code.raw)] += 1
             assembled = assemble(
                 captured,
                 function.__code__,
@@ -377,6 +385,10 @@ class Compiler:
             return self._install(cache, function, slots, captured, assembled, specializations, clock)
         finally:
             captured.close()
+
+    def _apart(self) -> frozenset[Place]:
+        """Functions that are captured by themselves, for what goes on after them would be captured without end."""
+        return frozenset(place for place, times in self._broken_in.items() if times >= _MAX_BREAKS_INSIDE)
 
     def _notice_numbers(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> None:
         """Where an entry misses for the value of an int or float, that is an input of the graphs to come; where it

@@ -23,12 +23,13 @@ class Options:
     `seen`: what earlier captures were made for, by path: numbers (their type: any), and sizes of tensors (None: any).
     What differs from that now is taken to differ from call to call. `said`: what the user says of parameters.
     `loop_limit`: operations that equal turns of one loop may add to the graph (0: any number); those in `long_loops`
-    are not unrolled."""
+    are not unrolled. `apart`: functions (file and first line) that are not inlined."""
 
     unroll_limit: int = 100_000
     inline_limit: int = 400
     loop_limit: int = 0
     long_loops: frozenset[Place] = frozenset()
+    apart: frozenset[Place] = frozenset()
     step_limit: int = 1_000_000
     break_everywhere: bool = False
     repeat_operations: bool = True

@@ -438,9 +438,11 @@ class Translator(Protocols):
         if len(self.frames) > self.options.inline_limit:
             raise GraphBreak("calls nested too deep", function.name())
         # By place, so that continuations of the function count, too.
-        place = _place(function.code)
+        place = first_line(function.code)
+        if place in self.options.apart:
+            raise GraphBreak("function that broke the graph many times", function.name())
         is_deep = len(self.frames) > RECURSION_LIMIT
-        if is_deep and sum(_place(frame.code.raw) == place for frame in self.frames) > RECURSION_LIMIT:
+        if is_deep and sum(first_line(frame.code.raw) == place for frame in self.frames) > RECURSION_LIMIT:
             raise GraphBreak(RECURSION, function.name())
         namespace = function.namespace(self)
         assert isinstance(namespace, Names)
@@ -554,7 +556,7 @@ class Translator(Protocols):
         """The frame whose call is left to the program, in which it is captured by itself, if the graph breaks here."""
         found: Counter[tuple[str, int]] = Counter()
         for frame in self.frames if len(self.frames) > BROKEN_RECURSION_LIMIT else ():
-            found[place := _place(frame.code.raw)] += 1
+            found[place := first_line(frame.code.raw)] += 1
             if found[place] > BROKEN_RECURSION_LIMIT and not frame.is_generator:
                 return frame
         return None
@@ -668,7 +670,8 @@ def _transparent(module: str | None, name: str) -> bool:
     return name.startswith(_TRANSPARENT.get(module or "", ("\0",)))
 
 
-def _place(code: CodeType) -> tuple[str, int]:
+def first_line(code: CodeType) -> tuple[str, int]:
+    """Where a function stands: its continuations, too."""
     return code.co_filename, code.co_firstlineno
 
 

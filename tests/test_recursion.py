@@ -7,11 +7,14 @@ import traceback
 
 import pytest
 import torch
+from test.support import import_helper
 
 import jit
-from tests.differential import Counting, check, tensors
+from jit import compiler
+from tests.differential import COUNTING, Counting, check, tensors
 
 X, = tensors(3, 4)
+functools = import_helper.import_fresh_module("functools", blocked=["_functools"])  # the one in Python
 
 
 def test_compiled_function_that_calls_itself():
@@ -216,3 +219,25 @@ def nested(x, kind, asks, levels):
 @pytest.mark.parametrize("kind", ["list", "tuple", "view", "dict"])
 def test_data_deep_in_one_another(kind, asks, levels):
     check(nested, X, kind, asks, levels)
+
+
+def remembered(x, n):
+    @functools.lru_cache(maxsize=100)
+    def sums(n):
+        return n if n < 2 else (sums(n - 1) + sums(n - 2)) % 1000
+    return x + sums(n)
+
+
+def captures_of_remembered(n):
+    before = compiler.stats.captures
+    check(remembered, X, n)
+    return compiler.stats.captures - before
+
+
+def test_a_function_that_breaks_often_inside_of_others_is_captured_by_itself(monkeypatch):
+    """Here the lock is taken and given back on each level, with others around it; what goes on is different each time."""
+    monkeypatch.setattr(compiler, "_MAX_BREAKS_INSIDE", 10**9)
+    before = captures_of_remembered(30)
+    monkeypatch.setattr(compiler, "_MAX_BREAKS_INSIDE", 8)
+    after = captures_of_remembered(30)
+    assert after < before / 2 or not COUNTING
