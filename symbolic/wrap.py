@@ -287,6 +287,12 @@ def elements_of(value: Any) -> tuple[Any, ...]:
     return tuple(kind.__iter__(value))
 
 
+def order_of_copy(value: Any) -> tuple[int, ...]:
+    """Where the elements of a copy of a set are in itself, in the order of iteration."""
+    places = {id(element): at for at, element in enumerate(elements_of(value))}
+    return tuple([places[id(element)] for element in set(value)])
+
+
 def _buffer(tx: Translator, value: Any, source: Source) -> Variable:
     tx.know(source, "type", type(value))
     return _buffer_part(tx, value, source)
@@ -365,7 +371,7 @@ def _set_part(tx: Translator, value: Any, source: Source) -> SetVariable:
     kind = set if is_a(value, set) else frozenset
     elements = elements_of(value)
     if not all(is_constant_value(item) or is_a(item, type) for item in elements):
-        return SetVariable({}, source, kind, unread=_Places(tx, source, kind, type(value) is kind, elements))
+        return SetVariable({}, source, kind, unread=_Places(tx, source, kind, value, elements))
     tx.know(source, "predicate", HasElements(elements))
     items = [tx.from_constant(item) for item in elements]
     return SetVariable({item.key(): item for item in items}, source, kind)
@@ -378,7 +384,7 @@ class _Places:
     tx: Translator
     source: Source
     kind: type
-    is_exact: bool
+    value: Any
     elements: tuple[Any, ...]
 
     @functools.cached_property
@@ -389,6 +395,15 @@ class _Places:
     @property
     def place(self) -> Source:
         return self.source.step("call", elements_of)
+
+    @property
+    def is_exact(self) -> bool:
+        return type(self.value) is self.kind
+
+    def copied(self) -> tuple[int, ...]:
+        order = order_of_copy(self.value)
+        self.tx.know(self.source.step("call", order_of_copy), "eq", order)
+        return order
 
     def __len__(self) -> int:
         self.tx.know(self.place, "len", len(self.elements))

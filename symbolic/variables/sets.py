@@ -223,6 +223,9 @@ class Unread(Sized, Protocol):
     def read(self) -> dict[Any, Variable]:
         """The elements by their keys."""
 
+    def copied(self) -> tuple[int, ...]:
+        """Where the elements of a copy are among them, in the order of iteration. Guarded."""
+
 
 class SetVariable(Veiled, NativeVariable):
     """A set or frozenset: `items` maps the key of each element to it. Reconstruction reads `items` and `cls`; an
@@ -253,7 +256,7 @@ class SetVariable(Veiled, NativeVariable):
         value: Any = MISSING,
         unread: Unread | None = None,
     ) -> None:
-        self.unread = unread
+        self.unread = self.places = unread
         self.by_place = unread is not None
         self.changes: dict[Any, tuple[Variable, bool]] = {}
         self.came: dict[Any, Variable] = {}
@@ -264,6 +267,9 @@ class SetVariable(Veiled, NativeVariable):
         self.owner: Any = None  # the ObjectVariable whose native part this is
         self.history: list[tuple[str, tuple[Any, ...]]] = []
         self.unordered_at: int | None = None
+        #: An existing set of objects that this is a copy of, and how long the history was then.
+        self.copy_of: tuple[SetVariable, int] | None = None
+        self.is_order_known = False  # as it is for such a copy, once somebody has asked for it
         if unread is None:
             self.came = dict(items) if source is not None else {}
             self._fill(items)
@@ -385,6 +391,8 @@ class SetVariable(Veiled, NativeVariable):
         """The elements in the order of iteration."""
         if len(self.items) < 2 or (self.by_place and not tx.ledger.touched(self)):
             return list(self.items.values())
+        if (keys := self._as_copied()) is not None:
+            return [self.items[key] for key in keys]
         if self.source is None and not all(map(_is_stable, self.items.values())):
             raise GraphBreak("order of a set of objects", self.describe())
         if self.source is None:
@@ -396,9 +404,21 @@ class SetVariable(Veiled, NativeVariable):
         tx.know(self.source, "predicate", HasOrder(elements))
         return list(self.items.values())
 
+    def _as_copied(self) -> list[Any] | None:
+        """The keys, of a copy from which elements were taken, in the order of iteration."""
+        if self.copy_of is None or any(name not in ("pop", "discard") for name, _ in self.history[self.copy_of[1] :]):
+            return None
+        existing = self.copy_of[0]
+        assert existing.places is not None
+        keys = list(existing.came)
+        self.is_order_known = True
+        return [keys[at] for at in existing.places.copied() if keys[at] in self.items]
+
     def check_order(self) -> None:
-        """Raises Restart where nobody knows the order of the elements, but it is one that eager code has each time."""
-        if self.unordered_at is not None and len(self.items) > 1 and all(map(_is_stable, self.items.values())):
+        """Raises Restart where nobody knows the order of the elements, but it is one that eager code has each time, or
+        that the frame has asked for."""
+        is_one = self.is_order_known or all(map(_is_stable, self.items.values()))
+        if self.unordered_at is not None and len(self.items) > 1 and is_one:
             raise Restart(self.unordered_at, GraphBreak("order of a set made of an existing one", self.describe()))
 
     def is_ordered(self) -> bool:
@@ -436,6 +456,8 @@ class SetVariable(Veiled, NativeVariable):
         if not all(operand.is_ordered() for operand in (self, *_sets_among(others))):
             made.unordered_at = tx.anchor()
         made.take(table, [self.keys_in(tx, self), *operands])
+        if name == "copy":
+            made.is_copy(tx, self)
         return made
 
     def combine_in_place(self, tx: Translator, name: str, others: Sequence[Variable]) -> None:
@@ -446,6 +468,7 @@ class SetVariable(Veiled, NativeVariable):
                 self._change(tx, item, name == "union")
             return
         before = [self.keys_in(tx, self)[1]]
+        is_copied = name == "union" and len(others) == 1 and not self.items and self.source is None
         if not all(operand.is_ordered() for operand in _sets_among(others)):
             self.unordered_at = tx.anchor()
         tx.ledger.keep(self)
@@ -455,6 +478,13 @@ class SetVariable(Veiled, NativeVariable):
         if operands and (len(self.items) != len(self.table) or name != "union" or makes_room):
             self.take(self.table, [(None, before[0]), *operands])
             self.changed(tx)
+        for theirs in _sets_among(others) if is_copied else ():
+            self.is_copy(tx, theirs)
+
+    def is_copy(self, tx: Translator, existing: SetVariable) -> None:
+        """It has been made of that one."""
+        if existing.by_place and existing.owner is None and not tx.ledger.touched(existing):
+            self.copy_of = existing, len(self.history)
 
     def take(self, table: set[Any], operands: list[tuple[Any, dict[int, Variable]]]) -> None:
         """These are the keys now; the variables are found among those of the operands."""
@@ -532,7 +562,9 @@ class SetVariable(Veiled, NativeVariable):
             if self.source is not None:
                 raise GraphBreak("order of an existing set that the frame changed", self.describe())
         tx.ledger.keep(self)
-        key = self.table.pop()
+        keys = self._as_copied() or [*self.table][:1]
+        key = keys[0]
+        self.table.discard(key)
         self.history.append(("pop", ()))  # the set notes where the next one looks first
         item = self.items.pop(key)
         self.changed(tx)

@@ -183,6 +183,54 @@ def copied(x, s, items, other):
     return x + 1, one, two, len(s), two == s, one is s
 
 
+def number(item, items):
+    return sum(2 ** at for at, one in enumerate(items) if one is item)
+
+
+def copies_walked(x, s, items, other):
+    found = []
+    for whole in (set(s), s.copy(), frozenset(s)):
+        for item in whole:
+            x = x + 1
+            found.append(item)
+    return x, sum(number(item, items) for item in found), found == [*set(s), *s.copy(), *frozenset(s)]
+
+
+def emptied_by_a_copy(x, s, items, other):
+    found = 0
+    for item in set(s):
+        s.discard(item)
+        found += number(item, items)
+        x = x + len(s)
+    return x, found
+
+
+def copy_popped(x, s, items, other):
+    todo, found = set(s), 0
+    todo.discard(items[1])
+    while todo:
+        found += number(todo.pop(), items)
+        x = x + len(todo)
+    return x, found
+
+
+def copy_popped_and_kept(x, s, items, other):
+    todo = s.copy()
+    one = todo.pop() if todo else None
+    s.discard(items[0])
+    return x + 1, len(todo), one in todo, number(one, items) + sum(number(item, items) for item in todo)
+
+
+def copy_walked_around_breaks(x, s, items, other):
+    found = 0
+    for item in set(s):
+        s.discard(item)
+        jit.graph_break()
+        found += number(item, items)
+        x = x + len(s)
+    return x, found
+
+
 def stored(x, s, items, other):
     y = x + 1
     s.add(other)
@@ -207,8 +255,9 @@ def failed(x, s, items, other):
     raise ValueError(f"{len(s)} {tuple(y.shape)}")
 
 
-READING = [membership, sizes, walked, listed, combined, compared, copied, between_breaks]
-CHANGING = [added, dropped, missed, updated, narrowed, filled_anew, taken, walked_when_changed, changed_while_walked, stored, failed]
+READING = [membership, sizes, walked, listed, combined, compared, copied, between_breaks, copies_walked, copy_popped]
+CHANGING = [added, dropped, missed, updated, narrowed, filled_anew, taken, walked_when_changed, changed_while_walked, stored, failed,
+            emptied_by_a_copy, copy_popped_and_kept, copy_walked_around_breaks]
 
 
 def world(kind, count=3, cls=set, at=0):
@@ -498,6 +547,40 @@ def test_an_iterator_over_a_set_that_is_changed_from_without():
         return torch.ones(2), iter(s), s
 
     check(program, make=world)
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_the_order_of_a_copy(breaks):
+    def walked(x, s, found):
+        for item in set(s):
+            s.discard(item)
+            if breaks:
+                jit.graph_break()
+            found.append(item)
+            x = x + item.number
+        return x
+
+    def popped(x, s, found):
+        todo = s.copy()
+        while todo:
+            found.append(todo.pop())
+            if breaks:
+                jit.graph_break()
+            s.discard(found[-1])
+            x = x + found[-1].number
+        return x
+
+    draw, things = random.Random(3), [Thing(at) for at in range(12)]
+    for program in (walked, popped):
+        compiled = jit.compile(program, backend="eager")
+        for _ in range(30):
+            s = set(draw.sample(things, draw.randrange(9, 12)))
+            for thing in draw.sample(things, draw.randrange(6, 12)):
+                s.discard(thing)
+            order, found = list(set(s)), []
+            total = compiled(torch.ones(1), s, found)
+            assert [each.number for each in found] == [each.number for each in order]
+            assert total.item() == 1 + sum(each.number for each in order) and not s
 
 
 def test_the_order_of_a_new_set_is_not_known():
