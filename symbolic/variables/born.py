@@ -20,7 +20,7 @@ from sideeffects.effects import DELETED
 from symbolic.errors import GraphBreak
 from symbolic.passing import namespace_of
 from symbolic.variables.base import MISSING, ExistingVariable, FixedVariable, Variable, lookup
-from symbolic.variables.classes import ClassVariable
+from symbolic.variables.classes import ANNOTATIONS, ClassVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.functions import (
     BoundMethod,
@@ -74,7 +74,7 @@ class BornClass(ClassVariable):
         return self is other
 
     def getattr(self, tx: Translator, name: str) -> Variable:
-        if name == "__annotations__" and name not in namespace_of(self.value) and type(self.value) is type:
+        if name == "__annotations__" and name not in namespace_of(self.value) and lookup(type(self.value), name) is ANNOTATIONS:
             self.plain_setattr(tx, name, tx.new_dict([]))  # what asks for them makes them
         return self.found(tx, name)  # stores have changed the model
 

@@ -48,7 +48,7 @@ from symbolic.variables.objects import (
     is_plain_attribute,
     of_class,
 )
-from symbolic.variables.positions import IMMUTABLE, answering, as_index, has, stand_in, type_name
+from symbolic.variables.positions import HEAP_TYPE, IMMUTABLE, answering, as_index, has, stand_in, type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -79,6 +79,8 @@ class Own:
 
 #: What finds a class's own attributes.
 _NAMES = type.__dict__["__dict__"]
+#: What finds a class's own annotations, or makes them.
+ANNOTATIONS = type.__dict__["__annotations__"]
 
 
 class ClassVariable(FixedVariable):
@@ -109,6 +111,8 @@ class ClassVariable(FixedVariable):
             return tx.wrap(namespace_of(self.value), tx.source_of(self).attr(name))
         if name in ("__dict__", "__flags__"):  # what flags there are depends on what was looked up so far
             raise GraphBreak("attribute of a class", name)
+        if meta is ANNOTATIONS and name not in namespace_of(self.value) and self.value.__flags__ & HEAP_TYPE:
+            raise GraphBreak("attribute of a class", "annotations that it has not yet")  # what asks for them makes them
         if isinstance(raw, GetSetDescriptorType) or isinstance(meta, (GetSetDescriptorType, MemberDescriptorType)):
             return self._value(tx, name)
         if raw is MISSING:

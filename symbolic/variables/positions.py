@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 _MODEST = (int, float, complex, str, bytes, bytearray, list, tuple, deque, array, torch.Size)
-_HEAP_TYPE, IMMUTABLE = 1 << 9, 1 << 8  # of type.__flags__
+HEAP_TYPE, IMMUTABLE = 1 << 9, 1 << 8  # of type.__flags__
 #: Of `type.__flags__`: calling the class is an error.
 NO_INSTANCES = 1 << 7
 
 
 def is_python_class(kind: type) -> bool:
     """Whether a class statement made the type, whose attributes so may be set."""
-    return bool(kind.__flags__ & _HEAP_TYPE) and not kind.__flags__ & IMMUTABLE
+    return bool(kind.__flags__ & HEAP_TYPE) and not kind.__flags__ & IMMUTABLE
 
 
 def type_name(kind: type) -> str:

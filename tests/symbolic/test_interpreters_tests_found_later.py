@@ -782,3 +782,22 @@ def test_a_modules_annotations_are_not_made_while_compiling():
     for _ in range(2):
         assert compiled(X, True)[1] is module.__annotations__ == {}
         assert compiled(X, False)[1] is True
+
+
+@pytest.mark.parametrize("meta", (type, abc.ABCMeta))
+def test_a_class_s_annotations_are_made_when_they_are_asked_for(meta):
+    def ask(x, cls, does):
+        born = meta("Born", (), {"__module__": "there"})
+        made = getattr(born, "__annotations__", None)
+        own = "__annotations__" in vars(born), made is born.__annotations__
+        there = "__annotations__" in cls.__dict__
+        return x + 1, own, there, does and (getattr(cls, "__annotations__", 5), hasattr(int, "__annotations__"))
+
+    compiled = jit.compile(ask, backend="eager")
+    for fn in (ask, compiled):
+        one = meta("One", (), {})
+        derived = meta("Derived", (one,), {})
+        assert fn(X, derived, False)[1:] == ((True, True), False, False)
+        assert fn(X, derived, True)[1:] == ((True, True), False, ({}, False))
+        assert "__annotations__" in vars(derived) and "__annotations__" not in vars(one)
+        assert fn(X, derived, True)[1:] == ((True, True), True, ({}, False))
