@@ -74,7 +74,8 @@ class BornClass(ClassVariable):
         return self is other
 
     def getattr(self, tx: Translator, name: str) -> Variable:
-        if name == "__annotations__" and name not in namespace_of(self.value) and lookup(type(self.value), name) is ANNOTATIONS:
+        asks = name == "__annotations__" and lookup(type(self.value), name) is ANNOTATIONS
+        if asks and name not in namespace_of(self.value):
             self.plain_setattr(tx, name, tx.new_dict([]))  # what asks for them makes them
         return self.found(tx, name)  # stores have changed the model
 
