@@ -3,6 +3,7 @@ run, or sizes that vary for plain numbers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,5 +31,56 @@ def _linspace(start: Any, end: Any, steps: Any, *, dtype: Any = None, device: An
     return made.requires_grad_(more.get("requires_grad", False))
 
 
+def _logspace(
+    start: Any, end: Any, steps: Any, base: Any = 10.0, *, dtype: Any = None, device: Any = None, **more: Any
+) -> torch.Tensor:
+    is_plain = dtype is None or dtype.is_floating_point
+    if not isinstance(steps, torch.SymInt) or more or not is_plain or isinstance(base, _NO_REAL) or base <= 0:
+        return torch.logspace(start, end, steps, base, dtype=dtype, device=device, **more)
+    return torch.pow(base, _linspace(start, end, steps, dtype=dtype, device=device))
+
+
+def _window(window: Callable[..., torch.Tensor], of: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The window as `of` says it, by its points and how many steps there are between the first and the last."""
+
+    def run(
+        window_length: Any, periodic: bool = True, *shape: Any, dtype: Any = None, device: Any = None, **more: Any
+    ) -> torch.Tensor:
+        kind = torch.get_default_dtype() if dtype is None else dtype
+        is_plain = not isinstance(window_length, torch.SymInt) or kind not in _REAL
+        if is_plain or shape or more or window_length < 2:
+            return window(window_length, periodic, *shape, dtype=dtype, device=device, **more)
+        points = torch.arange(window_length, dtype=kind, device=device)
+        return of(points, window_length if periodic else window_length - 1)
+
+    return run
+
+
+def _hamming(at: torch.Tensor, steps: Any, alpha: float = 0.54, beta: float = 0.46) -> torch.Tensor:
+    return (at * (math.pi * 2 / steps)).cos() * -beta + alpha
+
+
+def _hann(at: torch.Tensor, steps: Any) -> torch.Tensor:
+    return _hamming(at, steps, 0.5, 0.5)
+
+
+def _bartlett(at: torch.Tensor, steps: Any) -> torch.Tensor:
+    rising = at * (2.0 / steps)
+    return torch.where(at <= steps // 2, rising, 2 - rising)
+
+
+def _blackman(at: torch.Tensor, steps: Any) -> torch.Tensor:
+    angle = at * (math.pi / steps)
+    return (angle * 4).cos() * 0.08 - (angle * 2).cos() * 0.5 + 0.42
+
+
 _NO_REAL = (complex, torch.Tensor)
-IN_OTHER_WORDS: dict[Any, Callable[..., Any]] = {torch._C._nn.one_hot: _one_hot, torch.linspace: _linspace}
+_REAL = (torch.float32, torch.float64)
+_WINDOWS = {
+    torch.hann_window: _hann, torch.hamming_window: _hamming,
+    torch.bartlett_window: _bartlett, torch.blackman_window: _blackman,
+}  # fmt: skip
+IN_OTHER_WORDS: dict[Any, Callable[..., Any]] = {
+    torch._C._nn.one_hot: _one_hot, torch.linspace: _linspace, torch.logspace: _logspace,
+    **{window: _window(window, of) for window, of in _WINDOWS.items()},
+}  # fmt: skip

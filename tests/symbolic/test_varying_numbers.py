@@ -83,6 +83,33 @@ def test_lines_of_as_many_steps_as_there_are_rows(dtype):
     check(program, torch.ones(4, 3), 2.0, changed=[(torch.ones(shape), 3.0) for shape in shapes], backend="default")
 
 
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("window", ["hann", "hamming", "bartlett", "blackman", "kaiser"])
+def test_windows_as_long_as_there_are_rows(window, periodic):
+    make = getattr(torch, f"{window}_window")
+
+    def program(x, n):
+        whole = make(x.shape[0], periodic, dtype=torch.float64)
+        return x * whole[:, None], make(window_length=n, periodic=periodic), make(n + 1).sum()
+
+    sizes = ((3, 4), (5, 2), (1, 1), (2, 1), (8, 9), (17, 33), (4, 0))
+    check(program, torch.ones(4, 3), 6, changed=[(torch.ones(size, 3), n) for size, n in sizes], backend="default", tolerance=(1e-5, 1e-6))
+    if COUNTING and window != "kaiser":
+        counter = Counting(jit.backends.BACKENDS["default"])
+        compiled = jit.compile(program, backend=counter)
+        for size in (4, 5, 8, 17, 30):
+            compiled(torch.ones(size, 3), size + 2)
+        assert len(counter.graphs) == 2
+
+
+def test_powers_on_a_line():
+    def program(x, n):
+        return x * torch.logspace(0, 1, x.shape[0])[:, None], torch.logspace(2, -1.5, n, base=2, dtype=torch.float64)
+
+    changed = [(torch.ones(size, 3), n) for size, n in ((5, 2), (1, 1), (8, 9), (2, 33))]
+    check(program, torch.ones(4, 3), 6, changed=changed, backend="default", tolerance=(1e-5, 1e-6))
+
+
 def test_classes_that_vary():
     def program(x, classes):
         return F.one_hot(input=x, num_classes=classes), F.one_hot(x % 2, classes).sum(0)
