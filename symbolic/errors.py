@@ -18,6 +18,8 @@ READS_FRAME = "the frame looks at itself"
 SEES_END = "the end of an object is seen"
 #: The same of the frames around it.
 READS_STACK = "the frame looks at the stack"
+#: The reason of a break at what tells how much memory a value takes: what is made again has other room to grow.
+SEES_SIZE = "the size of an object in memory is seen"
 #: Reasons of breaks where only the frame itself will do: the whole frame runs as it is.
 RUNS_ITSELF = frozenset({READS_FRAME, READS_STACK, SEES_END})
 #: The reason of a break at a warning or log message.

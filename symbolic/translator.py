@@ -26,6 +26,7 @@ from symbolic.errors import (
     RECURSION,
     RUNS_ITSELF,
     SEES_END,
+    SEES_SIZE,
     SEES_STACK,
     GraphBreak,
     Observed,
@@ -541,6 +542,8 @@ class Translator(Protocols):
         The root frame can only be itself if it runs eagerly."""
         if cause.reason == SEES_END and has_let_go(self):  # its arguments last as long as it has them
             raise SkipFrame(f"what was let go of may be seen ({cause.detail})")
+        if cause.reason == SEES_SIZE:
+            raise SkipFrame(f"{SEES_SIZE} ({cause.detail})")
         if cause.reason in SEES_STACK and len(self.frames) > 1:
             return self.frames[1].entered
         if cause.reason in RUNS_ITSELF and len(self.frames) > 1:

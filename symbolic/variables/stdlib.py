@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
 from symbolic import polyfills
-from symbolic.errors import READS_STACK, SEES_END, GraphBreak, Observed
+from symbolic.errors import READS_STACK, SEES_END, SEES_SIZE, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.classes import ClassVariable
@@ -407,16 +407,8 @@ REFUSED.update(
     }
 )
 REFUSED[sys.getrefcount] = SEES_END  # compiled code has references to constants and to what it works on
-REFUSED.update(
-    {
-        fn: "state of the interpreter"
-        for fn in (
-            sys.getrecursionlimit,
-            sys.setrecursionlimit,
-            sys.getsizeof,
-        )
-    }
-)
+REFUSED[sys.getsizeof] = SEES_SIZE
+REFUSED.update({fn: "state of the interpreter" for fn in (sys.getrecursionlimit, sys.setrecursionlimit)})
 pure((sys.intern, os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.path.isabs))
 pure((struct.calcsize, struct.pack, struct.unpack, struct.unpack_from))
 pure((re.escape, re.split, re.findall, re.sub, re.subn, string.capwords))

@@ -12,6 +12,7 @@ import os
 import random
 import re
 import string
+import sys
 import time
 import typing
 import unittest.mock
@@ -301,3 +302,23 @@ def test_contextlib_closing_and_redirect(x):
     with contextlib.closing(io.StringIO()) as f:
         f.write("a")
     return x + 1, out.getvalue(), f.closed
+
+
+class Bare:
+    pass
+
+
+@same_as_eager
+def test_sizes_in_memory(x):
+    grown, kept = [], {}
+    for turn in range(9):
+        grown.append(turn)
+        kept[turn] = turn
+    for turn in range(7):
+        del kept[turn]
+
+    def size(value):
+        return sys.getsizeof(value)
+    made = [Bare() for _ in range(40)][-1]
+    made.x = 1
+    return x + 1, size(grown), size(kept), size([1, 2]), sys.getsizeof(vars(made)), size(bytearray(b"abc"))
