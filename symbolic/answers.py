@@ -133,8 +133,9 @@ class Answers:
 
     def _part(self, variable: Variable) -> Any:
         if type(variable) is ConstantVariable:
-            value = variable.value
-            return (type(value), repr(value)) if type(value) in CONSTANT_TYPES else None
+            value, kind = variable.value, type(variable.value)
+            # Numbers may be equal and differ; long texts take long to show.
+            return (kind, value if kind in (str, bytes) else repr(value)) if kind in CONSTANT_TYPES else None
         if exists(variable):
             return variable
         held = self._look(variable)
