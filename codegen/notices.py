@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import warnings
 from typing import Any
 
-import torch
+from symbolic.warned import OURS, TORCHS
 
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_NOT_THE_USERS = (
-    *(os.path.join(_HERE, floor) + os.sep for floor in ("jit", "codegen", "symbolic", "sideeffects")),
-    os.path.dirname(os.path.abspath(torch.__file__)) + os.sep,
-    "<",
-)
+_NOT_THE_USERS = (*OURS, TORCHS, "<")
 
 #: What was warned of, by file. Python would note it among the module's names: the program may be going over them.
 _SEEN: dict[str, dict[Any, Any]] = {}

@@ -18,8 +18,10 @@ import torch
 
 _module: Any = warnings  # its stubs do not have what shows a warning
 _EVERY: list[Any] = [("always", None, Warning, None, 0)]
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+#: Where the compiler's files are (what else is in this folder may be torch's, or the user's), and where torch's are.
+OURS = tuple(os.path.join(_ROOT, floor) + os.sep for floor in ("jit", "codegen", "symbolic", "sideeffects"))
+TORCHS = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 #: What torch's C++ adds to a text: the place that it comes from.
 _TRIGGERED = re.compile(r"\(Triggered internally at .*\)")
 
@@ -92,14 +94,14 @@ def _said(around: FrameType, shown: Any) -> Said:
         frames.append(at)
         at = at.f_back
     inside = frames[: frames.index(around)][::-1]
-    ours = [around, *itertools.takewhile(lambda frame: _file(frame).startswith(_HERE), inside)]
+    ours = [around, *itertools.takewhile(lambda frame: _file(frame).startswith(OURS), inside)]
     rest = inside[len(ours) - 1 :]
     eager = list(itertools.takewhile(lambda frame: frame.f_code.co_name != "__torch_dispatch__", rest))
     if len(eager) < len(rest):  # below are frames that eager code has not
         teller: FrameType | None = (eager or ours)[-1]
     else:
         teller = next((frame for frame in frames if _is_at(frame, shown)), None)
-    if teller is None or not all(_file(frame).startswith(_TORCH) for frame in eager):
+    if teller is None or not all(_file(frame).startswith(TORCHS) for frame in eager):
         return Said(shown.message, shown.category, None, shown.filename, shown.lineno, "")
     level = 0 if teller in eager else 1 + frames.index(teller) - frames.index(ours[-1])
     module = teller.f_globals.get("__name__", "")
