@@ -51,7 +51,7 @@ from symbolic.variables.builtins import check_shared_names
 from symbolic.variables.classes import InstanceNamespace, Own, check_init
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import AnyException, FrameVariable
-from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction
+from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction, runs_other_code
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.live import LiveIterator
 from symbolic.variables.live_generators import LiveGenerator, check_alone
@@ -438,6 +438,8 @@ class Translator(Protocols):
         """Raises GraphBreak for functions that are not traced into."""
         if len(self.frames) > self.options.inline_limit:
             raise GraphBreak("calls nested too deep", function.name())
+        if isinstance(function, FunctionVariable) and runs_other_code(function.function):
+            raise GraphBreak("function of Python that runs other code", function.name())
         # By place, so that continuations of the function count, too.
         place = first_line(function.code)
         if place in self.options.apart:

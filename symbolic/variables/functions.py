@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import inspect
@@ -198,6 +199,21 @@ class PythonFunction(Variable):
             return made
         tx.check_inline(self)
         return tx.run(self.frame(tx, args, kwargs))
+
+
+def runs_other_code(function: FunctionType) -> bool:
+    """Whether a call of the function is a call of something else, by `PyFunction_SetVectorcall` of CPython's C API.
+    (That this was done later is not noticed where the function was inlined before.)"""
+    return _called(function) != _called(_ORDINARY)
+
+
+def _called(function: FunctionType) -> int | None:
+    """The pointer `vectorcall` of a function; behind it stands one more number."""
+    at = id(function) + FunctionType.__basicsize__ - 2 * ctypes.sizeof(ctypes.c_void_p)
+    return ctypes.c_void_p.from_address(at).value
+
+
+_ORDINARY: FunctionType = runs_other_code  # type: ignore[assignment]
 
 
 class FunctionVariable(PythonFunction):

@@ -27,7 +27,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import COUNTING, same_as_eager, tensors
+from tests.differential import COUNTING, check, same_as_eager, tensors
 from tests.symbolic.test_interpreters_tests_found import errors_of
 
 (X,) = tensors(3, 4)
@@ -801,3 +801,24 @@ def test_a_class_s_annotations_are_made_when_they_are_asked_for(meta):
         assert fn(X, derived, True)[1:] == ((True, True), False, ({}, False))
         assert "__annotations__" in vars(derived) and "__annotations__" not in vars(one)
         assert fn(X, derived, True)[1:] == ((True, True), True, ({}, False))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 has nothing that replaces what a function calls")
+def test_a_function_that_runs_other_code():
+    replace = importlib.import_module("_testcapi").function_setvectorcall
+
+    def program(x):
+        def called(number):
+            return number + 1
+
+        class Answering:
+            def __getattribute__(self, name):
+                return name
+
+        answers = Answering()
+        before = called(10), answers.a
+        replace(called)
+        replace(Answering.__getattribute__)
+        return before, [(called(10), answers.a) for _ in range(3)], x + 1
+
+    check(program, torch.ones(2))
