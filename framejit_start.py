@@ -1,14 +1,18 @@
 """What the start-up line of an installation runs where `JIT_AUTO` is set: the compiler comes with the program's torch.
 
-A program that never imports it, and the small processes that programs start, pay nothing: `jit` is not imported either.
+A program that never imports it, and the small processes that programs start, pay nothing: `jit` is not imported either,
+nor anything that Python has not imported by then.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+
+TYPE_CHECKING = False  # (to import `typing` takes longer than all the rest)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 
 class _WithTorch:
