@@ -866,7 +866,7 @@ class GraphBuilder:
     def _drop_unread(self, graph: fx.Graph) -> None:
         """Erases numbers and parts of results that nobody reads."""
         for node in reversed(list(graph.nodes)):
-            is_unpacked = node.op == "call_function" and node.target is _getitem
+            is_unpacked = node.target is _getitem and not isinstance(_example(node.args[0]), torch.Tensor)
             if (is_unpacked or node in self._numbers) and not node.users:
                 graph.erase_node(node)
 

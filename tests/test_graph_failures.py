@@ -246,3 +246,16 @@ def test_an_error_after_a_backward_pass_is_its_own(backend):
             assert i is GOOD and len(seen) == 1
         except IndexError as error:
             assert str(error) == "index out of range in self"
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_an_item_that_nobody_reads_raises_where_it_is_out_of_range(backend):
+    def program(i, table, seen):
+        try:
+            table[i]
+        except IndexError:
+            seen.append(1)
+        return table + 1
+
+    check(program, BAD, TABLE, [], changed=(GOOD, TABLE, []), backend=backend, nodes=False)
+    check(program, GOOD, TABLE, [], changed=(BAD, TABLE, []), backend=backend, nodes=False)
