@@ -38,7 +38,7 @@ def refuse_kinds(func: Any, args: Any, kwargs: Any) -> None:
 
     Where the graph finds out, it may have written what can't be taken back. So the operation is asked before, on a CPU:
     it runs on few zeros, once for all that look alike."""
-    if func.namespace != "aten":
+    if func.namespace != "aten" or _TRUSTING.search(func.overloadpacket.__name__):
         return
     leaves = [leaf for each in (*args, *kwargs.values()) for leaf in (each if isinstance(each, list) else (each,))]
     kinds = (func, *map(_kind, leaves))
@@ -81,6 +81,8 @@ def refuse_kinds(func: Any, args: Any, kwargs: Any) -> None:
 _UNKNOWN = "not of a CPU, or no stand-in"
 #: Operations and the looks of what they take.
 _taken: set[tuple[Any, ...]] = set()
+#: Operations that take their callers' word for what they are given: those inside of others.
+_TRUSTING = re.compile(r"^_(?!softmax$|log_softmax$)|backward|dnn|miopen|quantized|fbgemm")
 #: Operations whose arguments fit one another if their sizes are cut alike.
 _PRODUCTS = frozenset({aten.mm, aten.bmm, aten.addmm, aten.baddbmm, aten.addmv, aten.mv, aten.dot, aten.convolution})
 #: In what an operation says of dtypes.

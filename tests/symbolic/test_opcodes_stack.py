@@ -40,7 +40,8 @@ def occurs(program, *opnames):
 def test_tensor_with_constant(name, constant):
     program = written(f"return x {SIGNS[name]} {constant}, {constant} {SIGNS[name]} x", "x")
     occurs(program, "BINARY_OP", "COMPARE_OP")
-    check(program, X, graphs=1, changed=[tensors(3, 4, seed=2), tensors(2, seed=3)])
+    graphs = None if (name, constant) == ("sub", True) else 1  # which is refused
+    check(program, X, graphs=graphs, changed=[tensors(3, 4, seed=2), tensors(2, seed=3)])
 
 
 @pytest.mark.parametrize("name", ARITHMETIC + COMPARE)
