@@ -497,3 +497,25 @@ def test_what_torch_is_built_on_is_not_compiled():
     assert torch.equal(program(X), X * 12)
     names = {frame.name.rpartition(".")[2] for frame in program.debug_state().frames}
     assert names == {"program", "__post_init__"}
+
+
+def test_what_a_call_that_raised_left_in_a_continuation_is_no_variable():
+    class Failing:
+        def __init__(self, x):
+            self.broken = x.sum().item() > 2
+            raise ValueError(self.broken)
+
+    class Made:
+        def __init__(self, x):
+            self.broken = x.sum().item() > 3
+
+    def program(x):
+        seen = []
+        try:
+            seen.append(Failing(x))
+        except ValueError as error:
+            seen.append(str(error))
+        made = Made(x)
+        return made.broken, Made(x).broken, seen, x + 1
+
+    check(program, torch.ones(3), changed=(torch.zeros(3),))

@@ -154,14 +154,17 @@ def _existing(variable: Variable) -> bool:
 
 def _locals(frame: Frame, offset: int, watch: Watch) -> tuple[list[str], list[Variable]]:
     """Bound locals that may be read from `offset` on, or by the handler of the instruction being executed, and those
-    that are to be kept all the same."""
+    that are to be kept all the same; not what a call that raised has left in a continuation's own variables."""
     wanted = live_locals(frame.code, offset)
     handler = frame.code.handler(frame.code.insts[frame.current].offset)
     if handler is not None:
         wanted |= live_locals(frame.code, handler.target)
     first = implicit_local(frame.code.raw)
     held = frame.locals
-    names = [name for name in held if name in wanted or name == first or watch.sees(held[name])]
+    names = [
+        name for name in held
+        if name in wanted or name == first or ("." not in name[1:] and watch.sees(held[name]))
+    ]  # fmt: skip
     return names, [held[name] for name in names]
 
 

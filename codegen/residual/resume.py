@@ -590,8 +590,10 @@ def resume_code(
     if start is not None and entry is not Entry.YIELD:
         start = source.landing(start)
     kept = source.reachable(handlers if start is None else [*handlers, start])
-    variables = [_local(source, state, local) for local in locals]
-    e = _Continuation(source, state, [*variables, *values, *raised, *replacement, *handed_on], name)
+    variables = [*(_local(source, state, local) for local in locals), *values, *raised, *replacement, *handed_on]
+    if len(set(variables)) < len(variables):
+        raise Unresumable(f"{code.co_qualname} at offset {offset}: two arguments of one name")
+    e = _Continuation(source, state, variables, name)
     _check_super(e, kept)
     e.locate(source.insts[at - 1 if entry is Entry.YIELD else at])
     e.variables_in_place(kept)
