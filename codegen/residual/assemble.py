@@ -409,7 +409,7 @@ class _Assembler:
         jump_when, keep = _BRANCHES[inst.op]
         truth = self.emit.fresh("truth")
         with self._guarded(frames, frame, inst, [condition]) as through:
-            self._call_through(through, bool, condition)
+            self.writer.call(*through, bool, condition)
             self.emit.store(truth)
         taken = self.emit.label()
         self.emit.load(truth)
@@ -425,7 +425,7 @@ class _Assembler:
         iterator, below = frame.stack[-1], frame.stack[:-1]
         item = Placeholder(self.emit.fresh("item"))
         with self._guarded(frames, frame, inst, [iterator]) as through:
-            self._call_through(through, next, iterator, _EXHAUSTED)
+            self.writer.call(*through, next, iterator, _EXHAUSTED)
             self.emit.store(item.name)
         done = self.emit.label()
         self.emit.load(item.name)
@@ -438,9 +438,6 @@ class _Assembler:
         self.emit.mark(done)
         after = frame.code.insts[inst.target + _LOOP_END - 1].next_offset if _LOOP_END else inst.argval
         self._go_on(frames, _Way(Entry.AFTER, after, list(below)))
-
-    def _call_through(self, through: tuple[FunctionType, ...], *called: Any) -> None:
-        self.writer.call(*through, *called)
 
     def _go_on(self, frames: list[Frame], way: _Way) -> None:
         """Hands over to the continuation: this frame is gone when it runs, and nothing stays alive on its account."""
