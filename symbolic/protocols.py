@@ -85,8 +85,12 @@ def _is_refused(op: Any, a: Variable, b: Variable) -> bool:
     if other is None or isinstance(other, _VARYING):
         return False
     kind = other.python_type()
-    if issubclass(kind, NUMBERS) or not (other.is_constant() or kind.__module__ == "builtins"):
+    if issubclass(kind, NUMBERS):
         return False
+    if not (other.is_constant() or kind.__module__ == "builtins"):
+        forward, reflected = BINARY[INPLACE[op][0]]
+        answering = (reflected,) if other is b else (INPLACE[op][1], forward)
+        return all(lookup(kind, name) is MISSING for name in answering)
     is_template = op is operator.imod and other is a and issubclass(kind, (str, bytes, bytearray))
     return not is_template and not (op is operator.imul and issubclass(kind, _REPEATED))
 

@@ -507,3 +507,38 @@ def test_errors_name_the_operator_as_it_was_written(other):
 
     args = [(torch.ones(2), n, other) for n in (3, 5, 7, 1.5, 2.5, 3.5)]
     check(program, *args[0], changed=args[1:])
+
+
+class Dial:
+    def __init__(self, at):
+        self.at = at
+
+    def turn(self, by):
+        self.at += by
+
+    def lower(self, by):
+        self.at <<= by
+
+
+class Silent:
+    pass
+
+
+class Adding:
+    def __radd__(self, other):
+        return other + 1
+
+
+@pytest.mark.parametrize("kind", [Silent, Adding])
+@pytest.mark.parametrize("way", ["turn", "lower"])
+def test_the_error_of_an_operator_in_place_names_that(way, kind):
+    def program(x, dial):
+        try:
+            getattr(dial, way)(kind())
+        except TypeError as error:
+            return str(error), x + 1
+        return dial.at, x + 1
+
+    compiled = jit.compile(program, backend="eager")
+    for at in (0, 1, 2, 7):
+        assert str(compiled(torch.ones(2), Dial(at))) == str(program(torch.ones(2), Dial(at)))
