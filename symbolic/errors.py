@@ -14,10 +14,10 @@ RECURSION = "recursion"
 DEEPEST = 100
 #: The reason of a break at a call that looks at the frame it is called from: only the frame itself will do.
 READS_FRAME = "the frame looks at itself"
-#: The reason of a break at what tells the program when an object ends: only the frame itself ends its objects in time.
-SEES_END = "the end of an object is seen"
 #: The same of the frames around it.
 READS_STACK = "the frame looks at the stack"
+#: The reason of a break at what tells the program when an object ends: only the frame itself ends its objects in time.
+SEES_END = "the end of an object is seen"
 #: The reason of a break at what tells how much memory a value takes: what is made again has other room to grow.
 SEES_SIZE = "the size of an object in memory is seen"
 #: Reasons of breaks where only the frame itself will do: the whole frame runs as it is.
