@@ -44,16 +44,17 @@ DROPS: dict[str, Callable[[Frame, Inst], list[Variable | None]]] = {
 }
 
 
-def unfinished(tx: Translator, frame: Frame, inst: Inst) -> list[Variable]:
-    """The generators with something left to do that the instruction, one of `DROPS`, may be about to drop."""
+def unfinished(tx: Translator, frame: Frame, values: Iterable[Variable | None]) -> list[Variable]:
+    """The generators with something left to do that the frame may be about to drop with the values, and what of these
+    existed before and tells of its end."""
     tx.waiting = [each for each in tx.waiting if each.state != "closed"]
     waiting = [each for each in tx.waiting if each.state == "suspended" and each.has_something_left()]
     if not waiting and not tx.given_generators:
         return []
-    dropped = [each for each in DROPS[inst.op](frame, inst) if each is not None and each is not NULL]
+    dropped = [each for each in values if each is not None and each is not NULL]
     holding = [each for each in dropped if _may_hold(tx, each)]
-    ends = tx.given_generators and (len(tx.frames) > 1 or inst.op not in _RETURNS)
-    given = [each for each in {*dropped, *_within(tx, holding)} if _existing(each) is not None] if ends else []
+    ends = {*dropped, *_within(tx, holding)} if tx.given_generators else ()
+    given = [each for each in ends if _existing(each) is not None]
     if not waiting or not holding:
         return given
     within = _within(tx, holding, set(waiting), _kept(tx, frame, dropped))
@@ -69,7 +70,6 @@ def _kept(tx: Translator, frame: Frame, dropped: Iterable[Variable]) -> set[Vari
     return kept.union(mine)
 
 
-_RETURNS = ("RETURN_VALUE", "RETURN_CONST")
 #: Most of what frames drop. They have a class, which may be born in the frame.
 _HOLD_NOTHING = (ConstantVariable, TensorVariable)
 

@@ -507,8 +507,8 @@ class Translator(Protocols):
                 is_turn = self.split_next.reason == loops.LONG and inst.op == "FOR_ITER"
                 raise _Stop(inst if is_turn else None, self.split_next)
             frame.index += 1
-            drops = inst.op in dropped.DROPS and not anchors and (self.waiting or self.given_generators)
-            left = dropped.unfinished(self, frame, inst) if drops else None
+            drops = inst.op in dropped.DROPS and self._may_end()
+            left = dropped.unfinished(self, frame, dropped.DROPS[inst.op](frame, inst)) if drops else None
             written = len(ledger.written)
             try:
                 handler = handlers.get(inst.op)
@@ -533,6 +533,10 @@ class Translator(Protocols):
                     raise Restart(deep.entered, self.located(self.split_next))
             if self.step > options.step_limit:
                 raise SkipFrame("the function runs too long to be captured")
+
+    def _may_end(self) -> bool:
+        """Whether something whose end is seen may end here."""
+        return not self.anchors and bool(self.waiting or self.given_generators)
 
     def _may_split(self, frame: Frame) -> bool:
         """Whether the program could be about to do something else after this call in the frame."""
@@ -587,11 +591,14 @@ class Translator(Protocols):
             row = frame.code.handler(inst.offset)
             if row is not None:
                 self._passed(error, passed)
+                left = dropped.unfinished(self, frame, frame.stack[row.depth :]) if self._may_end() else None
                 del frame.stack[row.depth :]
                 if row.lasti:
                     frame.push(ConstantVariable(frame.offset // 2))
                 frame.push(error)
                 frame.index = frame.code.index(row.target)
+                if left:
+                    dropped.close(self, left)
                 return
             dropped.check_unwound(self, frame)
             self.frames.pop()

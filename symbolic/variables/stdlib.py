@@ -229,7 +229,7 @@ class GetterVariable(Variable):
         if len(args) != 1 or kwargs:
             tx.raise_(TypeError, f"{self.kind.__name__} expected 1 argument, got {len(args)}")
         if self.kind is operator.methodcaller:
-            return args[0].method(tx, self.args[0].constant(), self.args[1:], self.kwargs)
+            return tx.call(tx.getattr(args[0], self.args[0].constant()), self.args[1:], self.kwargs)
         get = _get_item if self.kind is operator.itemgetter else _get_dotted
         found = [get(tx, args[0], each) for each in self.args]
         return found[0] if len(found) == 1 else tx.new_tuple(found)

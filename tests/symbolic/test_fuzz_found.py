@@ -450,6 +450,23 @@ def test_a_coroutine_that_an_error_drops_is_missed(raising):
         jit.compile(program, backend="eager")(torch.ones(3, 4))
 
 
+def test_a_coroutine_beside_a_call_that_breaks_the_graph_and_raises_is_missed_before_the_handler_runs():
+    def fails():
+        jit.graph_break()
+        raise KeyError(1)
+
+    def program(x):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            try:
+                return x, answering(1), fails()
+            except KeyError:
+                told = len(seen)
+        return x + 1, told
+
+    check(program, torch.ones(2))
+
+
 @pytest.mark.skipif(not COUNTING, reason="a continuation's argument, as after a forced break, ends after its frame")
 def test_a_coroutine_that_a_call_drops_which_broke_the_graph_is_missed_there():
     @jit.disable
@@ -538,3 +555,15 @@ def test_an_error_keeps_its_traceback_while_what_handles_it_is_compiled():
     except KeyError:
         check(told, torch.ones(2))
     assert kept.__traceback__ is not None
+
+
+def test_a_method_that_is_missing_is_named_by_the_error_of_methodcaller():
+    def program(x, value):
+        try:
+            return operator.methodcaller("appendd", 1)(value)
+        except AttributeError as error:
+            jit.graph_break()
+            return error.name, error.obj is value, x + 1
+
+    for value in ([], None, torch.ones(2)):
+        check(program, torch.ones(2), value)
