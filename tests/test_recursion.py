@@ -201,6 +201,11 @@ def test_a_recursion_has_as_many_levels_as_eagerly(way):
     check(endless, X, way)
 
 
+def test_continuations_that_run_as_written_take_one_level_each(monkeypatch):
+    monkeypatch.setattr(jit.config, "recompile_limit", 1)
+    check(endless, X, "breaking")
+
+
 def nested(x, kind, asks, levels):
     """What lies deep in one another ends the recursion of what looks into it; it ends nothing while compiling."""
     wrap = {"list": lambda value: [value], "tuple": lambda value: (value,), "view": lambda value: {1: value}.values(),

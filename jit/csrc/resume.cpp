@@ -45,9 +45,18 @@ Ref make_function(ResumeDoor* door, PyObject* closure) {
 // that its frame is gone by then, and what lived in it; the continuation of a caller calls it. It alone has the arguments.
 struct HandOver {
     PyObject_VAR_HEAD PyObject* door;
+    vectorcallfunc vectorcall;
     PyObject* items[1];
 };
 PyTypeObject* hand_over_type = nullptr;
+
+PyObject* hand_over_call(PyObject* self, PyObject* const*, size_t flagged_count, PyObject* keywords) noexcept {
+    if (PyVectorcall_NARGS(flagged_count) || (keywords && PyTuple_GET_SIZE(keywords))) {
+        PyErr_SetString(PyExc_TypeError, "a continuation has its arguments");
+        return nullptr;
+    }
+    return finish(Py_NewRef(self));
+}
 
 PyObject* hand_over(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* keywords) noexcept {
     const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
@@ -58,16 +67,9 @@ PyObject* hand_over(PyObject* self, PyObject* const* args, size_t flagged_count,
     auto* made = (HandOver*)PyObject_NewVar(HandOver, hand_over_type, count);
     if (!made) return nullptr;
     made->door = Py_NewRef(self);
+    made->vectorcall = hand_over_call;
     for (Py_ssize_t i = 0; i < count; ++i) made->items[i] = Py_NewRef(args[i]);
     return (PyObject*)made;
-}
-
-PyObject* hand_over_call(PyObject* self, PyObject* args, PyObject* keywords) noexcept {
-    if (PyTuple_GET_SIZE(args) || (keywords && PyDict_GET_SIZE(keywords))) {
-        PyErr_SetString(PyExc_TypeError, "a continuation has its arguments");
-        return nullptr;
-    }
-    return finish(Py_NewRef(self));
 }
 
 void hand_over_dealloc(PyObject* self) {
@@ -79,14 +81,22 @@ void hand_over_dealloc(PyObject* self) {
     Py_DECREF(type);
 }
 
+PyMemberDef hand_over_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(HandOver, vectorcall), READONLY},
+    {}};
+
+// Called through `tp_call` alone it would take one more level of the recursion before 3.12, and the program has that.
 PyType_Slot hand_over_slots[] = {
     {Py_tp_doc, (void*)"A call of a continuation that is still to be made, by whom compiled code returns it to or by calling it."},
     {Py_tp_dealloc, (void*)hand_over_dealloc},
-    {Py_tp_call, (void*)hand_over_call},
+    {Py_tp_call, (void*)PyVectorcall_Call},
+    {Py_tp_members, hand_over_members},
     {}};
 
 PyType_Spec hand_over_spec = {"jit._C.HandOver", offsetof(HandOver, items), sizeof(PyObject*),
-                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, hand_over_slots};
+                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE |
+                                  Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                              hand_over_slots};
 
 // Its result, or what it hands over to.
 PyObject* resume(HandOver* handed) noexcept {
