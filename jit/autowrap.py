@@ -17,9 +17,8 @@ import sys
 from types import CodeType, FunctionType
 from typing import Any
 
-import torch
-
 from jit import _C, backends, report
+from jit.barren import worth_it
 from jit.compiler import Compiler, is_library, refuse
 from jit.config import Config, config
 
@@ -60,23 +59,12 @@ class AutoCompiler(Compiler):
 
     def miss(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:
         # A continuation is worth it because its function was.
-        if isinstance(door, _C.Cache) and not door.entries and not any(map(_worth_it, slots)):
+        if isinstance(door, _C.Cache) and not door.entries and not any(map(worth_it, slots)):
             door.frozen = True
             return None
         if isinstance(door, _C.Cache) and door.timed and door.times[0] < WRITTEN:
             return None
         return super().miss(door, slots, function)
-
-
-def _worth_it(value: Any) -> bool:
-    """Whether an argument speaks for tensor work: a tensor, a module, or a container of such."""
-    if isinstance(value, (torch.Tensor, torch.nn.Module)):
-        return True
-    if type(value) in (list, tuple):
-        return any(map(_worth_it, value[:8]))
-    if type(value) is dict:
-        return any(map(_worth_it, list(value.values())[:8]))
-    return False
 
 
 def _is_written(file: str) -> bool:

@@ -29,6 +29,7 @@ from codegen.residual.continuations import Continuations
 from codegen.residual.notes import Notes
 from codegen.residual.resume import raise_again
 from jit import _C, backends, collector, dumping, logs, progress, stance, telling
+from jit.barren import Barren
 from jit.cache import store
 from jit.clock import Clock
 from jit.config import Config, config, using
@@ -180,6 +181,7 @@ class Compiler:
         self._varying: dict[CodeType, frozenset[str]] = {}  # paths of numbers that differed from call to call
         self._long_loops: frozenset[Place] = frozenset()
         self._broken_in: Counter[Place] = Counter()  # inlined functions: how many captures ended there
+        self._barren = Barren(config.recompile_limit)
 
     def reset(self) -> None:
         """Forgets all compiled code; doors stay."""
@@ -191,6 +193,7 @@ class Compiler:
         self._varying.clear()
         self._long_loops = frozenset()
         self._broken_in.clear()
+        self._barren.clear()
 
     def debug_state(self) -> DebugState:
         """What the function has come to so far."""
@@ -248,6 +251,8 @@ class Compiler:
 
     def _missed(self, door: Any, slots: tuple[Any, ...], function: FunctionType) -> Any:
         """Of threads that ask for the same, one compiles."""
+        if self._barren.serves(function, slots):
+            return None
         if is_watched() or _builtins_are_replaced() or stance.current == "eager_on_recompile":
             return None
         cache = door if isinstance(door, _C.Cache) else door.cache
@@ -373,6 +378,8 @@ class Compiler:
                     raise Unsupported(reason_of(captured))
                 if len(captured.exit.frames) > 1 and not self.config.break_everywhere:
                     self._broken_in[first_line(captured.exit.frames[-1].code.raw)] += 1
+            if not self.config.break_everywhere and self._barren.learn(function, slots, captured):
+                logs.tell(self.channels, "recompiles", functools.partial(_told_barren, function, self._barren.limit))
             assembled = assemble(
                 captured,
                 function.__code__,
@@ -606,6 +613,13 @@ def _shape(tensor: torch.Tensor) -> torch.Size:
 
 def _told_static(function: FunctionType, reason: str) -> str:
     return f"{where(function)} is compiled for these numbers and sizes alone: {reason}"
+
+
+def _told_barren(function: FunctionType, limit: int) -> str:
+    return (
+        f"{where(function)}, with what goes on after its breaks, was captured {limit} times where it had been before, "
+        "and met no tensor: it runs eagerly where it is handed none"
+    )
 
 
 def _entry_for(cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> Any:

@@ -15,7 +15,9 @@ class Config:
     """Settings of the compiler.
 
     on_error: what an internal error does: "fallback" runs the frame eagerly with one warning, "raise" raises.
-    recompile_limit: compiled entries per code object; past it new inputs run eagerly.
+    recompile_limit: compiled entries per code object; past it new inputs run eagerly. Of a function and all that goes
+        on after its breaks, as often may captures that met no tensor end where others ended; past it, it runs eagerly
+        where it is handed neither tensors nor modules.
     unroll_limit: iterations of one loop, or elements of one iterator, that a capture runs through.
     loop_limit: operations that one loop may add to a graph in turns that bring no parameters of their own (as layers
         do). A loop that adds more is not unrolled: the graph breaks before each turn, and its body is compiled once for
