@@ -148,7 +148,7 @@ class GraphBuilder:
         self.switches = False  # whether operations change torch's state
         self._state = state_of_operations()
         self._alike: dict[tuple[Any, ...], dict[str, Any]] = {}  # facts of tensors: those of equal ones are one object
-        self.writers: dict[fx.Node, None] = {}  # what may have written into its arguments
+        self.writers: dict[fx.Node, frozenset[int]] = {}  # what may have written into its arguments -> the memories
         self.once: set[fx.Node] = set()  # what would give something else in another place
         self.foreseen: dict[Source, Any] = {}  # inputs whose elements are guarded
         self.computed = 0  # what guards compute of numbers
@@ -502,7 +502,7 @@ class GraphBuilder:
             self._must_fit(outs, target, run, given, by_name)
         before = self.fake_mode.draws, self.fake_mode.writes
         result = self.fake_run(target, run, given, by_name)
-        draws, writes = self.fake_mode.draws != before[0], self.fake_mode.writes != before[1]
+        draws, writes = self.fake_mode.draws != before[0], self.fake_mode.written[before[1] :]
         born = self._born() if self.shapes is not None else []
         heard = [*self._heard, *unheard(target, given, by_name, result)]
         if heard:
@@ -549,9 +549,9 @@ class GraphBuilder:
         if not fits or any(out.numel() and out.shape != each.shape for out, each in zip(outs, made, strict=True)):
             raise GraphBreak(OUT_OF_ITS_OWN, getattr(target, "__name__", str(target)))
 
-    def _note(self, node: fx.Node, writes: bool, only_here: bool) -> None:
+    def _note(self, node: fx.Node, writes: list[frozenset[int]], only_here: bool) -> None:
         if writes:
-            self.writers[node] = None
+            self.writers[node] = frozenset().union(*writes)
         if only_here:
             self.once.add(node)
 
@@ -576,14 +576,15 @@ class GraphBuilder:
             before = node.meta["example_value"]
             result = known.get(id(before), before)
             made = self._node(node.op, target, args, kwargs, result, stack_trace)
-            self._note(made, node in self.writers, node in self.once)
+            # Of what was there before it writes nothing, or it would run.
+            self._note(made, [frozenset()] if node in self.writers else [], node in self.once)
             if result is not before:
                 self._result(made, result)
             return made
-        run = _method_call(target) if node.op == "call_method" else target
+        run, before = _method_call(target) if node.op == "call_method" else target, self.fake_mode.writes
         result = self.fake_run(target, run, list(map_arg(args, _example)), dict(map_arg(kwargs, _example)))
         made = self._node(node.op, target, args, kwargs, result, stack_trace)
-        self._note(made, node in self.writers, node in self.once)
+        self._note(made, self.fake_mode.written[before:], node in self.once)
         if isinstance(result, torch.Tensor):
             self._result(made, result)
         return made

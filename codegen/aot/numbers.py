@@ -11,7 +11,7 @@ from torch import fx
 from symbolic.late import number_of
 
 #: They raise for no number.
-_SAFE = frozenset({
+SAFE = frozenset({
     torch.ops.aten._local_scalar_dense.default,
     *(operator.add, operator.sub, operator.mul, operator.neg, operator.pos, operator.abs),
     *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
@@ -28,4 +28,4 @@ class Varying:
 
 def may_raise(node: fx.Node) -> bool:
     """Whether a node computes a number in a way that fails for some: then it must run, though nobody reads it."""
-    return number_of(node.meta.get("val")) is not None and node.op == "call_function" and node.target not in _SAFE
+    return number_of(node.meta.get("val")) is not None and node.op == "call_function" and node.target not in SAFE

@@ -229,6 +229,8 @@ class _Tracer:
     def _placeholder(self, name: str, value: Any, known: Input | Base, is_member: bool = False) -> fx.Node:
         node = (self.recorder.add_placeholder if is_member else self.recorder.add_input)(name, value)
         before = None
+        if isinstance(known, Input):
+            node.meta["input"] = known.index
         if isinstance(value, torch.Tensor):
             before = Before.of(value)
             self.ends.known[id(value)] = known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -63,11 +63,14 @@ class About:
             name += f" ({first} to {last.line if first.file == last.file else last})"
         return name, *(str(doing) if doing and doing.kind != "ATen" else None for doing in doings)
 
-    def lasts(self, at: int, may_draw: bool) -> bool:
-        """Whether the steps up to this one may have left something behind: written what they were given, drawn random
-        numbers, called Python."""
+    def lasts(self, at: int, may_draw: bool, kept: Collection[int]) -> bool:
+        """Whether the steps up to this one may have left something behind: written what they were given (unless that is
+        `kept`, which are places of inputs), drawn random numbers, called Python."""
         nodes = list(self.graph.graph.nodes)
-        given: set[s.Slot | None] = set(self.plan.parameters)
+        placeholders = [node for node in nodes if node.op == "placeholder"]
+        others = {node for node in placeholders if node.meta.get("input") not in kept}
+        slots = zip(self.plan.parameters, placeholders, strict=True)
+        given: set[s.Slot | None] = {slot for slot, node in slots if node in others}
         for step in self.plan.steps[: at + 1]:
             match step:
                 case s.Python():
@@ -84,7 +87,7 @@ class About:
                     if meets:  # it may give a view
                         given |= set(s.slots_in(step.results))
                 case s.Launch() | s.DeviceLaunch() | s.LaunchGroup():
-                    if any(nodes[origin].op == "placeholder" for origin in _origin(step)):
+                    if any(nodes[origin] in others for origin in _origin(step)):
                         return True
         return False
 

@@ -18,6 +18,7 @@ from codegen.residual.breaks import RESULT, ROWS, Broken
 from codegen.residual.continuations import Closure, Continuations, continuation, watch
 from codegen.residual.emitter import Emitter
 from codegen.residual.failures import Blame, RunAgain, changes_the_world, has_plain_slots, random_state
+from codegen.residual.kept import Before, Needed, needed
 from codegen.residual.notes import Notes
 from codegen.residual.resume import Entry
 from codegen.residual.writer import BUILD, Placeholder, Writer
@@ -41,7 +42,6 @@ from symbolic.variables.mappings import DictIterator
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.sets import SetIterator, SetVariable
 from symbolic.variables.symbols import SymbolInput
-from symbolic.variables.tables import library
 from symbolic.variables.tensors import DrawnTensor, NodeVariable, TensorVariable
 from symbolic.variables.weak import WeakReference
 
@@ -116,6 +116,8 @@ class _Assembler:
         self.doors: list[Any] = []
         self.titles: dict[int, str] = {}
         self.states: list[str] = []  # of generators of random numbers, before the early calls
+        self.needed = Needed()  # for the frame to run again
+        self.before = ""  # what holds the inputs as they came
 
     def run(self) -> Assembled:
         roots = self._roots()
@@ -208,6 +210,7 @@ class _Assembler:
         module = graph.finish(outputs, has_nodes)
         self._keep_checks(module)
         compiled = self.compile_graph(module, [_example(variable) for variable in graph.inputs])
+        self.needed = needed(graph, module, module.meta.get("stages"))
         if graph.switches:
             compiled = restoring(compiled)
         emit, sources = self.emit, [each.source for each in graph.inputs if each.source is not None]
@@ -222,6 +225,7 @@ class _Assembler:
             emit.pop()
         emit.note = "calls that come before the graph"
         self._early_calls()
+        self._keep_inputs()
         emit.note = "the graph"
         self.titles[id(compiled)] = "graph"
         self.failed = emit.label()
@@ -234,6 +238,9 @@ class _Assembler:
         else:
             emit.call(len(graph.inputs))
         emit.end_try()
+        if self.before:
+            emit.const(None)
+            emit.store(self.before)
         self._unpack(outputs)
         return module
 
@@ -253,16 +260,27 @@ class _Assembler:
         """A frame whose graph checks what it would branch on must be able to run again."""
         tx = self.capture.tx
         if tx.first_check is not None:
-            if tx.graph.draws:
-                tx.drawn_from.setdefault(torch, library(tx, torch.get_rng_state))
             step, checked = tx.first_check
             if changes_the_world(module, draws_again=True):
                 cause = GraphBreak("branch on a tensor", checked, "the graph writes what it can't take back")
                 raise Restart(step, cause)
 
+    def _keep_inputs(self) -> None:
+        inputs = self.capture.graph.inputs
+        if self.needed.inputs:
+            self.emit.note = "inputs that the graph writes before it may raise"
+            self.before = self.emit.fresh("before")
+            self.emit.begin_call()
+            self.emit.const(Before)
+            self.emit.end_callable()
+            for at in self.needed.inputs:
+                self.writer.load_input(inputs[at])
+            self.emit.call(len(self.needed.inputs))
+            self.emit.store(self.before)
+
     def _early_calls(self) -> None:
         """Makes them, after what is needed to take them back."""
-        for owner in self.capture.tx.drawn_from.values():
+        for owner in (*self.capture.tx.drawn_from.values(), *self.needed.generators):
             self.states.append(self.emit.fresh("state"))
             self.writer.call(random_state, owner)
             self.emit.store(self.states[-1])
@@ -272,7 +290,8 @@ class _Assembler:
         """The graph raised: the frame runs as it was written, and nothing of this code is in a traceback."""
         emit, tx = self.emit, self.capture.tx
         door = self.pool.as_written(self.code, tx.globals, self.code.co_name) if has_plain_slots(self.code) else None
-        again = RunAgain(module, self.code, tx.globals, self.blame, torch in tx.drawn_from, door)
+        draws_again = torch in tx.drawn_from or bool(self.needed.generators)
+        again = RunAgain(module, self.code, tx.globals, self.blame, draws_again, self.needed.inputs, door)
         raised = Placeholder(emit.fresh("failure"))
         passing = emit.label()
         emit.mark(failed)
@@ -293,7 +312,11 @@ class _Assembler:
         for state in self.states:
             emit.load(state)
         emit.build("tuple", len(self.states))
-        emit.call(5)
+        if self.before:
+            emit.load(self.before)
+        else:
+            emit.const(None)
+        emit.call(6)
         emit.return_value()
         emit.end_try()
         emit.mark(passing)

@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from codegen.direct import as_captured
+from codegen.residual.kept import Before
 from codegen.residual.reached import Reached, how_far
 from symbolic.shapes import UnusualSize
 from symbolic.torch_state import TorchState
@@ -49,37 +50,38 @@ def random_state(owner: Any) -> RandomState:
 @dataclass(frozen=True, eq=False)
 class RunAgain:
     """`code` with `globals` is the frame that `module` was captured from. `draws_again`: whether the state of torch's
-    generator before the graph is among those that are put back. `door`: of the same code, for whom it can be handed to:
-    no frame of ours is below the program's then."""
+    generator before the graph is among those that are put back; `kept`: the places of the inputs that are, too.
+    `door`: of the same code, for whom it can be handed to: no frame of ours is below the program's then."""
 
     module: fx.GraphModule
     code: CodeType
     globals: dict[str, Any]
     blame: Blame
     draws_again: bool
+    kept: tuple[int, ...] = ()
     door: Any = None
 
     def __call__(
         self, error: BaseException, slots: tuple[Any, ...], cells: tuple[CellType, ...], inputs: tuple[Any, ...],
-        states: tuple[RandomState, ...],
+        states: tuple[RandomState, ...], before: Before | None,
     ) -> Any:
         """What the frame returns for these argument slots, or whom it hands over to. `inputs` are those of the graph,
-        `states` of before it."""
+        `states` and `before` of before it."""
         if not isinstance(error, Exception):
             raise error
         expected = isinstance(error, UnusualSize)
-        if self._lasts:
-            reached = how_far(error)
-            if reached is None or self._has_lasted(reached):
-                error = self._said_by_eager(error, inputs)
-                if reached is not None:
-                    reached.show(error)
-                raise error
+        reached = how_far(error) if self._lasts else None
+        if self._lasts and (reached is None or self._has_lasted(reached)) or not _put_back(states, before):
+            error = self._said_by_eager(error, inputs)
+            if reached is not None:
+                reached.show(error)
+            error.add_note(_LEFT_OUT)
+            raise error
+        if reached is not None:
             expected |= reached.is_refused
-        else:
-            expected = expected or self._raises(inputs)
-        for put_back, state in states:
-            put_back(state)
+        elif not expected:
+            expected = self._raises(inputs)
+            _put_back(states, before)
         if expected and self.door is not None:
             return self.door(cells or None, *slots)
         function = FunctionType(self.code, self.globals, self.code.co_name, None, cells or None)
@@ -91,13 +93,13 @@ class RunAgain:
     @functools.cached_property
     def _lasts(self) -> bool:
         """Whether what the graph does can't be taken back; where sizes decide, a frame runs again and again."""
-        return changes_the_world(self.module, self.draws_again)
+        return changes_the_world(self.module, self.draws_again, kept=self.kept)
 
     def _has_lasted(self, reached: Reached) -> bool:
         """Whether it can't, as far as the graph came."""
         if reached.graph is self.module:
-            return changes_the_world(self.module, self.draws_again, reached.nodes[0])
-        return reached.lasts(self.draws_again)
+            return changes_the_world(self.module, self.draws_again, reached.nodes[0], self.kept)
+        return reached.lasts(self.draws_again, self.kept)
 
     def _said_by_eager(self, error: Exception, inputs: tuple[Any, ...]) -> Exception:
         """Kernels have one error for all indices out of range: what the operators say of such inputs, if they do."""
@@ -127,6 +129,22 @@ class RunAgain:
         return False
 
 
+def _put_back(states: tuple[RandomState, ...], before: Before | None) -> bool:
+    """Whether that could be done."""
+    if before is not None and not before.put_back():
+        return False
+    for put_back, state in states:
+        put_back(state)
+    return True
+
+
+#: Said of an error that the frame can't be run again for.
+_LEFT_OUT = (
+    "framejit: the function had written to tensors, or drawn random numbers, that can't be put back: no handler of its "
+    "own has seen this error, and what it had done to Python's objects is left out."
+)
+
+
 def _is_of_operators(module: fx.GraphModule) -> bool:
     """Whether the graph has operations of torch and of Python alone: what differentiates may call the program."""
     return not any(
@@ -154,18 +172,21 @@ def call_with_slots(function: FunctionType, slots: tuple[Any, ...]) -> Any:
     return function(*slots[:count], *more, **keywords)
 
 
-def changes_the_world(module: fx.GraphModule, draws_again: bool = False, last: fx.Node | None = None) -> bool:
-    """Whether the graph writes into an input, accumulates gradients or draws random numbers (unless it may), up to its
-    `last` node, that one too."""
+def changes_the_world(
+    module: fx.GraphModule, draws_again: bool = False, last: fx.Node | None = None, kept: tuple[int, ...] = ()
+) -> bool:
+    """Whether the graph writes into an input (unless it is `kept`), accumulates gradients or draws random numbers
+    (unless it may), up to its `last` node, that one too."""
     nodes = list(module.graph.nodes)
     nodes = nodes[: nodes.index(last) + 1 if last is not None else None]
     if any(node.op == "call_method" and node.target == "backward" for node in nodes):
         return True
     inputs = [node.meta["example_value"] for node in nodes if node.op == "placeholder"]
-    tensors: list[Any] = [value for value in inputs if isinstance(value, torch.Tensor)]
+    others = [value for at, value in enumerate(inputs) if at not in kept]
+    tensors: list[Any] = [value for value in others if isinstance(value, torch.Tensor)]
     made = (leaf for node in nodes for leaf in tree_leaves(node.meta.get("example_value")))
     fake_mode = next((leaf.fake_mode for leaf in made if isinstance(leaf, FakeTensor)), nullcontext())
-    watch, state = _Watch(tensors, draws_again), TorchState()
+    watch, state = _Watch(tensors, inputs, draws_again), TorchState()
     try:
         with fake_mode, watch:
             try:
@@ -195,7 +216,7 @@ class _Rehearsal(fx.Interpreter):
         known = n.meta.get("example_value")
         if n.target in _OF_TENSORS:
             changed = self.fetch_args_kwargs_from_env(n)[0][0]
-            self.watch.found |= any(changed is each for each in self.watch.inputs)
+            self.watch.found |= any(changed is each for each in self.watch.all_inputs)
         found = known if isinstance(known, float) and n.op != "placeholder" else super().run_node(n)
         if n is self.last:
             raise _Enough
@@ -211,9 +232,9 @@ _OF_TENSORS = (take_data, "requires_grad_", "detach_")
 class _Watch(TorchDispatchMode):
     """Looks for writes into the storages of `inputs`, and for random numbers."""
 
-    def __init__(self, inputs: list[Any], may_draw: bool) -> None:
+    def __init__(self, inputs: list[Any], all_inputs: list[Any], may_draw: bool) -> None:
         super().__init__()
-        self.inputs = inputs
+        self.all_inputs = all_inputs
         self.may_draw = may_draw
         self.storages = {value.untyped_storage()._cdata for value in inputs}
         self.found = False
@@ -221,10 +242,11 @@ class _Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         draws = torch.Tag.nondeterministic_seeded in func.tags and not self.may_draw
-        if draws or func._schema.name.split("::")[1] in _SILENT:
-            self.found = True
+        self.found |= draws
+        is_silent = func._schema.name.split("::")[1] in _SILENT
         for index, argument in enumerate(func._schema.arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
+            is_written = argument.alias_info is not None and argument.alias_info.is_write
+            if is_written or is_silent and argument.name.startswith("running_"):
                 value = args[index] if index < len(args) else kwargs.get(argument.name)
                 tensors = [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
                 self.found |= any(tensor.untyped_storage()._cdata in self.storages for tensor in tensors)

@@ -6,16 +6,22 @@ number (`codegen/csrc/plan.cpp`). What follows in the traceback is of the operat
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
 import torch
 from torch import fx
 from torch._ops import OpOverload
+from torch.utils._pytree import tree_leaves
 
+from codegen.aot.facts import memory_of
+from codegen.aot.numbers import SAFE
 from codegen.plan import steps as s
 from codegen.plan.about import About, entries
 from symbolic import tracebacks
+from symbolic.shapes import CHECKS
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +41,14 @@ class Reached:
             return True
         return isinstance(self.about.plan.steps[self.step], s.Call | s.Launch | s.LaunchGroup)
 
-    def lasts(self, may_draw: bool) -> bool:
-        """Whether there may be something that can't be taken back."""
+    def lasts(self, may_draw: bool, kept: tuple[int, ...]) -> bool:
+        """Whether there may be something that can't be taken back, as inputs that are `kept` can be."""
         if self.about is not None:
-            return self.about.lasts(self.step, may_draw)
+            return self.about.lasts(self.step, may_draw, kept)
         done = list(self.graph.graph.nodes)
-        return any(_lasts(node, may_draw) for node in done[: done.index(self.nodes[0]) + 1])
+        given = [node for node in done if node.op in ("placeholder", "get_attr") and node.meta.get("input") not in kept]
+        memories = {memory_of(node) for node in given if isinstance(node.meta.get("val"), torch.Tensor)}
+        return any(_lasts(node, may_draw, memories) for node in done[: done.index(self.nodes[0]) + 1])
 
     def show(self, error: BaseException) -> None:
         """Its traceback is what eager code's would be, as far as the program's lines go."""
@@ -73,11 +81,24 @@ def _node_at(graph: fx.GraphModule, line: int) -> fx.Node | None:
     return None if at is None else list(graph.graph.nodes)[at]
 
 
-def _lasts(node: fx.Node, may_draw: bool) -> bool:
-    """Whether a node of a graph of ATen's operations may leave something behind."""
-    if node.op in ("placeholder", "get_attr", "output"):
+#: They only compute, or raise.
+_QUIET = frozenset({operator.getitem, *SAFE, *CHECKS})
+
+
+def _lasts(node: fx.Node, may_draw: bool, given: set[int]) -> bool:
+    """Whether a node of a graph of ATen's operations may leave something behind: in the memories that are `given`."""
+    if node.op in ("placeholder", "get_attr", "output") or node.target in _QUIET:
         return False
     if not isinstance(node.target, OpOverload):
         return True
     draws = torch.Tag.nondeterministic_seeded in node.target.tags
-    return draws and not may_draw or node.target._schema.is_mutable
+    return draws and not may_draw or not given.isdisjoint(_written(node))
+
+
+def _written(node: fx.Node) -> Iterator[int]:
+    """The memories that an operation writes."""
+    assert isinstance(node.target, OpOverload)
+    for at, argument in enumerate(node.target._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = node.args[at] if at < len(node.args) else node.kwargs.get(argument.name)
+            yield from (memory_of(each) for each in tree_leaves(value) if isinstance(each, fx.Node))
