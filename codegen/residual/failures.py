@@ -10,7 +10,7 @@ import functools
 import inspect
 import random
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -182,22 +182,31 @@ def changes_the_world(
     if any(node.op == "call_method" and node.target == "backward" for node in nodes):
         return True
     inputs = [node.meta["example_value"] for node in nodes if node.op == "placeholder"]
-    others = [value for at, value in enumerate(inputs) if at not in kept]
-    tensors: list[Any] = [value for value in others if isinstance(value, torch.Tensor)]
     made = (leaf for node in nodes for leaf in tree_leaves(node.meta.get("example_value")))
     fake_mode = next((leaf.fake_mode for leaf in made if isinstance(leaf, FakeTensor)), nullcontext())
-    watch, state = _Watch(tensors, inputs, draws_again), TorchState()
+    with fake_mode:  # the capture has left them with the history that they had in the end
+        without_history = [value.detach() if getattr(value, "grad_fn", None) is not None else value for value in inputs]
+    for given in (inputs, without_history):
+        others = [value for at, value in enumerate(given) if at not in kept]
+        watch = _Watch([value for value in others if isinstance(value, torch.Tensor)], given, draws_again)
+        if _is_rehearsed(_Rehearsal(module, last, watch), given, fake_mode):
+            return watch.found
+    return True
+
+
+def _is_rehearsed(rehearsal: _Rehearsal, inputs: list[Any], fake_mode: AbstractContextManager[Any]) -> bool:
+    state = TorchState()
     try:
-        with fake_mode, watch:
+        with fake_mode, rehearsal.watch:
             try:
-                _Rehearsal(module, last, watch).run(*inputs)
+                rehearsal.run(*inputs)
             finally:  # here, and not under other dispatch modes than those that the graph switched it under
                 state.restore()
     except _Enough:
         pass
     except Exception:
-        return True
-    return watch.found
+        return False
+    return True
 
 
 class _Enough(Exception):
