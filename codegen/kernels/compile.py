@@ -195,7 +195,8 @@ def _places(graph: fx.GraphModule) -> dict[str, int]:
 
 
 def _built(planned: Plan, graph: fx.GraphModule) -> Callable[..., Any]:
-    return build(planned, _fallback(graph, planned.takes_list), About(planned, graph))
+    graph.meta["about"] = about = About(planned, graph)
+    return build(planned, _fallback(graph, planned.takes_list), about)
 
 
 def _fallback(graph: fx.GraphModule, takes_list: bool) -> Callable[..., Any]:

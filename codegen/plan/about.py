@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from torch import fx
 from codegen import _C
 from codegen.plan import steps as s
 from codegen.plan.run import computed
+from codegen.raising import raising
 
 _TRACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
@@ -66,30 +68,63 @@ class About:
     def lasts(self, at: int, may_draw: bool, kept: Collection[int]) -> bool:
         """Whether the steps up to this one may have left something behind: written what they were given (unless that is
         `kept`, which are places of inputs), drawn random numbers, called Python."""
+        done = self.plan.steps[: at + 1]
+        if any(isinstance(step, s.Python) or not may_draw and _draws(step) for step in done):
+            return True
+        written = itertools.islice(self._written(), at + 1)
+        return any(node is None or node.meta.get("input") not in kept for nodes in written for node in nodes)
+
+    def written_when_raising(self) -> set[int]:
+        """The places of inputs that may have been written when a step raises for the values that it is given."""
+        found: set[fx.Node | None] = set()
+        so_far: set[fx.Node | None] = set()
+        steps = [list(self._computed(step)) for step in self.plan.steps]
+        computed = [node for nodes in steps for node in nodes]
+        raises = {computed[at] for at in raising(computed, lambda node: False)}
+        for nodes, written in zip(steps, self._written(), strict=True):
+            so_far |= written
+            if not raises.isdisjoint(nodes):
+                found |= so_far
+        return {node.meta["input"] for node in found if node is not None and "input" in node.meta}
+
+    def _written(self) -> Iterator[set[fx.Node | None]]:
+        """For each step the inputs that it may write; None stands for a constant."""
         nodes = list(self.graph.graph.nodes)
-        placeholders = [node for node in nodes if node.op == "placeholder"]
-        others = {node for node in placeholders if node.meta.get("input") not in kept}
-        slots = zip(self.plan.parameters, placeholders, strict=True)
-        given: set[s.Slot | None] = {slot for slot, node in slots if node in others}
-        for step in self.plan.steps[: at + 1]:
+        given: Iterable[fx.Node] = (node for node in nodes if node.op == "placeholder")
+        lies_in: dict[s.Slot, set[fx.Node | None]] = {
+            slot: {node} for slot, node in zip(self.plan.parameters, given, strict=True) if slot is not None
+        }
+        for step in self.plan.steps:
+            written: set[fx.Node | None] = set()
             match step:
-                case s.Python():
-                    return True
-                case s.View() if step.base in given:
-                    given.add(step.tensor)
+                case s.View() if step.base in lies_in:
+                    lies_in[step.tensor] = lies_in[step.base]
                 case s.Constant():
-                    given.add(step.tensor)
+                    lies_in[step.tensor] = {None}
                 case s.Call():
-                    draws = torch.Tag.nondeterministic_seeded in step.op.tags
-                    meets = not given.isdisjoint(s.slots_in((step.args, tuple(step.kwargs))))
-                    if draws and not may_draw or step.op._schema.is_mutable and meets:
-                        return True
-                    if meets:  # it may give a view
-                        given |= set(s.slots_in(step.results))
+                    slots = s.slots_in((step.args, tuple(step.kwargs)))
+                    met = set().union(*(lies_in.get(slot, ()) for slot in slots))
+                    if step.op._schema.is_mutable:
+                        written = met
+                    for slot in s.slots_in(step.results) if met else ():  # it may give a view
+                        lies_in[slot] = lies_in.get(slot, set()) | met
                 case s.Launch() | s.DeviceLaunch() | s.LaunchGroup():
-                    if any(nodes[origin] in others for origin in _origin(step)):
-                        return True
-        return False
+                    written = {nodes[origin] for origin in _origin(step) if nodes[origin].op == "placeholder"}
+            yield written
+
+    def _computed(self, step: s.Step) -> Iterable[fx.Node]:
+        """The nodes that a step computes, those among them that it needs on the way."""
+        nodes = list(self.graph.graph.nodes)
+        stored = {nodes[origin] for each in self.plan.steps for origin in _origin(each)}
+        found = dict.fromkeys(nodes[origin] for origin in _origin(step))
+        if isinstance(step, s.Call):
+            return found
+        todo = list(found)
+        while todo:
+            new = [each for each in todo.pop().all_input_nodes if each not in stored and each not in found]
+            found.update(dict.fromkeys(new))
+            todo += new
+        return found
 
     def raising(self, at: int) -> Sequence[fx.Node]:
         """What a step computes, the likeliest to raise first."""
@@ -105,6 +140,10 @@ class About:
         """Of each step; None for those that only deal with memory and numbers."""
         nodes = list(self.graph.graph.nodes)
         return tuple(_doing(step, nodes) for step in self.plan.steps)
+
+
+def _draws(step: s.Step) -> bool:
+    return isinstance(step, s.Call) and torch.Tag.nondeterministic_seeded in step.op.tags
 
 
 def _doing(step: s.Step, nodes: Sequence[fx.Node]) -> Doing | None:

@@ -7,7 +7,7 @@ compiled; calls of all others keep nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from codegen import _C
 from codegen.aot.facts import Input
-from codegen.residual.raising import inside, name_of, raising, tensors_of
+from codegen.aot.stages import Stages
+from codegen.raising import inside, name_of, raising, tensors_of
 from symbolic.graph import GraphBuilder
 from symbolic.variables.tensors import TensorVariable
 
@@ -37,7 +38,7 @@ class Needed:
     generators: tuple[torch.Generator, ...] = ()
 
 
-def needed(graph: GraphBuilder, module: fx.GraphModule, stages: Any) -> Needed:
+def needed(graph: GraphBuilder, module: fx.GraphModule, stages: Stages | None) -> Needed:
     """What is to be kept for a graph, `stages` of which are known if it was differentiated ahead of time."""
     nodes = list(module.graph.nodes)
     writers = {at: found for at, node in enumerate(nodes) if (found := _written(node, graph.writers))}
@@ -60,19 +61,33 @@ def _generators(nodes: list[fx.Node]) -> tuple[torch.Generator, ...]:
 
 
 def _inputs(
-    graph: GraphBuilder, nodes: list[fx.Node], writers: dict[int, frozenset[int]], last: int, stages: Any
+    graph: GraphBuilder, nodes: list[fx.Node], writers: dict[int, frozenset[int]], last: int, stages: Stages | None
 ) -> Iterator[int]:
     if graph.moves or any(node.op != "placeholder" and name_of(node.target) in _BESIDE for node in nodes):
         return
     written = frozenset().union(*(found for at, found in writers.items() if at <= last))
-    inputs = None
-    if stages is not None:  # others are written when the graph is done
-        updates = [update for update in stages.traced.updates if update.inside]
-        inputs = {update.target.index for update in updates if isinstance(update.target, Input)}
+    early = None if stages is None else _early(stages)
     for at, variable in enumerate(graph.inputs):
-        if isinstance(variable, TensorVariable) and variable.cls in _PLAIN and (inputs is None or at in inputs):
-            if variable.fake.untyped_storage()._cdata in written:
-                yield at
+        if isinstance(variable, TensorVariable) and variable.cls in _PLAIN:
+            if early is not None and early.is_known or variable.fake.untyped_storage()._cdata in written:
+                if early is None or at in early.inputs:
+                    yield at
+
+
+@dataclass(frozen=True)
+class _Early:
+    """Inputs that are written before a differentiated graph is done; `is_known`: and before it may raise."""
+
+    inputs: Collection[int]
+    is_known: bool
+
+
+def _early(stages: Stages) -> _Early:
+    about = stages.forward.meta.get("about")
+    if about is not None:
+        return _Early(about.written_when_raising(), True)
+    updates = (update for update in stages.traced.updates if update.inside)
+    return _Early({update.target.index for update in updates if isinstance(update.target, Input)}, False)
 
 
 def _written(node: fx.Node, writers: Mapping[fx.Node, frozenset[int]]) -> frozenset[int]:
@@ -90,53 +105,39 @@ def _memories(values: list[Any]) -> frozenset[int]:
 
 
 # --- when it runs -----------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, eq=False)
-class _Before:
-    """A tensor as it was. `edge`: where its gradient went; None for a leaf."""
-
-    tensor: torch.Tensor
-    copy: torch.Tensor
-    version: int | None
-    edge: GradientEdge | None
-
-    def has_other_history(self) -> bool:
-        return self.tensor.grad_fn is not (None if self.edge is None else self.edge.node)
-
-    def can_be_put_back(self) -> bool:
-        """Its history can't where others have it, too, or its hooks may be there."""
-        tensor = self.tensor
-        is_shared = tensor._is_view() or tensor._backward_hooks
-        return tensor.shape == self.copy.shape and not (is_shared and self.has_other_history())
-
-    def put_back(self) -> None:
-        tensor = self.tensor
-        with torch.inference_mode(tensor.is_inference()):
-            tensor.data.copy_(self.copy)
-        if self.has_other_history():
-            if self.edge is None:
-                tensor.detach_()
-            else:
-                _C.graft((tensor,), (self.edge,), (), ())
-        if self.version is not None:
-            torch._C._autograd._unsafe_set_version_counter((tensor,), (self.version,))
-
-
 class Before:
-    """Tensors as they are now."""
+    """Tensors as they are now: each with a copy, its version (None for inference tensors) and where its gradient goes
+    (None for leaves)."""
+
+    __slots__ = ("tensors",)
 
     def __init__(self, *tensors: torch.Tensor) -> None:
         self.tensors = [
-            _Before(
-                tensor, tensor.data.clone(), None if tensor.is_inference() else tensor._version,
+            (
+                tensor, tensor.detach().clone(), None if tensor.is_inference() else tensor._version,
                 get_gradient_edge(tensor) if tensor.grad_fn is not None else None,
             )
             for tensor in tensors
         ]  # fmt: skip
 
     def put_back(self) -> bool:
-        """Whether that could be done."""
-        if not all(each.can_be_put_back() for each in self.tensors):
-            return False
-        for each in self.tensors:
-            each.put_back()
+        """Whether that could be done. A history can't be where others have it, too, or hooks may be there."""
+        for tensor, copy, _, edge in self.tensors:
+            is_shared = tensor._is_view() or tensor._backward_hooks
+            if tensor.shape != copy.shape or is_shared and _has_other_history(tensor, edge):
+                return False
+        for tensor, copy, version, edge in self.tensors:
+            with torch.inference_mode(tensor.is_inference()):
+                tensor.data.copy_(copy)
+            if _has_other_history(tensor, edge):
+                if edge is None:
+                    tensor.detach_()
+                else:
+                    _C.graft((tensor,), (edge,), (), ())
+            if version is not None:
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
         return True
+
+
+def _has_other_history(tensor: torch.Tensor, edge: GradientEdge | None) -> bool:
+    return tensor.grad_fn is not (None if edge is None else edge.node)

@@ -1,4 +1,4 @@
-"""Which operations of a captured graph may raise for some values: what tracing on stand-ins can't see.
+"""Which operations of a graph, as captured or of ATen's, may raise for some values: what stand-ins can't tell.
 
 An operation that is missing here is taken for one that never raises. Then nothing is kept for its sake (see
 `codegen/residual/kept.py`), and its error may leave the function.
@@ -27,8 +27,8 @@ _LOOK_UP = """embedding embedding_bag gather index_select take take_along_dim in
     segment_reduce assert_async functional_assert_async"""
 #: They give up on some matrices, wherever these are.
 _SOLVE = """cholesky cholesky_ex cholesky_inverse inv inv_ex inverse solve solve_ex svd svdvals eig eigh eigvals
-    eigvalsh lstsq lu lu_factor lu_factor_ex ldl_factor ldl_factor_ex pinv pinverse matrix_rank matrix_norm cond
-    matrix_power tensorinv tensorsolve lobpcg pca_lowrank svd_lowrank nuclear_norm"""
+    eigvalsh lstsq lu lu_factor lu_factor_ex check_errors ldl_factor ldl_factor_ex pinv pinverse matrix_rank matrix_norm
+    cond matrix_power tensorinv tensorsolve lobpcg pca_lowrank svd_lowrank nuclear_norm"""
 _DIVIDE = """floor_divide floordiv ifloordiv rfloordiv remainder mod imod rmod fmod div divide true_divide"""
 _DRAW = "bernoulli normal"
 _INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool})
@@ -61,14 +61,14 @@ def may_raise(node: fx.Node) -> bool:
 def inside(node: fx.Node) -> Iterator[fx.Graph]:
     """The graphs that an operation is called with."""
     for each in node.all_input_nodes:
-        if each.op == "get_attr" and isinstance(module := each.meta.get("example_value"), fx.GraphModule):
+        if each.op == "get_attr" and isinstance(module := _value(each), fx.GraphModule):
             yield module.graph
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
     """What the nodes in some arguments stand for, as far as these are tensors."""
     found: list[torch.Tensor] = []
-    map_arg(value, lambda node: found.extend(_tensors(node.meta.get("example_value"))))
+    map_arg(value, lambda node: found.extend(_tensors(_value(node))))
     return found
 
 
@@ -76,6 +76,10 @@ def name_of(target: Any) -> str:
     """`scatter` for the method `scatter_`, `torch.scatter` and the operator `scatter.value`."""
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     return name.split(".")[0].strip("_").removeprefix("linalg_")
+
+
+def _value(node: fx.Node) -> Any:
+    return node.meta.get("example_value", node.meta.get("val"))
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
@@ -94,7 +98,7 @@ def _indexes(node: fx.Node) -> bool:
     found: list[bool] = []
 
     def ask(index: fx.Node) -> None:
-        value = index.meta.get("example_value")
+        value = _value(index)
         is_mask = isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)
         counts = is_mask and any(tensor.dim() for tensor in stored)  # as many as the mask has
         found.append(counts or not is_mask and isinstance(value, (torch.Tensor, int)))
@@ -106,7 +110,7 @@ def _indexes(node: fx.Node) -> bool:
 def _divides(node: fx.Node) -> bool:
     """Of integers, by what may be zero."""
     divisor = node.args[1] if len(node.args) > 1 else node.kwargs.get("other")
-    made = _tensors(node.meta.get("example_value"))
+    made = _tensors(_value(node))
     is_known = isinstance(divisor, (int, float)) and divisor != 0 and not name_of(node.target).startswith("r")
     return not is_known and _is_on_cpu(node) and any(tensor.dtype in _INTEGERS for tensor in made)
 
@@ -128,7 +132,8 @@ _RULES: dict[str, Callable[[fx.Node], bool]] = {
 
 
 def _is_number(node: fx.Node) -> bool:
-    return type(node.meta.get("example_value")) in (int, float)
+    """An int: what optimizers compute of their step counts are floats, whose errors are not worth copies of weights."""
+    return type(_value(node)) is int
 
 
 def _is_safe(node: fx.Node) -> bool:
@@ -150,7 +155,7 @@ def _looked_up(node: fx.Node, changes: Callable[[fx.Node], bool]) -> Any:
         if not isinstance(each, fx.Node):
             parts.append(repr(each))
             return each
-        value = each.meta.get("example_value")
+        value = _value(each)
         if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
             parts.append(tuple(map(str, value.shape)))
         else:
