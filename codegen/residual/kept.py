@@ -55,9 +55,10 @@ def needed(graph: GraphBuilder, module: fx.GraphModule, stages: Stages | None) -
 def _generators(nodes: list[fx.Node]) -> tuple[torch.Generator, ...]:
     """The default ones of the devices that a graph knows; none where one of these has none."""
     devices = {tensor.device for tensor in tensors_of(nodes)} - {_CPU}
-    if any(device.type != "cuda" for device in devices):
+    known = torch.cuda.default_generators
+    if any(device.type != "cuda" or device.index is None or device.index >= len(known) for device in devices):
         return ()
-    return torch.default_generator, *(torch.cuda.default_generators[device.index] for device in devices)
+    return torch.default_generator, *(known[device.index] for device in devices)
 
 
 def _inputs(
