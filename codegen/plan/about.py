@@ -78,12 +78,14 @@ class About:
         """The places of inputs that may have been written when a step raises for the values that it is given."""
         found: set[fx.Node | None] = set()
         so_far: set[fx.Node | None] = set()
-        steps = [list(self._computed(step)) for step in self.plan.steps]
-        computed = [node for nodes in steps for node in nodes]
+        nodes = list(self.graph.graph.nodes)
+        stored = {nodes[origin] for each in self.plan.steps for origin in _origin(each)}
+        steps = [_computed(step, nodes, stored) for step in self.plan.steps]
+        computed = [node for each in steps for node in each]
         raises = {computed[at] for at in raising(computed, lambda node: False)}
-        for nodes, written in zip(steps, self._written(), strict=True):
+        for each, written in zip(steps, self._written(), strict=True):
             so_far |= written
-            if not raises.isdisjoint(nodes):
+            if not raises.isdisjoint(each):
                 found |= so_far
         return {node.meta["input"] for node in found if node is not None and "input" in node.meta}
 
@@ -112,20 +114,6 @@ class About:
                     written = {nodes[origin] for origin in _origin(step) if nodes[origin].op == "placeholder"}
             yield written
 
-    def _computed(self, step: s.Step) -> Iterable[fx.Node]:
-        """The nodes that a step computes, those among them that it needs on the way."""
-        nodes = list(self.graph.graph.nodes)
-        stored = {nodes[origin] for each in self.plan.steps for origin in _origin(each)}
-        found = dict.fromkeys(nodes[origin] for origin in _origin(step))
-        if isinstance(step, s.Call):
-            return found
-        todo = list(found)
-        while todo:
-            new = [each for each in todo.pop().all_input_nodes if each not in stored and each not in found]
-            found.update(dict.fromkeys(new))
-            todo += new
-        return found
-
     def raising(self, at: int) -> Sequence[fx.Node]:
         """What a step computes, the likeliest to raise first."""
         nodes, step = list(self.graph.graph.nodes), self.plan.steps[at]
@@ -140,6 +128,17 @@ class About:
         """Of each step; None for those that only deal with memory and numbers."""
         nodes = list(self.graph.graph.nodes)
         return tuple(_doing(step, nodes) for step in self.plan.steps)
+
+
+def _computed(step: s.Step, nodes: Sequence[fx.Node], stored: Collection[fx.Node]) -> list[fx.Node]:
+    """The nodes that a step computes: those that it gives, and what these need on the way."""
+    found = dict.fromkeys(nodes[origin] for origin in _origin(step))
+    todo = [] if isinstance(step, s.Call) else list(found)
+    while todo:
+        new = [each for each in todo.pop().all_input_nodes if each not in stored and each not in found]
+        found.update(dict.fromkeys(new))
+        todo += new
+    return list(found)
 
 
 def _draws(step: s.Step) -> bool:
