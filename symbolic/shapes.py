@@ -53,6 +53,9 @@ MOST = 1 << 20
 _LARGEST = 1 << 61
 #: How much new of what varies one line may ask: a loop that goes on for longer asks of plain numbers.
 MOST_ASKED = 128
+#: Operations in the expression of a number, at most: what loops compute of what they computed before may grow with each
+#: turn as a power of it does.
+MOST_SAID = 100
 #: Powers are spelled out up to this exponent.
 _HIGHEST_POWER = 8
 

@@ -45,7 +45,8 @@ class Verdict:
 
 
 class _Endless(BaseException):
-    """A program ran longer than it may."""
+    """A program ran longer than it may, or deeper: how many levels are left depends on who calls it, and on how many of
+    the interpreter's own calls lie between."""
 
 
 def load(text: str) -> Any:
@@ -60,15 +61,16 @@ def load(text: str) -> Any:
 
 
 def tried(text: str) -> list[str] | None:
-    """What the program raises eagerly, "" where it returns; None if it is no program, or one that does not end."""
+    """What the program raises eagerly, "" where it returns; None if it is no program, or one that does not end but for
+    a RecursionError."""
     left, raised = LONGEST, []
 
-    def count(frame: types.FrameType, event: str, arg: object) -> Any:
+    def count(frame: types.FrameType, event: str, arg: Any) -> Any:
         nonlocal left
         if frame.f_code.co_filename != differential.WRITTEN[-1]:
             return None
         left -= 1
-        if left < 0:
+        if left < 0 or (event == "exception" and issubclass(arg[0], RecursionError)):
             raise _Endless
         return count
 

@@ -23,13 +23,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
+from codegen import raising
 from codegen.aot.numbers import may_raise
 
 SMALL = 1 << 18  # bytes; less fits into any cache, and to launch one more operation costs more than to move it
@@ -123,10 +124,21 @@ def _kind(node: fx.Node) -> Kind:
     return next((kind for tag, kind in _BY_TAG.items() if tag in op.tags), OPAQUE)
 
 
-def lasting(node: fx.Node) -> bool:
-    """Whether a node must run though nobody reads it: it advances a generator, does something to the world, or is
-    arithmetic that may raise."""
-    return kind(node) in (RANDOM, EFFECT) or may_raise(node)
+def lasting(node: fx.Node, dead: frozenset[fx.Node] | set[fx.Node] = frozenset()) -> bool:
+    """Whether a node must run though nobody reads it, or but those that are `dead`: it advances a generator, does
+    something to the world, or may raise."""
+    if kind(node) in (RANDOM, EFFECT) or may_raise(node):
+        return True
+    return dead.issuperset(node.users) and raising.may_raise(node)
+
+
+def dead_nodes(nodes: Sequence[fx.Node]) -> set[fx.Node]:
+    """Those of a graph's that need not run, as nobody reads them."""
+    found: set[fx.Node] = set()
+    for node in reversed(nodes):
+        if found.issuperset(node.users) and not lasting(node, found):
+            found.add(node)
+    return found
 
 
 def writes(node: fx.Node) -> bool:

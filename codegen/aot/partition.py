@@ -10,7 +10,7 @@ Views cost nothing and hold their base's memory: of a base and its views one is 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -151,8 +151,9 @@ def _read(module: fx.GraphModule, num_fwd_outputs: int, num_primals: int | None)
     results = tree_leaves(nodes[-1].args[0])
     outputs, gradients = results[:num_fwd_outputs], results[num_fwd_outputs:]
     calls = [node for node in nodes if node.op not in ("placeholder", "output")]
-    ahead = _ahead(primals, tangents, outputs, calls)
-    lasting = [node for node in calls if cost.lasting(node)]
+    dead = cost.dead_nodes(calls)
+    lasting = [node for node in calls if cost.lasting(node, dead)]
+    ahead = _ahead(primals, tangents, outputs, calls, set(lasting))
     live = _reach([*gradients, *(node for node in lasting if node not in ahead)], ahead)
     backward = [node for node in calls if node in live and node not in ahead]
     reads = live & ahead
@@ -172,7 +173,11 @@ def _read(module: fx.GraphModule, num_fwd_outputs: int, num_primals: int | None)
 
 
 def _ahead(
-    primals: Sequence[fx.Node], tangents: Sequence[fx.Node], outputs: Sequence[Any], calls: Sequence[fx.Node]
+    primals: Sequence[fx.Node],
+    tangents: Sequence[fx.Node],
+    outputs: Sequence[Any],
+    calls: Sequence[fx.Node],
+    lasting: Set[fx.Node],
 ) -> set[fx.Node]:
     """The forward half: by the nodes' phases where they have any, otherwise what the outputs need.
 
@@ -189,8 +194,8 @@ def _ahead(
     for node in calls:
         started = started or node in behind
         phase = node.meta.get("phase", "forward" if phased else None)
-        lasting = not phased and cost.lasting(node) and (not started or cost.writes(node))
-        if node not in behind and (phase == "forward" or lasting):
+        stays = not phased and node in lasting and (not started or cost.writes(node))
+        if node not in behind and (phase == "forward" or stays):
             ahead.add(node)
     ahead = _reach(ahead)
     wrong = [node.name for node in calls if node in behind and node in ahead]

@@ -33,7 +33,7 @@ from symbolic.variables.native import (
     each_of_some,
     is_iterable,
 )
-from symbolic.variables.positions import answers, as_index, native_part, stand_in, type_name
+from symbolic.variables.positions import answers, as_index, has, native_part, stand_in, type_name
 from symbolic.variables.unread import Veiled
 
 if TYPE_CHECKING:
@@ -704,10 +704,7 @@ class TupleVariable(SequenceVariable):
         if torch.Size not in (self.cls, other.cls):
             is_other = not self.items and other.cls is tuple
             return other if is_other else super().concatenated(tx, other)
-        items = [*self.items, *other.items]
-        if not all(issubclass(item.python_type(), int) for item in items):
-            self.misuse(tx, torch.Size, [1 if issubclass(i.python_type(), int) else stand_in(i) for i in items])
-        return TupleVariable(items, cls=torch.Size)
+        return new_size(tx, [*self.items, *other.items])
 
     OPERATORS = {**SequenceVariable.OPERATORS, operator.add: concatenated}
 
@@ -764,6 +761,14 @@ _TupleGetter = type(inspect.getattr_static(namedtuple("_Pair", "a b"), "a"))
 
 #: What the operations here don't look up on the class.
 _UNSEEN = {"__bool__", "__hash__", "__getattr__", "__getattribute__"}
+
+
+def new_size(tx: Translator, items: list[Variable]) -> TupleVariable:
+    """A torch.Size of the items, which makes plain numbers of others than these."""
+    made = TupleVariable(items, cls=torch.Size)
+    if any(item.python_type() is not int for item in items):
+        made.misuse(tx, torch.Size, [1 if has(item.python_type(), "__index__") else stand_in(item) for item in items])
+    return made
 
 
 def _is_users(function: Any) -> bool:

@@ -179,7 +179,7 @@ def late_format(tx: Translator, variable: Variable, spec: str) -> str | None:
     if isinstance(variable, TensorVariable):
         if variable.fake.dim() or variable.cls is not torch.Tensor:
             if spec:
-                tx.raise_(TypeError, f"unsupported format string passed to {variable.cls.__name__}.__format__")
+                variable.refuse(tx, torch.Tensor.__format__, ConstantVariable(spec))
             return late(tx, variable, str)
         example: Any = torch.ones((), dtype=variable.fake.dtype, device="cpu").item()
         variable = snapshot(tx, variable)

@@ -16,7 +16,7 @@ from torch import fx
 
 from symbolic.errors import GraphBreak
 from symbolic.late import real_power
-from symbolic.shapes import Shapes
+from symbolic.shapes import MOST_SAID, Shapes
 from symbolic.shares import is_of_integers
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, COMPARISONS, MISSING, NUMBERS, Variable
@@ -166,7 +166,16 @@ def _binary(tx: Translator, op: Any, left: Variable, right: Variable) -> Variabl
     if op in _DIVISIONS and not tx.truth(right):
         return _plainly(tx, op, left, right)
     (a, first), (b, second) = _parts(left), _parts(right)
-    return tx.graph.number(op, [left, right], op(a, b), op(first, second))
+    value = op(a, b)
+    if _is_long(value):
+        return _plainly(tx, op, left, right)
+    return tx.graph.number(op, [left, right], value, op(first, second))
+
+
+def _is_long(value: Any) -> bool:
+    """Whether it comes of so many steps that it is to be a plain number. (One that depends on values can't be.)"""
+    varies = isinstance(value, torch.SymInt | torch.SymFloat) and value.node.hint is not None
+    return varies and value.node.expr.count_ops() > MOST_SAID
 
 
 def _is_small(exponent: Variable) -> bool:

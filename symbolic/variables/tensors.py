@@ -6,7 +6,7 @@ import functools
 import operator
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import torch
 from torch import fx
@@ -243,6 +243,8 @@ class TensorVariable(Variable):
         raise GraphBreak("branch on a tensor", self.describe(), hint)
 
     def length(self, tx: Translator) -> int:
+        if self.fake.dim() == 0:
+            self.refuse(tx, torch.Tensor.__len__)
         return tx.attempt(len, self.fake)
 
     def contains(self, tx: Translator, item: Variable) -> bool:
@@ -250,8 +252,13 @@ class TensorVariable(Variable):
 
     def iterator(self, tx: Translator) -> Variable:
         if self.fake.dim() == 0:
-            tx.raise_(TypeError, "iteration over a 0-d tensor")
+            self.refuse(tx, torch.Tensor.__iter__)
         return tx.graph.call_method("unbind", [self, ConstantVariable(0)]).iterator(tx)
+
+    def refuse(self, tx: Translator, method: Any, *args: Variable) -> NoReturn:
+        """Raises what torch's own Python code raises, from where it does."""
+        tx.inline(method, [self, *args], {})
+        raise GraphBreak("tensor method not captured", method.__qualname__)
 
 
 def take_data(tensor: torch.Tensor, data: torch.Tensor) -> None:

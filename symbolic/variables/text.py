@@ -244,9 +244,7 @@ def format_of(tx: Translator, variable: Variable, spec: str = "") -> str:
         return tx.attempt(format, variable.constant(), spec)
     raw = tx.lookup(variable.python_type(), "__format__")
     if raw is object.__format__:
-        if spec:
-            tx.raise_(TypeError, f"unsupported format string passed to {type_name(variable.python_type())}.__format__")
-        return str_of(tx, variable)
+        return _format_of_object(tx, variable, spec)
     return marked(tx, of_class(tx, variable, "__format__", [ConstantVariable(spec)]))
 
 
@@ -353,6 +351,17 @@ def _str(tx: Translator, object: Variable | None = None, *decoding: Variable, **
             raise GraphBreak("bytes not known", "str() with an encoding")
         return folded
     return object if object.python_type() is str else unmarked(tx, str_of(tx, object))
+
+
+def _format_of_object(tx: Translator, variable: Variable, spec: str) -> str:
+    if spec:
+        tx.raise_(TypeError, f"unsupported format string passed to {type_name(variable.python_type())}.__format__")
+    return str_of(tx, variable)
+
+
+@handles(object.__format__)
+def _object_format(tx: Translator, variable: Variable, spec: Variable, /) -> Variable:
+    return unmarked(tx, _format_of_object(tx, variable, spec.constant()))
 
 
 def _tensor_text(tx: Translator, tensor: Variable) -> Variable:

@@ -22,6 +22,7 @@ from symbolic.torch_state import enter_device, leave_device
 from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, is_tensor_class
 from symbolic.variables.constants import CONTEXTS, ConstantVariable
+from symbolic.variables.containers import new_size
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.tensors import TensorVariable
 
@@ -336,7 +337,7 @@ def _constant_class(cls: type) -> Callable[..., Variable]:
 
 
 def _make_size(tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-    return tx.new_tuple(tx.unpack(args[0]) if args else [], torch.Size)
+    return new_size(tx, tx.unpack(args[0]) if args else [])
 
 
 NATIVE_CONSTRUCTORS.update(

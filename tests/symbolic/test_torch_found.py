@@ -1,4 +1,7 @@
 """Functions of torch that once broke the graph, or were wrong."""
+import traceback
+
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -54,6 +57,34 @@ def test_a_size_says_how_large_a_tuple_what_is_in_it():
         return [each.zero_() for each in sized], x.new(size=two).zero_(), x.new((3, 2)), x.new([1]), torch.Tensor((2, 5))
 
     check(program, X, graphs=1)
+
+
+@pytest.mark.parametrize("items", ["ab", ["a"], [2.5], [None], [True], [torch.tensor(3)], [[1]]], ids=str)
+def test_a_size_holds_numbers_and_nothing_else(items):
+    def program(x):
+        try:
+            return torch.Size(items), [type(each) for each in x.shape + tuple(items)]
+        except TypeError as error:
+            return str(error), x + 1
+
+    check(program, X)
+
+
+REFUSED = {
+    "format": lambda x: format(x, ">5"), "length": lambda x: len(x.sum()), "iteration": lambda x: list(x.sum()),
+    "items": lambda x: [each for each in x.sum()],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED)
+def test_what_torch_refuses_in_its_own_python_code_is_told_from_there(refused):
+    def program(x):
+        try:
+            return refused(x)
+        except TypeError as error:
+            return [(each.name, each.lineno) for each in traceback.extract_tb(error.__traceback__)], str(error), x + 1
+
+    check(program, X)
 
 
 def test_distributions_that_make_tensors_by_size():

@@ -1,6 +1,7 @@
 """Ints that differ from call to call are inputs of the graph where it does not depend on them, and facts where it does."""
 import datetime
 import enum
+import fractions
 import math
 import operator
 
@@ -542,3 +543,12 @@ def test_the_error_of_an_operator_in_place_names_that(way, kind):
     compiled = jit.compile(program, backend="eager")
     for at in (0, 1, 2, 7):
         assert str(compiled(torch.ones(2), Dial(at))) == str(program(torch.ones(2), Dial(at)))
+
+
+def test_what_loops_compute_of_numbers_that_vary_does_not_grow_without_end():
+    """A number that comes of too many steps is a plain one from there on."""
+    def program(x, numerator, denominator):
+        return fractions.Fraction(numerator, denominator).limit_denominator(7).denominator, x + 1
+
+    calls = [(torch.ones(3), *pair) for pair in ((7001, 4333), (28657, 17711), (70140, 43349))]
+    check(program, *calls[0], changed=calls[1:])

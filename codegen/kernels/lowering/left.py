@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from codegen.aot import cost
 from codegen.kernels.definitions import Definition, Program
 from codegen.kernels.lowering.context import Ref
 from codegen.kernels.lowering.table import LOWERINGS
@@ -30,6 +31,8 @@ _FLAT = (aten.scatter_add.default, aten.scatter_reduce.two)
 
 def is_left(program: Program, values: Mapping[fx.Node, Any], node: fx.Node) -> bool:
     """Whether an operation that has a row is ATen's all the same."""
+    if not node.users and cost.lasting(node):
+        return True  # no kernel computes what nobody reads
     if not node.all_input_nodes or node.kwargs.get("approximate", "none") != "none":
         return False
     if node.target in _FLAT:

@@ -14,6 +14,7 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves
 
+from codegen.aot import cost
 from codegen.kernels import index as ix
 from codegen.kernels import ir
 from codegen.kernels.definitions import Definition, Given, Made, Number, Program, dense_order
@@ -254,7 +255,7 @@ def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
     if not all(isinstance(operand, Ref | ix.Index) for operand in operands):
         raise Unsupported(f"{node.target} of numbers that vary")
     names = tuple(operand.name if isinstance(operand, Ref) else operand for operand in operands)
-    has_effects = draws(node)  # whoever draws next gets other numbers then
+    has_effects = draws(node) or cost.lasting(node)  # whoever draws next gets other numbers then
 
     def result(fake: Any, item: tuple[int, ...]) -> Any:
         if isinstance(fake, tuple | list):

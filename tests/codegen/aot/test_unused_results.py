@@ -9,6 +9,7 @@ from torch.utils._pytree import tree_flatten
 from codegen.aot.function import Settings, compile_program
 from codegen.aot.partition import min_cut_partition
 from tests.codegen.aot.test_levels import PROGRAMS as LEVELS
+from tests.differential import check
 
 
 def apart(x, w, b):
@@ -308,3 +309,34 @@ def test_as_many_nodes_as_operations_at_most():
     assert len(compiled.stages.traced.levels) == 41
     gradients = torch.autograd.grad(compiled(*inputs)[7].sum(), inputs, allow_unused=True)
     assert [at for at, gradient in enumerate(gradients) if gradient is not None] == [0, 8]
+
+
+READS = {
+    "indexed": lambda x, i: x[i],
+    "indexed twice": lambda x, i: x[i, i],
+    "selected": lambda x, i: x.index_select(0, i),
+    "gathered": lambda x, i: x.gather(0, i[None]),
+    "taken": lambda x, i: x.take(i * 5),
+    "embedded": lambda x, i: torch.nn.functional.embedding(i, x),
+    "computed with": lambda x, i: (x[i] * 2).sum(),
+    "stored": lambda x, i: x.index_copy(0, i, x[:2]),
+    "divided": lambda x, i: i // (i - 7),
+    "factored": lambda x, i: torch.linalg.cholesky(torch.eye(3)[:, :3] * (x[0, 0] + 5 - i[1])),
+}
+
+
+@pytest.mark.parametrize("grows", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_an_index_out_of_range_is_told_though_nobody_reads_the_result(read, backend, grows):
+    def program(x, i, seen):
+        y = x * 2
+        try:
+            read(y, i)
+        except (IndexError, RuntimeError):
+            seen.append(1)
+        return y + 1
+
+    x = torch.arange(12.0).reshape(3, 4).requires_grad_(grows)
+    check(program, x, torch.tensor([0, 7]), [], changed=(x, torch.tensor([0, 2]), []), backend=backend, nodes=False)
+    check(program, x, torch.tensor([0, 2]), [], changed=(x, torch.tensor([0, 7]), []), backend=backend, nodes=False)
