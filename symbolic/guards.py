@@ -129,24 +129,27 @@ def program(guards: Iterable[Guard], values: Sequence[Source]) -> Program:
     places = _Places()
     node = places.__getitem__
 
-    def payload(guard: Guard) -> Any:
-        if guard.kind == "same":
-            return node(guard.payload)
-        if guard.kind == "distinct":
-            return [node(source) for source in guard.payload]
-        if guard.kind == "storage":
-            return [[node(source) for source in group] for group in guard.payload]
-        if guard.kind == "shape":
-            return terms.code(guard.payload, node)
-        return guard.payload
-
     def kind(guard: Guard) -> str:
         return "is_weak" if guard.kind == "is" and is_passing(guard.payload) else guard.kind
 
     kept = [_of_the_class(guard) for guard in guards]
-    checks = [(node(g.source) if g.source is not None else 0, kind(g), payload(g)) for g in kept]
+    checks = [
+        (node(g.source) if g.source is not None else 0, kind(g), _placed(g, node, lambda term: terms.code(term, node)))
+        for g in kept
+    ]
     wanted = [node(source) for source in values]
     return Program(places.nodes, checks, wanted, _for_people(kept))
+
+
+def _placed(guard: Guard, place: Callable[[Source], Any], said: Callable[[terms.Term], Any]) -> Any:
+    """The payload with what `place` gives for each path in it, and what `said` gives for a condition on sizes."""
+    if guard.kind == "same":
+        return place(guard.payload)
+    if guard.kind == "distinct":
+        return [place(source) for source in guard.payload]
+    if guard.kind == "storage":
+        return [[place(source) for source in group] for group in guard.payload]
+    return said(guard.payload) if guard.kind == "shape" else guard.payload
 
 
 def _of_the_class(guard: Guard) -> Guard:
@@ -173,7 +176,9 @@ def _for_people(guards: list[Guard]) -> list[Guard]:
 
     def told(guard: Guard) -> Guard:
         source = lasting(guard.source) if guard.source is not None else None
-        payload = Stand(guard.payload) if guard.kind == "is" and is_passing(guard.payload) else guard.payload
+        payload = _placed(guard, lasting, lambda term: terms.placed(term, lasting))
+        if guard.kind == "is" and is_passing(payload):
+            payload = Stand(payload)
         if source is guard.source and payload is guard.payload:
             return guard
         return Guard(source, guard.kind, payload, guard.filename, guard.line)

@@ -101,6 +101,13 @@ def number(term: Term, known: Callable[[Extent], int]) -> int:
     return functools.reduce(NUMBERS[term.name], [number(operand, known) for operand in term.operands])
 
 
+def placed(term: Term, place: Callable[[Source], Source]) -> Term:
+    """The term with what `place` gives for each input."""
+    if isinstance(term, Extent):
+        return Extent(place(term.source), term.kind, term.dim)
+    return Op(term.name, tuple(placed(operand, place) for operand in term.operands)) if isinstance(term, Op) else term
+
+
 def extents(term: Term) -> list[Extent]:
     """What the term reads, in the order of its code."""
     if isinstance(term, Op):

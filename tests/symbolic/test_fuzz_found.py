@@ -567,3 +567,18 @@ def test_a_method_that_is_missing_is_named_by_the_error_of_methodcaller():
 
     for value in ([], None, torch.ones(2)):
         check(program, torch.ones(2), value)
+
+
+def test_conditions_on_numbers_of_a_class_do_not_keep_it():
+    """Nor do those that it is the same as, or another than something."""
+    def program(x, cls, other):
+        return x * cls.extra + other.extra, cls is other
+
+    compiled = jit.compile(program, backend="eager")
+    for number in (3, 4, 5):
+        first, second = (type("Passing", (), {"extra": number + step}) for step in range(2))
+        assert compiled(torch.ones(2), first, second)[1] is False and compiled(torch.ones(2), first, first)[1] is True
+        ends = [weakref.ref(first), weakref.ref(second)]
+        del first, second
+        gc.collect()
+        assert [end() for end in ends] == [None, None]
