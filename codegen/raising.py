@@ -20,11 +20,11 @@ from codegen.aot.numbers import SAFE
 from symbolic.shapes import CHECKS
 
 #: They look up what other tensors say, or ask for numbers within bounds. Accelerators tell too late for a handler.
-_LOOK_UP = """embedding embedding_bag gather index_select take take_along_dim index_copy index_add index_fill
-    index_reduce index_put index scatter scatter_add scatter_reduce put masked_scatter nll_loss nll_loss_forward
-    nll_loss2d nll_loss_nd cross_entropy cross_entropy_loss one_hot bincount multi_margin_loss multilabel_margin_loss
-    ctc_loss max_unpool1d max_unpool2d max_unpool3d repeat_interleave unravel_index multinomial poisson binomial histc
-    segment_reduce assert_async functional_assert_async"""
+_LOOK_UP = """embedding embedding_bag embedding_bag_forward_only gather index_select take take_along_dim index_copy
+    index_add index_fill index_reduce index_put index scatter scatter_add scatter_reduce put masked_scatter nll_loss
+    nll_loss_forward nll_loss2d nll_loss_nd cross_entropy cross_entropy_loss one_hot bincount multi_margin_loss
+    multilabel_margin_loss ctc_loss max_unpool1d max_unpool2d max_unpool3d repeat_interleave unravel_index
+    multinomial poisson binomial histc segment_reduce assert_async functional_assert_async"""
 #: They give up on some matrices, wherever these are.
 _SOLVE = """cholesky cholesky_ex cholesky_inverse inv inv_ex inverse solve solve_ex svd svdvals eig eigh eigvals
     eigvalsh lstsq lu lu_factor lu_factor_ex check_errors ldl_factor ldl_factor_ex pinv pinverse matrix_rank matrix_norm

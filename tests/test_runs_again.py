@@ -67,6 +67,21 @@ RAISING = {
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("divide", [lambda a, b: a // b, lambda a, b: a % b, divmod, pow], ids="floor rest both power".split())
+def test_arithmetic_of_ints_of_tensors(divide, backend):
+    def program(x, i, seen):
+        y = x * 2
+        try:
+            number = divide(int(i[1]), int(i[0]))
+        except ZeroDivisionError as error:
+            seen.append(str(error))
+            number = 1
+        return y, number
+
+    check(program, X, torch.tensor([0, 7]), [], changed=(X, torch.tensor([2, 7]), []), backend=backend, nodes=False)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("what", RAISING)
 def test_what_was_written_and_drawn_before(what, backend):
     raising = RAISING[what]

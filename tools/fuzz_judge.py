@@ -98,8 +98,12 @@ def _raised(program: Any, arguments: Any, trace: Any) -> str:
         except MemoryError:
             raise
         except Exception as error:
-            return type(error).__name__
-    return ""
+            raised = type(error).__name__
+        else:
+            raised = ""
+    if sys.gettrace() is not trace:  # nor could `trace` be called there
+        raise _Endless
+    return raised
 
 
 def judge(text: str) -> Verdict:

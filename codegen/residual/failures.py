@@ -214,7 +214,7 @@ class _Enough(Exception):
 
 
 class _Rehearsal(fx.Interpreter):
-    """Floats that a graph reads from tensors are what capture took them for. Ends with the `last` node by _Enough."""
+    """Numbers that a graph reads from tensors are what capture took them for. Ends with the `last` node by _Enough."""
 
     def __init__(self, module: fx.GraphModule, last: fx.Node | None, watch: _Watch) -> None:
         super().__init__(module)
@@ -226,7 +226,7 @@ class _Rehearsal(fx.Interpreter):
         if n.target in _OF_TENSORS:
             changed = self.fetch_args_kwargs_from_env(n)[0][0]
             self.watch.found |= any(changed is each for each in self.watch.all_inputs)
-        found = known if isinstance(known, float) and n.op != "placeholder" else super().run_node(n)
+        found = known if isinstance(known, int | float) and n.op != "placeholder" else super().run_node(n)
         if n is self.last:
             raise _Enough
         return found

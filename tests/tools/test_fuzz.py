@@ -129,3 +129,20 @@ def test_programs_of_a_family_run_compiled_as_they_do_eagerly(family: str) -> No
 
 def wrong_ones(numbers: range, family: str = "") -> list[int]:
     return [number for number in numbers if judge(write(number_of(f"0.{number}"), family)).kind]
+
+
+@pytest.mark.parametrize("call", ["again(0)", "again"])
+def test_a_program_whose_recursion_does_not_end_is_not_judged(call: str) -> None:
+    """Nor where it handles the error."""
+    body = f"""
+def again(number):
+    return again(number + 1)
+
+def program(x, n):
+    try:
+        {call}
+    except Exception:
+        return x
+    return x
+"""
+    assert (tried(body + PROGRAM[PROGRAM.index("def arguments") :]) is None) == ("(" in call)

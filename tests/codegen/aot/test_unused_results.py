@@ -318,6 +318,7 @@ READS = {
     "gathered": lambda x, i: x.gather(0, i[None]),
     "taken": lambda x, i: x.take(i * 5),
     "embedded": lambda x, i: torch.nn.functional.embedding(i, x),
+    "in a bag": lambda x, i: torch.nn.functional.embedding_bag(i[None], x),
     "computed with": lambda x, i: (x[i] * 2).sum(),
     "stored": lambda x, i: x.index_copy(0, i, x[:2]),
     "divided": lambda x, i: i // (i - 7),
