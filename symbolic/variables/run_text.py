@@ -24,6 +24,7 @@ from symbolic.variables.mappings import DictVariable
 from symbolic.variables.namespaces import BornNames, NamespaceVariable
 from symbolic.variables.tables import handles, known
 from symbolic.versions import NAMESPACES_BY_NAME
+from symbolic.warned import Hearing
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -40,8 +41,15 @@ _STORES = frozenset(("STORE_NAME", "DELETE_NAME", "IMPORT_STAR"))
 
 @functools.lru_cache(1 << 10)
 def _compiled(source: str | bytes, filename: str, mode: str, flags: int, optimize: int) -> CodeType:
-    """Code is compiled once: what is captured again is the same code."""
-    found = compile(source, filename, mode, flags, True, optimize)
+    """Code is compiled once: what is captured again is the same code. Raises GraphBreak for what warns, each time."""
+    with Hearing() as warned:
+        try:
+            found = compile(source, filename, mode, flags, True, optimize)
+        except SyntaxError:
+            if not warned:
+                raise
+    if warned:
+        raise GraphBreak("operation that warns", str(warned[0].message))
     assert isinstance(found, CodeType), flags
     return found
 

@@ -2,6 +2,11 @@
 
 import __future__
 
+import warnings
+
+import pytest
+import torch
+
 import jit
 from tests.differential import check, same_as_eager, tensors
 
@@ -187,3 +192,20 @@ def test_levels_that_are_not_known(x):
     levels = [told(compile, "1", "<test>", "eval", optimize=level) for level in (None, "1", 1.0)]
     codes = [compile("assert False", "<test>", "exec", optimize=level).co_code for level in (-1, 0, 1, 2)]
     return x + 1, levels, codes, told(compile, "1", "<test>", "eval", dont_inherit="no") == 1
+
+
+@pytest.mark.parametrize("text", ["x is 1", "(1)(2)", "x is 1\n("], ids="warns calls fails".split())
+def test_text_warns_each_time_that_it_is_compiled(text):
+    def judged(text, action):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter(action, SyntaxWarning)
+            try:
+                compile(text, "<text>", "exec")
+            except SyntaxError as error:
+                return str(error), len(seen)
+        return len(seen)
+
+    def program(x):
+        return judged(text, "always"), judged(text, "error"), judged(text, "always"), x + 1
+
+    check(program, torch.ones(2))
