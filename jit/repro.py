@@ -20,6 +20,9 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.node import _get_qualified_name
+
+from symbolic.warned import quietly
 
 _numbers = itertools.count()
 HEAD = '''\
@@ -94,11 +97,27 @@ def text(graph: fx.GraphModule, values: Sequence[Any], why: str, prelude: str = 
     body = re.sub(r"^from __future__.*\n|^import .*\n", "", graph.code, flags=re.MULTILINE).strip()
     arguments = "".join(f"\n    {recipe(value)}," for value in values)
     return (
-        f"{head}\n{prelude}\n\nclass Program(torch.nn.Module):\n    def __init__(self):\n{indent(start, ' ' * 8)}\n\n"
+        f"{head}\n{prelude}{_own(graph)}\n\n"
+        f"class Program(torch.nn.Module):\n    def __init__(self):\n{indent(start, ' ' * 8)}\n\n"
         f"{indent(body, ' ' * 4)}\n\n\ndef inputs():\n    torch.manual_seed(0)\n"
         f"    return [{indent(arguments, ' ' * 4)}\n    ]\n\n\n"
         'if __name__ == "__main__":\n    import jit\n\n    print(jit.compile(Program())(*inputs()))\n'
     )
+
+
+def _own(graph: fx.GraphModule) -> str:
+    """What makes the names that its code has for functions of the compiler's own."""
+    found: list[str] = []
+    for name, value in graph.graph.python_code("self").globals.items():
+        home = getattr(value, "__module__", None) or ""
+        if not home.startswith(("symbolic.", "codegen.")):
+            continue
+        if home == quietly.__module__:  # in a script it may warn
+            what = value.__wrapped__
+            found.append(f"{name} = {f'torch.Tensor.{what}' if isinstance(what, str) else _get_qualified_name(what)}\n")
+        else:
+            found.append(f"from {home} import {value.__qualname__} as {name}\n")
+    return "".join(found)
 
 
 def recipe(value: Any) -> str:

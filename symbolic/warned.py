@@ -131,6 +131,7 @@ def quietly(function: Callable[..., Any] | str) -> Callable[..., Any]:
     made = method if isinstance(function, str) else run
     name: str = function if isinstance(function, str) else function.__name__
     made.__name__ = made.__qualname__ = name
+    made.__wrapped__ = function  # type: ignore[attr-defined]
     return made
 
 

@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import jit
 from jit import backends, minify, repro
@@ -195,3 +196,20 @@ def test_recipes_make_what_looks_the_same(value):
 def test_what_has_no_recipe():
     with pytest.raises(repro.NoScript, match="dict"):
         repro.recipe({})
+
+
+def test_a_script_has_what_operations_that_warn_are_called_by(tmp_path):
+    written = []
+
+    def keeps(graph, inputs):
+        written.append(repro.write(graph, inputs, "why", str(tmp_path)))
+        return graph
+
+    def program(x):
+        return F.mse_loss(x, torch.ones(3, 1)) + x[:1, 0].std()
+
+    with pytest.warns(UserWarning, match="target size"):
+        jit.compile(program, backend=keeps)(torch.ones(3, 4))
+    loaded = repro.load(written[0])
+    assert "torch.Tensor.std" in loaded.prelude and loaded.program()(*loaded.inputs())[0].isnan()
+    assert minify.blame(loaded)["aot_eager"] == minify.SAME
