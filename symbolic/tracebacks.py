@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
+from symbolic.versions import FUTURE
+
 #: Where an exception passed: the code object of the frame, the offset of the instruction, its line, its globals.
 Entry = tuple[CodeType, int, int, dict[str, Any]]
 
@@ -57,9 +59,11 @@ def frame_of(
 
 def stand_in(code: CodeType, namespace: dict[str, Any], offset: int) -> FunctionType:
     """A function that hands on to its first argument what else it is called with, in a frame that says of itself what
-    a frame of `code` says that is at `offset`: file, function, line, globals."""
+    a frame of `code` says that is at `offset`: file, function, line, globals. Text that it runs inherits what is from
+    the future in `code`."""
     model = _hand_on.__code__
     handing_on = model.replace(
+        co_flags=model.co_flags & ~FUTURE | code.co_flags & FUTURE,
         co_filename=code.co_filename,
         co_name=code.co_name,
         co_qualname=code.co_qualname,

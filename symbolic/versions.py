@@ -1,8 +1,11 @@
 """Every fact of `symbolic` and `codegen` that depends on the CPython version. An unknown version is an error."""
 
 from __future__ import annotations
+import __future__
 
 import dis
+import functools
+import operator
 import sys
 
 if not (3, 11) <= sys.version_info < (3, 14):
@@ -11,6 +14,8 @@ if not (3, 11) <= sys.version_info < (3, 14):
 PY312 = sys.version_info >= (3, 12)
 PY313 = sys.version_info >= (3, 13)
 
+#: Flags of code that a compilation inside of it inherits.
+FUTURE = functools.reduce(operator.or_, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names))
 #: COMPARE_OP's operator index starts at this bit; below it stand the specialiser's hints (and "to bool" on 3.13).
 COMPARE_SHIFT = 5 if PY313 else 4 if PY312 else 0
 #: CALL finds (callable, self or NULL) on 3.13, (NULL, callable) or (method, self) before.

@@ -5,11 +5,9 @@ reads. A break in it is one at the call that runs it; where that would see other
 """
 
 from __future__ import annotations
-import __future__
 
 import functools
 import inspect
-import operator
 from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -23,7 +21,7 @@ from symbolic.variables.functions import GENERATOR_FLAGS
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.namespaces import BornNames, NamespaceVariable
 from symbolic.variables.tables import handles, known
-from symbolic.versions import NAMESPACES_BY_NAME
+from symbolic.versions import FUTURE, NAMESPACES_BY_NAME
 from symbolic.warned import Hearing
 
 if TYPE_CHECKING:
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
 REASON = "text that runs as code"
 NONE, NO = ConstantVariable(None), ConstantVariable(False)
 NO_FLAGS, AS_IT_IS = ConstantVariable(0), ConstantVariable(-1)
-#: Flags of code that a compilation inside of it inherits.
-_FUTURE = functools.reduce(operator.or_, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names))
 #: What may show that each run has locals of its own.
 _ASKS = frozenset("locals vars dir eval exec".split())
 _STORES = frozenset(("STORE_NAME", "DELETE_NAME", "IMPORT_STAR"))
@@ -55,7 +51,7 @@ def _compiled(source: str | bytes, filename: str, mode: str, flags: int, optimiz
 
 
 def _flags(tx: Translator) -> int:
-    return tx.frames[-1].code.raw.co_flags & _FUTURE
+    return tx.frames[-1].code.raw.co_flags & FUTURE
 
 
 #: Types of source, file, mode, flags, whether nothing is inherited, level.
@@ -71,7 +67,7 @@ def _compile(
     if named or tuple(map(type, given)) not in _GIVEN:
         raise GraphBreak(REASON, source.describe())
     text, place, kind, asked, alone, level = given
-    if asked & ~_FUTURE:
+    if asked & ~FUTURE:
         raise GraphBreak(REASON, "as another form of a program")
     code = tx.attempt(_compiled, text, place, kind, asked | (0 if alone else _flags(tx)), level)
     return tx.wrap(code, tx.sources.const(code, f"code of {place}"))

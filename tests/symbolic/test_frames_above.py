@@ -206,3 +206,24 @@ def test_a_message_logged_after_a_break_tells_of_its_own_frame():
         places.seen.clear()
         compiled(torch.ones(3))
         assert places.seen == expected
+
+
+def test_text_that_runs_in_an_inlined_function_inherits_what_is_from_the_future_there():
+    """And nothing of the compiler's: annotations are text if the program says so."""
+    text = "def made(a: int): pass\nimport gc\ngc.collect()\n"  # which breaks the graph
+
+    def runs(text):
+        names = {}
+        exec(text, names)
+        return names["made"].__annotations__
+
+    names = {}
+    future = "from __future__ import annotations\ndef runs(text):\n    names = {}\n    exec(text, names)\n    return names['made'].__annotations__"
+    exec(compile(future, "<future>", "exec", dont_inherit=True), names)
+    runs_in_the_future = names["runs"]
+
+    def program(x, text):
+        return runs(text), runs_in_the_future(text), x + 1
+
+    check(program, torch.ones(3), text)
+    assert program(torch.ones(3), text)[:2] == ({"a": int}, {"a": "int"})
