@@ -242,17 +242,18 @@ def test_ways_to_write(function, backend, handled):
     same(program, backend, make=_world, changed=lambda: _world(1), nodes=False)
 
 
+def doubled(x, i):
+    x.mul_(2)
+    try:
+        return x[i]
+    except IndexError:
+        return x * 1
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_an_input_has_its_history_and_its_version_again(backend):
-    def program(x, i):
-        x.mul_(2)
-        try:
-            return x[i]
-        except IndexError:
-            return x * 1
-
     seen = []
-    for f in (program, jit.compile(program, backend=backend)):
+    for f in (doubled, jit.compile(doubled, backend=backend)):
         for i in (BAD, GOOD, BAD):
             w = torch.ones(3, requires_grad=True)
             x = w * 3
@@ -266,14 +267,7 @@ def test_an_input_has_its_history_and_its_version_again(backend):
 
 def test_what_can_not_be_put_back_is_said():
     """A view of what has a history: the error leaves the function, with a note."""
-    def program(x, i):
-        x.mul_(2)
-        try:
-            return x[i]
-        except IndexError:
-            return x * 1
-
-    f = jit.compile(program, backend="eager")
+    f = jit.compile(doubled, backend="eager")
     x = (torch.ones(3, 3, requires_grad=True) * 2)[0]
     if COUNTING:
         with pytest.raises(IndexError) as caught:
