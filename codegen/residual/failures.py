@@ -1,7 +1,8 @@
 """A graph that raises while it runs: the frame runs again as it was written, so that eager code raises, or goes on.
 
-That is right only if what the graph has done can be taken back: what it draws and writes before it may raise is kept (see
-`codegen/residual/kept.py`). Whether something else lasts is looked up when it has failed, by running it on fake tensors.
+That is right only if what the graph has done can be taken back: what it draws and writes before it may raise is kept
+(see `codegen/residual/kept.py`). Whether something else lasts is looked up when it has failed, by running it on fake
+tensors.
 """
 
 from __future__ import annotations
