@@ -14,8 +14,10 @@ import torch
 
 from symbolic.code import Code
 from symbolic.frames import Frame
-from symbolic.variables.base import Variable
+from symbolic.sides import may_join
+from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.foreseen import foresee, truth
 from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:
@@ -28,13 +30,16 @@ _ALWAYS_JUMPS = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_IN
 _LONGEST = 200
 
 
-def jumps(tx: Translator, frame: Frame, value: Variable, target: int, when: bool) -> bool:
-    """Whether a jump to an instruction that is done `when` a value is true, or is not, is done."""
+def jumps(tx: Translator, frame: Frame, value: Variable, target: int, when: bool) -> bool | None:
+    """Whether a jump to an instruction that is done `when` a value is true, or is not, is done; None where that is
+    known when the graph runs, and both ways may be read."""
     if isinstance(value, TensorVariable) and not tx.graph.inner and _is_one_on_cpu(value.fake):
         there, here = (_always_raises(frame.code, index) for index in (target, frame.index))
         if there != here:
             _check(tx, value, when is here)
             return here
+    if may_join(tx, frame, value) and foresee(tx, value.node, truth) is MISSING:  # type: ignore[attr-defined]
+        return None
     return tx.truth(value) is when
 
 

@@ -61,11 +61,16 @@ class Code:
     handlers: list[Handler]
     offsets: list[int] = field(repr=False)
     slots: int = 0  # number of argument slots, *args and **kwargs included
+    part_of: Code | None = field(default=None, repr=False)  # the whole code, of one that ends earlier
+
+    @property
+    def whole(self) -> Code:
+        return self.part_of or self
 
     @functools.cached_property
     def live(self) -> list[frozenset[str]]:
         """Before each instruction: the fast locals that may be read before they are written."""
-        return _liveness(self)
+        return _liveness(self.whole)
 
     @functools.cached_property
     def positions(self) -> list[tuple[int | None, ...]]:

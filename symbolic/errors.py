@@ -20,6 +20,8 @@ READS_STACK = "the frame looks at the stack"
 SEES_END = "the end of an object is seen"
 #: The reason of a break at what tells how much memory a value takes: what is made again has other room to grow.
 SEES_SIZE = "the size of an object in memory is seen"
+#: The reason of a break at what changes a tensor that a branch may have given, or asks which one it is.
+UNSURE = "tensor that may be another one"
 #: Reasons of breaks where only the frame itself will do: the whole frame runs as it is.
 RUNS_ITSELF = frozenset({READS_FRAME, READS_STACK, SEES_END})
 #: The reason of a break at a warning or log message.

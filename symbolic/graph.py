@@ -34,7 +34,7 @@ from symbolic.inner import InnerGraph
 from symbolic.late import Number, Standing, Unknown
 from symbolic.operators import run_with_symbols, with_symbols
 from symbolic.quick_graph import Graph
-from symbolic.refusals import tensors_in
+from symbolic.refusals import holds, tensors_in
 from symbolic.shapes import (
     MOST,
     SMALLEST,
@@ -51,6 +51,7 @@ from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.either import check_sure
 from symbolic.variables.foreseen import foresee, geometry, item, number
 from symbolic.variables.functions import FunctionVariable
 from symbolic.variables.mappings import DictVariable
@@ -71,6 +72,7 @@ from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.outside import warn
 from symbolic.variables.symbols import SymbolInput, SymbolVariable
 from symbolic.variables.tensors import (
+    CHANGES,
     MOVES,
     DrawnTensor,
     GraphFunction,
@@ -144,10 +146,12 @@ class GraphBuilder:
         self.holds = Holds(tx)
         self._made = 0  # inputs that the compiled code makes
         self._late = False  # whether there are ints that are known only when the graph runs
-        self._moves = False  # whether operations let tensors lie elsewhere
+        self.moves = False  # whether operations let tensors lie elsewhere
         self.switches = False  # whether operations change torch's state
         self._state = state_of_operations()
         self._alike: dict[tuple[Any, ...], dict[str, Any]] = {}  # facts of tensors: those of equal ones are one object
+        self.unsure: set[int] = set()  # memories of which it is known when the graph runs whether they are one
+        self.branches = 0  # operations that decide what is done
         self.writers: dict[fx.Node, frozenset[int]] = {}  # what may have written into its arguments -> the memories
         self.once: set[fx.Node] = set()  # what would give something else in another place
         self.foreseen: dict[Source, Any] = {}  # inputs whose elements are guarded
@@ -202,12 +206,7 @@ class GraphBuilder:
         """Whether nothing was written so far into the memory of an input, and it still has that memory."""
         memory = variable.fake.untyped_storage()._cdata
         alike = [(fake, mark) for fake, mark in self._marks if fake.untyped_storage()._cdata == memory]
-        return not self._moves and all(mark is not None and _mark(fake) == mark for fake, mark in alike)
-
-    @property
-    def moves(self) -> bool:
-        """Whether tensors may have come to lie elsewhere."""
-        return self._moves
+        return not self.moves and all(mark is not None and _mark(fake) == mark for fake, mark in alike)
 
     def version_it_came_with(self, variable: TensorVariable) -> int | None:
         """That of an input's stand-in, before the frame did anything to it."""
@@ -275,7 +274,7 @@ class GraphBuilder:
         if any(mark is None for _, mark in marks):
             return self.fake_mode.writes
         counts = (fake._version - mark[0] + (fake.requires_grad != mark[1]) for fake, mark in marks if mark is not None)
-        return self._moves + sum(counts)
+        return self.moves + sum(counts)
 
     def _marks_of_inputs(self, inputs: Iterable[TensorVariable] | None = None) -> list[tuple[torch.Tensor, Any]]:
         inputs = self.tensors() if inputs is None else inputs
@@ -333,7 +332,7 @@ class GraphBuilder:
     def mutates_inputs(self, inputs: Iterable[TensorVariable] | None = None) -> bool:
         """Whether an operation changed an input (None: any of them), or wrote into its memory (always for inference
         tensors: they don't count)."""
-        if self._moves:
+        if self.moves:
             return True
         return any(mark is None or _mark(fake) != mark for fake, mark in self._marks_of_inputs(inputs))
 
@@ -361,8 +360,13 @@ class GraphBuilder:
         self, operation: Callable[..., Any], earlier: dict[fx.Node, Any] | None = None
     ) -> Iterator[InnerGraph]:
         """What is recorded goes into a graph of its own, for `operation`, which has values of `earlier` such graphs."""
+        with self.into(InnerGraph(operation, self.tx.anchor(), len(self.tx.frames), earlier or {})) as inner:
+            yield inner
+
+    @contextmanager
+    def into(self, inner: InnerGraph) -> Iterator[InnerGraph]:
+        """What is recorded goes into this graph, which may have been written before."""
         around, symbols = self.graph, self._symbols
-        inner = InnerGraph(operation, self.tx.anchor(), len(self.tx.frames), earlier or {})
         self.inner.append(inner)
         self.graph, self._symbols = inner.graph, dict(symbols)
         try:
@@ -509,12 +513,14 @@ class GraphBuilder:
             again = functools.partial(self._heard_again, target, run, given, by_name)
             warn(self.tx, heard, None if draws or writes or born else again)
             op, target = "call_function", quietly(target)
-        has_tensor = result is None or _holds(result, torch.Tensor)
+        has_tensor = result is None or holds(result, torch.Tensor)
         if not has_tensor and by_value:
             raise GraphBreak("tensor value needed", str(target))
-        if not has_tensor and (self.shapes is None or not _holds(result, SYMBOLIC)):
+        if not has_tensor and (self.shapes is None or not holds(result, SYMBOLIC)):
             return self.tx.from_constant(result)
-        self._moves = self._moves or target in MOVES
+        if self.unsure and (writes or target in MOVES or target in CHANGES):
+            check_sure(self.unsure, given, by_name)
+        self.moves = self.moves or target in MOVES
         known = self.by_fake.get(id(result))
         node = self._node(op, target, tuple(n for n, _ in pairs), {k: n for k, (n, _) in named.items()}, result)
         self._note(node, writes, draws or self.is_elsewhere())
@@ -593,7 +599,7 @@ class GraphBuilder:
     def state(self) -> tuple[Any, ...]:
         """What there is besides nodes, inputs and tensors."""
         held = (self.inner, self._left, self._symbols, self._numbers, self._autograd_nodes, self._inference)
-        flags = (self._made, self._late, self._moves, self.switches)
+        flags = (self._made, self._late, self.moves, self.switches)
         return (self.graph, *map(len, held), *flags)
 
     # --- numbers ----------------------------------------------------------------------------------------------------
@@ -776,7 +782,7 @@ class GraphBuilder:
             return variable
         if isinstance(result, SYMBOLIC):
             return self._known_number(result) or self._symbol(node, result, number_at_hand(result))
-        is_plain = isinstance(result, torch.Size) and not _holds(result, SYMBOLIC)
+        is_plain = isinstance(result, torch.Size) and not holds(result, SYMBOLIC)
         if result is None or is_plain or is_constant_value(result):
             return self.tx.from_constant(result)
         if isinstance(result, dict):
@@ -853,6 +859,7 @@ class GraphBuilder:
         module = _LazyGraphModule(self.modules, self.graph, "Captured")  # most are never called
         module.meta["together"] = tuple(self._together(outputs))
         module.meta["as_captured"] = has_nodes
+        module.meta["writers"] = self.writers if self.branches else {}
         return module
 
     def _together(self, outputs: list[TensorVariable]) -> Iterator[Together]:
@@ -890,10 +897,3 @@ def _example(node: fx.Node) -> Any:
 def _mark(fake: torch.Tensor) -> tuple[int, bool] | None:
     """What an in-place operation changes of a tensor; None for inference tensors, which don't count their writes."""
     return None if fake.is_inference() else (fake._version, fake.requires_grad)
-
-
-def _holds(value: Any, kinds: Any) -> bool:
-    if isinstance(value, kinds):
-        return True
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
-    return any(_holds(item, kinds) for item in items)

@@ -259,3 +259,11 @@ def _hint(size: Any) -> Any:
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def holds(value: Any, kinds: Any) -> bool:
+    """Whether a value is of these types, or has such in it."""
+    if isinstance(value, kinds):
+        return True
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
+    return any(holds(item, kinds) for item in items)

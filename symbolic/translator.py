@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from sideeffects.effects import DELETED, Advance, DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
-from symbolic import dropped, input_memory, loops, opcodes, polyfills, wrap
+from symbolic import dropped, input_memory, loops, opcodes, polyfills, sides, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
 from symbolic.code import looks_at_frames
 from symbolic.errors import (
@@ -512,6 +512,9 @@ class Translator(Protocols):
             written = len(ledger.written)
             try:
                 handler = handlers.get(inst.op)
+                if handler is None and inst.op == sides.END:
+                    frames.pop()
+                    continue
                 if handler is None:
                     raise GraphBreak("instruction not supported", opcodes.REFUSED.get(inst.op, inst.op))
                 handler(self, frame, inst)

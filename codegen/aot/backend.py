@@ -20,6 +20,7 @@ from codegen.aot.copies import Copies, Repeating, copies_of, repeating
 from codegen.aot.function import Settings, compile_program
 from codegen.aot.numbers import Varying
 from codegen.aot.partition import min_cut_partition
+from codegen.aot.pieces import has_branches, in_pieces
 from codegen.aot.recorder import Untraceable
 from codegen.direct import as_captured
 from symbolic.late import compute
@@ -127,6 +128,8 @@ def compile_graph(
         log.info("a graph runs as it was captured: the program has nodes of its history")
         return as_captured(graph)
     settings = settings or ATEN
+    if has_branches(graph):
+        return in_pieces(graph, example_inputs, partial(compile_graph, settings=settings))
     original = _program(graph)
     mode = bool(original.left_out[0].args[0]) if original.left_out else None
     rewritten = _rewritten(graph, settings)

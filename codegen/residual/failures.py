@@ -27,7 +27,7 @@ from codegen.residual.kept import Before
 from codegen.residual.reached import Reached, how_far
 from symbolic.shapes import UnusualSize
 from symbolic.torch_state import TorchState
-from symbolic.variables.tensors import take_data
+from symbolic.variables.tensors import CHANGES
 
 #: (code, error): the graph failed where eager code did not
 Blame = Callable[[CodeType, Exception], None]
@@ -224,7 +224,7 @@ class _Rehearsal(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         known = n.meta.get("example_value")
-        if n.target in _OF_TENSORS:
+        if n.target in CHANGES:
             changed = self.fetch_args_kwargs_from_env(n)[0][0]
             self.watch.found |= any(changed is each for each in self.watch.all_inputs)
         found = known if isinstance(known, int | float) and n.op != "placeholder" else super().run_node(n)
@@ -235,8 +235,6 @@ class _Rehearsal(fx.Interpreter):
 
 #: Operators that write into arguments without saying so in their schema.
 _SILENT = frozenset({"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "_batch_norm_impl_index"})
-#: What changes a tensor without writing into its memory: no dispatch mode sees it.
-_OF_TENSORS = (take_data, "requires_grad_", "detach_")
 
 
 class _Watch(TorchDispatchMode):

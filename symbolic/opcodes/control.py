@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from symbolic import checks, loops, versions
+from symbolic import checks, loops, sides, versions
 from symbolic.code import Inst
 from symbolic.errors import GraphBreak
 from symbolic.frames import Frame
@@ -26,16 +26,23 @@ def jump(tx: Translator, frame: Frame, inst: Inst) -> None:
     _to(tx, frame, inst.target)
 
 
+def _jump_if(tx: Translator, frame: Frame, inst: Inst, when: bool) -> None:
+    value = frame.pop()
+    jumps = checks.jumps(tx, frame, value, inst.target, when)
+    if jumps is None:
+        sides.join(tx, frame, value, inst.target, when)
+    elif jumps:
+        _to(tx, frame, inst.target)
+
+
 @opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_IF_TRUE")
 def pop_jump_if_true(tx: Translator, frame: Frame, inst: Inst) -> None:
-    if checks.jumps(tx, frame, frame.pop(), inst.target, True):
-        _to(tx, frame, inst.target)
+    _jump_if(tx, frame, inst, True)
 
 
 @opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_IF_FALSE")
 def pop_jump_if_false(tx: Translator, frame: Frame, inst: Inst) -> None:
-    if checks.jumps(tx, frame, frame.pop(), inst.target, False):
-        _to(tx, frame, inst.target)
+    _jump_if(tx, frame, inst, False)
 
 
 @opcode("JUMP_IF_TRUE_OR_POP")

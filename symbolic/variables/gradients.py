@@ -210,6 +210,8 @@ def _differentiate(tx: Translator, nodes: list[Any], before: list[Hook], args: l
 
     A hook is traced into a graph inside the graph; what it does to the world beside is done in the order in which
     autograd calls the hooks."""
+    if tx.graph.branches:
+        raise GraphBreak("derivative after a branch on a tensor", hint="differentiate in another function")
     theirs = [hook for hook in before if hook.kind in _TRACED]
     hooks = sorted([*theirs, *_registered(tx, nodes, *_TRACED)], key=lambda hook: _TRACED.index(hook.kind))
     _check_of_nodes(tx, hooks, args[1])

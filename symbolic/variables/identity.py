@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from symbolic.errors import GraphBreak
+from symbolic.errors import UNSURE, GraphBreak
 from symbolic.variables.base import Identity, Variable
 from symbolic.variables.constants import ConstantVariable
 
@@ -16,6 +16,8 @@ class IdVariable(Variable):
     """`id(value)`: compared and used as a key while tracing; as a number it exists only when the program runs."""
 
     def __init__(self, value: Variable) -> None:
+        if getattr(value, "is_unsure", False):
+            raise GraphBreak(UNSURE, value.describe())
         self.value = value
 
     def python_type(self) -> type:

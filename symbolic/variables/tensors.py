@@ -13,7 +13,7 @@ from torch import fx
 
 from sideeffects.effects import DELETED
 from symbolic import input_memory
-from symbolic.errors import ASKS_NODE, GraphBreak
+from symbolic.errors import ASKS_NODE, UNSURE, GraphBreak
 from symbolic.gradients import differentiate_with
 from symbolic.signatures import takes
 from symbolic.sources import Source
@@ -47,6 +47,9 @@ GRAPH_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 class TensorVariable(Variable):
     """A tensor: `node` in the graph, `fake` for its properties, `cls` its exact type, `value` it if it exists."""
+
+    #: Whether it may be another one, too, which is known when the graph runs.
+    is_unsure = False
 
     def __init__(
         self,
@@ -242,6 +245,11 @@ class TensorVariable(Variable):
         hint = "use torch.where, or keep the branch: both sides are compiled"
         raise GraphBreak("branch on a tensor", self.describe(), hint)
 
+    def is_same(self, tx: Translator, other: Variable) -> bool:
+        if self is not other and isinstance(other, TensorVariable) and (self.is_unsure or other.is_unsure):
+            raise GraphBreak(UNSURE, self.describe())
+        return super().is_same(tx, other)
+
     def length(self, tx: Translator) -> int:
         if self.fake.dim() == 0:
             self.refuse(tx, torch.Tensor.__len__)
@@ -268,6 +276,8 @@ def take_data(tensor: torch.Tensor, data: torch.Tensor) -> None:
 
 #: Targets of operations after which a tensor lies elsewhere, which may be where it lay before.
 MOVES = (take_data, torch.Tensor.set_, "set_")
+#: Those that change a tensor without writing into its memory: no dispatch mode sees it.
+CHANGES = (take_data, "requires_grad_", "detach_")
 
 
 def _operand(variable: Variable) -> bool:

@@ -146,10 +146,10 @@ def while_loop(x):
 def branch_on_a_tensor(x):
     y = x.sum()
     if y > 0 and x.max() > 100:
-        return x - 1
+        return x - 1, "large"
     elif y < -100:
-        return x
-    return x + y
+        return x, "small"
+    return x + y, "other"
 
 
 def with_no_grad(x, w):

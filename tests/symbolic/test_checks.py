@@ -123,9 +123,9 @@ def test_what_the_graph_does_for_good_is_not_done_twice():
     check(backward_inside, GOOD, make(), changed=[(BAD, make())])
 
 
-def test_a_branch_with_two_sides_breaks():
+def test_a_branch_whose_sides_differ_breaks():
     def program(x):
-        return x + 1 if x.sum() > 0 else x - 1
+        return (x + 1, "more") if x.sum() > 0 else (x - 1, "less")
 
     check(program, GOOD, changed=[(BAD,)], graphs=2)
 

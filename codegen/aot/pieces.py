@@ -1,0 +1,188 @@
+"""A captured graph with branches and loops in it: what lies between them is compiled piece by piece, and so are their
+sides. What goes from one piece to the next are tensors as eager code has them, with their history.
+
+A piece is compiled for tensors that look like those that it will get, and tell nothing of each other: where one writes
+to what comes from another piece, or hands on anything but tensors, the whole graph runs as it was captured.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.node import map_arg
+
+from codegen.direct import as_captured
+from symbolic.branches import branch, loop
+from symbolic.quick_graph import Graph
+from symbolic.torch_state import TorchState
+
+Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+Run = Callable[[dict[fx.Node, Any]], None]
+_DECIDED = (branch, loop)
+
+
+def has_branches(graph: fx.GraphModule) -> bool:
+    return any(node.target in _DECIDED for node in graph.graph.nodes)
+
+
+def in_pieces(graph: fx.GraphModule, example_inputs: Sequence[Any], compile_graph: Compile) -> Callable[..., Any]:
+    """The graph as a callable, its pieces compiled by `compile_graph`."""
+    placeholders = graph.graph.find_nodes(op="placeholder")
+    steps, writers = list(_steps(graph)), graph.meta.get("writers", {})
+    if graph.meta.get("together") or not all(step.fits(writers) for step in steps):
+        return as_captured(graph)
+    examples = dict(zip(placeholders, example_inputs, strict=True))
+    before = TorchState()
+    try:
+        run = [step.compiled(graph, examples, compile_graph) for step in steps]
+    finally:
+        before.restore()
+    results = graph.graph.output_node().args[0]
+    assert isinstance(results, tuple)
+
+    def run_pieces(*args: Any) -> Any:
+        values = dict(zip(placeholders, args, strict=True))
+        for each in run:
+            each(values)
+        return tuple(values[node] for node in results)
+
+    return run_pieces
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Operations in a row: what they take from before, and what others take of them."""
+
+    nodes: list[fx.Node]
+    takes: list[fx.Node]
+    gives: list[fx.Node]
+
+    def fits(self, writers: Mapping[fx.Node, frozenset[int]]) -> bool:
+        """Whether it can be compiled by itself, where `writers` write into these memories."""
+        inside = {node.meta["example_value"].untyped_storage()._cdata for node in self.takes if _is_made(node)}
+        writes = [writers[node] for node in self.nodes if node in writers]
+        if any(not each or not each.isdisjoint(inside) for each in writes):
+            return False
+        made = [node for node in (*self.takes, *self.gives) if node.op != "placeholder"]
+        return all(map(_is_plain, made)) and not any(map(_varies, (*self.takes, *self.nodes)))
+
+    def compiled(self, root: fx.GraphModule, examples: dict[fx.Node, Any], compile_graph: Compile) -> Run:
+        graph = Graph()
+        here: dict[fx.Node, fx.Node] = {}
+        for node in self.takes:
+            here[node] = made = graph.placeholder(node.name)
+            made.meta = dict(node.meta)
+        for node in self.nodes:
+            here[node] = graph.node_copy(node, here.__getitem__)
+        graph.output(tuple(here[node] for node in self.gives))
+        given = [examples[node] if node in examples else _like(node.meta["example_value"]) for node in self.takes]
+        function = compile_graph(_LazyGraphModule(root, graph, "Piece"), given)
+
+        def run(values: dict[fx.Node, Any]) -> None:
+            found = function(*(values[node] for node in self.takes))
+            values.update(zip(self.gives, found, strict=True))
+
+        return run
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """A branch or a loop."""
+
+    node: fx.Node
+
+    def fits(self, writers: Mapping[fx.Node, frozenset[int]]) -> bool:
+        return True
+
+    def compiled(self, root: fx.GraphModule, examples: dict[fx.Node, Any], compile_graph: Compile) -> Run:
+        target: Any = self.node.target
+        inside = [each for each in self.node.all_input_nodes if each.op == "get_attr"]
+        graphs: dict[fx.Node, Any] = {each: _inner(getattr(root, str(each.target)), compile_graph) for each in inside}
+        parts: list[tuple[fx.Node, Any]] = [(user, user.args[1]) for user in self.node.users]
+
+        def run(values: dict[fx.Node, Any]) -> None:
+            found = target(*map_arg(self.node.args, {**values, **graphs}.__getitem__))
+            values.update((part, found[at]) for part, at in parts)
+
+        return run
+
+
+@dataclass(frozen=True)
+class _Switch:
+    """Torch's state is another one from here on, for what is compiled, too."""
+
+    node: fx.Node
+
+    def fits(self, writers: Mapping[fx.Node, frozenset[int]]) -> bool:
+        return True
+
+    def compiled(self, root: fx.GraphModule, examples: dict[fx.Node, Any], compile_graph: Compile) -> Run:
+        target: Any = self.node.target
+        args, kwargs = self.node.args, self.node.kwargs
+
+        def run(values: dict[fx.Node, Any]) -> None:
+            target(*args, **kwargs)
+
+        run({})
+        return run
+
+
+def _steps(graph: fx.GraphModule) -> Iterator[_Piece | _Decision | _Switch]:
+    """The pieces, and what is done between them."""
+    row: list[fx.Node] = []
+    for node in graph.graph.nodes:
+        if node.target in _DECIDED or node.op == "call_function" and "example_value" not in node.meta:
+            yield from _piece(row)
+            yield _Decision(node) if node.target in _DECIDED else _Switch(node)
+            row = []
+        elif node.op not in ("placeholder", "output") and not _belongs(node):
+            row.append(node)
+    yield from _piece(row)
+
+
+def _piece(row: list[fx.Node]) -> Iterator[_Piece]:
+    inside = set(row)
+    takes = dict.fromkeys(each for node in row for each in node.all_input_nodes if each not in inside)
+    if row:
+        yield _Piece(row, list(takes), [node for node in row if any(user not in inside for user in node.users)])
+
+
+def _belongs(node: fx.Node) -> bool:
+    """Whether it is a graph that a branch is made of, or a result of one."""
+    if node.op == "get_attr":
+        return any(user.target in _DECIDED for user in node.users)
+    return node.target is operator.getitem and isinstance(node.args[0], fx.Node) and node.args[0].target in _DECIDED
+
+
+def _inner(graph: fx.GraphModule, compile_graph: Compile) -> Callable[..., Any]:
+    nodes = graph.graph.find_nodes(op="placeholder")
+    if not all(map(_is_plain, nodes)) or any(map(_varies, graph.graph.nodes)):
+        return as_captured(graph)
+    return compile_graph(graph, [_like(node.meta["example_value"]) for node in nodes])
+
+
+def _is_made(node: fx.Node) -> bool:
+    return node.op != "placeholder" and _is_plain(node)
+
+
+def _is_plain(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("example_value"), torch.Tensor)
+
+
+def _varies(node: fx.Node) -> bool:
+    """Whether there are sizes that differ from call to call."""
+    value = node.meta.get("example_value")
+    sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+    return any(isinstance(size, (torch.SymInt, torch.SymFloat)) for size in sizes)
+
+
+def _like(fake: torch.Tensor) -> torch.Tensor:
+    """A tensor that looks like it."""
+    made = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
+    return made.requires_grad_(fake.requires_grad)

@@ -1,0 +1,383 @@
+"""`if` and `while` on tensors: both sides of a branch are read, and the graph has each as a graph of its own, of which
+it runs the one that the tensor asks for.
+
+That is right where the sides only compute, and agree in all but the tensors that they leave behind, and where these
+look the same whichever side they come from. All else breaks the graph at the branch. A side ends where all ways from
+the branch lead to, or where the frame returns. One that leads back to the branch is the body of a loop, which ends with
+the loop's condition.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import networkx
+import torch
+
+from symbolic.branches import branch, loop
+from symbolic.code import Code, Inst, successors
+from symbolic.errors import GraphBreak, Observed, Restart, SkipFrame
+from symbolic.frames import Frame
+from symbolic.inner import InnerGraph
+from symbolic.torch_state import TorchState
+from symbolic.variables.base import NULL, Variable
+from symbolic.variables.checkpoints import reachable
+from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.containers import TupleVariable
+from symbolic.variables.either import EitherTensor, memory
+from symbolic.variables.generators import GeneratorVariable
+from symbolic.variables.native import IteratorVariable
+from symbolic.variables.tensors import NumberOutput, TensorVariable
+
+if TYPE_CHECKING:
+    from symbolic.translator import Translator
+
+#: The opcode, none of Python's, that stands where a side ends.
+END = "<end of a side>"
+#: How many branches may lie in one another.
+_DEEPEST = 6
+_OPERATIONS = (branch, loop)
+_MOVING = (IteratorVariable, GeneratorVariable)
+#: What a side leaves in a place: a local by its name, or what lies on the stack by its number.
+Places = dict[str | int, Variable | None]
+
+
+class _Unlike(Exception):
+    """The sides are no two ways to the same."""
+
+
+def may_join(tx: Translator, frame: Frame, value: Variable) -> bool:
+    """Whether a branch on the truth of a value is one that is read along both sides."""
+    return (
+        isinstance(value, TensorVariable)
+        and value.fake.numel() == 1
+        and not (tx.options.break_everywhere or frame.is_generator or tx.waiting or tx.given_generators or tx.hooks)
+        and all(inner.operation in _OPERATIONS for inner in tx.graph.inner)
+        and len(tx.anchors) == len(tx.graph.inner) < _DEEPEST
+        and tx.graph.shapes is None
+    )
+
+
+def join(tx: Translator, frame: Frame, value: Variable, target: int, when: bool) -> None:
+    """The frame goes on where both sides of the branch lead to: the instruction at `target` `when` the value is true,
+    and the next one. Raises GraphBreak where they do not come to the same."""
+    assert isinstance(value, TensorVariable)
+    frames = list(tx.frames)
+    try:
+        tx.repeats.tell(None)
+        true, false = (target, frame.index) if when else (frame.index, target)
+        ways = _ways(frame.code)
+        end = _end(ways, frame.current)
+        back = [_leads_back(ways, start, frame.current, end) for start in (true, false)]
+        if not any(back):
+            _branch(tx, frame, value, (true, false), end)
+        elif all(back):
+            raise _Unlike
+        else:
+            _loop(tx, frame, value, (true, false), back[0])
+    except (GraphBreak, Observed, SkipFrame, _Unlike):
+        pass
+    except Restart as restart:
+        if restart.step < tx.anchor():
+            raise
+    else:
+        tx.graph.branches += 1
+        return
+    tx.frames[:] = frames
+    value.truth(tx)
+
+
+# --- where sides end --------------------------------------------------------------------------------------------------
+def _ways(code: Code) -> Any:
+    """The instructions as a graph; -1 stands for where the frame is left."""
+    ways = networkx.DiGraph()
+    for index in range(len(code.insts)):
+        after = list(successors(code.whole, index))
+        ways.add_edges_from((index, each) for each in after or [-1])
+    return ways
+
+
+def _end(ways: Any, index: int) -> int:
+    """The first instruction that all ways from this one lead to, -1 if they only end with the frame."""
+    found = networkx.immediate_dominators(ways.reverse(copy=False), -1)
+    if index not in found:  # none ends
+        raise _Unlike
+    return int(found[index])
+
+
+def _leads_back(ways: Any, start: int, branch: int, end: int) -> bool:
+    """Whether one may come from the one side of a branch to the branch again, and not by where both sides end."""
+    inside = networkx.restricted_view(ways, [end], [])
+    return start != end and bool(networkx.has_path(inside, start, branch))
+
+
+# --- reading one ------------------------------------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class _Side:
+    """What one side comes to. `end`: where, -1 if the frame returns: what, is in the place 0."""
+
+    inner: InnerGraph
+    end: int
+    places: Places
+    memories: set[int]  # of the tensors before it
+
+    def has(self, tensor: TensorVariable) -> bool:
+        """Whether the tensor came of it."""
+        return tensor.node.graph is self.inner.graph
+
+
+def _read(tx: Translator, frame: Frame, start: int, end: int, inner: InnerGraph) -> _Side:
+    """Reads a side into a graph of its own. Raises what stands in the way."""
+    code = frame.code
+    insts = [*code.insts]
+    if end >= 0:
+        insts[end] = Inst(END, 0, None, insts[end].offset, insts[end].line)
+    own: Any = copy.copy(frame)
+    own.code = dataclasses.replace(code, insts=insts, part_of=code.whole)
+    own.locals, own.cells, own.stack, own.loops = dict(frame.locals), dict(frame.cells), list(frame.stack), {}
+    own.index, own.on_return, own.reading = start, None, None
+    before = _World(tx, frame)
+    tx.frames.pop()
+    try:
+        with tx.graph.into(inner):
+            result = tx.run(own)
+    finally:
+        tx.frames.append(frame)
+    before.check(tx)
+    if own.current == end:
+        return _Side(inner, end, {**own.locals, **dict(enumerate(own.stack))}, before.memories)
+    if insts[own.current].op == END:  # of a side around this one
+        raise _Unlike
+    return _Side(inner, -1, {0: result}, before.memories)
+
+
+class _World:
+    """What a side must leave as it is: all but tensors of its own, and what it keeps them in."""
+
+    def __init__(self, tx: Translator, frame: Frame) -> None:
+        self.known = reachable(tx, [])
+        self.memories = {memory(variable.fake) for variable in tx.graph.by_fake.values()}
+        self.marks = self._marks(tx)
+        self.state = vars(TorchState())
+        self.written = len(tx.ledger.written)
+        self.changes = tx.graph.fake_mode.writes
+        self.moving = {each: _state(each) for each in self.known if isinstance(each, _MOVING)}
+
+    @staticmethod
+    def _marks(tx: Translator) -> tuple[Any, ...]:
+        return tx.handled, len(tx.hooks), len(tx.waiting), tx.first_check, tx.graph.moves, len(tx.late_texts)
+
+    def check(self, tx: Translator) -> None:
+        if self._marks(tx) != self.marks or vars(TorchState()) != self.state:
+            raise _Unlike
+        for target in tx.ledger.written[self.written :]:
+            if target is None or target.source is not None or target in self.known:
+                raise _Unlike
+        for written in tx.graph.fake_mode.written[self.changes :]:
+            if not written or not written.isdisjoint(self.memories):
+                raise _Unlike
+        if any(_state(each) != before for each, before in self.moving.items()):
+            raise _Unlike
+
+
+def _state(moving: Any) -> Any:
+    """Of an iterator or generator: something else when it has moved."""
+    if isinstance(moving, GeneratorVariable):
+        return moving.state, moving.frame.index
+    held = [getattr(moving, name) for name in moving.STATE]
+    return [list(each) if isinstance(each, list) else each for each in held]
+
+
+# --- what both come to ------------------------------------------------------------------------------------------------
+def _branch(tx: Translator, frame: Frame, value: TensorVariable, starts: tuple[int, int], end: int) -> None:
+    sides = [_read(tx, frame, start, end, _graph(tx, branch)) for start in starts]
+    if sides[0].end != sides[1].end:
+        raise _Unlike
+    places = _kept(frame.code, sides)
+    pairs = _Pairs(sides)
+    merged = {place: pairs.merge(tx, *(side.places.get(place) for side in sides)) for place in places}
+    pairs.record(tx, value)
+    _go_on(tx, frame, sides[0].end, {place: pairs.settled(tx, found) for place, found in merged.items()})
+
+
+def _graph(tx: Translator, operation: Any) -> InnerGraph:
+    return InnerGraph(operation, tx.anchor(), len(tx.frames), {})
+
+
+def _kept(code: Code, sides: list[_Side]) -> list[str | int]:
+    """The places that matter from there on."""
+    first, second = (side.places for side in sides)
+    if sides[0].end < 0:
+        return [0]
+    stacks = [{place for place in places if isinstance(place, int)} for places in (first, second)]
+    if stacks[0] != stacks[1]:
+        raise _Unlike
+    return [*stacks[0], *(name for name in code.live[sides[0].end] if name in first or name in second)]
+
+
+def _go_on(tx: Translator, frame: Frame, end: int, places: Places) -> None:
+    if end < 0:
+        result = places[0]
+        assert result is not None
+        tx.return_value(result)
+        return
+    frame.index = end
+    stack = sorted(place for place in places if isinstance(place, int))
+    frame.stack[:] = [places[place] for place in stack]  # type: ignore[misc]
+    held = [frame.locals.pop(name, None) for name in list(frame.locals)]
+    if not all(each is None or each is NULL or _ends_unseen(each) or each in places.values() for each in held):
+        raise _Unlike
+    frame.locals.update({name: each for name, each in places.items() if isinstance(name, str) and each is not None})
+
+
+def _ends_unseen(variable: Variable) -> bool:
+    if isinstance(variable, TupleVariable):
+        return all(map(_ends_unseen, variable.items))
+    return isinstance(variable, (TensorVariable, ConstantVariable))
+
+
+class _Pairs:
+    """The tensors that stand in the same places of two sides, and what they become: results of the branch."""
+
+    def __init__(self, sides: list[_Side]) -> None:
+        self.sides = sides
+        self.found: dict[tuple[TensorVariable, TensorVariable], TensorVariable | None] = {}
+
+    def merge(self, tx: Translator, one: Variable | None, other: Variable | None) -> Any:
+        """The variable that both are, a pair of tensors, or a list of what is in two tuples."""
+        if one is other:
+            return one
+        if one is None or other is None or one.python_type() is not other.python_type():
+            raise _Unlike
+        if isinstance(one, TensorVariable) and isinstance(other, TensorVariable):
+            if not _alike(one, other):
+                raise _Unlike
+            self.found[one, other] = None
+            return one, other
+        if isinstance(one, ConstantVariable) and isinstance(other, ConstantVariable):
+            if one.value is other.value or repr(one.value) == repr(other.value) and one.value == other.value:
+                return one
+        elif isinstance(one, TupleVariable) and isinstance(other, TupleVariable) and one.python_type() is tuple:
+            if len(one.items) == len(other.items):
+                return [self.merge(tx, *items) for items in zip(one.items, other.items, strict=True)]
+        raise _Unlike
+
+    def settled(self, tx: Translator, merged: Any) -> Variable | None:
+        if isinstance(merged, list):
+            return tx.new_tuple([found for each in merged if (found := self.settled(tx, each)) is not None])
+        return self.found[merged] if isinstance(merged, tuple) else merged
+
+    def record(self, tx: Translator, condition: TensorVariable) -> None:
+        """Ends the graphs of the sides, and puts the branch into the graph around them."""
+        results = []
+        for at, side in enumerate(self.sides):
+            given = [pair[at] for pair in self.found]
+            _check_apart(given, side)
+            with tx.graph.into(side.inner):
+                tx.graph.end_inner(side.inner, tx.new_tuple([*given]))
+        for pair in self.found:
+            self.found[pair] = made = self._made(tx, pair)
+            results.append(made)
+        graphs = [tx.graph.add_inner(side.inner) for side in self.sides]
+        tx.graph.add_region(branch, [condition, *graphs], results)
+
+    def _made(self, tx: Translator, pair: tuple[TensorVariable, TensorVariable]) -> TensorVariable:
+        """What stands for a result of both."""
+        own = [each for each, side in zip(pair, self.sides, strict=True) if side.has(each)]
+        is_plain = len(own) == len(pair) and not any(each.is_unsure for each in own)
+        return pair[0] if is_plain else _either(tx, (*own, *pair)[0], pair)
+
+
+def _check_apart(given: list[TensorVariable], side: _Side) -> None:
+    """No two tensors that a side leaves behind are one, or lie in the same memory, or in that of another."""
+    own = [memory(each.fake) for each in given if side.has(each)]
+    if len(set(own)) < len(own) or len(set(given)) < len(given) or not side.memories.isdisjoint(own):
+        raise _Unlike
+
+
+def _either(tx: Translator, like: TensorVariable, those: Iterable[TensorVariable]) -> EitherTensor:
+    """A tensor that looks like one, and may be one of those."""
+    made = EitherTensor(like.node, _such(tx, like), like.cls)
+    tx.graph.by_fake[id(made.fake)] = made
+    tx.graph.unsure.update(memory(each.fake) for each in (*those, made))
+    return made
+
+
+def _such(tx: Translator, variable: TensorVariable) -> torch.Tensor:
+    """A new stand-in for a tensor that looks like this one."""
+    with tx.graph.fake_mode, torch.set_grad_enabled(variable.fake.requires_grad):
+        fake = variable.fake.clone()
+        if fake.requires_grad and variable.fake.is_leaf:
+            fake = fake.detach().requires_grad_()
+    if _looks(TensorVariable(variable.node, fake, variable.cls)) != _looks(variable):
+        raise _Unlike
+    return fake
+
+
+def _alike(one: TensorVariable, other: TensorVariable) -> bool:
+    return not isinstance(one, NumberOutput) and not isinstance(other, NumberOutput) and _looks(one) == _looks(other)
+
+
+def _looks(variable: TensorVariable) -> tuple[Any, ...]:
+    """What a program sees of a tensor, but for its values."""
+    fake = variable.fake
+    return (
+        variable.cls, fake.shape, fake.stride(), fake.dtype, fake.device, fake.layout, fake.requires_grad, fake.is_leaf,
+        fake.is_conj(), fake.is_neg(), fake._is_view(), fake.is_inference(), fake.storage_offset(),
+    )  # fmt: skip
+
+
+# --- loops ------------------------------------------------------------------------------------------------------------
+def _loop(tx: Translator, frame: Frame, value: TensorVariable, starts: tuple[int, int], goes_on: bool) -> None:
+    """The way from one of the `starts` to the branch is the body, which is done while the truth of the value is
+    `goes_on`; then the frame goes on at the other."""
+    start, end = starts if goes_on else starts[::-1]
+    at, live, before = frame.current, frame.code.live[start] | frame.code.live[end], dict(frame.locals)
+    carried = _changed(frame, _read(tx, frame, start, at, _graph(tx, loop)), live)
+    inner = _graph(tx, loop)
+    for name, (given, _) in carried.items():
+        frame.locals[name] = tx.graph.add_inner_input(inner, given.node.name, _such(tx, given))
+    side = _read(tx, frame, start, at, inner)
+    after = _changed(frame, side, live)
+    frame.locals.clear()
+    frame.locals.update(before)
+    condition = side.places[len(frame.stack)]
+    if after.keys() != carried.keys() or not isinstance(condition, TensorVariable) or condition.fake.numel() != 1:
+        raise _Unlike
+    left = [after[name][1] for name in carried]
+    _check_apart(left, side)
+    if not all(map(side.has, left)):
+        raise _Unlike
+    with tx.graph.into(inner):
+        tx.graph.end_inner(inner, tx.new_tuple([_truth(tx, condition, goes_on), *left]))
+    given_first = [given for given, _ in carried.values()]
+    made = [_either(tx, given, [given]) for given in given_first]
+    described = [_truth(tx, value, goes_on), tx.graph.add_inner(inner), tx.new_tuple([*given_first])]
+    tx.graph.add_region(loop, described, [*made])
+    frame.locals.update(zip(carried, made, strict=True))
+    frame.index = end
+
+
+def _truth(tx: Translator, condition: TensorVariable, when: bool) -> Variable:
+    return condition if when else tx.graph.call(torch.logical_not, [condition])
+
+
+def _changed(
+    frame: Frame, side: _Side, live: frozenset[str]
+) -> dict[str, tuple[TensorVariable, TensorVariable]]:
+    """The locals that a turn of a loop changes, which are tensors before and after it. Nothing else may differ."""
+    stack = [side.places.get(at) for at in range(len(frame.stack))]
+    if side.end < 0 or any(one is not other for one, other in zip(stack, frame.stack, strict=True)):
+        raise _Unlike
+    found = {}
+    for name in sorted(live):
+        before, after = frame.locals.get(name), side.places.get(name)
+        if before is after:
+            continue
+        if not isinstance(before, TensorVariable) or not isinstance(after, TensorVariable) or not _alike(before, after):
+            raise _Unlike
+        found[name] = before, after
+    return found
