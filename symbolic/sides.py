@@ -14,7 +14,6 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import networkx
 import torch
 
 from symbolic.branches import branch, loop
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 
 #: The opcode, none of Python's, that stands where a side ends.
 END = "<end of a side>"
+#: Stands for the instruction at which the frame is left.
+_LEFT = -1
 #: How many branches may lie in one another.
 _DEEPEST = 6
 _OPERATIONS = (branch, loop)
@@ -45,18 +46,21 @@ _MOVING = (IteratorVariable, GeneratorVariable)
 Places = dict[str | int, Variable | None]
 
 
-class _Unlike(Exception):
-    """The sides are no two ways to the same."""
+class Unlike(Exception):
+    """The sides do more than compute, or are no two ways to the same."""
 
 
 def may_join(tx: Translator, frame: Frame, value: Variable) -> bool:
     """Whether a branch on the truth of a value is one that is read along both sides."""
+    return isinstance(value, TensorVariable) and value.fake.numel() == 1 and may_decide(tx, frame)
+
+
+def may_decide(tx: Translator, frame: Frame) -> bool:
+    """Whether there may be graphs here of which the graph around them decides what is done."""
     return (
-        isinstance(value, TensorVariable)
-        and value.fake.numel() == 1
-        and not (tx.options.break_everywhere or frame.is_generator or tx.waiting or tx.given_generators or tx.hooks)
+        not (tx.options.break_everywhere or frame.is_generator or tx.waiting or tx.given_generators or tx.hooks)
         and all(inner.operation in _OPERATIONS for inner in tx.graph.inner)
-        and len(tx.anchors) == len(tx.graph.inner) < _DEEPEST
+        and len(tx.graph.inner) < _DEEPEST
         and tx.graph.shapes is None
     )
 
@@ -67,56 +71,59 @@ def join(tx: Translator, frame: Frame, value: Variable, target: int, when: bool)
     assert isinstance(value, TensorVariable)
     frames = list(tx.frames)
     try:
-        tx.repeats.tell(None)
         true, false = (target, frame.index) if when else (frame.index, target)
-        ways = _ways(frame.code)
-        end = _end(ways, frame.current)
-        back = [_leads_back(ways, start, frame.current, end) for start in (true, false)]
+        end = _end(frame.code, frame.current)
+        back = [_leads_back(frame.code, start, frame.current, end) for start in (true, false)]
         if not any(back):
             _branch(tx, frame, value, (true, false), end)
         elif all(back):
-            raise _Unlike
+            raise Unlike
         else:
             _loop(tx, frame, value, (true, false), back[0])
-    except (GraphBreak, Observed, SkipFrame, _Unlike):
+    except (GraphBreak, Observed, SkipFrame, Unlike):
         pass
     except Restart as restart:
         if restart.step < tx.anchor():
             raise
     else:
-        tx.graph.branches += 1
         return
     tx.frames[:] = frames
     value.truth(tx)
 
 
 # --- where sides end --------------------------------------------------------------------------------------------------
-def _ways(code: Code) -> Any:
-    """The instructions as a graph; -1 stands for where the frame is left."""
-    ways = networkx.DiGraph()
-    for index in range(len(code.insts)):
-        after = list(successors(code.whole, index))
-        ways.add_edges_from((index, each) for each in after or [-1])
-    return ways
+def _way(code: Code, start: int, goal: int, without: int = _LEFT - 1) -> list[int]:
+    """Instructions by which one comes from one to another, and not through a third; [] if there is no such way."""
+    came_from, waiting = {start: start}, [start]
+    while waiting and goal not in came_from:
+        index = waiting.pop()
+        for each in list(successors(code.whole, index)) or [_LEFT]:
+            if each not in came_from and each != without:
+                came_from[each] = index
+                if each != _LEFT:
+                    waiting.append(each)
+    way = [goal] if goal in came_from else []
+    while way and way[-1] != start:
+        way.append(came_from[way[-1]])
+    return way[::-1]
 
 
-def _end(ways: Any, index: int) -> int:
-    """The first instruction that all ways from this one lead to, -1 if they only end with the frame."""
-    found = networkx.immediate_dominators(ways.reverse(copy=False), -1)
-    if index not in found:  # none ends
-        raise _Unlike
-    return int(found[index])
+def _end(code: Code, index: int) -> int:
+    """The first instruction that all ways from this one lead to, `_LEFT` if they only end with the frame."""
+    for each in _way(code, index, _LEFT)[1:]:
+        if not _way(code, index, _LEFT, each):
+            return each
+    return _LEFT
 
 
-def _leads_back(ways: Any, start: int, branch: int, end: int) -> bool:
+def _leads_back(code: Code, start: int, branch: int, end: int) -> bool:
     """Whether one may come from the one side of a branch to the branch again, and not by where both sides end."""
-    inside = networkx.restricted_view(ways, [end], [])
-    return start != end and bool(networkx.has_path(inside, start, branch))
+    return start != end and bool(_way(code, start, branch, end))
 
 
 # --- reading one ------------------------------------------------------------------------------------------------------
 @dataclasses.dataclass(frozen=True)
-class _Side:
+class Side:
     """What one side comes to. `end`: where, -1 if the frame returns: what, is in the place 0."""
 
     inner: InnerGraph
@@ -129,7 +136,7 @@ class _Side:
         return tensor.node.graph is self.inner.graph
 
 
-def _read(tx: Translator, frame: Frame, start: int, end: int, inner: InnerGraph) -> _Side:
+def _read(tx: Translator, frame: Frame, start: int, end: int, inner: InnerGraph) -> Side:
     """Reads a side into a graph of its own. Raises what stands in the way."""
     code = frame.code
     insts = [*code.insts]
@@ -139,7 +146,7 @@ def _read(tx: Translator, frame: Frame, start: int, end: int, inner: InnerGraph)
     own.code = dataclasses.replace(code, insts=insts, part_of=code.whole)
     own.locals, own.cells, own.stack, own.loops = dict(frame.locals), dict(frame.cells), list(frame.stack), {}
     own.index, own.on_return, own.reading = start, None, None
-    before = _World(tx, frame)
+    before = World(tx)
     tx.frames.pop()
     try:
         with tx.graph.into(inner):
@@ -148,16 +155,16 @@ def _read(tx: Translator, frame: Frame, start: int, end: int, inner: InnerGraph)
         tx.frames.append(frame)
     before.check(tx)
     if own.current == end:
-        return _Side(inner, end, {**own.locals, **dict(enumerate(own.stack))}, before.memories)
+        return Side(inner, end, {**own.locals, **dict(enumerate(own.stack))}, before.memories)
     if insts[own.current].op == END:  # of a side around this one
-        raise _Unlike
-    return _Side(inner, -1, {0: result}, before.memories)
+        raise Unlike
+    return Side(inner, -1, {0: result}, before.memories)
 
 
-class _World:
+class World:
     """What a side must leave as it is: all but tensors of its own, and what it keeps them in."""
 
-    def __init__(self, tx: Translator, frame: Frame) -> None:
+    def __init__(self, tx: Translator) -> None:
         self.known = reachable(tx, [])
         self.memories = {memory(variable.fake) for variable in tx.graph.by_fake.values()}
         self.marks = self._marks(tx)
@@ -172,15 +179,15 @@ class _World:
 
     def check(self, tx: Translator) -> None:
         if self._marks(tx) != self.marks or vars(TorchState()) != self.state:
-            raise _Unlike
+            raise Unlike
         for target in tx.ledger.written[self.written :]:
             if target is None or target.source is not None or target in self.known:
-                raise _Unlike
+                raise Unlike
         for written in tx.graph.fake_mode.written[self.changes :]:
             if not written or not written.isdisjoint(self.memories):
-                raise _Unlike
+                raise Unlike
         if any(_state(each) != before for each, before in self.moving.items()):
-            raise _Unlike
+            raise Unlike
 
 
 def _state(moving: Any) -> Any:
@@ -193,28 +200,31 @@ def _state(moving: Any) -> Any:
 
 # --- what both come to ------------------------------------------------------------------------------------------------
 def _branch(tx: Translator, frame: Frame, value: TensorVariable, starts: tuple[int, int], end: int) -> None:
-    sides = [_read(tx, frame, start, end, _graph(tx, branch)) for start in starts]
+    sides = [_read(tx, frame, start, end, new_graph(tx, branch)) for start in starts]
     if sides[0].end != sides[1].end:
-        raise _Unlike
+        raise Unlike
     places = _kept(frame.code, sides)
-    pairs = _Pairs(sides)
+    pairs = Pairs(sides)
     merged = {place: pairs.merge(tx, *(side.places.get(place) for side in sides)) for place in places}
     pairs.record(tx, value)
     _go_on(tx, frame, sides[0].end, {place: pairs.settled(tx, found) for place, found in merged.items()})
 
 
-def _graph(tx: Translator, operation: Any) -> InnerGraph:
+def new_graph(tx: Translator, operation: Any) -> InnerGraph:
+    """One for a side."""
+    tx.repeats.tell(None)
+    tx.graph.branches += 1
     return InnerGraph(operation, tx.anchor(), len(tx.frames), {})
 
 
-def _kept(code: Code, sides: list[_Side]) -> list[str | int]:
+def _kept(code: Code, sides: list[Side]) -> list[str | int]:
     """The places that matter from there on."""
     first, second = (side.places for side in sides)
     if sides[0].end < 0:
         return [0]
     stacks = [{place for place in places if isinstance(place, int)} for places in (first, second)]
     if stacks[0] != stacks[1]:
-        raise _Unlike
+        raise Unlike
     return [*stacks[0], *(name for name in code.live[sides[0].end] if name in first or name in second)]
 
 
@@ -229,7 +239,7 @@ def _go_on(tx: Translator, frame: Frame, end: int, places: Places) -> None:
     frame.stack[:] = [places[place] for place in stack]  # type: ignore[misc]
     held = [frame.locals.pop(name, None) for name in list(frame.locals)]
     if not all(each is None or each is NULL or _ends_unseen(each) or each in places.values() for each in held):
-        raise _Unlike
+        raise Unlike
     frame.locals.update({name: each for name, each in places.items() if isinstance(name, str) and each is not None})
 
 
@@ -239,10 +249,10 @@ def _ends_unseen(variable: Variable) -> bool:
     return isinstance(variable, (TensorVariable, ConstantVariable))
 
 
-class _Pairs:
+class Pairs:
     """The tensors that stand in the same places of two sides, and what they become: results of the branch."""
 
-    def __init__(self, sides: list[_Side]) -> None:
+    def __init__(self, sides: list[Side]) -> None:
         self.sides = sides
         self.found: dict[tuple[TensorVariable, TensorVariable], TensorVariable | None] = {}
 
@@ -251,10 +261,10 @@ class _Pairs:
         if one is other:
             return one
         if one is None or other is None or one.python_type() is not other.python_type():
-            raise _Unlike
+            raise Unlike
         if isinstance(one, TensorVariable) and isinstance(other, TensorVariable):
-            if not _alike(one, other):
-                raise _Unlike
+            if not alike(one, other):
+                raise Unlike
             self.found[one, other] = None
             return one, other
         if isinstance(one, ConstantVariable) and isinstance(other, ConstantVariable):
@@ -263,7 +273,7 @@ class _Pairs:
         elif isinstance(one, TupleVariable) and isinstance(other, TupleVariable) and one.python_type() is tuple:
             if len(one.items) == len(other.items):
                 return [self.merge(tx, *items) for items in zip(one.items, other.items, strict=True)]
-        raise _Unlike
+        raise Unlike
 
     def settled(self, tx: Translator, merged: Any) -> Variable | None:
         if isinstance(merged, list):
@@ -275,7 +285,7 @@ class _Pairs:
         results = []
         for at, side in enumerate(self.sides):
             given = [pair[at] for pair in self.found]
-            _check_apart(given, side)
+            check_apart(given, side)
             with tx.graph.into(side.inner):
                 tx.graph.end_inner(side.inner, tx.new_tuple([*given]))
         for pair in self.found:
@@ -291,33 +301,34 @@ class _Pairs:
         return pair[0] if is_plain else _either(tx, (*own, *pair)[0], pair)
 
 
-def _check_apart(given: list[TensorVariable], side: _Side) -> None:
+def check_apart(given: list[TensorVariable], side: Side) -> None:
     """No two tensors that a side leaves behind are one, or lie in the same memory, or in that of another."""
     own = [memory(each.fake) for each in given if side.has(each)]
     if len(set(own)) < len(own) or len(set(given)) < len(given) or not side.memories.isdisjoint(own):
-        raise _Unlike
+        raise Unlike
 
 
 def _either(tx: Translator, like: TensorVariable, those: Iterable[TensorVariable]) -> EitherTensor:
     """A tensor that looks like one, and may be one of those."""
-    made = EitherTensor(like.node, _such(tx, like), like.cls)
+    made = EitherTensor(like.node, such(tx, like), like.cls)
     tx.graph.by_fake[id(made.fake)] = made
     tx.graph.unsure.update(memory(each.fake) for each in (*those, made))
     return made
 
 
-def _such(tx: Translator, variable: TensorVariable) -> torch.Tensor:
+def such(tx: Translator, variable: TensorVariable) -> torch.Tensor:
     """A new stand-in for a tensor that looks like this one."""
     with tx.graph.fake_mode, torch.set_grad_enabled(variable.fake.requires_grad):
         fake = variable.fake.clone()
         if fake.requires_grad and variable.fake.is_leaf:
             fake = fake.detach().requires_grad_()
     if _looks(TensorVariable(variable.node, fake, variable.cls)) != _looks(variable):
-        raise _Unlike
+        raise Unlike
     return fake
 
 
-def _alike(one: TensorVariable, other: TensorVariable) -> bool:
+def alike(one: TensorVariable, other: TensorVariable) -> bool:
+    """Whether two tensors look the same."""
     return not isinstance(one, NumberOutput) and not isinstance(other, NumberOutput) and _looks(one) == _looks(other)
 
 
@@ -336,48 +347,49 @@ def _loop(tx: Translator, frame: Frame, value: TensorVariable, starts: tuple[int
     `goes_on`; then the frame goes on at the other."""
     start, end = starts if goes_on else starts[::-1]
     at, live, before = frame.current, frame.code.live[start] | frame.code.live[end], dict(frame.locals)
-    carried = _changed(frame, _read(tx, frame, start, at, _graph(tx, loop)), live)
-    inner = _graph(tx, loop)
+    carried = _changed(frame, _read(tx, frame, start, at, new_graph(tx, loop)), live)
+    inner = new_graph(tx, loop)
     for name, (given, _) in carried.items():
-        frame.locals[name] = tx.graph.add_inner_input(inner, given.node.name, _such(tx, given))
+        frame.locals[name] = tx.graph.add_inner_input(inner, given.node.name, such(tx, given))
     side = _read(tx, frame, start, at, inner)
     after = _changed(frame, side, live)
     frame.locals.clear()
     frame.locals.update(before)
     condition = side.places[len(frame.stack)]
     if after.keys() != carried.keys() or not isinstance(condition, TensorVariable) or condition.fake.numel() != 1:
-        raise _Unlike
+        raise Unlike
     left = [after[name][1] for name in carried]
-    _check_apart(left, side)
+    check_apart(left, side)
     if not all(map(side.has, left)):
-        raise _Unlike
+        raise Unlike
     with tx.graph.into(inner):
-        tx.graph.end_inner(inner, tx.new_tuple([_truth(tx, condition, goes_on), *left]))
+        tx.graph.end_inner(inner, tx.new_tuple([truth(tx, condition, goes_on), *left]))
     given_first = [given for given, _ in carried.values()]
     made = [_either(tx, given, [given]) for given in given_first]
-    described = [_truth(tx, value, goes_on), tx.graph.add_inner(inner), tx.new_tuple([*given_first])]
+    described = [truth(tx, value, goes_on), tx.graph.add_inner(inner), tx.new_tuple([*given_first])]
     tx.graph.add_region(loop, described, [*made])
     frame.locals.update(zip(carried, made, strict=True))
     frame.index = end
 
 
-def _truth(tx: Translator, condition: TensorVariable, when: bool) -> Variable:
+def truth(tx: Translator, condition: TensorVariable, when: bool) -> Variable:
+    """What is true where the condition is, or where it is not."""
     return condition if when else tx.graph.call(torch.logical_not, [condition])
 
 
 def _changed(
-    frame: Frame, side: _Side, live: frozenset[str]
+    frame: Frame, side: Side, live: frozenset[str]
 ) -> dict[str, tuple[TensorVariable, TensorVariable]]:
     """The locals that a turn of a loop changes, which are tensors before and after it. Nothing else may differ."""
     stack = [side.places.get(at) for at in range(len(frame.stack))]
     if side.end < 0 or any(one is not other for one, other in zip(stack, frame.stack, strict=True)):
-        raise _Unlike
+        raise Unlike
     found = {}
     for name in sorted(live):
         before, after = frame.locals.get(name), side.places.get(name)
         if before is after:
             continue
-        if not isinstance(before, TensorVariable) or not isinstance(after, TensorVariable) or not _alike(before, after):
-            raise _Unlike
+        if not isinstance(before, TensorVariable) or not isinstance(after, TensorVariable) or not alike(before, after):
+            raise Unlike
         found[name] = before, after
     return found

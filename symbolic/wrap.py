@@ -37,12 +37,13 @@ from torch.utils.hooks import RemovableHandle
 from symbolic.errors import GraphBreak, SkipFrame, bare
 from symbolic.passing import namespace_of
 from symbolic.sources import Source
-from symbolic.variables import (  # noqa: F401  (fourteen fill the tables)
+from symbolic.variables import (  # noqa: F401  (some fill the tables)
     aliases,
     autograd_functions,
     builtins,
     checkpoints,
     class_making,
+    control_flow,
     filled,
     gradients,
     hook_dicts,

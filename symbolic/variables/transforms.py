@@ -28,28 +28,28 @@ FALSE = ConstantVariable(False)
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
-def _nested(tx: Translator, variable: Variable) -> Any:
+def contents(tx: Translator, variable: Variable) -> Any:
     """Tuples, lists and dicts of variables. Other containers that transforms look into break the graph."""
     kind = variable.python_type()
     if kind is tuple:
-        return tuple(_nested(tx, item) for item in tx.unpack(variable))
+        return tuple(contents(tx, item) for item in tx.unpack(variable))
     if kind is list:
-        return [_nested(tx, item) for item in tx.unpack(variable)]
+        return [contents(tx, item) for item in tx.unpack(variable)]
     if kind is dict:
-        return {key.constant(): _nested(tx, variable.getitem(tx, key)) for key in tx.unpack(variable)}
+        return {key.constant(): contents(tx, variable.getitem(tx, key)) for key in tx.unpack(variable)}
     if kind in SUPPORTED_NODES or issubclass(kind, (tuple, list, dict)):
         raise GraphBreak("container in a function transform", kind.__qualname__)
     return variable
 
 
-def _variable(tx: Translator, nested: Any) -> Variable:
-    """The opposite of `_nested`."""
+def as_variable(tx: Translator, nested: Any) -> Variable:
+    """The opposite of `contents`."""
     if isinstance(nested, tuple):
-        return tx.new_tuple([_variable(tx, item) for item in nested])
+        return tx.new_tuple([as_variable(tx, item) for item in nested])
     if isinstance(nested, list):
-        return tx.new_list([_variable(tx, item) for item in nested])
+        return tx.new_list([as_variable(tx, item) for item in nested])
     if isinstance(nested, dict):
-        return tx.new_dict([(tx.from_constant(key), _variable(tx, item)) for key, item in nested.items()])
+        return tx.new_dict([(tx.from_constant(key), as_variable(tx, item)) for key, item in nested.items()])
     return nested
 
 
@@ -85,15 +85,15 @@ def _traced(
             tx.graph.add_inner_input(inner, leaf.node.name, new) if isinstance(leaf, TensorVariable) else leaf
             for leaf, new in zip(leaves, seen, strict=True)
         ]
-        result = tx.call(function, [_variable(tx, item) for item in tree_unflatten(own, spec)], kwargs)
-        tx.graph.end_inner(inner, _variable(tx, _nested(tx, result)))
+        result = tx.call(function, [as_variable(tx, item) for item in tree_unflatten(own, spec)], kwargs)
+        tx.graph.end_inner(inner, as_variable(tx, contents(tx, result)))
     return tx.graph.add_inner(inner)
 
 
 def _node(
     tx: Translator, operation: Callable[..., Any], inner: Variable, options: list[Variable], *args: Any
 ) -> Variable:
-    shown = [_variable(tx, tree_map(_shown, each)) for each in args]
+    shown = [as_variable(tx, tree_map(_shown, each)) for each in args]
     return tx.graph.call(operation, [inner, *options, *shown])
 
 
@@ -133,7 +133,7 @@ def _gradient(operation: Callable[..., Any]) -> Callable[..., Variable]:
     def handler(
         tx: Translator, func: Variable, argnums: Variable, has_aux: Variable, args: Variable, kwargs: Variable
     ) -> Variable:
-        nested = list(_nested(tx, args))
+        nested = list(contents(tx, args))
         named = {key.constant(): kwargs.getitem(tx, key) for key in tx.unpack(kwargs)}
         inner = _differentiated(tx, operation, func, argnums, nested, named)
         return _node(tx, operation, inner, [argnums, has_aux], tuple(nested))
@@ -144,7 +144,7 @@ def _gradient(operation: Callable[..., Any]) -> Callable[..., Variable]:
 def _vjp(
     tx: Translator, func: Variable, *primals: Variable, argnums: Variable = NONE, has_aux: Variable = FALSE
 ) -> Variable:
-    nested = [_nested(tx, primal) for primal in primals]
+    nested = [contents(tx, primal) for primal in primals]
     inner = _differentiated(tx, transforms.vjp, func, argnums, nested, {})
     return _node(tx, transforms.vjp, inner, [argnums, has_aux], tuple(nested))
 
@@ -155,7 +155,7 @@ def _jvp(
 ) -> Variable:
     if any(around.operation is transforms.jvp for around in tx.graph.inner):
         raise GraphBreak("forward mode inside of forward mode", func.describe(), "take the inner derivative by jacrev")
-    nested, directions = _nested(tx, primals), _nested(tx, tangents)
+    nested, directions = contents(tx, primals), contents(tx, tangents)
     if not isinstance(nested, tuple):
         raise GraphBreak(OPERATION_RAISES, "primals of jvp that are no tuple")
     if any(_has_symbols(leaf) for leaf in tree_flatten(nested)[0]):
@@ -179,7 +179,7 @@ def _vmap(
 ) -> Variable:
     if chunk_size.constant() is not None:
         raise GraphBreak("function transform in chunks", "vmap(..., chunk_size=...)")
-    nested = [_nested(tx, arg) for arg in args]
+    nested = [contents(tx, arg) for arg in args]
     spec, dims = tree_flatten(nested)[1], _python(tx, in_dims)
 
     def rows(flat: list[Any]) -> list[Any]:
