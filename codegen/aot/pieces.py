@@ -107,7 +107,8 @@ class _Decision:
         parts: list[tuple[fx.Node, Any]] = [(user, user.args[1]) for user in self.node.users]
 
         def run(values: dict[fx.Node, Any]) -> None:
-            found = target(*map_arg(self.node.args, {**values, **graphs}.__getitem__))
+            values.update(graphs)
+            found = target(*map_arg(self.node.args, values.__getitem__))
             values.update((part, found[at]) for part, at in parts)
 
         return run
