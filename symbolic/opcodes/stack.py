@@ -76,7 +76,7 @@ def to_bool(tx: Translator, frame: Frame, inst: Inst) -> None:
 def _as_bool(tx: Translator, frame: Frame, value: Any) -> Any:
     """True or False. What follows mostly asks for the truth itself, on every Python, and gets the value: what has no
     truth yet must break there, where both sides of a jump are known."""
-    if frame.code.insts[frame.index].op in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT"):
+    if frame.code.whole.insts[frame.index].op in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT"):
         return value
     return ConstantVariable(tx.truth(value))
 
