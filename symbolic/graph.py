@@ -31,7 +31,7 @@ from symbolic.gradients import Blank, Together
 from symbolic.guards import Guard
 from symbolic.holds import Holds
 from symbolic.inner import InnerGraph
-from symbolic.late import Number, Standing, Unknown
+from symbolic.late import Number, Standing, Unknown, elements
 from symbolic.operators import run_with_symbols, with_symbols
 from symbolic.quick_graph import Graph
 from symbolic.refusals import tensors_in
@@ -611,13 +611,22 @@ class GraphBuilder:
 
     def item(self, tensor: TensorVariable, kind: type) -> NumberVariable:
         """Records that an int or float is read from a tensor."""
-        node = self._node("call_method", "item", (self.here(tensor.node),), {}, EXAMPLES[kind])
+        return self._read(self._node("call_method", "item", (self.here(tensor.node),), {}, EXAMPLES[kind]), kind)
+
+    def items(self, tensor: TensorVariable, kind: type) -> list[NumberVariable]:
+        """Records that all numbers in a tensor are read, at once."""
+        count = tensor.fake.numel()
+        node = self._node("call_function", elements, (self.here(tensor.node),), {}, [EXAMPLES[kind]] * count)
         self._numbers.add(node)
-        self._late = self._late or kind is int
+        return [self._read(self._part(node, at, EXAMPLES[kind]), kind) for at in range(count)]
+
+    def _read(self, node: fx.Node, kind: type) -> NumberVariable:
+        self._numbers.add(node)
+        self._late = self._late or kind is not float
         return NumberVariable(node, kind, self.tx)
 
     def compute(self, function: Callable[..., Any], operands: list[Variable], kind: type) -> NumberVariable | None:
-        """Records `function(*operands)` of numbers, which gives an int or float, as `kind` says. It may raise, so it
+        """Records `function(*operands)` of numbers, which gives an int, float or bool, as `kind` says. It may raise, so it
         stays, read or not. None, and nothing is recorded, where it raises for the inputs at hand."""
         inputs, value = given(operands), EXAMPLES[kind]
         if inputs:
@@ -627,7 +636,7 @@ class GraphBuilder:
                 return None
         arguments = tuple(self._argument(item)[0] for item in operands)
         node = self._node("call_function", function, arguments, {}, EXAMPLES[kind])
-        self._late = self._late or kind is int
+        self._late = self._late or kind is not float
         return GivenNumber(node, value, inputs, self.tx) if inputs else NumberVariable(node, kind, self.tx)
 
     def ask(self, op: Callable[..., Any], left: Any, right: Any) -> bool:
