@@ -16,6 +16,7 @@ from symbolic.code import Code
 from symbolic.frames import Frame
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.numbers import NumberVariable, is_read
 from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ def jumps(tx: Translator, frame: Frame, value: Variable, target: int, when: bool
         there, here = (_always_raises(frame.code, index) for index in (target, frame.index))
         if there != here:
             _check(tx, value, when is here)
+            return here
+    if isinstance(value, NumberVariable) and is_read(value) and not tx.graph.inner:
+        there, here = (_always_raises(frame.code, index) for index in (target, frame.index))
+        if there != here:
+            tx.graph.check_number(value, when is here)
             return here
     return tx.truth(value) is when
 

@@ -68,13 +68,15 @@ def _filled(tx: Translator, data: Variable, kwargs: dict[str, Variable]) -> Vari
     """The same tensor, filled with its numbers; None where there are others than a few ints, or they need not fit."""
     shape = _shape(data)
     leaves = list(_leaves(data)) if shape is not None else []
-    dtype = kwargs["dtype"].constant() if "dtype" in kwargs else None
-    dtype = torch.int64 if dtype is None else dtype
-    exact = SymbolVariable if dtype is torch.int64 else SymbolInput if dtype.is_floating_point else None
+    wanted = kwargs["dtype"].constant() if "dtype" in kwargs else None
     different = list(dict.fromkeys(leaves))
-    late = _of_late(different, kwargs["dtype"].constant() if "dtype" in kwargs else None)
+    late = _of_late(different, wanted)
+    dtype = late or wanted or torch.int64
+    exact: type[Variable] | None = SymbolVariable if dtype is torch.int64 else None
     if late is not None:
-        dtype, exact = late, NumberVariable
+        exact = NumberVariable
+    elif dtype.is_floating_point:
+        exact = SymbolInput
     if exact is None or not any(isinstance(leaf, exact) for leaf in different):
         return None
     if len(leaves) > MOST and len(different) > 1:

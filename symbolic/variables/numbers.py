@@ -167,6 +167,11 @@ class NumberInput(GivenNumber):
         return []
 
 
+def is_read(number: NumberVariable) -> bool:
+    """Whether it comes of tensors."""
+    return not isinstance(number, (GivenNumber, DrawnNumber))
+
+
 def given(variables: Iterable[Variable]) -> tuple[Given, ...] | None:
     """The inputs that these numbers are computed of, each once; None where one comes of a tensor."""
     found: dict[Given, None] = {}
@@ -408,7 +413,8 @@ def _sum(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
     items = args[0].items if len(args) == 1 and isinstance(args[0], ListVariable) and not kwargs else []
     is_known = any(isinstance(item, NumberVariable) for item in items)
     kinds = {item.python_type() for item in items}
-    if not is_known or not (kinds == {float} or (kinds <= {int, bool} and given(items) is None and _are_numbers(items))):
+    is_of_ints = kinds <= {int, bool} and given(items) is None and _are_numbers(items)
+    if not is_known or not (kinds == {float} or is_of_ints):
         return None
     return tx.graph.compute(sum, args, float if float in kinds else int)
 

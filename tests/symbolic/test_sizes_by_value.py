@@ -8,7 +8,7 @@ import torch
 from sympy.core.cache import clear_cache
 
 import jit
-from symbolic.graph import _is
+from symbolic.by_values import is_symbol
 from tests.differential import COUNTING, check
 
 COUNTS = (4, 3, 1, 0, 8, 2)
@@ -416,7 +416,7 @@ def test_a_size_is_known_again_when_sympy_has_forgotten_its_symbol():
     (size,) = found
     clear_cache()
     again = sympy.Symbol(size.node.expr.name, **size.node.expr._assumptions_orig)
-    assert again is not size.node.expr and _is(size, again)
+    assert again is not size.node.expr and is_symbol(size, again)
 
 
 @pytest.mark.parametrize("backend", ["eager", "default"])
