@@ -59,6 +59,7 @@ QUERIES: set[Any] = {
     torch._C._is_torch_function_all_disabled,
     torch._C._get_cudnn_enabled,
     torch._C._get_privateuse1_backend_name,
+    torch._C._infer_size,
     torch._C._functorch.peek_interpreter_stack,
     torch.jit.is_scripting,
     torch.jit.is_tracing,
