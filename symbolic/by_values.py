@@ -34,8 +34,8 @@ from symbolic.shapes import (
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable, SliceVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
-from symbolic.variables.foreseen import foresee, number
-from symbolic.variables.numbers import NumberVariable, is_read, numbers_in, replaced
+from symbolic.variables.foreseen import foresee, item, number
+from symbolic.variables.numbers import NumberVariable, is_read, numbers_in, parts_of, replaced
 from symbolic.variables.symbols import SymbolVariable
 from symbolic.variables.tensors import TensorVariable
 
@@ -48,6 +48,14 @@ _SAY_WHERE = frozenset({
     *(operator.getitem, operator.setitem, torch.narrow, torch.select, torch.roll, torch.tril, torch.triu),
     *("narrow", "select", "roll", "tril", "triu"),
 })  # fmt: skip
+#: Operations that make tensors: all that they are given may be sizes.
+_MAKE = frozenset({
+    torch.zeros, torch.ones, torch.empty, torch.full, torch.rand, torch.randn, torch.arange, torch.eye, torch.randperm,
+    torch.linspace,
+})  # fmt: skip
+_INTS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
+#: In what torch says of a tensor among the sizes that it can't read.
+_NO_NUMBER = "failed to unpack the object at pos"
 _SELECT = frozenset({torch.select, "select"})
 #: Arithmetic that symbols know as Python does.
 _OF_SYMBOLS = frozenset({operator.add, operator.sub, operator.mul, operator.neg, operator.floordiv, operator.mod})
@@ -97,6 +105,16 @@ class SizesByValue:
             self.check_place(found[args[2]], args[0], args[1].constant())  # type: ignore[arg-type]
         return found
 
+    def as_numbers(self, cause: GraphBreak, target: Any, args: list[Variable]) -> dict[Variable, Variable]:
+        """Tensors that an operation read for sizes when it broke, as the numbers in them."""
+        why = cause.__cause__
+        given = parts_of(args if target in _MAKE else args[1:], TensorVariable)
+        ints = [each for each in given if each.fake.dtype in _INTS and each.fake.numel() == 1]
+        asked = [each for each in ints if each.fake is getattr(why, "asked", None)]
+        is_size = isinstance(why, TypeError) and _NO_NUMBER in str(why)
+        wanted = [] if self.inner else ints if is_size else asked
+        return {each: each.method(self.tx, "item", [], {}) for each in dict.fromkeys(wanted)}
+
     def symbol_of(self, node: fx.Node, least: int) -> Variable:
         """A number that is read from a tensor, which is no less than that, as a symbol."""
         value = node.meta["example_value"]
@@ -134,7 +152,10 @@ class SizesByValue:
         what counts from the end."""
         parts = index.items if isinstance(index, TupleVariable) and index.python_type() is tuple else [index]
         known: dict[Variable, Variable] = {}
-        for dim, part in enumerate(parts if any(numbers_in(parts)) and not self.inner else ()):
+        for dim, part in enumerate(() if self.inner else parts):
+            if isinstance(part, TensorVariable) and _is_place(part) and foresee(self.tx, part.node, item) is MISSING:
+                read = part.method(self.tx, "item", [], {})
+                known[part] = self.symbol_of(read.node, 0) if isinstance(read, NumberVariable) else read
             if isinstance(part, NumberVariable) and part.kind is int and is_read(part):
                 answer = foresee(self.tx, part.node, number)
                 known[part] = ConstantVariable(answer) if answer is not MISSING else self.symbol_of(part.node, 0)
@@ -261,6 +282,11 @@ def _tensors(made: Variable) -> Iterator[TensorVariable]:
 
 def _plain(number: Any) -> Variable:
     return ConstantVariable(number)
+
+
+def _is_place(index: TensorVariable) -> bool:
+    """Whether torch reads it, and takes it for an int."""
+    return index.fake.dim() == 0 and index.fake.dtype in _INTS - {torch.uint8}
 
 
 def _is_from_end(end: Variable) -> bool:

@@ -461,7 +461,7 @@ class GraphBuilder(SizesByValue):
             except GraphBreak as cause:
                 # What the operation needs to know of its numbers is a fact of this compilation.
                 known = self._known_numbers(cause, [*args, *kwargs.values()]) or self._read_numbers(cause, kwargs)
-                known = known or self.as_symbols(cause, target, args, kwargs)
+                known = known or self.as_symbols(cause, target, args, kwargs) or self.as_numbers(cause, target, args)
                 if not known:
                     raise
             args = [replaced(arg, known) for arg in args]

@@ -198,7 +198,7 @@ def value_of(variable: Variable) -> Any:
 
 def settled(variable: Variable, kind: type[Variable]) -> Variable:
     """The variable with plain numbers in the place of those of that kind, in containers too."""
-    return replaced(variable, {each: ConstantVariable(each.constant()) for each in _parts_of([variable], kind)})
+    return replaced(variable, {each: ConstantVariable(each.constant()) for each in parts_of([variable], kind)})
 
 
 def replaced(variable: Variable, known: Mapping[Variable, Variable]) -> Variable:
@@ -216,14 +216,15 @@ def replaced(variable: Variable, known: Mapping[Variable, Variable]) -> Variable
 
 def numbers_in(variables: Iterable[Variable]) -> Iterator[NumberVariable]:
     """Those of them that the graph gives, in containers too."""
-    return _parts_of(variables, NumberVariable)
+    return parts_of(variables, NumberVariable)
 
 
-def _parts_of(variables: Iterable[Variable], kind: type[Part]) -> Iterator[Part]:
+def parts_of(variables: Iterable[Variable], kind: type[Part]) -> Iterator[Part]:
+    """Those of that kind, in containers too."""
     for variable in variables:
         if isinstance(variable, kind):
             yield variable
-        yield from _parts_of(_parts(variable), kind)
+        yield from parts_of(_parts(variable), kind)
 
 
 def holds_number(variables: Iterable[Variable]) -> bool:

@@ -95,6 +95,16 @@ def _classes(x, t):
     return F.one_hot(labels) * x[0].sum(), F.one_hot(torch.arange(2), int(t))
 
 
+def _tensors_as_sizes(x, t):
+    n = t.long()
+    return torch.zeros(n) + 1, torch.ones(2, n, 3), x[:n] * 2, x[:1].expand(n, 3) * 2, x.repeat(1, n) + 1, x.new_zeros(3, n), x.narrow(0, 0, n) + 1
+
+
+def _tensors_as_places(x, t):
+    n = t.long()
+    return x[n] * 2, x[n, 1] + 1, x[n, :2].exp(), x.roll(n, 0), x[torch.arange(3), n % 3] * 2, F.pad(x, (0, n)), torch.full((n, 2), 3.0)
+
+
 def _no_classes(x, t):
     return F.one_hot(torch.arange(2), num_classes=int(x.shape[0] - 7)), x + t
 
@@ -115,7 +125,7 @@ def _checked(x, t):
 
 PROGRAMS = [
     _made, _more_made, _random, _from_the_start, _to_the_end, _a_row, _views, _viewed, _parts, _repeated, _layers, _masked,
-    _written, _classes, _checked,
+    _written, _classes, _checked, _tensors_as_sizes, _tensors_as_places,
 ]  # fmt: skip
 
 

@@ -476,3 +476,50 @@ def test_a_frame_that_runs_again_changes_no_tensor_twice(change, backend):
         return m[m > 0.5].sum(), *before
 
     check(program, torch.ones(3, 4), torch.zeros(3, 4), changed=[(torch.ones(3, 4), torch.ones(3, 4))], backend=backend)
+
+
+# --- sequences of different lengths -----------------------------------------------------------------------------------
+def _sequences(*lengths):
+    x = (torch.arange(72.0).reshape(3, 6, 4) / 36 - 1).requires_grad_()
+    return x, torch.tensor(lengths, dtype=torch.float32)
+
+
+def _packed(x, lengths):
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths.long(), batch_first=True)
+    return packed.data * 2, packed.batch_sizes + 1, packed.batch_sizes.dtype, packed.batch_sizes / 2
+
+
+def _packed_unsorted(x, lengths):
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x.transpose(0, 1), lengths.long(), enforce_sorted=False)
+    return packed.data.sin(), packed.batch_sizes * 2, packed.sorted_indices + 1, packed.data.sum(1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [_packed, _packed_unsorted])
+def test_packed_sequences(program, backend):
+    worlds = [_sequences(6, 4, 2), _sequences(5, 5, 3), _sequences(1, 1, 1), _sequences(6, 6, 6), _sequences(7, 4, 2)]
+    chosen = {} if backend == "eager" else {"backend": backend, "tolerance": BACKENDS[backend]}
+    check(program, *worlds[0], changed=worlds[1:], graphs=1, traceback="other", **chosen)
+
+
+_LSTM = torch.nn.LSTM(4, 5, batch_first=True)
+
+
+def _through_a_network(x, lengths):
+    rnn = torch.nn.utils.rnn
+    packed = rnn.pack_padded_sequence(x * 2, lengths.long(), batch_first=True, enforce_sorted=False)
+    out, (hidden, _) = _LSTM(packed)
+    return rnn.pad_packed_sequence(out, batch_first=True), hidden + 1
+
+
+def _of_known_lengths(x, lengths):
+    rnn = torch.nn.utils.rnn
+    out, hidden = _LSTM(rnn.pack_sequence([x[0], x[1, :4], x[2, :2]]))
+    return out.data * 2, hidden, rnn.unpack_sequence(out), rnn.pad_sequence([x[0], x[1, :4]]) + 1, rnn.unpad_sequence(x, lengths.long(), batch_first=True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [_through_a_network, _of_known_lengths])
+def test_networks_of_packed_sequences(program, backend):
+    worlds = [_sequences(6, 4, 2), _sequences(5, 5, 3), _sequences(1, 1, 1)]
+    check(program, *worlds[0], changed=worlds[1:], nodes=False, backend=backend, tolerance=(1e-5, 1e-6))
