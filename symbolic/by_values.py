@@ -35,7 +35,7 @@ from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable, SliceVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.foreseen import foresee, item, number
-from symbolic.variables.numbers import NumberVariable, is_read, numbers_in, parts_of, replaced
+from symbolic.variables.numbers import NumberVariable, is_late, numbers_in, parts_of, replaced
 from symbolic.variables.symbols import SymbolVariable
 from symbolic.variables.tensors import TensorVariable
 
@@ -97,7 +97,7 @@ class SizesByValue:
         why = cause.__cause__
         if self.inner or not isinstance(why, (Unknown, GuardOnDataDependentSymNode)):
             return {}
-        numbers = [each for each in numbers_in((*args, *kwargs.values())) if each.kind is int and is_read(each)]
+        numbers = [each for each in numbers_in((*args, *kwargs.values())) if each.kind is int and is_late(each)]
         asked = [each for each in numbers if each.node is getattr(why, "asked", None)]
         least = 0 if target in _SAY_WHERE else SMALLEST
         found: dict[Variable, Variable] = {each: self.symbol_of(each.node, least) for each in asked or numbers}
@@ -156,13 +156,26 @@ class SizesByValue:
             if isinstance(part, TensorVariable) and _is_place(part) and foresee(self.tx, part.node, item) is MISSING:
                 read = part.method(self.tx, "item", [], {})
                 known[part] = self.symbol_of(read.node, 0) if isinstance(read, NumberVariable) else read
-            if isinstance(part, NumberVariable) and part.kind is int and is_read(part):
+            if isinstance(part, NumberVariable) and part.kind is int and is_late(part):
                 answer = foresee(self.tx, part.node, number)
                 known[part] = ConstantVariable(answer) if answer is not MISSING else self.symbol_of(part.node, 0)
             if isinstance(part, SliceVariable) and all(each.python_type() in (int, slice) for each in parts[:dim]):
                 ends = [each for each in part.parts[:2] if _is_from_end(each)]
                 known.update((each, self._from_end(each, tensor, dim)) for each in ends)  # type: ignore[arg-type]
+                known.update({} if ends else self._window(part, tensor, dim))
         return replaced(index, known) if known else index
+
+    def _window(self, part: SliceVariable, tensor: TensorVariable, dim: int) -> dict[Variable, Variable]:
+        """`n : n + 4`, as symbols, of which the graph checks that they are inside: then that is the size."""
+        start, stop, step = part.parts
+        numbers = [each for each in (start, stop) if isinstance(each, NumberVariable) and each.kind is int]
+        is_plain = len(numbers) == 2 and all(map(is_late, numbers)) and dim < tensor.fake.dim()
+        is_plain = is_plain and numbers[0].node in numbers[1].node.all_input_nodes and _is_one(step)
+        if not is_plain or any(foresee(self.tx, each.node, number) is not MISSING for each in numbers):
+            return {}
+        first, last = (self.symbol_of(each.node, 0) for each in numbers)
+        self._at_most(last, self.sizes(tensor)[dim])
+        return {start: first, stop: last}
 
     def _from_end(self, end: NumberVariable, tensor: TensorVariable, dim: int) -> Variable:
         """`-n` of a slice, counted from the beginning."""
@@ -284,13 +297,17 @@ def _plain(number: Any) -> Variable:
     return ConstantVariable(number)
 
 
+def _is_one(step: Variable) -> bool:
+    return isinstance(step, ConstantVariable) and step.value in (None, 1)
+
+
 def _is_place(index: TensorVariable) -> bool:
     """Whether torch reads it, and takes it for an int."""
     return index.fake.dim() == 0 and index.fake.dtype in _INTS - {torch.uint8}
 
 
 def _is_from_end(end: Variable) -> bool:
-    return isinstance(end, NumberVariable) and end.kind is int and is_read(end) and end.node.target is operator.neg
+    return isinstance(end, NumberVariable) and end.kind is int and is_late(end) and end.node.target is operator.neg
 
 
 def is_symbol(size: Any, symbol: Any) -> bool:

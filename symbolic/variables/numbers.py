@@ -172,6 +172,11 @@ def is_read(number: NumberVariable) -> bool:
     return not isinstance(number, (GivenNumber, DrawnNumber))
 
 
+def is_late(number: NumberVariable) -> bool:
+    """Whether there is none at hand."""
+    return not isinstance(number, GivenNumber)
+
+
 def given(variables: Iterable[Variable]) -> tuple[Given, ...] | None:
     """The inputs that these numbers are computed of, each once; None where one comes of a tensor."""
     found: dict[Given, None] = {}

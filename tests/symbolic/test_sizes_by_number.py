@@ -3,6 +3,9 @@
 A graph is made for sizes from 2 on and places from 0 on. With other numbers the program runs as it was written, and raises
 what it raises."""
 
+import random
+
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -95,6 +98,12 @@ def _classes(x, t):
     return F.one_hot(labels) * x[0].sum(), F.one_hot(torch.arange(2), int(t))
 
 
+def _windows_of_known_size(x, t):
+    n = int(t)
+    y = x[n : n + 3]
+    return y * 2, y.shape, torch.ones(3, 3) + x[n : n + 3], x[1:6, n % 2 : n % 2 + 2].sum(0), x[n : n + 1] + 1
+
+
 def _tensors_as_sizes(x, t):
     n = t.long()
     return torch.zeros(n) + 1, torch.ones(2, n, 3), x[:n] * 2, x[:1].expand(n, 3) * 2, x.repeat(1, n) + 1, x.new_zeros(3, n), x.narrow(0, 0, n) + 1
@@ -125,7 +134,7 @@ def _checked(x, t):
 
 PROGRAMS = [
     _made, _more_made, _random, _from_the_start, _to_the_end, _a_row, _views, _viewed, _parts, _repeated, _layers, _masked,
-    _written, _classes, _checked, _tensors_as_sizes, _tensors_as_places,
+    _written, _classes, _checked, _tensors_as_sizes, _tensors_as_places, _windows_of_known_size,
 ]  # fmt: skip
 
 
@@ -191,6 +200,42 @@ def test_what_was_done_before_is_done_once(program):
 def test_lists_are_written_once():
     worlds = [(*_world(number), []) for number in NUMBERS]
     check(_in_a_list, *worlds[0], changed=worlds[1:], graphs=1)
+
+
+def _cropped(x):
+    i, j = random.randint(0, 4), random.randint(0, 1)
+    y = x[i : i + 3, j : j + 2]
+    return y * 2, y.shape, random.random()
+
+
+def _cropped_by_torch(x):
+    i, j = torch.randint(0, 5, (1,)).item(), torch.randint(0, 2, size=(1,)).item()
+    return x[i : i + 3, j : j + 2] * 2, torch.rand(2)
+
+
+def _cropped_by_numpy(x):
+    i = numpy.random.randint(0, 5)
+    return x[i : i + 3].exp(), numpy.random.rand()
+
+
+def _cut(x):
+    n = random.randrange(0, 6)
+    return x[:n] + 1, torch.zeros(n), random.random(), x[n] * 2, x[random.choice([0, 1])] + 1, x.roll(n, 0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [_cropped, _cropped_by_torch, _cropped_by_numpy, _cut])
+def test_random_places(program, backend):
+    """What was drawn before a check fails is drawn again."""
+    compiled = jit.compile(program, backend=backend, fullgraph=COUNTING)
+    for seed in range(9):
+        x, results = torch.randn(7, 3), []
+        for function in (program, compiled):
+            torch.manual_seed(seed)
+            random.seed(seed)
+            numpy.random.seed(seed)
+            results.append(str(function(x)))
+        assert results[0] == results[1]
 
 
 def _many(x, t):
