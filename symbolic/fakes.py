@@ -13,13 +13,13 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
-    DynamicOutputShapeException,
     FakeTensor,
     FakeTensorConfig,
     FakeTensorMode,
 )
 
 from symbolic import viewed
+from symbolic.looks import LOOKS
 from symbolic.refusals import refuse, refuse_kinds, refuse_overlaps, tensors_in
 from symbolic.shapes import Environment, PlainSizesAsked, expression, expressions, usually
 from symbolic.strides import strides_of
@@ -117,8 +117,9 @@ class FakeMode(FakeTensorMode):
         refuse(func, args, kwargs or {})
         if func is aten.constant_pad_nd.default and not viewed.is_by_rows(args[0].shape, args[0].stride()):
             any(added > 0 for added in args[1])  # which is asked: what is only copied lies as it did, and not by rows
-        if func is aten._pack_padded_sequence.default:
-            return self._packed(*args, **(kwargs or {}))
+        if func in LOOKS and args[0].fake_device.type == "cpu":
+            with self:
+                return LOOKS[func](self.shape_env, *args, **(kwargs or {}))
         if self.shape_env is None:
             if (func in _VIEWS or func in _SPLITS) and not kwargs and self._is_plain(args[0]):
                 views = self._in_kernel(func, *args)
@@ -153,17 +154,6 @@ class FakeMode(FakeTensorMode):
         except DataDependentOutputException as error:
             error.asked = args[0]  # type: ignore[attr-defined]
             raise
-
-    def _packed(self, value: FakeTensor, lengths: FakeTensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows of sequences, and how many are there at each step: torch's own stand-ins look otherwise."""
-        env = self.shape_env
-        if env is None or not env.allow_dynamic_output_shape_ops:
-            raise DynamicOutputShapeException(aten._pack_padded_sequence.default)
-        rows, steps = env.create_unbacked_symint(), env.create_unbacked_symint()
-        with self:
-            data = value.new_empty((rows, *value.shape[2:]))
-            sizes = lengths.new_empty((steps,), dtype=torch.int64, device="cpu")
-        return data, sizes
 
     def _viewed(self, func: Any, value: FakeTensor, *asked: Any) -> Any:
         """A view or several, of a tensor whose sizes vary, where expressions say how they lie."""

@@ -523,3 +523,18 @@ def _of_known_lengths(x, lengths):
 def test_networks_of_packed_sequences(program, backend):
     worlds = [_sequences(6, 4, 2), _sequences(5, 5, 3), _sequences(1, 1, 1)]
     check(program, *worlds[0], changed=worlds[1:], nodes=False, backend=backend, tolerance=(1e-5, 1e-6))
+
+
+def _aligned(x, lengths):
+    scores = x.transpose(0, 1).log_softmax(-1)
+    targets = torch.tensor([[1, 2], [3, 1], [2, 2]])
+    short = torch.nn.functional.ctc_loss(scores, targets, lengths.long(), lengths.long() // 3, zero_infinity=True)
+    return short, torch.nn.functional.ctc_loss(scores, torch.tensor([1, 2, 3, 2]), lengths.long(), torch.tensor([2, 1, 1]), reduction="none") * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_connectionist_temporal_classification(backend):
+    """Of targets with no element at all, too; lengths that are too large raise."""
+    worlds = [_sequences(6, 4, 2), _sequences(5, 5, 3), _sequences(2, 1, 1), _sequences(6, 6, 6), _sequences(7, 4, 2)]
+    chosen = {} if backend == "eager" else {"backend": backend, "tolerance": (1e-5, 1e-6)}
+    check(_aligned, *worlds[0], changed=worlds[1:], graphs=1, **chosen)
