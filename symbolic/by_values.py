@@ -109,7 +109,7 @@ class SizesByValue:
         """Tensors that an operation read for sizes when it broke, as the numbers in them."""
         why = cause.__cause__
         given = parts_of(args if target in _MAKE else args[1:], TensorVariable)
-        ints = [each for each in given if each.fake.dtype in _INTS and each.fake.numel() == 1]
+        ints = [each for each in given if each.fake.dtype in _INTS and each.is_one()]
         asked = [each for each in ints if each.fake is getattr(why, "asked", None)]
         is_size = isinstance(why, TypeError) and _NO_NUMBER in str(why)
         wanted = [] if self.inner else ints if is_size else asked
@@ -261,6 +261,8 @@ class SizesByValue:
 
     def _check(self, check: Callable[..., int], args: list[Any], why: str = "a size") -> None:
         """Records a check of what depends on values: where it fails, the frame runs again as it was written."""
+        if self.inner:
+            raise GraphBreak("output shape depends on values", why)
         self._must_run_again(why)
         self._node("call_function", check, tuple(args), {}, SMALLEST)
 

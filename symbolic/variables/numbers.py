@@ -321,6 +321,29 @@ def kind_of(dtype: torch.dtype) -> type:
     return float if dtype.is_floating_point else bool if dtype is torch.bool else int
 
 
+def truth_of(tx: Translator, value: Variable) -> Variable:
+    """`bool(value)`, which may be known only when the graph runs."""
+    if isinstance(value, TensorVariable) and value.is_one() and not value.fake.dtype.is_complex:
+        answer = foresee(tx, value.node, truth)
+        if answer is not MISSING:
+            return ConstantVariable(answer)
+        value = _item(tx, value)
+    if not isinstance(value, NumberVariable) or not is_read(value):
+        return ConstantVariable(tx.truth(value))
+    answer = foresee(tx, value.node, number)
+    if answer is not MISSING:
+        return ConstantVariable(bool(answer))
+    return value if value.kind is bool else tx.graph.compute(bool, [value], bool) or value.plain()
+
+
+def inverse_of(tx: Translator, value: Variable) -> Variable:
+    """`not value`"""
+    known = truth_of(tx, value)
+    if isinstance(known, NumberVariable):
+        return tx.graph.compute(operator.not_, [known], bool) or known.plain()
+    return ConstantVariable(not known.constant())
+
+
 def _tolist(tx: Translator, tensor: Variable) -> Variable:
     assert isinstance(tensor, TensorVariable)
     sizes = tensor.fake.shape

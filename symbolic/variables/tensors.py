@@ -68,6 +68,10 @@ class TensorVariable(Variable):
     def real(self) -> Any:
         return self.value
 
+    def is_one(self) -> bool:
+        """Whether it is known to have a single element."""
+        return all(type(size) is int and size == 1 for size in self.fake.shape)
+
     def describe(self) -> str:
         return f"tensor {self.source.text}" if self.source else f"tensor %{self.node.name}"
 

@@ -2,6 +2,7 @@
 comparisons, `max`. What Python decides by them breaks it."""
 
 import math
+import operator
 
 import pytest
 import torch
@@ -75,6 +76,21 @@ def _compared(x):
     return x * (n > 3), torch.where(x > 0, n < 5, n != 4), (f >= 0.5) + n, n == 2, (n > 3) & (f > 0), 3 < n
 
 
+def _truth(x):
+    n, p = int((x > 0).sum()), (x > 5).any()
+    return x * bool(n), x * (not n), bool(p) + 1, not p, bool(x.sum()), x * bool((x > 0).all()), operator.not_(n), not bool(p)
+
+
+def _checked(x):
+    n, p = int((x > 0).sum()), (x > 5).any().item()
+    if n > 8:
+        raise ValueError(f"{n} are too many")
+    assert not p, "too large"
+    if not bool(x.abs().sum() > 0.5):
+        raise KeyError(n)
+    return x * n
+
+
 def _extremes(x):
     counts = (x > 0).sum(1).tolist()
     n, f = counts[0], x.detach()[0].tolist()
@@ -93,7 +109,7 @@ def _put_in_tensors(x):
 
 PROGRAMS = [
     _each_number, _two_dimensions, _none, _bools, _halves, _stacked, _written_after, _text, _as_a_bool, _bool_arithmetic,
-    _compared, _extremes, _rounded, _put_in_tensors,
+    _compared, _truth, _checked, _extremes, _rounded, _put_in_tensors,
 ]  # fmt: skip
 
 
