@@ -18,6 +18,7 @@ from symbolic.sides import may_join
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.foreseen import foresee, truth
+from symbolic.variables.numbers import NumberVariable, is_read
 from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ def jumps(tx: Translator, frame: Frame, value: Variable, target: int, when: bool
         there, here = (_always_raises(frame.code, index) for index in (target, frame.index))
         if there != here:
             _check(tx, value, when is here)
+            return here
+    if isinstance(value, NumberVariable) and is_read(value) and not tx.graph.inner:
+        there, here = (_always_raises(frame.code, index) for index in (target, frame.index))
+        if there != here:
+            tx.graph.check_number(value, when is here)
             return here
     if may_join(tx, frame, value) and foresee(tx, value.node, truth) is MISSING:  # type: ignore[attr-defined]
         return None

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import (
 )
 
 from symbolic import viewed
+from symbolic.looks import LOOKS
 from symbolic.refusals import refuse, refuse_kinds, refuse_overlaps, tensors_in
 from symbolic.shapes import Environment, PlainSizesAsked, expression, expressions, usually
 from symbolic.strides import strides_of
@@ -116,6 +117,9 @@ class FakeMode(FakeTensorMode):
         refuse(func, args, kwargs or {})
         if func is aten.constant_pad_nd.default and not viewed.is_by_rows(args[0].shape, args[0].stride()):
             any(added > 0 for added in args[1])  # which is asked: what is only copied lies as it did, and not by rows
+        if func in LOOKS and args[0].fake_device.type == "cpu":
+            with self:
+                return LOOKS[func](self.shape_env, *args, **(kwargs or {}))
         if self.shape_env is None:
             if (func in _VIEWS or func in _SPLITS) and not kwargs and self._is_plain(args[0]):
                 views = self._in_kernel(func, *args)

@@ -11,7 +11,6 @@ from contextlib import contextmanager, nullcontext
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-import sympy
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import (
@@ -25,13 +24,14 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from symbolic.by_values import SizesByValue, is_symbol
 from symbolic.errors import GraphBreak, LettingGo, Restart
 from symbolic.fakes import FakeMode
 from symbolic.gradients import Blank, Together
 from symbolic.guards import Guard
 from symbolic.holds import Holds
 from symbolic.inner import InnerGraph
-from symbolic.late import Number, Standing, Unknown
+from symbolic.late import Number, Standing, Unknown, elements
 from symbolic.operators import run_with_symbols, with_symbols
 from symbolic.quick_graph import Graph
 from symbolic.refusals import holds, tensors_in
@@ -40,8 +40,6 @@ from symbolic.shapes import (
     SMALLEST,
     Shapes,
     depends_on_values,
-    must_be_equal,
-    must_be_usual,
     number_at_hand,
     settling,
 )
@@ -118,7 +116,7 @@ def input_name(source: Source) -> str:
     return f"l_{text}_" if len(parts) == 1 else f"l_{text}"
 
 
-class GraphBuilder:
+class GraphBuilder(SizesByValue):
     """Owns the graph, the fake tensor mode, and the tie between fake tensors and their variables."""
 
     def __init__(self, tx: Translator, fake_mode: FakeMode, shapes: Shapes | None = None) -> None:
@@ -134,6 +132,8 @@ class GraphBuilder:
         self.inputs: list[TensorVariable | NumberInput | SymbolInput | DrawnNumber] = []
         self.by_fake: dict[int, TensorVariable] = {}
         self._symbols: dict[Any, SymbolVariable] = {}  # ints by their expressions: equal ones are one number
+        self._of_results: list[Any] = []
+        self._sized: dict[fx.Node, SymbolVariable] = {}  # numbers that are sizes or places
         self._numbers: set[fx.Node] = set()  # nodes that give numbers
         self.calls = 0
         self.parameters = 0  # inputs that are parameters
@@ -465,6 +465,7 @@ class GraphBuilder:
             except GraphBreak as cause:
                 # What the operation needs to know of its numbers is a fact of this compilation.
                 known = self._known_numbers(cause, [*args, *kwargs.values()]) or self._read_numbers(cause, kwargs)
+                known = known or self.as_symbols(cause, target, args, kwargs) or self.as_numbers(cause, target, args)
                 if not known:
                     raise
             args = [replaced(arg, known) for arg in args]
@@ -499,7 +500,9 @@ class GraphBuilder:
         named = {name: self._argument(arg) for name, arg in kwargs.items()}
         by_value = holds_number((*args, *kwargs.values()))
         if by_value and target in SIZED_BY_VALUES:
-            raise GraphBreak("output shape depends on values", target.__name__)
+            kinds = {each.kind for each in numbers_in((*args, *kwargs.values()))}
+            cause = None if float in kinds else Unknown("a size")
+            raise GraphBreak("output shape depends on values", target.__name__) from cause
         given, by_name = [fake for _, fake in pairs], {k: fake for k, (_, fake) in named.items()}
         outs = tensors_in(by_name.get("out"))
         if outs:
@@ -533,6 +536,8 @@ class GraphBuilder:
         made = self._result(node, result)
         if born:
             self._check_sizes(born, made)
+        if self.shapes is not None:
+            self._check_computed(made)
         return made
 
     def _heard_again(self, target: Any, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> list[Said]:
@@ -617,14 +622,23 @@ class GraphBuilder:
 
     def item(self, tensor: TensorVariable, kind: type) -> NumberVariable:
         """Records that an int or float is read from a tensor."""
-        node = self._node("call_method", "item", (self.here(tensor.node),), {}, EXAMPLES[kind])
+        return self._read(self._node("call_method", "item", (self.here(tensor.node),), {}, EXAMPLES[kind]), kind)
+
+    def items(self, tensor: TensorVariable, kind: type) -> list[NumberVariable]:
+        """Records that all numbers in a tensor are read, at once."""
+        count = tensor.fake.numel()
+        node = self._node("call_function", elements, (self.here(tensor.node),), {}, [EXAMPLES[kind]] * count)
         self._numbers.add(node)
-        self._late = self._late or kind is int
+        return [self._read(self._part(node, at, EXAMPLES[kind]), kind) for at in range(count)]
+
+    def _read(self, node: fx.Node, kind: type) -> NumberVariable:
+        self._numbers.add(node)
+        self._late = self._late or kind is not float
         return NumberVariable(node, kind, self.tx)
 
     def compute(self, function: Callable[..., Any], operands: list[Variable], kind: type) -> NumberVariable | None:
-        """Records `function(*operands)` of numbers, which gives an int or float, as `kind` says. It may raise, so it
-        stays, read or not. None, and nothing is recorded, where it raises for the inputs at hand."""
+        """Records `function(*operands)` of numbers, which gives a number of that `kind`. It may raise, so it stays,
+        read or not. None, and nothing is recorded, where it raises for the inputs at hand."""
         inputs, value = given(operands), EXAMPLES[kind]
         if inputs:
             try:
@@ -633,7 +647,7 @@ class GraphBuilder:
                 return None
         arguments = tuple(self._argument(item)[0] for item in operands)
         node = self._node("call_function", function, arguments, {}, EXAMPLES[kind])
-        self._late = self._late or kind is int
+        self._late = self._late or kind is not float
         return GivenNumber(node, value, inputs, self.tx) if inputs else NumberVariable(node, kind, self.tx)
 
     def ask(self, op: Callable[..., Any], left: Any, right: Any) -> bool:
@@ -658,22 +672,10 @@ class GraphBuilder:
             found.append(known)
         return found
 
-    def _born(self) -> list[Any]:
-        """The sizes that depend on values and came up with the operation that was run last. What it took to be true of
-        those before is checked first."""
-        assert self.shapes is not None
-        for expr in self.shapes.env.assumed():
-            sides = [self._known_expression(side) for side in expr.args] if isinstance(expr, sympy.Eq) else []
-            if not sides or None in sides or self.inner:  # what was taken to be true is known from here on
-                cause = GraphBreak("tensor value needed while tracing", str(expr))
-                raise Restart(self.tx.anchor(), self.tx.located(cause))
-            self._check(must_be_equal, sides)
-        return self.shapes.env.born()
-
     def _foreseen(self, node: fx.Node, result: Any, born: list[Any]) -> tuple[Any, list[Any]]:
         """A result with the sizes that it has in all calls which these guards hold for, and those that nobody knows."""
         leaves = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        free = {symbol for leaf in leaves for size in leaf.shape for symbol in born if _is(size, symbol)}
+        free = {symbol for leaf in leaves for size in leaf.shape for symbol in born if is_symbol(size, symbol)}
         looks = foresee(self.tx, node, geometry) if len(free) == len(born) else MISSING
         if looks is MISSING:
             return result, born
@@ -689,28 +691,6 @@ class GraphBuilder:
             result = node.meta["example_value"] = tree_map_only(torch.Tensor, lambda leaf: next(new), result)
             self.fake_mode.epoch += 1  # what the old ones have noted of their sizes is not so
         return result, []
-
-    def _known_expression(self, expr: Any) -> Any:
-        """Its node, or the plain number that it is; None if it has none."""
-        found = self._symbols.get(expr)
-        return int(expr) if expr.is_Integer else self.here(found.node) if found is not None else None
-
-    def _check(self, check: Callable[..., int], args: list[Any]) -> None:
-        """Records a check of sizes that depend on values: where it fails, the frame runs again as it was written."""
-        if self.tx.first_check is None:
-            self.tx.first_check = self.tx.anchor(), "a size"
-        self._node("call_function", check, tuple(args), {}, SMALLEST)
-
-    def _check_sizes(self, born: list[Any], made: Variable) -> None:
-        """Records checks that these sizes of a result are such as the capture takes them for."""
-        results = made.items if isinstance(made, (TupleVariable, ListVariable)) else [made]
-        tensors = [each for each in results if isinstance(each, TensorVariable)]
-        for symbol in born:
-            numbers = [size for tensor in tensors for size in self.sizes(tensor)]
-            found = [each for each in numbers if isinstance(each, SymbolVariable) and _is(each.value, symbol)]
-            if not found or self.inner:
-                raise GraphBreak("output shape depends on values", made.describe())
-            self._check(must_be_usual, [self._argument(found[0])[0]])
 
     def _known_number(self, value: Any) -> Variable | None:
         """What is that number already. Expressions do not say so of floats: equal ones may be rounded otherwise."""
@@ -877,10 +857,6 @@ class GraphBuilder:
             is_unpacked = node.target is _getitem and not isinstance(_example(node.args[0]), torch.Tensor)
             if (is_unpacked or node in self._numbers) and not node.users:
                 graph.erase_node(node)
-
-
-def _is(size: Any, symbol: Any) -> bool:
-    return isinstance(size, torch.SymInt) and size.node.expr == symbol
 
 
 def _method_call(name: str) -> Callable[..., Any]:

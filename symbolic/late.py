@@ -32,7 +32,11 @@ _SIZED = frozenset({"aten::arange", "aten::range"})
 
 
 class Unknown(Exception):
-    """The program depends on a number in a way that a graph can't."""
+    """The program depends on a number in a way that a graph can't; `asked`: what stands for it."""
+
+    def __init__(self, said: str, asked: Any = None) -> None:
+        super().__init__(said)
+        self.asked = asked
 
 
 @runtime_checkable
@@ -41,6 +45,9 @@ class Writer(Protocol):
 
     def compute(self, function: Callable[..., Any], args: Sequence[Any], kind: type) -> Any:
         """`function(*args)`, a number of that type, as a node; answers with its symbolic number."""
+
+    def size(self, function: Callable[..., Any], number: Any, least: int) -> Any:
+        """`function(number)`, as a node; answers with a new symbol of torch's own, which is not less than `least`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +103,7 @@ class Number:
     def _graph_repr(self) -> str:
         """For whoever prints the graph. To the program it would be the text of no number."""
         if _writer() is not None:
-            raise Unknown(f"something depends on values: on the text of {_said(self)}")
+            raise Unknown(f"something depends on values: on the text of {_said(self)}", self.value)
         return str(self)
 
     str = _graph_repr
@@ -120,7 +127,7 @@ def _type(node: Any) -> type:
 
 def _question(name: str) -> Callable[..., Any]:
     def method(self: Number, *place: Any) -> Any:
-        raise Unknown(f"something depends on values: on {_said(self)}")
+        raise Unknown(f"something depends on values: on {_said(self)}", self.value)
 
     return method
 
@@ -172,6 +179,23 @@ def compute(function: Callable[..., Any], args: Sequence[Any], kind: type) -> An
     return _record(function, args, kind)
 
 
+def sized(function: Callable[..., Any], number: Any, least: int) -> Any:
+    """`function(number)`, recorded as a size."""
+    writer = _writer()
+    if writer is None:
+        raise Unknown("a number becomes a size after the trace")
+    return writer.size(function, number, least)
+
+
+def elements(tensor: torch.Tensor) -> list[Any]:
+    """All numbers in a tensor, in order: a step of graphs, which reads the memory once."""
+    if _writer() is None:
+        numbers: list[Any] = tensor.reshape(-1).tolist()
+        return numbers
+    here = tensor if tensor.device.type == "cpu" else tensor.cpu()
+    return [each.item() for each in here.reshape(-1).unbind()]
+
+
 def _record(function: Callable[..., Any], args: Sequence[Any], kind: type) -> Any:
     writer = _writer()
     if writer is None:
@@ -192,7 +216,7 @@ def stand_ins(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tupl
         for name, value in bind(func, args, kwargs).items():
             known = next((found for leaf in tree_leaves(value) if (found := number_of(leaf)) is not None), None)
             if known is not None and (types[name] not in _OPAQUE or func._schema.name in _SIZED):
-                raise Unknown(f"{func} depends on values: on {_said(known)}")
+                raise Unknown(f"{func} depends on values: on {_said(known)}", known.value)
     plain: tuple[Any, Any] = tree_map(_stand_in, (tuple(args), dict(kwargs)))
     return plain
 

@@ -13,6 +13,7 @@ from types import FunctionType, GenericAlias, SimpleNamespace, UnionType
 from typing import Any
 
 import torch
+from torch.distributions import constraints
 
 
 class Absent:
@@ -348,6 +349,18 @@ def _part(group: Any, errors: list[Any]) -> Any:
     if isinstance(notes, (list, tuple)):
         part.__notes__ = list(notes)
     return part
+
+
+#: The class of the constraint.
+PositiveDefinite: Any = type(constraints.positive_definite)
+
+
+def positive_definite(self: Any, value: torch.Tensor) -> torch.Tensor:
+    """Whether each matrix is symmetric and, if all are, has a Cholesky factor: torch does not try where one is not."""
+    symmetric: torch.Tensor = super(PositiveDefinite, self).check(value)
+    if value.shape[-2] != value.shape[-1]:
+        return symmetric
+    return torch.where(symmetric.all(), torch.linalg.cholesky_ex(value).info.eq(0), symmetric)
 
 
 def match_group(error: Any, condition: Any) -> tuple[Any, Any]:

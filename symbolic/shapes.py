@@ -34,6 +34,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from symbolic import corrections, terms
 from symbolic.errors import GraphBreak, SkipFrame
+from symbolic.late import number_of, sized
 from symbolic.marks import Mark
 from symbolic.shares import in_integers
 from symbolic.solved import Ranges, reasons, solved
@@ -118,24 +119,63 @@ class PlainSizesAsked(RuntimeError):
 
 def must_be_usual(size: int) -> int:
     """A step of graphs. Raises UnusualSize."""
-    if size < SMALLEST:
+    if _is_symbol(size):
+        _tell(size >= SMALLEST)
+    elif size < SMALLEST:
         raise UnusualSize(f"a size that depends on values is {size}")
     return size
 
 
+def as_size(number: int) -> int:
+    """A number that is a size from here on."""
+    return must_be_usual(number) if number_of(number) is None else sized(as_size, number, SMALLEST)
+
+
+def as_place(number: int) -> int:
+    """A number that says where, counted from the beginning."""
+    if number_of(number) is not None:
+        return sized(as_place, number, 0)
+    if number < 0:
+        raise UnusualSize(f"a place that depends on values is {number}")
+    return number
+
+
 def must_be_equal(size: int, other: int) -> int:
     """The same for two that the capture takes for one; where they are symbols, they are one from here on."""
-    known: list[Any] = [each for each in (size, other) if isinstance(each, torch.SymInt)]
-    if known:
-        torch._check(size == other)
-        known[0].node.shape_env.assumed()  # it is checked
+    if _is_symbol(size) or _is_symbol(other):
+        _tell(size == other)
     elif size != other:
         raise UnusualSize(f"sizes that depend on values are {size} and {other}")
     return size
 
 
+def must_be_at_most(number: int, most: int) -> int:
+    if _is_symbol(number) or _is_symbol(most):
+        _tell(number <= most)
+    elif number > most:
+        raise UnusualSize(f"a number that depends on values is {number}, and at most {most} was expected")
+    return number
+
+
+def must_be_so(answer: bool, wanted: bool) -> int:
+    """What the program raises for if it is not so."""
+    if bool(answer) is not wanted:
+        raise UnusualSize(f"a check of the program's fails: {answer}")
+    return SMALLEST
+
+
+def _is_symbol(number: Any) -> bool:
+    return isinstance(number, torch.SymInt)
+
+
+def _tell(so: Any) -> None:
+    """To symbols: it is checked."""
+    if isinstance(so, torch.SymBool) and isinstance(env := so.node.shape_env, Environment):
+        env.told(so)
+
+
 #: Steps of graphs that let the frame run again.
-CHECKS = frozenset({must_be_usual, must_be_equal})
+CHECKS = frozenset({must_be_usual, must_be_equal, must_be_at_most, must_be_so, as_size, as_place})
 
 
 class Environment(ShapeEnv):
@@ -210,6 +250,30 @@ class Environment(ShapeEnv):
         self.constrain_symbol_range(made.node.expr, SMALLEST, sys.maxsize - 1)
         return made
 
+    def number(self, least: int) -> torch.SymInt:
+        """A new symbol for a number that is not less than that."""
+        made = super().create_unbacked_symint()
+        self.constrain_symbol_range(made.node.expr, least, sys.maxsize - 1)
+        self.pending_fresh_unbacked_symbols.remove(made.node.expr)
+        return made
+
+    def told(self, so: Any) -> None:
+        """It is true from here on, and checked."""
+        if isinstance(so, torch.SymBool):
+            before = set(self._taken())
+            torch._check(so)
+            self._assumed.update((so.node.expr, *(expr for expr in self._taken() if expr not in before)))
+
+    def is_usual(self, size: torch.SymInt) -> bool:
+        """Whether a size is known to be SMALLEST or more, unless it comes in: then the environment asks."""
+        expr = size.node.expr
+        if not free_unbacked_symbols(expr):
+            return True
+        return bool(bound_sympy(expr, self.var_to_range).lower >= SMALLEST) or self._says(expr >= SMALLEST)
+
+    def _says(self, expr: Any) -> bool:
+        return self._maybe_evaluate_static(expr) is sympy.true
+
     def born(self) -> list[sympy.Symbol]:
         """The sizes that depend on values and are new since this was asked last."""
         found, self.pending_fresh_unbacked_symbols = self.pending_fresh_unbacked_symbols, []
@@ -226,10 +290,12 @@ class Environment(ShapeEnv):
 
     def assumed(self) -> list[Any]:
         """What was taken to be true of such sizes since this was asked last, though it is not always so."""
-        every = [each.expr for found in self.deferred_runtime_asserts.values() for each in found]
-        new = [expr for expr in every if expr not in self._assumed]
+        new = [expr for expr in self._taken() if expr not in self._assumed]
         self._assumed.update(new)
         return new
+
+    def _taken(self) -> list[Any]:
+        return [each.expr for found in self.deferred_runtime_asserts.values() for each in found]
 
 
 def usually(env: ShapeEnv | None, looks: bool = False) -> AbstractContextManager[None]:

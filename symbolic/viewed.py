@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import sympy
+import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from symbolic.shapes import expression
 
@@ -75,6 +77,8 @@ def part(
     sizes: Sequence[Any], strides: Sequence[Any], dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
 ) -> Part | None:
     """How a slice lies of a dimension whose size does not vary, or all of any. None of others."""
+    if isinstance(start, torch.SymInt) and isinstance(end, torch.SymInt) and step == 1 and _is_fixed(sizes, dim):
+        return _window(sizes, strides, dim, start, end)
     if not -len(sizes) <= dim < len(sizes) or not all(each is None or type(each) is int for each in (start, end, step)):
         return None
     if start in (None, 0) and end in (None, sys.maxsize) and step == 1:
@@ -85,6 +89,16 @@ def part(
     at, count = dim % len(sizes), len(range(first, last, step))
     changed = (*sizes[:at], count, *sizes[at + 1 :]), (*strides[:at], strides[at] * step, *strides[at + 1 :])
     return *changed, first * strides[at]
+
+
+def _window(sizes: Sequence[Any], strides: Sequence[Any], dim: int, start: Any, end: Any) -> Part | None:
+    """The same of so many that begin somewhere inside."""
+    count = sympy.expand(expression(end) - expression(start))
+    is_inside = statically_known_true(start >= 0) and statically_known_true(end <= sizes[dim])
+    if not count.is_Integer or count < 0 or not is_inside:
+        return None
+    at = dim % len(sizes)
+    return (*sizes[:at], int(count), *sizes[at + 1 :]), tuple(strides), start * strides[at]
 
 
 def select(sizes: Sequence[Any], strides: Sequence[Any], dim: int, index: Any) -> Part | None:

@@ -123,7 +123,7 @@ def f(x):
     return x + x.tolist(
         )[0]
 ''')
-    lines = message(f, torch.ones(2))
+    lines = message(f, torch.ones(2, dtype=torch.complex64))
     assert lines[2:4] == ["    return x + x.tolist(", "               ^^^^^^^^^"]
 
 

@@ -25,7 +25,7 @@ from codegen.aot.recorder import Untraceable
 from codegen.direct import as_captured
 from symbolic.late import compute
 from symbolic.quick_graph import Graph
-from symbolic.shapes import CHECKS, Environment, environment, must_be_equal, usually
+from symbolic.shapes import CHECKS, Environment, environment, must_be_so, usually
 from symbolic.torch_state import TorchState, enter_inference, leave_inference
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class CapturedProgram(fx.Interpreter):
         node = self.whole.current
         kind = _NUMBERS.get(type(node.meta.get("example_value"))) if node is not None else None
         if kind is not None and not kwargs:
-            if target is must_be_equal:
+            if target in CHECKS and target is not must_be_so:
                 target(*args)  # to symbols it is told
             return compute(target, args, kind)
         if node is not None and node.meta.get("together"):

@@ -42,6 +42,7 @@ from codegen.aot.views import Step, Unwritable, step_of
 from symbolic.fakes import FakeMode
 from symbolic.late import NUMBERS, Number, Unknown, number_of, stand_ins
 from symbolic.quick_graph import Graph
+from symbolic.shapes import Environment
 
 aten = torch.ops.aten
 
@@ -227,6 +228,15 @@ class Recorder(Memories, TorchDispatchMode):
     def compute(self, function: Callable[..., Any], args: Sequence[Any], kind: type) -> Any:
         """`function(*args)`, a number of that type, as a node; answers with its symbolic number."""
         return self._bear(self._node(function, tuple(self._symbolic(args)), {}, None), kind)
+
+    def size(self, function: Callable[..., Any], number: Any, least: int) -> Any:
+        """`function(number)`, as a node; answers with a new symbol for what it gives."""
+        env = self.fake_mode.shape_env
+        if not isinstance(env, Environment):
+            raise Untraceable("a number is a size where sizes do not vary")
+        made = env.number(least)
+        self.symbols.add(made, self._node(function, (self.number(number),), {}, made))
+        return made
 
     def _bear(self, node: fx.Node, kind: type) -> Any:
         """The symbolic number of a node that gives a number of that type."""

@@ -90,7 +90,7 @@ def _in_pieces(graph: fx.GraphModule, between: set[fx.Node], compiler: GraphComp
         inside = set(members)
         results = [node for node in members if any(user not in inside for user in node.users)]
         given = list(dict.fromkeys(each for node in members for each in node.all_input_nodes if each not in inside))
-        needed = set().union(*(_sizes(node.meta.get("val")) for node in members))
+        needed = set().union(*(_sizes(node.meta.get("val")) for node in (*members, *given)))
         given += [sizes[size] for size in needed if size in sizes and sizes[size] not in given]
         name = f"piece_{len(known)}"
         piece = _piece(graph, given, members, results)

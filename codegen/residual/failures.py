@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from types import CellType, CodeType, FunctionType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -25,7 +25,9 @@ from torch.utils._pytree import tree_leaves
 from codegen.direct import as_captured
 from codegen.residual.kept import Before
 from codegen.residual.reached import Reached, how_far
-from symbolic.shapes import UnusualSize
+from symbolic.late import elements
+from symbolic.reworded import IN_OTHER_WORDS
+from symbolic.shapes import UnusualSize, as_place, as_size
 from symbolic.torch_state import TorchState
 from symbolic.variables.tensors import CHANGES
 
@@ -227,10 +229,16 @@ class _Rehearsal(fx.Interpreter):
         if n.target in CHANGES:
             changed = self.fetch_args_kwargs_from_env(n)[0][0]
             self.watch.found |= any(changed is each for each in self.watch.all_inputs)
-        found = known if isinstance(known, int | float) and n.op != "placeholder" else super().run_node(n)
+        is_number = isinstance(known, int | float) or n.target in (as_size, as_place, elements)
+        found = known if is_number and n.op != "placeholder" else super().run_node(n)
         if n is self.last:
             raise _Enough
         return found
+
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        function = IN_OTHER_WORDS.get(target, target) if isinstance(target, BuiltinFunctionType) else target
+        return super().call_function(function, args, kwargs)
 
 
 #: Operators that write into arguments without saying so in their schema.

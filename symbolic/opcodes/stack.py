@@ -12,6 +12,7 @@ from symbolic.opcodes.table import opcode
 from symbolic.variables.base import COMPARISONS, INPLACE, NULL
 from symbolic.variables.constants import ConstantVariable, SliceVariable
 from symbolic.variables.late_text import joined
+from symbolic.variables.numbers import inverse_of
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -65,7 +66,7 @@ def unary_invert(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 @opcode("UNARY_NOT")
 def unary_not(tx: Translator, frame: Frame, inst: Inst) -> None:
-    frame.push(ConstantVariable(not tx.truth(frame.pop())))
+    frame.push(inverse_of(tx, frame.pop()))
 
 
 @opcode("TO_BOOL")

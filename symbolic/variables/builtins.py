@@ -26,7 +26,7 @@ from symbolic.variables.containers import DequeVariable
 from symbolic.variables.functions import CellVariable
 from symbolic.variables.identity import HashVariable, IdVariable
 from symbolic.variables.native import NativeVariable, checked_hash, each, taken
-from symbolic.variables.numbers import NumberVariable, holds_number
+from symbolic.variables.numbers import NumberVariable, holds_number, truth_of
 from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectMethod, ObjectVariable
 from symbolic.variables.positions import answering, as_index, is_python_class, stand_in, type_name
 from symbolic.variables.tables import (
@@ -404,7 +404,7 @@ def _round(tx: Translator, number: Variable, ndigits: Variable | None = None) ->
 def _bool(tx: Translator, value: Variable | None = None, /) -> Variable:
     if value is None:
         return ConstantVariable(False)
-    return ConstantVariable(tx.truth(value))
+    return truth_of(tx, value)
 
 
 _CONVERSIONS: dict[type, tuple[str, ...]] = {

@@ -13,6 +13,7 @@ from symbolic.errors import GraphBreak
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.numbers import NumberVariable, given
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.symbols import SymbolInput, SymbolVariable
 from symbolic.variables.tables import name_of
@@ -67,13 +68,20 @@ def _filled(tx: Translator, data: Variable, kwargs: dict[str, Variable]) -> Vari
     """The same tensor, filled with its numbers; None where there are others than a few ints, or they need not fit."""
     shape = _shape(data)
     leaves = list(_leaves(data)) if shape is not None else []
-    dtype = kwargs["dtype"].constant() if "dtype" in kwargs else None
-    dtype = torch.int64 if dtype is None else dtype
-    exact = SymbolVariable if dtype is torch.int64 else SymbolInput if dtype.is_floating_point else None
+    wanted = kwargs["dtype"].constant() if "dtype" in kwargs else None
     different = list(dict.fromkeys(leaves))
+    late = _of_late(different, wanted)
+    dtype = late or wanted or torch.int64
+    exact: type[Variable] | None = SymbolVariable if dtype is torch.int64 else None
+    if late is not None:
+        exact = NumberVariable
+    elif dtype.is_floating_point:
+        exact = SymbolInput
     if exact is None or not any(isinstance(leaf, exact) for leaf in different):
         return None
-    if len(leaves) > MOST and len(different) > 1 or not all(_is_int(leaf, exact) for leaf in different):
+    if len(leaves) > MOST and len(different) > 1:
+        return None
+    if late is None and not all(_is_int(leaf, exact) for leaf in different):
         return None
     said = kwargs | {"dtype": ConstantVariable(dtype)}
 
@@ -84,6 +92,20 @@ def _filled(tx: Translator, data: Variable, kwargs: dict[str, Variable]) -> Vari
         return full(shape, different[0])
     made = tx.graph.call(torch.stack, [tx.new_list([full((), leaf) for leaf in leaves])])
     return made if shape == (len(leaves),) else tx.graph.call_method("reshape", [made, tx.from_constant(shape)])
+
+
+def _of_late(leaves: list[Variable], dtype: torch.dtype | None) -> torch.dtype | None:
+    """The dtype of a tensor of ints, or of bools, some of which only the graph knows; None where they are others, or
+    are rounded on their way."""
+    if given(leaves) is not None or not all(isinstance(leaf, (NumberVariable, ConstantVariable)) for leaf in leaves):
+        return None
+    kinds = {leaf.python_type() for leaf in leaves}
+    fitting = _DTYPES.get(kinds.pop(), ()) if len(kinds) == 1 else ()
+    return next((each for each in fitting if dtype in (None, each)), None)
+
+
+#: The type of numbers -> dtypes of tensors that they are put in as they are, the first of them unless told otherwise.
+_DTYPES: dict[type, tuple[torch.dtype, ...]] = {int: (torch.int64, torch.float64), bool: (torch.bool,)}
 
 
 def _is_int(leaf: Variable, exact: type[Variable]) -> bool:

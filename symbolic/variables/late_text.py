@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: A marker: no text of a program has it in it.
 _SIGN = secrets.token_hex(8)
 _MARKER = re.compile(rf"\x00{_SIGN}:(\d+)\x00")
-_EXAMPLES = {int: 1, float: 0.5, str: ""}
+_EXAMPLES = {int: 1, float: 0.5, bool: True, str: ""}
 #: Methods of text that give text.
 _METHODS = frozenset(
     """capitalize casefold center expandtabs ljust lower lstrip removeprefix removesuffix replace rjust rstrip strip

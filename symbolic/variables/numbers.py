@@ -32,21 +32,24 @@ if TYPE_CHECKING:
 
 Part = TypeVar("Part", bound=Variable)
 
+#: A list of more numbers than this is not taken apart, nor one of tensors with more dimensions.
+MOST_READ, MOST_DIMS = 256, 8
+
 #: What stands for such a number as an example of its type.
-EXAMPLES: dict[type, int | float] = {int: 1, float: 0.5}
+EXAMPLES: dict[type, int | float] = {int: 1, float: 0.5, bool: True}
 #: Operations whose result has a shape that depends on the value of a float.
 SIZED_BY_VALUES = frozenset({torch.arange, torch.range, torch.nn.functional.interpolate, torch.nn.functional.upsample})
 
 
 class NumberVariable(Variable):
-    """An int or float that a node of the graph gives. `fake` is what operations get for it in the fake run: nothing
-    that they answer there depends on a float; an int says so itself where something does."""
+    """An int, float or bool that a node of the graph gives. `fake` is what operations get for it in the fake run:
+    nothing that they answer there depends on a float; an int or bool says so itself where something does."""
 
     def __init__(self, node: fx.Node, kind: type, tx: Translator) -> None:
         self.node = node
         self.kind = kind
         self.tx = tx
-        self.fake = Number(node, int).symbol() if kind is int else EXAMPLES[kind]
+        self.fake = EXAMPLES[kind] if kind is float else Number(node, kind).symbol()
         self.output = NumberOutput(node, EXAMPLES[kind])  # type: ignore[arg-type]
 
     def python_type(self) -> type:
@@ -91,7 +94,8 @@ class NumberVariable(Variable):
 
     def unary(self, tx: Translator, op: Any) -> Variable:
         if op in (operator.neg, operator.pos, abs):
-            return tx.graph.compute(op, [self], self.kind) or self.plain().unary(tx, op)
+            kind = int if self.kind is bool else self.kind
+            return tx.graph.compute(op, [self], kind) or self.plain().unary(tx, op)
         return self.plain().unary(tx, op)
 
     def is_same(self, tx: Translator, other: Variable) -> bool:
@@ -163,6 +167,16 @@ class NumberInput(GivenNumber):
         return []
 
 
+def is_read(number: NumberVariable) -> bool:
+    """Whether it comes of tensors."""
+    return not isinstance(number, (GivenNumber, DrawnNumber))
+
+
+def is_late(number: NumberVariable) -> bool:
+    """Whether there is none at hand."""
+    return not isinstance(number, GivenNumber)
+
+
 def given(variables: Iterable[Variable]) -> tuple[Given, ...] | None:
     """The inputs that these numbers are computed of, each once; None where one comes of a tensor."""
     found: dict[Given, None] = {}
@@ -189,7 +203,7 @@ def value_of(variable: Variable) -> Any:
 
 def settled(variable: Variable, kind: type[Variable]) -> Variable:
     """The variable with plain numbers in the place of those of that kind, in containers too."""
-    return replaced(variable, {each: ConstantVariable(each.constant()) for each in _parts_of([variable], kind)})
+    return replaced(variable, {each: ConstantVariable(each.constant()) for each in parts_of([variable], kind)})
 
 
 def replaced(variable: Variable, known: Mapping[Variable, Variable]) -> Variable:
@@ -207,14 +221,15 @@ def replaced(variable: Variable, known: Mapping[Variable, Variable]) -> Variable
 
 def numbers_in(variables: Iterable[Variable]) -> Iterator[NumberVariable]:
     """Those of them that the graph gives, in containers too."""
-    return _parts_of(variables, NumberVariable)
+    return parts_of(variables, NumberVariable)
 
 
-def _parts_of(variables: Iterable[Variable], kind: type[Part]) -> Iterator[Part]:
+def parts_of(variables: Iterable[Variable], kind: type[Part]) -> Iterator[Part]:
+    """Those of that kind, in containers too."""
     for variable in variables:
         if isinstance(variable, kind):
             yield variable
-        yield from _parts_of(_parts(variable), kind)
+        yield from parts_of(_parts(variable), kind)
 
 
 def holds_number(variables: Iterable[Variable]) -> bool:
@@ -235,6 +250,7 @@ _SAME = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.m
 _OF_FLOATS = {**{op: op for op in _SAME}, operator.truediv: operator.truediv, operator.pow: real_power}
 _DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
 #: operator -> the type of its result of ints
+_OF_BOOLS = (operator.and_, operator.or_, operator.xor)
 _OF_INTS = {**dict.fromkeys(_SAME, int), operator.truediv: float, operator.pow: int}
 
 
@@ -243,11 +259,18 @@ def _compute(tx: Translator, op: Any, left: Variable, right: Variable) -> Variab
     if any(isinstance(operand, TensorVariable) for operand in operands):
         return None
     kinds = {operand.python_type() for operand in operands}
-    if op in _COMPARISONS and kinds <= {int, float}:
+    if op in _COMPARISONS and kinds <= {int, float, bool}:
         answer = decide(tx, op, [*map(side, operands)])
         if answer is not MISSING:
             return ConstantVariable(answer)
+        if given(operands) is None and _are_numbers(operands):
+            return tx.graph.compute(op, operands, bool)
     recorded: Variable | None = None
+    if bool in kinds <= {int, float, bool} and op not in _COMPARISONS and _are_numbers(operands):
+        if kinds == {bool} and op in _OF_BOOLS:
+            return tx.graph.compute(op, operands, bool)
+        operands = [_as_int(tx, operand) for operand in operands]
+        return tx.binary(op, *operands)
     if kinds == {int} and op in _OF_INTS and not _is_fixed(op, left, right):
         recorded = tx.graph.compute(op, operands, _OF_INTS[op])
     elif float in kinds <= {int, float} and op in _OF_FLOATS:
@@ -259,10 +282,24 @@ def _compute(tx: Translator, op: Any, left: Variable, right: Variable) -> Variab
     return tx.binary(op, *(each.plain() if isinstance(each, NumberVariable) else each for each in operands))
 
 
+def _are_numbers(operands: Iterable[Variable]) -> bool:
+    """Whether none of them is a size."""
+    return all(isinstance(operand, (NumberVariable, ConstantVariable)) for operand in operands)
+
+
+def _as_int(tx: Translator, variable: Variable) -> Variable:
+    """What a bool is to arithmetic."""
+    if variable.python_type() is not bool:
+        return variable
+    if isinstance(variable, NumberVariable):
+        return tx.graph.compute(int, [variable], int) or variable.plain()
+    return ConstantVariable(int(variable.constant()))
+
+
 def _is_fixed(op: Any, left: Variable, right: Variable) -> bool:
     """Whether a number that came in must be known: beside a size, which the result may be as well, or where the result
     may be a float, or an error."""
-    if not all(isinstance(operand, (NumberVariable, ConstantVariable)) for operand in (left, right)):
+    if not _are_numbers((left, right)):
         return isinstance(left, GivenNumber) or isinstance(right, GivenNumber)
     if op is operator.pow:
         return not (isinstance(right, ConstantVariable) and bool(right.value >= 0))
@@ -274,12 +311,61 @@ def _item(tx: Translator, tensor: Variable) -> Variable:
     dtype = tensor.fake.dtype
     if dtype is torch.bool and (answer := foresee(tx, tensor.node, truth)) is not MISSING:
         return ConstantVariable(answer)
-    if tensor.fake.numel() != 1 or dtype.is_complex or dtype is torch.bool:
+    if tensor.fake.numel() != 1 or dtype.is_complex:
         raise GraphBreak("tensor value needed", "item")
-    return tx.graph.item(tensor, float if dtype.is_floating_point else int)
+    return tx.graph.item(tensor, kind_of(dtype))
 
 
-METHODS["item"] = _item
+def kind_of(dtype: torch.dtype) -> type:
+    """The type of the numbers that are read from a tensor, which is not complex."""
+    return float if dtype.is_floating_point else bool if dtype is torch.bool else int
+
+
+def truth_of(tx: Translator, value: Variable) -> Variable:
+    """`bool(value)`, which may be known only when the graph runs."""
+    if isinstance(value, TensorVariable) and value.is_one() and not value.fake.dtype.is_complex:
+        answer = foresee(tx, value.node, truth)
+        if answer is not MISSING:
+            return ConstantVariable(answer)
+        value = _item(tx, value)
+    if not isinstance(value, NumberVariable) or not is_read(value):
+        return ConstantVariable(tx.truth(value))
+    answer = foresee(tx, value.node, number)
+    if answer is not MISSING:
+        return ConstantVariable(bool(answer))
+    return value if value.kind is bool else tx.graph.compute(bool, [value], bool) or value.plain()
+
+
+def inverse_of(tx: Translator, value: Variable) -> Variable:
+    """`not value`"""
+    known = truth_of(tx, value)
+    if isinstance(known, NumberVariable):
+        return tx.graph.compute(operator.not_, [known], bool) or known.plain()
+    return ConstantVariable(not known.constant())
+
+
+def _tolist(tx: Translator, tensor: Variable) -> Variable:
+    assert isinstance(tensor, TensorVariable)
+    sizes = tensor.fake.shape
+    if not sizes:
+        return _item(tx, tensor)
+    is_known = all(type(size) is int for size in sizes) and not tensor.fake.dtype.is_complex
+    if not is_known or math.prod(sizes) > MOST_READ or len(sizes) > MOST_DIMS:
+        raise GraphBreak("tensor value needed", "tolist")
+    numbers: list[Variable] = [*tx.graph.items(tensor, kind_of(tensor.fake.dtype))] if all(sizes) else []
+    return _nested(tx, numbers, sizes)
+
+
+def _nested(tx: Translator, numbers: list[Variable], sizes: Sequence[int]) -> Variable:
+    """Numbers as they lie in a tensor of these sizes."""
+    if len(sizes) == 1:
+        return tx.new_list(numbers)
+    step = math.prod(sizes[1:])
+    parts = [numbers[at * step : (at + 1) * step] for at in range(sizes[0])]
+    return tx.new_list([_nested(tx, part, sizes[1:]) for part in parts])
+
+
+METHODS.update(item=_item, tolist=_tolist)
 
 
 # --- builtins and functions of `math` ---------------------------------------------------------------------------------
@@ -288,7 +374,7 @@ def _recorded(fn: Any, kind: type) -> Any:
 
     def row(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
         numbers = [arg for arg in args if isinstance(arg, NumberVariable)]
-        if not numbers or kwargs or any(arg.python_type() not in (int, float) for arg in args):
+        if not numbers or kwargs or any(arg.python_type() not in (int, float, bool) for arg in args):
             return None
         return tx.graph.compute(fn, args, kind)
 
@@ -313,11 +399,17 @@ def _round(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
 
 
 def _extreme(fn: Any) -> Any:
-    """max or min of floats. (Of an int and a float it is the one or the other.)"""
+    """max or min of floats, or of ints. (Of an int and a float it is the one or the other.)"""
 
     def row(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
-        is_of_floats = len(args) > 1 and all(arg.python_type() is float for arg in args)
-        return _recorded(fn, float)(tx, args, kwargs) if is_of_floats else None
+        if len(args) == 1 and isinstance(args[0], (ListVariable, TupleVariable)) and args[0].items:
+            args = args[0].items
+            if len(args) == 1:
+                return args[0] if isinstance(args[0], NumberVariable) and not kwargs else None
+        kinds = {arg.python_type() for arg in args}
+        if len(args) < 2 or len(kinds) > 1 or (given(args) is not None and kinds != {float}):
+            return None
+        return _recorded(fn, kinds.pop())(tx, args, kwargs) if _are_numbers(args) else None
 
     return row
 
@@ -349,8 +441,11 @@ def _sum(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
     """Later Pythons keep what each addition of floats rounds away."""
     items = args[0].items if len(args) == 1 and isinstance(args[0], ListVariable) and not kwargs else []
     is_known = any(isinstance(item, NumberVariable) for item in items)
-    is_of_floats = all(item.python_type() is float for item in items)
-    return tx.graph.compute(sum, args, float) if is_known and is_of_floats else None
+    kinds = {item.python_type() for item in items}
+    is_of_ints = kinds <= {int, bool} and given(items) is None and _are_numbers(items)
+    if not is_known or not (kinds == {float} or is_of_ints):
+        return None
+    return tx.graph.compute(sum, args, float if float in kinds else int)
 
 
 _OF_MATH = """acos acosh asin asinh atan atan2 atanh cbrt copysign cos cosh degrees erf erfc exp exp2 expm1 fabs fma

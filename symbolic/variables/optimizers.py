@@ -112,3 +112,4 @@ HANDLERS[torch.jit.annotate] = lambda tx, the_type, the_value: the_value
 WRAPPERS[_use_grad_for_differentiable(lambda: None).__code__] = ("func", polyfills.step_of_optimizer)
 WRAPPERS[_disable_dynamo(lambda: None).__code__] = ("fn", None)
 POLYFILLS[torch.autograd.profiler.record_function] = polyfills.record_function
+POLYFILLS[polyfills.PositiveDefinite.check] = polyfills.positive_definite

@@ -45,6 +45,7 @@ from symbolic.variables.functions import (
     has_no_attributes,
 )
 from symbolic.variables.generators import GeneratorVariable
+from symbolic.variables.numbers import inverse_of, truth_of
 from symbolic.variables.positions import as_index, has, stand_in
 from symbolic.variables.tables import (
     CODES,
@@ -153,12 +154,12 @@ for _fn, _op in (
 
 @handles(operator.truth)
 def _truth(tx: Translator, value: Variable, /) -> Variable:
-    return ConstantVariable(tx.truth(value))
+    return truth_of(tx, value)
 
 
 @handles(operator.not_)
 def _not(tx: Translator, value: Variable, /) -> Variable:
-    return ConstantVariable(not tx.truth(value))
+    return inverse_of(tx, value)
 
 
 @handles(operator.is_)

@@ -71,6 +71,10 @@ class TensorVariable(Variable):
     def real(self) -> Any:
         return self.value
 
+    def is_one(self) -> bool:
+        """Whether it is known to have a single element."""
+        return all(type(size) is int and size == 1 for size in self.fake.shape)
+
     def describe(self) -> str:
         return f"tensor {self.source.text}" if self.source else f"tensor %{self.node.name}"
 
@@ -214,7 +218,7 @@ class TensorVariable(Variable):
         return tx.graph.call_method(name, [self, *args], kwargs)
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
-        part, rest = _selected(tx, self, _position(tx, index))
+        part, rest = _selected(tx, self, tx.graph.placed(self, _position(tx, index)))
         return part if rest is None else tx.graph.call(operator.getitem, [part, _counted(tx, part, rest)])
 
     def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
@@ -379,6 +383,7 @@ def _selected(tx: Translator, tensor: TensorVariable, index: Variable) -> tuple[
     dim, left, found = 0, list[Variable](), tensor
     for at, part in enumerate(parts):
         if varying[at]:
+            tx.graph.check_place(part, found, dim)
             found = tx.graph.call_method("select", [found, ConstantVariable(dim), part])  # type: ignore[assignment]
         elif any(varying[at:]) and isinstance(part, ConstantVariable) and part.value is None:
             # The stride of a new dimension goes by what follows it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -58,6 +59,7 @@ QUERIES: set[Any] = {
     torch._C._is_torch_function_all_disabled,
     torch._C._get_cudnn_enabled,
     torch._C._get_privateuse1_backend_name,
+    torch._C._infer_size,
     torch._C._functorch.peek_interpreter_stack,
     torch.jit.is_scripting,
     torch.jit.is_tracing,
@@ -297,7 +299,25 @@ def _side_by_side(function: Callable[..., Any]) -> Callable[..., Variable]:
     return call
 
 
+def _plain_sizes(tensor: TensorVariable) -> list[int]:
+    return [size for size in tensor.fake.shape if type(size) is int]
+
+
+def _one_hot(tx: Translator, input: Variable, num_classes: Variable | None = None) -> Variable:  # noqa: A002
+    """Not told how many classes there are, torch reads the largest."""
+    one_hot = torch._C._nn.one_hot
+    said = -1 if num_classes is None else num_classes.constant() if num_classes.is_constant() else None
+    if said == 0:  # of stand-ins that is nothing to refuse
+        raise GraphBreak("operation raises", "one_hot: no classes")
+    is_usual = isinstance(input, TensorVariable) and input.fake.dtype is torch.int64 and 0 not in _plain_sizes(input)
+    if said != -1 or not is_usual:
+        return tx.graph.call(one_hot, [input] if num_classes is None else [input, num_classes])
+    largest = tx.graph.call_method("max", [input]).method(tx, "item", [], {})
+    return tx.graph.call(one_hot, [input, tx.binary(operator.add, largest, ConstantVariable(1))])
+
+
 HANDLERS: dict[Any, Callable[..., Variable]] = {
+    torch._C._nn.one_hot: _one_hot,
     **{each: _side_by_side(each) for each in (torch.max_pool1d, F.max_pool1d)},
     torch._check_tensor_all_with: _check_all,
     expect_true: lambda tx, cond: ConstantVariable(tx.truth(cond)),

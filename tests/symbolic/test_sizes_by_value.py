@@ -8,7 +8,7 @@ import torch
 from sympy.core.cache import clear_cache
 
 import jit
-from symbolic.graph import _is
+from symbolic.by_values import is_symbol
 from tests.differential import COUNTING, check
 
 COUNTS = (4, 3, 1, 0, 8, 2)
@@ -416,7 +416,7 @@ def test_a_size_is_known_again_when_sympy_has_forgotten_its_symbol():
     (size,) = found
     clear_cache()
     again = sympy.Symbol(size.node.expr.name, **size.node.expr._assumptions_orig)
-    assert again is not size.node.expr and _is(size, again)
+    assert again is not size.node.expr and is_symbol(size, again)
 
 
 @pytest.mark.parametrize("backend", ["eager", "default"])
@@ -476,3 +476,65 @@ def test_a_frame_that_runs_again_changes_no_tensor_twice(change, backend):
         return m[m > 0.5].sum(), *before
 
     check(program, torch.ones(3, 4), torch.zeros(3, 4), changed=[(torch.ones(3, 4), torch.ones(3, 4))], backend=backend)
+
+
+# --- sequences of different lengths -----------------------------------------------------------------------------------
+def _sequences(*lengths):
+    x = (torch.arange(72.0).reshape(3, 6, 4) / 36 - 1).requires_grad_()
+    return x, torch.tensor(lengths, dtype=torch.float32)
+
+
+def _packed(x, lengths):
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths.long(), batch_first=True)
+    return packed.data * 2, packed.batch_sizes + 1, packed.batch_sizes.dtype, packed.batch_sizes / 2
+
+
+def _packed_unsorted(x, lengths):
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x.transpose(0, 1), lengths.long(), enforce_sorted=False)
+    return packed.data.sin(), packed.batch_sizes * 2, packed.sorted_indices + 1, packed.data.sum(1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [_packed, _packed_unsorted])
+def test_packed_sequences(program, backend):
+    worlds = [_sequences(6, 4, 2), _sequences(5, 5, 3), _sequences(1, 1, 1), _sequences(6, 6, 6), _sequences(7, 4, 2)]
+    chosen = {} if backend == "eager" else {"backend": backend, "tolerance": BACKENDS[backend]}
+    check(program, *worlds[0], changed=worlds[1:], graphs=1, traceback="other", **chosen)
+
+
+_LSTM = torch.nn.LSTM(4, 5, batch_first=True)
+
+
+def _through_a_network(x, lengths):
+    rnn = torch.nn.utils.rnn
+    packed = rnn.pack_padded_sequence(x * 2, lengths.long(), batch_first=True, enforce_sorted=False)
+    out, (hidden, _) = _LSTM(packed)
+    return rnn.pad_packed_sequence(out, batch_first=True), hidden + 1
+
+
+def _of_known_lengths(x, lengths):
+    rnn = torch.nn.utils.rnn
+    out, hidden = _LSTM(rnn.pack_sequence([x[0], x[1, :4], x[2, :2]]))
+    return out.data * 2, hidden, rnn.unpack_sequence(out), rnn.pad_sequence([x[0], x[1, :4]]) + 1, rnn.unpad_sequence(x, lengths.long(), batch_first=True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [_through_a_network, _of_known_lengths])
+def test_networks_of_packed_sequences(program, backend):
+    worlds = [_sequences(6, 4, 2), _sequences(5, 5, 3), _sequences(1, 1, 1)]
+    check(program, *worlds[0], changed=worlds[1:], nodes=False, backend=backend, tolerance=(1e-5, 1e-6))
+
+
+def _aligned(x, lengths):
+    scores = x.transpose(0, 1).log_softmax(-1)
+    targets = torch.tensor([[1, 2], [3, 1], [2, 2]])
+    short = torch.nn.functional.ctc_loss(scores, targets, lengths.long(), lengths.long() // 3, zero_infinity=True)
+    return short, torch.nn.functional.ctc_loss(scores, torch.tensor([1, 2, 3, 2]), lengths.long(), torch.tensor([2, 1, 1]), reduction="none") * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_connectionist_temporal_classification(backend):
+    """Of targets with no element at all, too; lengths that are too large raise."""
+    worlds = [_sequences(6, 4, 2), _sequences(5, 5, 3), _sequences(2, 1, 1), _sequences(6, 6, 6), _sequences(7, 4, 2)]
+    chosen = {} if backend == "eager" else {"backend": backend, "tolerance": (1e-5, 1e-6)}
+    check(_aligned, *worlds[0], changed=worlds[1:], graphs=1, **chosen)
