@@ -37,7 +37,7 @@ from torch.utils.hooks import RemovableHandle
 from symbolic.errors import GraphBreak, SkipFrame, bare
 from symbolic.passing import namespace_of
 from symbolic.sources import Source
-from symbolic.variables import (  # noqa: F401  (fourteen fill the tables)
+from symbolic.variables import (  # noqa: F401  (most fill the tables)
     aliases,
     autograd_functions,
     builtins,
@@ -47,6 +47,7 @@ from symbolic.variables import (  # noqa: F401  (fourteen fill the tables)
     gradients,
     hook_dicts,
     hooks,
+    inspected,
     library_values,
     nodes,
     optimizers,

@@ -19,6 +19,7 @@ from symbolic.signatures import takes
 from symbolic.variables import caches, copying, iteration, stdlib, text
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.base import lookup as type_lookup
+from symbolic.variables.born import BornClass
 from symbolic.variables.buffers import BufferVariable, array_of
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, ClassVariable
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
@@ -199,6 +200,10 @@ def local_names(tx: Translator, frame: Frame) -> Variable:
 
 @handles(dir)
 def _dir(tx: Translator, *value: Variable) -> Variable:
+    if len(value) > 1:
+        misused(tx, dir, list(value), {})
+    if value and isinstance(value[0], BornClass) and type_lookup(type(value[0].value), "__dir__") is type.__dir__:
+        return tx.new_list([ConstantVariable(name) for name in dir(value[0].value)])
     if value:
         raise GraphBreak("names of an object", value[0].describe())
     return tx.new_list(sorted(_locals(tx).unpack(tx), key=lambda name: name.constant()))

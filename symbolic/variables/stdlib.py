@@ -13,7 +13,6 @@ import inspect
 import math
 import operator
 import os
-import platform
 import re
 import reprlib
 import string
@@ -21,11 +20,10 @@ import struct
 import sys
 import textwrap
 import traceback
-import types
 import typing
 import weakref
-from collections.abc import Callable, Sequence
-from types import BuiltinFunctionType, CoroutineType, FunctionType, GeneratorType, MethodType, ModuleType, NoneType
+from collections.abc import Callable
+from types import BuiltinFunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
@@ -33,18 +31,14 @@ from symbolic import polyfills
 from symbolic.errors import READS_STACK, SEES_END, SEES_SIZE, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
-from symbolic.variables.classes import ClassVariable
-from symbolic.variables.constants import ConstantVariable, is_a, is_constant_value
+from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import NONE, AnyException, TracebackVariable, is_none
 from symbolic.variables.functions import (
-    GENERATOR_FLAGS,
     BoundMethod,
     ClosureFunction,
-    FunctionVariable,
     PartialVariable,
     has_no_attributes,
 )
-from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.positions import as_index, has, stand_in
 from symbolic.variables.tables import (
     CODES,
@@ -61,7 +55,6 @@ from symbolic.variables.tables import (
     library,
     name_of,
     pure,
-    reason_of,
     special,
 )
 
@@ -408,7 +401,6 @@ REFUSED.update(
 )
 REFUSED[sys.getrefcount] = SEES_END  # compiled code has references to constants and to what it works on
 REFUSED[sys.getsizeof] = SEES_SIZE
-REFUSED.update({fn: "state of the interpreter" for fn in (sys.getrecursionlimit, sys.setrecursionlimit)})
 pure((sys.intern, os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.path.isabs))
 pure((struct.calcsize, struct.pack, struct.unpack, struct.unpack_from))
 pure((re.escape, re.split, re.findall, re.sub, re.subn, string.capwords))
@@ -450,131 +442,6 @@ def _method(tx: Translator, function: Variable, owner: Variable, /) -> Variable:
 @handles(typing.cast)
 def _cast(tx: Translator, typ: Variable, val: Variable) -> Variable:
     return val
-
-
-def _of_type(cls: Any) -> Callable[..., Variable]:
-    return lambda tx, object: ConstantVariable(issubclass(object.python_type(), cls))  # noqa: A006
-
-
-for _fn, _cls in (
-    (inspect.isfunction, FunctionType),
-    (inspect.isclass, type),
-    (inspect.ismethod, MethodType),
-    (inspect.ismodule, ModuleType),
-    (inspect.isbuiltin, BuiltinFunctionType),
-    (inspect.isgenerator, GeneratorType),
-    (inspect.iscoroutine, CoroutineType),
-):
-    handles(_fn)(_of_type(_cls))
-
-
-@handles(inspect.getgeneratorstate, inspect.getcoroutinestate)
-def _state_of(tx: Translator, generator: Variable) -> Variable:
-    if not isinstance(generator, GeneratorVariable):
-        raise GraphBreak("inspection of the running program", generator.describe())
-    return ConstantVariable(generator.inspected())
-
-
-@handles(types.coroutine)
-def _coroutine(tx: Translator, func: Variable) -> Variable:
-    """A generator function becomes one whose generators can be awaited."""
-    if not isinstance(func, ClosureFunction) or not func.code.co_flags & GENERATOR_FLAGS:
-        raise GraphBreak("attribute of a function", "__code__")
-    if not func.code.co_flags & inspect.CO_COROUTINE:
-        func.code = func.code.replace(co_flags=func.code.co_flags | inspect.CO_ITERABLE_COROUTINE)
-    return func
-
-
-#: What is asked about by its guards; of other objects nothing else says that the next one has the same answer.
-_ASKED = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type, str, NoneType)
-
-
-def _may_be_asked_about(target: Variable | None, args: Sequence[Variable]) -> bool:
-    """Whether a store to it may be seen by a question about these, which goes on to functions and classes."""
-    leads_on = isinstance(target, (FunctionVariable, ClassVariable)) and target.real() is not MISSING
-    return leads_on or any(target is arg for arg in args)
-
-
-#: Questions that evaluate the text of a signature of C's in the namespace of its module, which then has one name more.
-_EVALUATE = (inspect.signature, inspect.getfullargspec)
-
-
-def _bare_modules() -> list[dict[str, Any]]:
-    """The namespaces of modules in which nothing was evaluated yet."""
-    spaces = [vars(module) for module in [*sys.modules.values()] if type(module) is ModuleType]
-    return [space for space in spaces if "__builtins__" not in space]
-
-
-def _query(fn: Any) -> Callable[..., Variable]:
-    """A question about existing objects, asked now; in each call, too, where each answer is another object."""
-
-    def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
-        values = [arg.real() if arg.real() is not MISSING else known(tx, arg) for arg in args]
-        named = {name: known(tx, arg) for name, arg in kwargs.items()}
-        unknown = any(value is MISSING or id(value) in tx.ledger.classes for value in (*values, *named.values()))
-        if unknown or any(_may_be_asked_about(target, args) for target in tx.ledger.written):
-            raise GraphBreak(reason_of(fn), name_of(fn))
-        for arg, value in zip(args, values, strict=True):
-            if arg.source is not None and arg.source.kind != "const" and not is_a(value, _ASKED):
-                tx.know(arg.source, "is", value)
-        question = functools.partial(fn, *values, **named)
-        bare = _bare_modules() if fn in _EVALUATE else []
-        try:
-            answer = tx.attempt(question)
-        finally:
-            if [space for space in bare if space.pop("__builtins__", None) is not None]:  # which the program is to do
-                raise GraphBreak(reason_of(fn), name_of(fn))
-        if isinstance(answer, tuple) or is_constant_value(answer) or question() is answer:
-            return tx.from_constant(answer)
-        asked = tx.sources.const(question, name_of(fn)).step("made", (operator.call, len(tx.keepalive)))
-        tx.keepalive.append(question)
-        return tx.wrap(answer, asked)
-
-    return handler
-
-
-#: Questions about objects that exist, and about the machine: the answer does not change while the program runs.
-CONSTANT_QUERIES = (
-    inspect.signature,
-    inspect.getfullargspec,
-    inspect.isroutine,
-    inspect.isabstract,
-    inspect.unwrap,
-    inspect.getmodule,
-    inspect.getdoc,
-    importlib.util.find_spec,
-    os.cpu_count,
-    platform.system,
-    platform.machine,
-    platform.python_version,
-    platform.python_implementation,
-    sys.getdefaultencoding,
-)
-for _fn in CONSTANT_QUERIES:
-    handles(_fn)(_query(_fn))
-
-
-def _of_code(fn: Any, flag: int) -> Callable[..., Variable]:
-    """A question that the code of a function answers: those born in the frame have one, too."""
-    of_existing = _query(fn)
-
-    def handler(tx: Translator, obj: Variable, /) -> Variable:
-        function = obj
-        while isinstance(function, (BoundMethod, PartialVariable)):
-            function = function.function
-        if isinstance(function, ClosureFunction):
-            return ConstantVariable(bool(function.code.co_flags & flag))
-        return of_existing(tx, obj)
-
-    return handler
-
-
-for _fn, _flag in (
-    (inspect.isgeneratorfunction, inspect.CO_GENERATOR),
-    (inspect.iscoroutinefunction, inspect.CO_COROUTINE),
-    (inspect.isasyncgenfunction, inspect.CO_ASYNC_GENERATOR),
-):
-    handles(_fn)(_of_code(_fn, _flag))
 
 
 class _SameVariable:
