@@ -673,6 +673,8 @@ _TRANSPARENT = {
                 "_unwrap_", "_find", "_get", "_has", "_missing_", "_too_many", "get_annotations", "getcallargs",
                 "getclosurevars", "getdoc", "getfullargspec", "getmembers", "getmro", "formatannotation", "is",
                 "signature", "unwrap"),
+    "weakref": ("WeakValueDictionary.", "WeakKeyDictionary."),
+    "_weakrefset": ("",),
     "torch._higher_order_ops.associative_scan": ("",),
     "torch.utils.data.dataset": ("TensorDataset.", "Subset.", "ConcatDataset.__len__"),
     "torch.utils.data.dataloader": ("DataLoader.__len__", "DataLoader._index_sampler", "DataLoader._auto_collation"),

@@ -641,7 +641,7 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     type: _class,
     RemovableHandle: _handle,
     **dict.fromkeys((*ROWS, GeneratorType), _iterator),
-    weakref.ref: weak.existing,
+    **dict.fromkeys((weakref.ref, weakref.KeyedRef), weak.existing),
     **dict.fromkeys(weakref.ProxyTypes, weak.proxy),
     GenericAlias: aliases.existing,
     int: _large_integer,

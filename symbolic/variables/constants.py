@@ -116,7 +116,7 @@ class ConstantVariable(Variable):
             return ConstantVariable(value)
         if is_library_value(value):
             return ConstantVariable(value, tx.sources.const(value, f"{self.describe()}.{name}"))
-        is_own = getattr(value, "__self__", None) is self.value  # what list[int] has are methods of lists
+        is_own = getattr(value, "__self__", MISSING) is self.value  # what list[int] has are methods of lists
         if not is_own or (isinstance(self.value, (enum.Enum, slice)) and type(value) is not BuiltinMethodType):
             source = self.source.attr(name) if self.source else tx.sources.const(value, f"{self.value!r}.{name}")
             return tx.wrap(value, source)

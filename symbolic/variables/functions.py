@@ -509,6 +509,11 @@ def has_no_attributes(value: Any) -> bool:
     return [type(held) for held in gc.get_referents(value)].count(dict) < 2
 
 
+def has_empty_attributes(value: Any) -> bool:
+    """no attributes, though it may have a dict for them"""
+    return not any(type(held) is dict and held is not value.keywords and held for held in gc.get_referents(value))
+
+
 class PartialVariable(Variable):
     """`functools.partial(function, *args, **kwargs)`, existing (`value`, `source`) or born in the frame."""
 

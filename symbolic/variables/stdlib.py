@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import bisect
 import cmath
 import collections
@@ -36,6 +37,7 @@ from symbolic.variables.exceptions import NONE, AnyException, TracebackVariable,
 from symbolic.variables.functions import (
     BoundMethod,
     ClosureFunction,
+    FunctionVariable,
     PartialVariable,
     has_no_attributes,
 )
@@ -274,7 +276,7 @@ for _kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
 # --- functools --------------------------------------------------------------------------------------------------------
 
 POLYFILLS.update({functools.reduce: polyfills.reduce, functools.cmp_to_key: polyfills.cmp_to_key})
-REFUSED.update({fn: "class made while running" for fn in (functools.total_ordering, functools.singledispatch)})
+REFUSED[functools.total_ordering] = "class made while running"
 
 
 @handles(functools.partial)
@@ -339,23 +341,52 @@ class _Dispatches:
         self.chosen = chosen
         self.__doc__ = f"the implementation for {cls.__qualname__}"
 
-    def __call__(self, function: Any) -> bool:
-        return function.dispatch(self.cls) is self.chosen
+    def __call__(self, dispatch: Any) -> bool:
+        return dispatch(self.cls) is self.chosen
+
+
+def _in_cell(function: Any, name: str) -> Any:
+    return function.__closure__[function.__code__.co_freevars.index(name)].cell_contents
+
+
+def _dispatch(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """`f.dispatch(cls)` of an existing function: asked now, unless the frame has what it would look at."""
+    cache: Any = _in_cell(fn, "dispatch_cache")
+    kind = type(cache)
+    if kind is not weakref.WeakKeyDictionary:
+        raise GraphBreak("builtin not supported", f"{name_of(fn)}, which remembers what it chose in a place of its own")
+    looked_at = (_in_cell(fn, "registry"), cache, cache.data)
+    if any(id(each) in tx.known for each in looked_at) or len(args) != 1 or kwargs or not args[0].is_constant():
+        return tx.call(FunctionVariable(fn, tx.sources.const(fn, name_of(fn))), args, kwargs)
+    cls = args[0].constant()
+    chosen = tx.attempt(fn, cls)
+    tx.know(tx.sources.const(fn, name_of(fn)), "predicate", _Dispatches(cls, chosen))
+    return library(tx, chosen)
 
 
 def _single_dispatch(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     if not args:
         raise GraphBreak("arguments do not fit the function", name_of(fn))
-    if type(getattr(getattr(fn, "_clear_cache", None), "__self__", None)) is not weakref.WeakKeyDictionary:
-        raise GraphBreak("builtin not supported", f"{name_of(fn)}, which remembers what it chose in a place of its own")
-    cls = args[0].python_type()
-    chosen = fn.dispatch(cls)
-    tx.know(tx.sources.const(fn, name_of(fn)), "predicate", _Dispatches(cls, chosen))
-    return tx.call(library(tx, chosen), args, kwargs)
+    return tx.call(_dispatch(tx, _in_cell(fn, "dispatch"), [tx.class_of(args[0])], {}), args, kwargs)
+
+
+def _register(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
+    raise GraphBreak("builtin not supported", f"{name_of(fn)} of a function that exists")
+
+
+@handles(abc.get_cache_token)
+def _cache_token(tx: Translator) -> Variable:
+    """What `singledispatch` remembers, to forget what it chose where that has changed."""
+    if tx.frames[-1].namespace.real() is not vars(functools):
+        raise GraphBreak("builtin not supported", name_of(abc.get_cache_token))
+    return ConstantVariable(abc.get_cache_token())
 
 
 _dispatching: Any = functools.singledispatch(lambda value: None)
-CODES[_dispatching.__code__] = _single_dispatch
+for _fn, _family in (
+    (_dispatching, _single_dispatch), (_dispatching.dispatch, _dispatch), (_dispatching.register, _register),
+):  # fmt: skip
+    CODES[_fn.__code__] = _family
 # `repr` of a dataclass: its wrapper only stops at objects that hold themselves, too deep to trace anyway.
 for _recursive in (reprlib.recursive_repr(), getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr())):
     WRAPPERS[_recursive(lambda self: "").__code__] = ("user_function", None)
@@ -383,7 +414,6 @@ POLYFILLS.update({**_in_python(heapq, "_heapq"), **_in_python(bisect, "_bisect")
 
 # --- types, typing, inspect, os, sys ----------------------------------------------------------------------------------
 
-REFUSED[typing.get_type_hints] = "type hints evaluated while running"
 REFUSED[dataclasses.make_dataclass] = "class made while running"
 REFUSED.update(
     {
