@@ -496,7 +496,7 @@ def _bound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     owner = fn.__self__
     if isinstance(owner, type):
         definer = next((base for base in owner.__mro__ if fn.__name__ in namespace_of(base)), owner)
-        handler = CLASS_METHODS.get((definer if issubclass(definer, dict) else owner, fn.__name__))
+        handler = CLASS_METHODS.get((definer if issubclass(definer, (dict, type)) else owner, fn.__name__))
         if handler is not None:
             fits = takes(handler, tx, fn, *args, **kwargs)
             return handler(tx, fn, *args, **kwargs) if fits else misused(tx, fn, args, kwargs)
