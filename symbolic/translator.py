@@ -673,6 +673,7 @@ _TRANSPARENT = {
                 "_unwrap_", "_find", "_get", "_has", "_missing_", "_too_many", "get_annotations", "getcallargs",
                 "getclosurevars", "getdoc", "getfullargspec", "getmembers", "getmro", "formatannotation", "is",
                 "signature", "unwrap"),
+    "string": ("Template.", "Formatter."),
     "weakref": ("WeakValueDictionary.", "WeakKeyDictionary."),
     "_weakrefset": ("",),
     "torch._higher_order_ops.associative_scan": ("",),

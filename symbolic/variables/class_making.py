@@ -246,7 +246,7 @@ def _of_library(
 
 
 class EnumBody(DictVariable):
-    """The namespace that the body of an enum is run in; `numbered` is what the library makes, which numbers what is `auto`
+    """The namespace that the body of an enum is run in; `numbered` is what the library makes, which numbers `auto`
     and refuses what is there already."""
 
     def __init__(self, numbered: Any) -> None:
