@@ -85,6 +85,7 @@ from symbolic.variables.native import is_hashed_by_identity, stored_key
 from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.proxies import ProxyVariable
 from symbolic.variables.sets import HasElements, membership
+from symbolic.variables.shown import ShownObjects, is_context
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.torch_functions import TorchFunction
 from symbolic.varying import leaves, some_vary, varies
@@ -524,6 +525,8 @@ _TEXT = frozenset({str})
 def _object(tx: Translator, value: Any, source: Source) -> Variable:
     """An instance of a class without a rule of its own; the native part of a container subclass is its payload."""
     cls = type(value)
+    if is_context(value):
+        return ShownObjects(tx, value, source)
     if is_a(value, threading.local):
         raise GraphBreak("state of a thread", source.text)
     if _is_partial(cls):  # its `__dict__` would be made by asking for it, and partials of it see that

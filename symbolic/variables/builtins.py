@@ -28,7 +28,7 @@ from symbolic.variables.functions import CellVariable
 from symbolic.variables.identity import HashVariable, IdVariable
 from symbolic.variables.native import NativeVariable, checked_hash, each, taken
 from symbolic.variables.numbers import NumberVariable, holds_number
-from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectMethod, ObjectVariable
+from symbolic.variables.objects import NATIVE_DESCRIPTORS, NATIVE_METHODS, OBJECT_METHODS, ObjectMethod, ObjectVariable
 from symbolic.variables.positions import answering, as_index, is_python_class, stand_in, type_name
 from symbolic.variables.tables import (
     CHOOSING,
@@ -506,13 +506,28 @@ def _bound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
         return folded
     if isinstance(owner, ModuleType) or owner is None:
         raise GraphBreak(reason_of(fn), name_of(fn))
+    if fn.__name__ == "__get__" and isinstance(owner, NATIVE_DESCRIPTORS):
+        return _bind_native(tx, fn, args)
     receiver = tx.wrap(owner, tx.sources.const(owner, type(owner).__qualname__))
+    if isinstance(receiver, BuiltinVariable):  # which would ask for the method that is called here
+        raise GraphBreak(reason_of(fn), f"{name_of(owner)}.{fn.__name__}")
     if type(owner).__module__.split(".")[0] in SKIPPED_MODULES and not receiver.is_constant():
         raise GraphBreak(SKIPPED_MODULES[type(owner).__module__.split(".")[0]], name_of(fn))
     part = receiver.payload if isinstance(receiver, ObjectVariable) else None
     if isinstance(part, NativeVariable) and part.find(fn.__name__) is not None:
         receiver = part  # whatever the user's class calls by that name
     return receiver.method(tx, fn.__name__, args, kwargs)
+
+
+def _bind_native(tx: Translator, fn: Any, args: Args) -> Variable:
+    """`object.__setattr__.__get__(value)`, with the class of the value behind it or not"""
+    owner = fn.__self__
+    known_class = len(args) < 3 and args and isinstance(args[0], ObjectVariable) and args[0].payload is None
+    if not known_class or not isinstance(owner, (MethodDescriptorType, WrapperDescriptorType)):
+        raise GraphBreak(reason_of(fn), f"{name_of(owner)}.__get__")
+    if not issubclass(args[0].python_type(), owner.__objclass__):
+        tx.attempt(fn, stand_in(args[0]))
+    return ObjectMethod(args[0], owner.__name__, owner)
 
 
 KINDS.update(
