@@ -189,6 +189,26 @@ def prod(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
     return start
 
 
+def substitute(replace: Callable[[Any], Any], text: Any, matches: Iterable[Any]) -> Any:
+    """What `re.sub` makes of its matches, each of which a function replaces."""
+    parts, at = [], 0
+    for match in matches:
+        start, end = match.span()
+        if at < start:
+            parts.append(text[at:start])
+        part = replace(match)
+        if part is not None:
+            parts.append(part)
+        at = end
+    if at < len(text):
+        parts.append(text[at:])
+    return text[:0].join(parts)
+
+
+def find_iter(matches: Iterable[Any]) -> Iterator[Any]:
+    return iter(partial(next, iter(matches), None), None)
+
+
 class ComparisonKey:
     """What `functools.cmp_to_key` wraps an element in."""
 

@@ -672,7 +672,13 @@ class Translator(Protocols):
 #: Classes and functions of skipped modules that are plain data, or plain Python, all the same: how their names begin.
 _TRANSPARENT = {
     "os": ("_Environ.", "_createenviron."),
-    "inspect": ("Signature.", "Parameter.", "BoundArguments."),
+    "inspect": ("Signature.", "Parameter.", "BoundArguments.", "ClosureVars.", "_signature_", "_ParameterKind.",
+                "_unwrap_", "_find", "_get", "_has", "_missing_", "_too_many", "get_annotations", "getcallargs",
+                "getclosurevars", "getdoc", "getfullargspec", "getmembers", "getmro", "formatannotation", "is",
+                "signature", "unwrap"),
+    "string": ("Template.", "Formatter."),
+    "weakref": ("WeakValueDictionary.", "WeakKeyDictionary."),
+    "_weakrefset": ("",),
     "torch._higher_order_ops.associative_scan": ("",),
     "torch.utils.data.dataset": ("TensorDataset.", "Subset.", "ConcatDataset.__len__"),
     "torch.utils.data.dataloader": ("DataLoader.__len__", "DataLoader._index_sampler", "DataLoader._auto_collation"),

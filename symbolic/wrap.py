@@ -37,7 +37,7 @@ from torch.utils.hooks import RemovableHandle
 from symbolic.errors import GraphBreak, SkipFrame, bare
 from symbolic.passing import namespace_of
 from symbolic.sources import Source
-from symbolic.variables import (  # noqa: F401  (some fill the tables)
+from symbolic.variables import (  # noqa: F401  (most fill the tables)
     aliases,
     autograd_functions,
     builtins,
@@ -48,6 +48,7 @@ from symbolic.variables import (  # noqa: F401  (some fill the tables)
     gradients,
     hook_dicts,
     hooks,
+    inspected,
     library_values,
     nodes,
     optimizers,
@@ -85,6 +86,7 @@ from symbolic.variables.native import is_hashed_by_identity, stored_key
 from symbolic.variables.objects import ObjectVariable, instance_dict
 from symbolic.variables.proxies import ProxyVariable
 from symbolic.variables.sets import HasElements, membership
+from symbolic.variables.shown import ShownObjects, is_context
 from symbolic.variables.tables import BuiltinVariable
 from symbolic.variables.torch_functions import TorchFunction
 from symbolic.varying import leaves, some_vary, varies
@@ -524,6 +526,8 @@ _TEXT = frozenset({str})
 def _object(tx: Translator, value: Any, source: Source) -> Variable:
     """An instance of a class without a rule of its own; the native part of a container subclass is its payload."""
     cls = type(value)
+    if is_context(value):
+        return ShownObjects(tx, value, source)
     if is_a(value, threading.local):
         raise GraphBreak("state of a thread", source.text)
     if _is_partial(cls):  # its `__dict__` would be made by asking for it, and partials of it see that
@@ -641,7 +645,7 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     type: _class,
     RemovableHandle: _handle,
     **dict.fromkeys((*ROWS, GeneratorType), _iterator),
-    weakref.ref: weak.existing,
+    **dict.fromkeys((weakref.ref, weakref.KeyedRef), weak.existing),
     **dict.fromkeys(weakref.ProxyTypes, weak.proxy),
     GenericAlias: aliases.existing,
     int: _large_integer,

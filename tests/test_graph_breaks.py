@@ -523,3 +523,48 @@ def test_what_a_call_that_raised_left_in_a_continuation_is_no_variable():
         return made.broken, Made(x).broken, seen, x + 1
 
     check(program, torch.ones(3), changed=(torch.zeros(3),))
+
+
+class Row(tuple):
+    """With nothing of its own."""
+
+
+ROW = Row((1, 2, 3))
+
+
+def over_a_global(x):
+    rows = []
+    for each in ROW:
+        jit.graph_break()
+        rows.append(each)
+    return x + 1, rows
+
+
+def over_an_argument(x, row=ROW):
+    rows = []
+    for each in reversed(row):
+        jit.graph_break()
+        rows.append(each)
+    for each in enumerate(row):
+        jit.graph_break()
+        rows.append(each)
+    return x + 1, rows, row
+
+
+def begun_before(x):
+    iterator = iter(ROW)
+    next(iterator)
+    jit.graph_break()
+    return x + 1, list(iterator), ROW
+
+
+def returned(x):
+    iterator = iter(ROW)
+    next(iterator)
+    return x + 1, iterator
+
+
+@pytest.mark.parametrize("program", [over_a_global, over_an_argument, begun_before, returned])
+def test_tuples_of_derived_classes_that_exist(program):
+    """Across a break the iterator is one of the existing tuple, not of an empty one."""
+    check(program, torch.ones(2))

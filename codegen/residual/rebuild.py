@@ -6,7 +6,6 @@ import functools
 import itertools
 import operator
 import types
-import weakref
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -315,7 +314,8 @@ BUILD.update(
         generators.GeneratorVariable: _generator,
         generators.CoroutineVariable: _generator,
         generators.CoroutineWrapper: lambda w, v: w.call(operator.methodcaller("__await__"), v.owner),
-        weak.WeakReference: lambda w, v: w.call(weakref.ref, v.target),
+        weak.WeakReference: lambda w, v: w.call(v.kind, v.target, *v.args),
+        weak.WeakMethodVariable: lambda w, v: w.call(v.kind, v.method_of),
         late_text.TextVariable: lambda w, v: w.call(v.function, *v.args),
         stdlib.GetterVariable: lambda w, v: w.call_with(v.kind, v.args, v.kwargs),
         identity.IdVariable: lambda w, v: w.call(id, v.value),

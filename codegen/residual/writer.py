@@ -146,8 +146,10 @@ class Writer:
             self._fixed(variable.real())
         elif variable.source is not None:
             self.load_source(variable.source)
+        elif (whole := _whole(variable)).source is not None:  # a part of an object that exists
+            self.load_source(whole.source)
         else:
-            self._build(_whole(variable))
+            self._build(whole)
 
     def _constant(self, value: Any) -> None:
         """Pushes a constant; what stands for a class that is born, or for a member of one, is that."""

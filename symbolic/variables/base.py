@@ -143,6 +143,10 @@ class Variable:
         """A hashable stand-in that is equal for equal dict keys. Default: the object's identity."""
         return Identity(self)
 
+    def hashed_as(self) -> Variable | None:
+        """What a reference leads to, that is compared and hashed in its place."""
+        return None
+
     def describe(self) -> str:
         """For messages: what a person would call this value."""
         where = f" {self.source.text}" if self.source is not None else ""

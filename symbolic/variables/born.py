@@ -32,7 +32,7 @@ from symbolic.variables.functions import (
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.native import stand_in
-from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.objects import ObjectMethod, ObjectVariable
 from symbolic.variables.properties import PropertyVariable
 from symbolic.variables.tensors import TensorVariable
 
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 #: Attributes of a class that change what it is.
 _STRUCTURE = frozenset(("__bases__", "__class__", "__dict__", "__mro__", "__slots__", "__abstractmethods__"))
+
+
+_PREPARE = type.__dict__["__prepare__"]
 
 
 class Recipe:
@@ -77,6 +80,8 @@ class BornClass(ClassVariable):
         asks = name == "__annotations__" and lookup(type(self.value), name) is ANNOTATIONS
         if asks and name not in namespace_of(self.value):
             self.plain_setattr(tx, name, tx.new_dict([]))  # what asks for them makes them
+        if name == "__prepare__" and (raw := lookup(self.value, name)) is _PREPARE:
+            return ObjectMethod(self, name, raw)
         return self.found(tx, name)  # stores have changed the model
 
     def plain_setattr(self, tx: Translator, name: str, value: Variable) -> None:
@@ -154,6 +159,8 @@ class MadeVariable(ExistingVariable):
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if isinstance(self.value, staticmethod):
             return tx.call(self.getattr(tx, "__func__"), args, kwargs)
+        if isinstance(lookup(type(self.value), "__call__"), FunctionType) and type(self.value).__module__ == "typing":
+            return tx.call(tx.class_attribute(type(self.value), "__call__"), [self, *args], kwargs)
         return super().call(tx, args, kwargs)
 
     def reachable(self) -> list[Variable]:

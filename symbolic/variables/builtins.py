@@ -19,6 +19,7 @@ from symbolic.signatures import takes
 from symbolic.variables import caches, copying, iteration, stdlib, text
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.base import lookup as type_lookup
+from symbolic.variables.born import BornClass
 from symbolic.variables.buffers import BufferVariable, array_of
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, ClassVariable
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
@@ -27,7 +28,7 @@ from symbolic.variables.functions import CellVariable
 from symbolic.variables.identity import HashVariable, IdVariable
 from symbolic.variables.native import NativeVariable, checked_hash, each, taken
 from symbolic.variables.numbers import NumberVariable, holds_number, truth_of
-from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectMethod, ObjectVariable
+from symbolic.variables.objects import NATIVE_DESCRIPTORS, NATIVE_METHODS, OBJECT_METHODS, ObjectMethod, ObjectVariable
 from symbolic.variables.positions import answering, as_index, is_python_class, stand_in, type_name
 from symbolic.variables.tables import (
     CHOOSING,
@@ -199,6 +200,10 @@ def local_names(tx: Translator, frame: Frame) -> Variable:
 
 @handles(dir)
 def _dir(tx: Translator, *value: Variable) -> Variable:
+    if len(value) > 1:
+        misused(tx, dir, list(value), {})
+    if value and isinstance(value[0], BornClass) and type_lookup(type(value[0].value), "__dir__") is type.__dir__:
+        return tx.new_list([ConstantVariable(name) for name in dir(value[0].value)])
     if value:
         raise GraphBreak("names of an object", value[0].describe())
     return tx.new_list(sorted(_locals(tx).unpack(tx), key=lambda name: name.constant()))
@@ -491,7 +496,7 @@ def _bound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     owner = fn.__self__
     if isinstance(owner, type):
         definer = next((base for base in owner.__mro__ if fn.__name__ in namespace_of(base)), owner)
-        handler = CLASS_METHODS.get((definer if issubclass(definer, dict) else owner, fn.__name__))
+        handler = CLASS_METHODS.get((definer if issubclass(definer, (dict, type)) else owner, fn.__name__))
         if handler is not None:
             fits = takes(handler, tx, fn, *args, **kwargs)
             return handler(tx, fn, *args, **kwargs) if fits else misused(tx, fn, args, kwargs)
@@ -501,13 +506,28 @@ def _bound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
         return folded
     if isinstance(owner, ModuleType) or owner is None:
         raise GraphBreak(reason_of(fn), name_of(fn))
+    if fn.__name__ == "__get__" and isinstance(owner, NATIVE_DESCRIPTORS):
+        return _bind_native(tx, fn, args)
     receiver = tx.wrap(owner, tx.sources.const(owner, type(owner).__qualname__))
+    if isinstance(receiver, BuiltinVariable):  # which would ask for the method that is called here
+        raise GraphBreak(reason_of(fn), f"{name_of(owner)}.{fn.__name__}")
     if type(owner).__module__.split(".")[0] in SKIPPED_MODULES and not receiver.is_constant():
         raise GraphBreak(SKIPPED_MODULES[type(owner).__module__.split(".")[0]], name_of(fn))
     part = receiver.payload if isinstance(receiver, ObjectVariable) else None
     if isinstance(part, NativeVariable) and part.find(fn.__name__) is not None:
         receiver = part  # whatever the user's class calls by that name
     return receiver.method(tx, fn.__name__, args, kwargs)
+
+
+def _bind_native(tx: Translator, fn: Any, args: Args) -> Variable:
+    """`object.__setattr__.__get__(value)`, with the class of the value behind it or not"""
+    owner = fn.__self__
+    known_class = len(args) < 3 and args and isinstance(args[0], ObjectVariable) and args[0].payload is None
+    if not known_class or not isinstance(owner, (MethodDescriptorType, WrapperDescriptorType)):
+        raise GraphBreak(reason_of(fn), f"{name_of(owner)}.__get__")
+    if not issubclass(args[0].python_type(), owner.__objclass__):
+        tx.attempt(fn, stand_in(args[0]))
+    return ObjectMethod(args[0], owner.__name__, owner)
 
 
 KINDS.update(

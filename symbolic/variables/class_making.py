@@ -24,7 +24,7 @@ import torch
 from symbolic.code import decode, looks_at_frames
 from symbolic.errors import LOOKS_UP, READS_FRAME, GraphBreak, Observed
 from symbolic.passing import namespace_of
-from symbolic.variables.base import Variable, lookup
+from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable, do, make, model
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, ClassVariable, SuperVariable, of_the_program
 from symbolic.variables.constants import ConstantVariable, is_a
@@ -32,7 +32,7 @@ from symbolic.variables.functions import CellVariable, ClosureFunction, PartialV
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS
 from symbolic.variables.positions import has, type_name
-from symbolic.variables.tables import HANDLERS, handles, library, misused
+from symbolic.variables.tables import HANDLERS, class_method, handles, library, misused
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -217,7 +217,11 @@ def _of_library(
     keywords: dict[str, Variable],
 ) -> Variable:  # fmt: skip
     """A class that the metaclass of a library makes, which sees what the body stores one by one."""
-    space = tx.new_dict([])
+    space: DictVariable = tx.new_dict([])
+    own = [key for base in model(tx, resolved) for key in _RUN_BY_ENUMS if of_the_program(lookup(base, key))]
+    if issubclass(meta, enum.EnumMeta) and not own and not _lists_names(body.code):
+        named = _models(tx, keywords)
+        space = EnumBody(tx.attempt(meta.__prepare__, model(tx, name), model(tx, resolved), **named))
     _run(tx, body, space)
     if resolved is not given:
         space.setitem(tx, ConstantVariable("__orig_bases__"), given)
@@ -226,9 +230,8 @@ def _of_library(
     hooks = [key for base in model(tx, resolved) for key in ("__init_subclass__",) if of_the_program(lookup(base, key))]
     hooks += [key for key, value in namespace.items() if of_the_program(lookup(value.python_type(), "__set_name__"))]
     if issubclass(meta, enum.EnumMeta):
-        hooks += [key for key in _RUN_BY_ENUMS if key in namespace]
-        hooks += [key for base in model(tx, resolved) for key in _RUN_BY_ENUMS if of_the_program(lookup(base, key))]
-        if _stored_twice_or_read(body.code):
+        hooks += [*own, *(key for key in _RUN_BY_ENUMS if key in namespace)]
+        if not isinstance(space, EnumBody):
             hooks.append(body.code.co_name)
         named = {key: value for key, value in namespace.items() if not key.startswith("__")}
         hooks += [key for key, value in named.items() if not _suits_enum(value)]
@@ -242,12 +245,31 @@ def _of_library(
     return made
 
 
-def _stored_twice_or_read(code: CodeType) -> bool:
-    """Whether a class body could tell what its namespace makes of the values that it stores."""
-    insts = decode(code).insts
-    stored = [inst.argval for inst in insts if inst.op == "STORE_NAME"]
-    read = {inst.argval for inst in insts if inst.op == "LOAD_NAME"}
-    return len(stored) != len(set(stored)) or not read.isdisjoint((*stored, "vars", "locals"))
+class EnumBody(DictVariable):
+    """The namespace that the body of an enum is run in; `numbered` is what the library makes, which numbers `auto`
+    and refuses what is there already."""
+
+    def __init__(self, numbered: Any) -> None:
+        super().__init__({})
+        self.numbered = numbered
+
+    def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
+        name, value = index.constant(), value.realize(tx)
+        if name in _RUN_BY_ENUMS or not (name.startswith("__") or _suits_enum(value)):
+            raise GraphBreak("class of a library's metaclass with hooks", name)
+        tx.attempt(self.numbered.__setitem__, name, model(tx, value))
+        stored = dict.get(self.numbered, name, MISSING)
+        is_numbered = isinstance(value, MadeVariable) and isinstance(value.value, enum.auto)
+        super().setitem(tx, index, tx.from_constant(stored) if is_numbered else value)
+
+
+def _models(tx: Translator, values: dict[str, Variable]) -> dict[str, Any]:
+    return {name: model(tx, value) for name, value in values.items()}
+
+
+def _lists_names(code: CodeType) -> bool:
+    """Whether a class body could tell what its namespace is."""
+    return any(inst.op == "LOAD_NAME" and inst.argval in ("vars", "locals", "dir") for inst in decode(code).insts)
 
 
 def _suits_enum(value: Variable) -> bool:
@@ -277,7 +299,9 @@ def _maker(function: Callable[..., Any]) -> None:
     handles(function)(lambda tx, *args, **kwargs: make(tx, function, list(args), kwargs))
 
 
-for _kind in (property, staticmethod, classmethod, functools.cached_property, enum.auto, dataclasses.field):
+for _kind in (
+    property, staticmethod, classmethod, functools.cached_property, enum.auto, dataclasses.field, dataclasses.InitVar,
+):  # fmt: skip
     _maker(_kind)
     if isinstance(_kind, type):
         NATIVE_CONSTRUCTORS[_kind] = HANDLERS.get(_kind)
@@ -302,7 +326,25 @@ def _decorator(function: Callable[..., Any]) -> None:
             return PartialVariable(library(tx, function), [], kwargs)
         if not isinstance(cls, BornClass):
             raise GraphBreak("class changed while running", cls.describe())
-        return do(tx, cls, function, kwargs)
+        makes_another = function is dataclasses.dataclass and "slots" in kwargs and tx.truth(kwargs["slots"])
+        return _made_of_class(tx, cls, function, kwargs) if makes_another else do(tx, cls, function, kwargs)
+
+
+def _made_of_class(
+    tx: Translator, cls: BornClass, function: Callable[..., Any], kwargs: dict[str, Variable]
+) -> Variable:
+    """What a decorator answers with that changes the class and then makes another, with what the first one has."""
+    if tx.ledger.stores(cls):
+        raise GraphBreak("class changed before its decorator", cls.describe())
+    hooks = [lookup(type(cls.value), name) for name in ("__new__", "__init__", "__call__", "__setattr__")]
+    hooks += [lookup(base, "__init_subclass__") for base in cls.value.__bases__]
+    hooks += [lookup(type(value), "__set_name__") for value in namespace_of(cls.value).values()
+              if not isinstance(value, dataclasses.Field)]  # those are gone by then
+    if any(map(of_the_program, hooks)) or not issubclass(abc.ABCMeta, type(cls.value)):
+        raise GraphBreak("decorator that makes another class", cls.describe())
+    made = make(tx, function, [cls], kwargs)
+    cls.changed(tx)
+    return made
 
 
 for _function in (dataclasses.dataclass, functools.total_ordering, enum.unique, typing.final, typing.runtime_checkable):
@@ -338,6 +380,11 @@ def _initialised(tx: Translator, owner: Variable, *args: Variable, **kwargs: Var
 
 
 def _prepared(tx: Translator, owner: Variable, *args: Variable, **kwargs: Variable) -> Variable:
+    return tx.new_dict([])
+
+
+@class_method(type, "__prepare__")
+def _prepare(tx: Translator, fn: Any, *args: Variable, **kwargs: Variable) -> Variable:
     return tx.new_dict([])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import gc
 import operator
+import weakref
 from array import array
 from collections import OrderedDict, defaultdict, deque
 from types import (
@@ -395,6 +396,28 @@ def _fill_namespace(tx: Translator, made: Any, /, *args: Variable, **kwargs: Var
 NATIVE_METHODS[SimpleNamespace.__init__] = _fill_namespace
 for _name in ("__getattribute__", "__setattr__", "__delattr__"):
     NATIVE_METHODS[getattr(SimpleNamespace, _name)] = OBJECT_METHODS[_name]
+
+
+class _SameSubclasses:
+    """no other classes derived from it"""
+
+    def __init__(self, found: list[type]) -> None:
+        self.found = [weakref.ref(each) for each in found]
+
+    def __call__(self, cls: type) -> bool:
+        return type.__subclasses__(cls) == [each() for each in self.found]
+
+
+def _subclasses(tx: Translator, cls: Variable) -> Variable:
+    """Of a class that exists, unless the frame makes some."""
+    if not isinstance(cls, ClassVariable) or cls.real() is MISSING or tx.ledger.classes:
+        raise GraphBreak("native method of an object", f"{cls.describe()}.__subclasses__")
+    found: list[type] = type.__subclasses__(cls.value)
+    tx.know(tx.sources.const(cls.value, cls.value.__qualname__), "predicate", _SameSubclasses(found))
+    return tx.new_list([tx.class_variable(each) for each in found])
+
+
+NATIVE_METHODS[type.__subclasses__] = _subclasses
 NATIVE_METHODS[type.__getattribute__] = lambda tx, owner, name: owner.getattr(tx, name.constant())
 #: Methods that metaclasses call through `super()`.
 _OF_TYPE = (type.__call__, type.__init__, type.__setattr__, type.__delattr__, type.__dict__["__prepare__"])

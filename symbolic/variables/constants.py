@@ -55,6 +55,9 @@ ANOTHER: dict[type, Callable[[Any], Any]] = {
 #: (type of a constant, name of a method) -> check(tx, constant, name, arguments), done before the method runs: it
 #: breaks where the method asks for more than the value, or guards what it asks for.
 ASKED: dict[tuple[type, str], Callable[[Any, Any, str, list[Any]], None]] = {}
+#: (type of a constant, name of a method) -> method(tx, constant, args, kwargs) that goes before all else; None where it
+#: has nothing to say.
+OWN_METHODS: dict[tuple[type, str], Callable[..., Variable | None]] = {}
 #: type of a constant -> (constant, "__enter__" or "__exit__") -> the method, of what is a context manager
 CONTEXTS: dict[type, Callable[[Any, Any, str], Variable]] = {}
 
@@ -116,7 +119,7 @@ class ConstantVariable(Variable):
             return ConstantVariable(value)
         if is_library_value(value):
             return ConstantVariable(value, tx.sources.const(value, f"{self.describe()}.{name}"))
-        is_own = getattr(value, "__self__", None) is self.value  # what list[int] has are methods of lists
+        is_own = getattr(value, "__self__", MISSING) is self.value  # what list[int] has are methods of lists
         if not is_own or (isinstance(self.value, (enum.Enum, slice)) and type(value) is not BuiltinMethodType):
             source = self.source.attr(name) if self.source else tx.sources.const(value, f"{self.value!r}.{name}")
             return tx.wrap(value, source)
@@ -144,6 +147,9 @@ class ConstantVariable(Variable):
         if name in ("__enter__", "__exit__") and type(self.value) in CONTEXTS:
             return CONTEXTS[type(self.value)](tx, self, name)
         self._check_pure(name)
+        own = OWN_METHODS.get((type(self.value), name))
+        if own is not None and (answer := own(tx, self, args, kwargs)) is not None:
+            return answer
         if isinstance(self.value, str) and name == "join" and len(args) == 1 and not kwargs:
             return TEMPLATES["join"](tx, self.value, args[0])
         if isinstance(self.value, enum.Enum) and not isinstance(getattr(self.value, name, None), BuiltinMethodType):

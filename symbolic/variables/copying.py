@@ -25,7 +25,7 @@ from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import TupleVariable
-from symbolic.variables.functions import BoundMethod, PartialVariable
+from symbolic.variables.functions import BoundMethod, PartialVariable, has_empty_attributes
 from symbolic.variables.identity import IdVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.native import NativeVariable, each
@@ -120,6 +120,10 @@ def _deep(tx: Translator, x: Variable, memo: DictVariable) -> Variable:
     if isinstance(x, TensorVariable):
         return _deep_tensor(tx, x, memo)
     if isinstance(x, PartialVariable):
+        if not (x.is_bare if x.value is MISSING else has_empty_attributes(x.value)):
+            raise GraphBreak("copy of an object", f"{x.describe()} with attributes")
+        if x.source is not None:
+            tx.know(x.source, "predicate", has_empty_attributes)
         args = [deep(tx, arg, memo) for arg in x.args]
         named = {name: deep(tx, arg, memo) for name, arg in x.kwargs.items()}
         return PartialVariable(deep(tx, x.function, memo), args, named)

@@ -509,6 +509,11 @@ def has_no_attributes(value: Any) -> bool:
     return [type(held) for held in gc.get_referents(value)].count(dict) < 2
 
 
+def has_empty_attributes(value: Any) -> bool:
+    """no attributes, though it may have a dict for them"""
+    return not any(type(held) is dict and held is not value.keywords and held for held in gc.get_referents(value))
+
+
 class PartialVariable(Variable):
     """`functools.partial(function, *args, **kwargs)`, existing (`value`, `source`) or born in the frame."""
 
@@ -517,6 +522,7 @@ class PartialVariable(Variable):
         value: Any = MISSING,
     ) -> None:  # fmt: skip
         self.value = value
+        self.is_bare = True
         if isinstance(function, PartialVariable) and source is None and function.may_merge():
             args, kwargs = [*function.args, *args], {**function.kwargs, **kwargs}
             function = function.function
@@ -553,11 +559,21 @@ class PartialVariable(Variable):
             return tx.class_of(self)
         if lookup(functools.partial, name) is not MISSING:
             return super().getattr(tx, name)
+        stored = tx.ledger.pending(self, name)
+        if stored is not None and stored is not DELETED:
+            return stored
         if (found := getattr(self.value, name, MISSING)) is not MISSING:
             return tx.wrap(found, tx.source_of(self).attr(name))
         if self.source is not None:
             tx.know(self.source, "no_attr", name)
         return tx.raise_(AttributeError, f"'functools.partial' object has no attribute {name!r}")
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        """Of one born in the frame: what has attributes is not merged with a partial of it."""
+        if self.value is not MISSING or lookup(functools.partial, name) is not MISSING:
+            super().setattr(tx, name, value)
+        self.is_bare = False
+        tx.ledger.store(self, name, value)
 
     def _seen_args(self, tx: Translator) -> Variable:
         if self._args is None:
@@ -579,7 +595,7 @@ class PartialVariable(Variable):
 
     def may_merge(self) -> bool:
         """Whether a partial of this one is one of its function."""
-        return self.value is MISSING or has_no_attributes(self.value)
+        return self.is_bare if self.value is MISSING else has_no_attributes(self.value)
 
     def reachable(self) -> list[Variable]:
         return [self.function, *self.args, *self.kwargs.values()]

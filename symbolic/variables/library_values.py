@@ -6,7 +6,9 @@ on the locale is guarded by it.
 
 from __future__ import annotations
 
+import _string
 import locale
+import operator
 import re
 from array import array
 from collections.abc import Callable
@@ -14,9 +16,12 @@ from datetime import date, datetime, timedelta, timezone
 from datetime import time as time_of_day
 from typing import TYPE_CHECKING, Any
 
+from symbolic import polyfills
 from symbolic.errors import GraphBreak
-from symbolic.variables.constants import ASKED
-from symbolic.variables.tables import FOLDING_CLASS_METHODS, LATE, Args, Kwargs, known, pure
+from symbolic.signatures import takes
+from symbolic.variables.constants import ASKED, OWN_METHODS, ConstantVariable
+from symbolic.variables.positions import has
+from symbolic.variables.tables import FOLDING_CLASS_METHODS, LATE, Args, Kwargs, handles, known, pure
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -91,9 +96,90 @@ _ROWS: dict[str, tuple[tuple[type, ...], Callable[[Any, Any, str, list[Any]], No
     "timestamp": ((datetime,), _unless_fixed),
     "astimezone": ((datetime,), _unless_fixed),
     "scanner": ((re.Pattern,), _refuse_iterator),
-    "finditer": ((re.Pattern,), _refuse_iterator),
     "match": ((re.Pattern,), _unless_it_changes),
     "search": ((re.Pattern,), _unless_it_changes),
     "fullmatch": ((re.Pattern,), _unless_it_changes),
 }
 ASKED.update({(kind, name): check for name, (kinds, check) in _ROWS.items() for kind in kinds})
+
+
+# --- functions that are called for each match -------------------------------------------------------------------------
+_ZERO = ConstantVariable(0)
+
+
+def _matches(tx: Translator, pattern: Variable, text: Variable, *bounds: Variable) -> list[Variable]:
+    if text.python_type() not in (str, bytes):
+        raise GraphBreak("text processing", f"{pattern.describe()} in {text.describe()}")
+    ends = [bound.constant() for bound in bounds]
+    found = tx.attempt(lambda: [*pattern.constant().finditer(text.constant(), *ends)])
+    return [ConstantVariable(match, tx.sources.const(match, f"match {at}")) for at, match in enumerate(found)]
+
+
+def _subn(tx: Translator, pattern: Variable, repl: Variable, string: Variable, count: Variable = _ZERO) -> Variable:
+    most = tx.attempt(operator.index, count.constant())
+    matches = _matches(tx, pattern, string)[: most if most > 0 else None]
+    made = tx.inline(polyfills.substitute, [repl, string, tx.new_tuple(matches)], {})
+    return tx.new_tuple([made, ConstantVariable(len(matches))])
+
+
+def _sub(tx: Translator, pattern: Variable, repl: Variable, string: Variable, count: Variable = _ZERO) -> Variable:
+    return _subn(tx, pattern, repl, string, count).getitem(tx, _ZERO)
+
+
+def _finditer(tx: Translator, pattern: Variable, string: Variable, *bounds: Variable) -> Variable:
+    return tx.inline(polyfills.find_iter, [tx.new_tuple(_matches(tx, pattern, string, *bounds))], {})
+
+
+def _method(body: Callable[..., Variable]) -> Callable[..., Variable | None]:
+    """The method of a pattern; None where no function of the program's says what takes the place of a match."""
+
+    def method(tx: Translator, pattern: Variable, args: Args, kwargs: Kwargs) -> Variable | None:
+        if not takes(body, tx, pattern, *args, **kwargs):
+            return None
+        if body is not _finditer and not has((args[0] if args else kwargs["repl"]).python_type(), "__call__"):
+            return None
+        return body(tx, pattern, *args, **kwargs)
+
+    return method
+
+
+#: Whether Python warns of a count by position.
+_WARNS_OF_COUNTS = hasattr(re, "_zero_sentinel")
+
+
+def _of_module(name: str, place: int) -> Callable[..., Variable]:
+    """The function of the module, which compiles the pattern first; the flags may be in that place."""
+
+    def handler(
+        tx: Translator, pattern: Variable, *given: Variable, flags: Variable = _ZERO, **kwargs: Variable
+    ) -> Variable:
+        if len(given) > 2 and _WARNS_OF_COUNTS:
+            raise GraphBreak("text processing", f"re.{name} with a count by position")
+        args = list(given)
+        if len(args) > place:
+            flags = args.pop(place)
+        _check_text(tx, [pattern, flags], {})
+        compiled = tx.attempt(re.compile, pattern.constant(), flags.constant())
+        return ConstantVariable(compiled).method(tx, name, args, kwargs)
+
+    return handler
+
+
+for _name, _body, _place in (("sub", _sub, 3), ("subn", _subn, 3), ("finditer", _finditer, 1)):
+    OWN_METHODS[re.Pattern, _name] = _method(_body)
+    handles(getattr(re, _name))(_of_module(_name, _place))
+
+
+# --- templates --------------------------------------------------------------------------------------------------------
+@handles(_string.formatter_parser)
+def _pieces(tx: Translator, template: Variable, /) -> Variable:
+    """Of `string.Formatter`."""
+    found = tx.attempt(lambda: [*_string.formatter_parser(template.constant())])
+    return tx.new_tuple([tx.from_constant(piece) for piece in found]).iterator(tx)
+
+
+@handles(_string.formatter_field_name_split)
+def _field(tx: Translator, name: Variable, /) -> Variable:
+    first, rest = tx.attempt(_string.formatter_field_name_split, name.constant())
+    parts = tx.new_tuple([tx.from_constant(part) for part in tx.attempt(list, rest)])
+    return tx.new_tuple([tx.from_constant(first), parts.iterator(tx)])

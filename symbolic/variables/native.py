@@ -189,6 +189,10 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
         if inspect.isfunction(kind.__hash__):
             raise GraphBreak("key with its own hash", variable.describe())
         return tuple([hash_key(tx, item) for item in variable.unpack(tx)])
+    if (behind := variable.hashed_as()) is not None:
+        if has_own_hash(behind):
+            raise GraphBreak("key with its own hash", variable.describe())
+        return (type(variable), hash_key(tx, behind))
     if has_own_hash(variable):
         seen = len(tx.ledger.written)
         with tx.ledger.reading() as read:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import bisect
 import cmath
 import collections
@@ -13,7 +14,6 @@ import inspect
 import math
 import operator
 import os
-import platform
 import re
 import reprlib
 import string
@@ -21,11 +21,10 @@ import struct
 import sys
 import textwrap
 import traceback
-import types
 import typing
 import weakref
-from collections.abc import Callable, Sequence
-from types import BuiltinFunctionType, CoroutineType, FunctionType, GeneratorType, MethodType, ModuleType, NoneType
+from collections.abc import Callable
+from types import BuiltinFunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
@@ -33,18 +32,15 @@ from symbolic import polyfills
 from symbolic.errors import READS_STACK, SEES_END, SEES_SIZE, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
-from symbolic.variables.classes import ClassVariable
-from symbolic.variables.constants import ConstantVariable, is_a, is_constant_value
+from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import NONE, AnyException, TracebackVariable, is_none
 from symbolic.variables.functions import (
-    GENERATOR_FLAGS,
     BoundMethod,
     ClosureFunction,
     FunctionVariable,
     PartialVariable,
     has_no_attributes,
 )
-from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.numbers import inverse_of, truth_of
 from symbolic.variables.positions import as_index, has, stand_in
 from symbolic.variables.tables import (
@@ -62,7 +58,6 @@ from symbolic.variables.tables import (
     library,
     name_of,
     pure,
-    reason_of,
     special,
 )
 
@@ -282,7 +277,7 @@ for _kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
 # --- functools --------------------------------------------------------------------------------------------------------
 
 POLYFILLS.update({functools.reduce: polyfills.reduce, functools.cmp_to_key: polyfills.cmp_to_key})
-REFUSED.update({fn: "class made while running" for fn in (functools.total_ordering, functools.singledispatch)})
+REFUSED[functools.total_ordering] = "class made while running"
 
 
 @handles(functools.partial)
@@ -347,23 +342,52 @@ class _Dispatches:
         self.chosen = chosen
         self.__doc__ = f"the implementation for {cls.__qualname__}"
 
-    def __call__(self, function: Any) -> bool:
-        return function.dispatch(self.cls) is self.chosen
+    def __call__(self, dispatch: Any) -> bool:
+        return dispatch(self.cls) is self.chosen
+
+
+def _in_cell(function: Any, name: str) -> Any:
+    return function.__closure__[function.__code__.co_freevars.index(name)].cell_contents
+
+
+def _dispatch(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """`f.dispatch(cls)` of an existing function: asked now, unless the frame has what it would look at."""
+    cache: Any = _in_cell(fn, "dispatch_cache")
+    kind = type(cache)
+    if kind is not weakref.WeakKeyDictionary:
+        raise GraphBreak("builtin not supported", f"{name_of(fn)}, which remembers what it chose in a place of its own")
+    looked_at = (_in_cell(fn, "registry"), cache, cache.data)
+    if any(id(each) in tx.known for each in looked_at) or len(args) != 1 or kwargs or not args[0].is_constant():
+        return tx.call(FunctionVariable(fn, tx.sources.const(fn, name_of(fn))), args, kwargs)
+    cls = args[0].constant()
+    chosen = tx.attempt(fn, cls)
+    tx.know(tx.sources.const(fn, name_of(fn)), "predicate", _Dispatches(cls, chosen))
+    return library(tx, chosen)
 
 
 def _single_dispatch(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     if not args:
         raise GraphBreak("arguments do not fit the function", name_of(fn))
-    if type(getattr(getattr(fn, "_clear_cache", None), "__self__", None)) is not weakref.WeakKeyDictionary:
-        raise GraphBreak("builtin not supported", f"{name_of(fn)}, which remembers what it chose in a place of its own")
-    cls = args[0].python_type()
-    chosen = fn.dispatch(cls)
-    tx.know(tx.sources.const(fn, name_of(fn)), "predicate", _Dispatches(cls, chosen))
-    return tx.call(library(tx, chosen), args, kwargs)
+    return tx.call(_dispatch(tx, _in_cell(fn, "dispatch"), [tx.class_of(args[0])], {}), args, kwargs)
+
+
+def _register(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
+    raise GraphBreak("builtin not supported", f"{name_of(fn)} of a function that exists")
+
+
+@handles(abc.get_cache_token)
+def _cache_token(tx: Translator) -> Variable:
+    """What `singledispatch` remembers, to forget what it chose where that has changed."""
+    if tx.frames[-1].namespace.real() is not vars(functools):
+        raise GraphBreak("builtin not supported", name_of(abc.get_cache_token))
+    return ConstantVariable(abc.get_cache_token())
 
 
 _dispatching: Any = functools.singledispatch(lambda value: None)
-CODES[_dispatching.__code__] = _single_dispatch
+for _fn, _family in (
+    (_dispatching, _single_dispatch), (_dispatching.dispatch, _dispatch), (_dispatching.register, _register),
+):  # fmt: skip
+    CODES[_fn.__code__] = _family
 # `repr` of a dataclass: its wrapper only stops at objects that hold themselves, too deep to trace anyway.
 for _recursive in (reprlib.recursive_repr(), getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr())):
     WRAPPERS[_recursive(lambda self: "").__code__] = ("user_function", None)
@@ -391,7 +415,6 @@ POLYFILLS.update({**_in_python(heapq, "_heapq"), **_in_python(bisect, "_bisect")
 
 # --- types, typing, inspect, os, sys ----------------------------------------------------------------------------------
 
-REFUSED[typing.get_type_hints] = "type hints evaluated while running"
 REFUSED[dataclasses.make_dataclass] = "class made while running"
 REFUSED.update(
     {
@@ -409,7 +432,6 @@ REFUSED.update(
 )
 REFUSED[sys.getrefcount] = SEES_END  # compiled code has references to constants and to what it works on
 REFUSED[sys.getsizeof] = SEES_SIZE
-REFUSED.update({fn: "state of the interpreter" for fn in (sys.getrecursionlimit, sys.setrecursionlimit)})
 pure((sys.intern, os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.path.isabs))
 pure((struct.calcsize, struct.pack, struct.unpack, struct.unpack_from))
 pure((re.escape, re.split, re.findall, re.sub, re.subn, string.capwords))
@@ -451,131 +473,6 @@ def _method(tx: Translator, function: Variable, owner: Variable, /) -> Variable:
 @handles(typing.cast)
 def _cast(tx: Translator, typ: Variable, val: Variable) -> Variable:
     return val
-
-
-def _of_type(cls: Any) -> Callable[..., Variable]:
-    return lambda tx, object: ConstantVariable(issubclass(object.python_type(), cls))  # noqa: A006
-
-
-for _fn, _cls in (
-    (inspect.isfunction, FunctionType),
-    (inspect.isclass, type),
-    (inspect.ismethod, MethodType),
-    (inspect.ismodule, ModuleType),
-    (inspect.isbuiltin, BuiltinFunctionType),
-    (inspect.isgenerator, GeneratorType),
-    (inspect.iscoroutine, CoroutineType),
-):
-    handles(_fn)(_of_type(_cls))
-
-
-@handles(inspect.getgeneratorstate, inspect.getcoroutinestate)
-def _state_of(tx: Translator, generator: Variable) -> Variable:
-    if not isinstance(generator, GeneratorVariable):
-        raise GraphBreak("inspection of the running program", generator.describe())
-    return ConstantVariable(generator.inspected())
-
-
-@handles(types.coroutine)
-def _coroutine(tx: Translator, func: Variable) -> Variable:
-    """A generator function becomes one whose generators can be awaited."""
-    if not isinstance(func, ClosureFunction) or not func.code.co_flags & GENERATOR_FLAGS:
-        raise GraphBreak("attribute of a function", "__code__")
-    if not func.code.co_flags & inspect.CO_COROUTINE:
-        func.code = func.code.replace(co_flags=func.code.co_flags | inspect.CO_ITERABLE_COROUTINE)
-    return func
-
-
-#: What is asked about by its guards; of other objects nothing else says that the next one has the same answer.
-_ASKED = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type, str, NoneType)
-
-
-def _may_be_asked_about(target: Variable | None, args: Sequence[Variable]) -> bool:
-    """Whether a store to it may be seen by a question about these, which goes on to functions and classes."""
-    leads_on = isinstance(target, (FunctionVariable, ClassVariable)) and target.real() is not MISSING
-    return leads_on or any(target is arg for arg in args)
-
-
-#: Questions that evaluate the text of a signature of C's in the namespace of its module, which then has one name more.
-_EVALUATE = (inspect.signature, inspect.getfullargspec)
-
-
-def _bare_modules() -> list[dict[str, Any]]:
-    """The namespaces of modules in which nothing was evaluated yet."""
-    spaces = [vars(module) for module in [*sys.modules.values()] if type(module) is ModuleType]
-    return [space for space in spaces if "__builtins__" not in space]
-
-
-def _query(fn: Any) -> Callable[..., Variable]:
-    """A question about existing objects, asked now; in each call, too, where each answer is another object."""
-
-    def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
-        values = [arg.real() if arg.real() is not MISSING else known(tx, arg) for arg in args]
-        named = {name: known(tx, arg) for name, arg in kwargs.items()}
-        unknown = any(value is MISSING or id(value) in tx.ledger.classes for value in (*values, *named.values()))
-        if unknown or any(_may_be_asked_about(target, args) for target in tx.ledger.written):
-            raise GraphBreak(reason_of(fn), name_of(fn))
-        for arg, value in zip(args, values, strict=True):
-            if arg.source is not None and arg.source.kind != "const" and not is_a(value, _ASKED):
-                tx.know(arg.source, "is", value)
-        question = functools.partial(fn, *values, **named)
-        bare = _bare_modules() if fn in _EVALUATE else []
-        try:
-            answer = tx.attempt(question)
-        finally:
-            if [space for space in bare if space.pop("__builtins__", None) is not None]:  # which the program is to do
-                raise GraphBreak(reason_of(fn), name_of(fn))
-        if isinstance(answer, tuple) or is_constant_value(answer) or question() is answer:
-            return tx.from_constant(answer)
-        asked = tx.sources.const(question, name_of(fn)).step("made", (operator.call, len(tx.keepalive)))
-        tx.keepalive.append(question)
-        return tx.wrap(answer, asked)
-
-    return handler
-
-
-#: Questions about objects that exist, and about the machine: the answer does not change while the program runs.
-CONSTANT_QUERIES = (
-    inspect.signature,
-    inspect.getfullargspec,
-    inspect.isroutine,
-    inspect.isabstract,
-    inspect.unwrap,
-    inspect.getmodule,
-    inspect.getdoc,
-    importlib.util.find_spec,
-    os.cpu_count,
-    platform.system,
-    platform.machine,
-    platform.python_version,
-    platform.python_implementation,
-    sys.getdefaultencoding,
-)
-for _fn in CONSTANT_QUERIES:
-    handles(_fn)(_query(_fn))
-
-
-def _of_code(fn: Any, flag: int) -> Callable[..., Variable]:
-    """A question that the code of a function answers: those born in the frame have one, too."""
-    of_existing = _query(fn)
-
-    def handler(tx: Translator, obj: Variable, /) -> Variable:
-        function = obj
-        while isinstance(function, (BoundMethod, PartialVariable)):
-            function = function.function
-        if isinstance(function, ClosureFunction):
-            return ConstantVariable(bool(function.code.co_flags & flag))
-        return of_existing(tx, obj)
-
-    return handler
-
-
-for _fn, _flag in (
-    (inspect.isgeneratorfunction, inspect.CO_GENERATOR),
-    (inspect.iscoroutinefunction, inspect.CO_COROUTINE),
-    (inspect.isasyncgenfunction, inspect.CO_ASYNC_GENERATOR),
-):
-    handles(_fn)(_of_code(_fn, _flag))
 
 
 class _SameVariable:
