@@ -37,8 +37,9 @@ from torch.utils.hooks import RemovableHandle
 from symbolic.errors import GraphBreak, SkipFrame, bare
 from symbolic.passing import namespace_of
 from symbolic.sources import Source
-from symbolic.variables import (  # noqa: F401  (fourteen fill the tables)
+from symbolic.variables import (  # noqa: F401  (fifteen fill the tables)
     aliases,
+    arrays,
     autograd_functions,
     builtins,
     checkpoints,
@@ -49,6 +50,7 @@ from symbolic.variables import (  # noqa: F401  (fourteen fill the tables)
     hooks,
     library_values,
     nodes,
+    numpy_conversions,
     optimizers,
     randoms,
     run_text,
@@ -644,5 +646,6 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     **dict.fromkeys(weakref.ProxyTypes, weak.proxy),
     GenericAlias: aliases.existing,
     int: _large_integer,
+    **arrays.WRAP,
 }
 _NO_CONSTANTS = frozenset(WRAP) - CONSTANT_TYPES - LIBRARY_TYPES

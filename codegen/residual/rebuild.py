@@ -22,6 +22,7 @@ from symbolic import tracebacks
 from symbolic.errors import ASKS_NODE, READS_FRAME, GraphBreak, Restart, SkipFrame
 from symbolic.translator import LazyVariable
 from symbolic.variables import (
+    arrays,
     born,
     buffers,
     classes,
@@ -52,7 +53,7 @@ from symbolic.variables import (
     text_files,
     weak,
 )
-from symbolic.variables.base import Variable
+from symbolic.variables.base import MISSING, Variable
 
 
 def _tuple(w: Writer, v: Any) -> None:
@@ -274,6 +275,28 @@ def _node(w: Writer, v: tensors.NodeVariable) -> None:
     w.emit.attr("grad_fn")
 
 
+def _array(w: Writer, v: arrays.ArrayVariable) -> None:
+    if v.recipe is not None:
+        function, args = v.recipe
+        w.call_with(function, args, {})
+        return
+    if v.known is not MISSING:
+        w.call(runtime.copy_of_array, Emit(lambda: w.emit.const(v.known)), v.owns)
+    else:
+        others = [each for each in w.outputs if isinstance(each, tensors.TensorVariable) and each is not v.tensor]
+        is_shared = any(arrays.memory_of(each) == arrays.memory_of(v.tensor) for each in others)
+        if v.memory.lent_at is not None and is_shared:
+            raise Restart(v.memory.lent_at, GraphBreak("array that shares memory with a tensor", v.describe()))
+        w.call(runtime.new_array, v.tensor, v.owns)
+
+
+def _scalar(w: Writer, v: arrays.ScalarVariable) -> None:
+    if v.known is not MISSING:
+        w.call(runtime.copy_of_number, Emit(lambda: w.emit.const(v.known)))
+    else:
+        w.call(runtime.new_number, v.tensor)
+
+
 def _lazy(w: Writer, v: LazyVariable) -> None:
     assert v.source is not None
     w.load_source(v.source)
@@ -327,6 +350,9 @@ BUILD.update(
         numbers.DrawnNumber: Writer.birth,
         tensors.DrawnTensor: Writer.birth,
         drawn.DrawnArray: Writer.birth,
+        arrays.ArrayVariable: _array,
+        arrays.Backwards: _array,
+        arrays.ScalarVariable: _scalar,
         randoms.BornGenerator: Writer.birth,
         hooks.HandleNumber: _attribute("owner", "name"),
         functions.FunctionGet: _function_get,

@@ -24,6 +24,24 @@ def become_parameter(tensor: torch.Tensor) -> None:
     tensor.__class__ = torch.nn.Parameter
 
 
+def new_array(tensor: torch.Tensor, owns: bool) -> Any:
+    """An array with the elements of a result of the graph, as numpy would have made it."""
+    return copy_of_array(tensor.numpy(), owns)
+
+
+def copy_of_array(array: Any, owns: bool) -> Any:
+    copied = array.copy(order="K")
+    return copied if owns else copied.view()
+
+
+def new_number(tensor: torch.Tensor) -> Any:
+    return tensor.numpy()[()]
+
+
+def copy_of_number(number: Any) -> Any:
+    return type(number)(number)
+
+
 def make_function(
     code: types.CodeType,
     namespace: dict[str, Any],

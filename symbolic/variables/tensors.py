@@ -45,6 +45,15 @@ RESHAPING = frozenset(
 GRAPH_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 
+#: What stands for a number that is none of Python's -> (tx, variable) -> the number that torch takes it for
+AS_NUMBERS: dict[type, Callable[[Any, Variable], Variable]] = {}
+
+
+def as_number(tx: Translator, variable: Variable) -> Variable:
+    convert = AS_NUMBERS.get(type(variable))
+    return variable if convert is None else convert(tx, variable)
+
+
 class TensorVariable(Variable):
     """A tensor: `node` in the graph, `fake` for its properties, `cls` its exact type, `value` it if it exists."""
 
@@ -208,6 +217,7 @@ class TensorVariable(Variable):
             input_memory.guard_offset(tx.graph, self)
         if name == "size" and tx.graph.shapes is not None and not args and not kwargs:
             return tx.new_tuple(tx.graph.sizes(self), torch.Size)
+        args, kwargs = [as_number(tx, arg) for arg in args], {key: as_number(tx, arg) for key, arg in kwargs.items()}
         return tx.graph.call_method(name, [self, *args], kwargs)
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
@@ -220,16 +230,16 @@ class TensorVariable(Variable):
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if not _operand(other):
             return None
-        return tx.graph.call(op, [self, other])
+        return tx.graph.call(op, [self, as_number(tx, other)])
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if not _operand(other):
             return None
         # comparisons come here already reflected by tx.binary
-        return tx.graph.call(op, [other, self])
+        return tx.graph.call(op, [as_number(tx, other), self])
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        return tx.graph.call(op, [self, other]) if _operand(other) else None
+        return tx.graph.call(op, [self, as_number(tx, other)]) if _operand(other) else None
 
     def unary(self, tx: Translator, op: Any) -> Variable:
         assert op in UNARY
@@ -272,7 +282,8 @@ MOVES = (take_data, torch.Tensor.set_, "set_")
 
 def _operand(variable: Variable) -> bool:
     kinds = (int, float, tuple, list)
-    return isinstance(variable, (TensorVariable, ConstantVariable)) or issubclass(variable.python_type(), kinds)
+    is_known = isinstance(variable, (TensorVariable, ConstantVariable)) or type(variable) in AS_NUMBERS
+    return is_known or issubclass(variable.python_type(), kinds)
 
 
 class NumberOutput(TensorVariable):
