@@ -120,7 +120,7 @@ class Translator(Protocols):
         self.drawn_from: dict[Any, Variable] = {}  # generators of random numbers that early calls change
         self.first_check: tuple[int, str] | None = None  # that the graph makes for the frame: its step, and of what
         self.unchecked: dict[Variable, None] = {}  # results of numpy's that must be finite
-        self.lent_tensors: list[int] = []  # steps at which arrays were made of tensors
+        self.lent_tensors: list[tuple[int, TensorVariable, Any]] = []  # that became arrays, when, and how they lay
         self.late_texts: list[Variable] = []  # that markers stand for
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
         self.own_keys: dict[Variable, OwnKey] = {}  # of those with a `__hash__` of their own: the first of each

@@ -283,7 +283,7 @@ def _array(w: Writer, v: arrays.ArrayVariable) -> None:
     if v.known is not MISSING:
         w.call(runtime.copy_of_array, Emit(lambda: w.emit.const(v.known)), v.owns)
     else:
-        others = [each for each in w.outputs if isinstance(each, tensors.TensorVariable) and each is not v.tensor]
+        others = [each for each in w.outputs if type(each) is tensors.TensorVariable and each is not v.tensor]
         is_shared = any(arrays.memory_of(each) == arrays.memory_of(v.tensor) for each in others)
         if v.memory.lent_at is not None and is_shared:
             raise Restart(v.memory.lent_at, GraphBreak("array that shares memory with a tensor", v.describe()))

@@ -673,8 +673,14 @@ def settle(tx: Translator) -> None:
 def close(tx: Translator) -> None:
     """At the end of the frame."""
     settle(tx)
-    if tx.graph.moves and tx.lent_tensors:
-        raise Restart(tx.lent_tensors[0], GraphBreak("array in the memory of a tensor that comes to lie elsewhere"))
+    for step, tensor, lay in tx.lent_tensors:
+        if tx.graph.moves or _place(tensor) != lay:
+            raise Restart(step, GraphBreak("array in the memory of a tensor that comes to lie elsewhere"))
+
+
+def _place(tensor: TensorVariable) -> Any:
+    """Where it lies, and how."""
+    return tensor.fake.shape, tensor.fake.stride(), tensor.fake.storage_offset()
 
 
 # --- writes -----------------------------------------------------------------------------------------------------------
@@ -713,7 +719,7 @@ def in_memory_of(tx: Translator, tensor: TensorVariable) -> Variable:
     check_sizes(tensor)
     if tx.graph.moves or tensor.cls is not torch.Tensor:
         raise GraphBreak("tensor method not captured", "numpy")
-    tx.lent_tensors.append(tx.anchor())
+    tx.lent_tensors.append((tx.anchor(), tensor, _place(tensor)))
     alias = record(tx, getattr, tensor, "data")
     dtype = OF_TORCH[fake.dtype]
     look = Look(dtype, tuple(fake.shape), tuple(stride * dtype.itemsize for stride in fake.stride()))

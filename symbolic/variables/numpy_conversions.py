@@ -83,6 +83,8 @@ _ASTYPE = Row(astype)
 def _as_number(tx: Translator, value: Variable) -> Variable:
     """What torch takes a number of numpy's for."""
     assert isinstance(value, NumpyVariable)
+    if value.look.dtype.kind == "b":  # which leaves nothing to the tensor
+        raise GraphBreak("array beside a tensor", value.describe())
     return value.item(tx)
 
 
