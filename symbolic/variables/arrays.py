@@ -311,6 +311,21 @@ class ScalarVariable(NumpyVariable):
     def example(self) -> Any:
         return self.dtype.type(1) if self.known is MISSING else self.known
 
+    def is_constant(self) -> bool:
+        return self.known is not MISSING
+
+    def constant(self) -> Any:
+        return self.known if self.known is not MISSING else super().constant()
+
+    def key(self) -> Any:
+        return self.known if self.known is not MISSING else super().key()
+
+    def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        values = [value_of(tx, arg) for arg in (self, *args)] if name not in METHODS and not kwargs else [MISSING]
+        if any(value is MISSING for value in values):
+            return super().method(tx, name, args, kwargs)
+        return tx.from_constant(tx.attempt(getattr(self.python_type(), name), *values))
+
     def is_same(self, tx: Translator, other: Variable) -> bool:
         if self is not other and isinstance(other, ScalarVariable) and other.dtype == self.dtype:
             raise GraphBreak("identity of numbers", f"{self.describe()} is {other.describe()}")

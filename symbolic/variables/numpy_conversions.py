@@ -17,6 +17,8 @@ from symbolic.variables.arrays import (
     IS_KNOWN,
     METHODS,
     ArrayVariable,
+    Backwards,
+    ExistingArray,
     NumpyVariable,
     ScalarVariable,
     constant,
@@ -30,13 +32,14 @@ from symbolic.variables.arrays import (
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.drawn import numpy
 from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.numpy_functions import FUNCTIONS, astype, call, call_by, handled
 from symbolic.variables.numpy_ufuncs import Row, refuse
 from symbolic.variables.numpy_views import VIEWS
 from symbolic.variables.tables import HANDLERS, KINDS, LATE, Args, Kwargs
-from symbolic.variables.tensors import AS_NUMBERS, TensorVariable
+from symbolic.variables.tensors import AS_NUMBERS, AS_POSITIONS, TensorVariable
 from symbolic.variables.tensors import METHODS as TENSOR_METHODS
 from symbolic.variables.torch_functions import HANDLERS as TORCH_HANDLERS
 
@@ -88,10 +91,34 @@ def _as_number(tx: Translator, value: Variable) -> Variable:
     return value.item(tx)
 
 
+def _as_position(tx: Translator, index: Variable) -> Variable:
+    """What torch's indexing takes it for: an array for a tensor, an integer for one of Python's."""
+    assert isinstance(index, NumpyVariable)
+    if index.look.dtype.kind == "i" and isinstance(index, ScalarVariable) and index.known is not MISSING:
+        return ConstantVariable(int(index.known))
+    if isinstance(index, ArrayVariable) and index.look.dtype.kind in "ib" and index.look.shape:
+        return record(tx, torch.clone, index.tensor)
+    raise GraphBreak("array beside a tensor", index.describe())
+
+
 def _numpy_of(tx: Translator, tensor: Variable, force: Variable | None = None) -> Variable:
     if force is not None or not isinstance(tensor, TensorVariable):
         raise GraphBreak("tensor method not captured", "numpy")
     return in_memory_of(tx, tensor)
+
+
+def _of_numbers(tx: Translator, function: Any, args: Any, kwargs: Kwargs) -> tuple[Any, Kwargs]:
+    """Numbers of numpy's in a list say what the tensor is of, and are plain ones in the graph."""
+    items = [operand(tx, item) for item in tx.unpack(args[0])]
+    if not any(isinstance(item, ScalarVariable) for item in items):
+        return args, kwargs
+    values = [value_of(tx, item) for item in items]
+    if len(args) > 1 or any(value is MISSING or isinstance(value, (list, tuple)) for value in values):
+        raise GraphBreak("array beside a tensor", f"among what {function.__name__} is given")
+    plain = [value.item() if isinstance(value, numpy.generic) else value for value in values]
+    if value_of(tx, kwargs.get("dtype", _NONE)) is None:
+        kwargs = kwargs | {"dtype": ConstantVariable(rehearse(tx, function, [values]).dtype)}
+    return [tx.from_constant(plain), *args[1:]], kwargs
 
 
 def _to_tensor(function: Any, shares: bool) -> None:
@@ -99,6 +126,8 @@ def _to_tensor(function: Any, shares: bool) -> None:
 
     def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
         array = args[0] if args else None
+        if array is not None and type(array) in (ListVariable, TupleVariable) and function is not torch.from_numpy:
+            args, kwargs = _of_numbers(tx, function, args, kwargs)
         if not isinstance(array, NumpyVariable):
             return before(tx, *args, **kwargs)
         if len(args) > 1 or kwargs.keys() - {"dtype", "device"} or torch.get_default_device().type != "cpu":
@@ -197,6 +226,7 @@ if IS_KNOWN:
     NATIVE_CONSTRUCTORS[numpy.dtype] = _dtype
     TENSOR_METHODS["numpy"] = _numpy_of
     AS_NUMBERS[ScalarVariable] = _as_number
+    AS_POSITIONS.update(dict.fromkeys((ArrayVariable, ExistingArray, Backwards, ScalarVariable), _as_position))
     for _each, _shares in ((torch.from_numpy, True), (torch.as_tensor, True), (torch.tensor, False)):
         _to_tensor(_each, _shares)
     for _kind in (int, float):

@@ -77,6 +77,8 @@ def call_by(tx: Translator, row: Row, function: Any, args: Args, kwargs: Kwargs)
     examples = [example_of(tx, operand(tx, arg)) for arg in args]
     named_examples = {name: example_of(tx, operand(tx, arg)) for name, arg in kwargs.items()}
     out = {} if target is None else {"out": target.look.example()}
+    if function in REGULAR:
+        examples[0] = _regular(args[0], examples[0])
     example = rehearse(tx, function, examples, {**named_examples, **out})
     check_dtype(example)
     arrays = [each for each in flat((*given, *named.values())) if isinstance(each, NumpyVariable)]
@@ -94,8 +96,22 @@ def call_by(tx: Translator, row: Row, function: Any, args: Args, kwargs: Kwargs)
     return result
 
 
+#: Functions that refuse a matrix of zeros.
+REGULAR: set[Any] = set()
+
+
+def _regular(variable: Variable, example: Any) -> Any:
+    """A matrix that has an inverse, and lies like the example."""
+    if not isinstance(variable, ArrayVariable) or example.ndim != 2 or example.shape[0] != example.shape[1]:
+        return refuse(numpy.linalg.inv, "of no matrix")
+    return example + numpy.eye(example.shape[0], dtype=example.dtype)
+
+
 #: Parameters that are plain values.
-_PLAIN = frozenset("axis dtype keepdims ddof kind decimals repeats reps shift k n order copy subscripts N M".split())
+_PLAIN = frozenset(
+    """axis dtype keepdims ddof kind decimals repeats reps shift k n order copy subscripts N M offset mode pad_width
+    axes rtol atol equal_nan nan posinf neginf norm""".split()
+)
 
 
 def _are_plain(body: Body, given: list[Any], named: dict[str, Any]) -> bool:
@@ -316,23 +332,80 @@ def _part_of_matrix(function: Any) -> Body:
     return body
 
 
-def _sort(tx: Translator, example: Any, a: Any, axis: Any = -1, kind: Any = None, **named: Any) -> TensorVariable:
+def _sort(tx: Translator, example: Any, a: Any, axis: Any = -1, kind: Any = None) -> TensorVariable:
+    """Equal numbers may look different if they are zeros."""
     tensor = _tensor(tx, a)
-    if named or axis is None or (tensor.fake.is_floating_point() and kind != "stable") or tensor.fake.is_complex():
-        return refuse(numpy.sort, "but kind='stable'")
+    if axis is None or tensor.fake.is_complex() or not tensor.fake.dim():
+        return refuse(numpy.sort, "of such a kind")
+    if tensor.fake.is_floating_point() and kind != "stable":
+        turned = ands(tx, record(tx, operator.eq, tensor, 0), record(tx, torch.signbit, tensor))
+        must_hold(tx, record(tx, torch.logical_not, turned))
     return _sorted(tx, tensor, axis)[0]
 
 
-def _argsort(tx: Translator, example: Any, a: Any, axis: Any = -1, kind: Any = None, **named: Any) -> TensorVariable:
+def _argsort(tx: Translator, example: Any, a: Any, axis: Any = -1, kind: Any = None) -> TensorVariable:
+    """Which of equal numbers comes first is numpy's own affair, but for `kind="stable"`."""
     tensor = _tensor(tx, a)
-    if named or axis is None or kind != "stable" or tensor.fake.is_complex():
-        return refuse(numpy.argsort, "but kind='stable'")
-    return _sorted(tx, tensor, axis)[1]
+    if axis is None or tensor.fake.is_complex() or not tensor.fake.dim():
+        return refuse(numpy.argsort, "of such a kind")
+    values, places = _sorted(tx, tensor, axis)
+    if kind != "stable" and tensor.fake.shape[axis] > 1:
+        count = tensor.fake.shape[axis] - 1
+        one, next_ = (record(tx, torch.narrow, values, axis, at, count) for at in (0, 1))
+        must_hold(tx, record(tx, operator.ne, one, next_))
+        must_hold(tx, record(tx, operator.eq, tensor, tensor))
+    return places
 
 
 def _sorted(tx: Translator, tensor: TensorVariable, axis: int) -> list[TensorVariable]:
     both = tx.graph.call(torch.sort, [tensor], {"dim": ConstantVariable(axis), "stable": ConstantVariable(True)})
     return tx.unpack(both)  # type: ignore[return-value]
+
+
+def _take(tx: Translator, example: Any, a: Any, indices: Any, axis: Any = None) -> TensorVariable:
+    tensor, at = _tensor(tx, a), _tensor(tx, indices)
+    if at.fake.dtype.is_floating_point or at.fake.dtype is torch.bool:
+        return refuse(numpy.take, "at such places")
+    at = cast(tx, at, numpy.dtype("int64"))
+    if axis is None:
+        tensor, axis = record(tx, torch.Tensor.reshape, tensor, (-1,)), 0
+    before = (slice(None),) * (axis % tensor.fake.dim())
+    return record(tx, operator.getitem, tensor, (*before, at))
+
+
+def _pad(tx: Translator, example: Any, array: Any, pad_width: Any, mode: Any = "constant") -> TensorVariable:
+    tensor = _tensor(tx, array)
+    if mode != "constant":
+        return refuse(numpy.pad, "of such a kind")
+    wide = numpy.broadcast_to(numpy.asarray(pad_width), (tensor.fake.dim(), 2))
+    return record(tx, torch.nn.functional.pad, tensor, [int(each) for pair in wide[::-1] for each in pair])
+
+
+def _trace(tx: Translator, example: Any, a: Any, offset: Any = 0) -> TensorVariable:
+    tensor = _tensor(tx, a, example.dtype)
+    return record(tx, torch.sum, record(tx, torch.diagonal, tensor, offset), -1)
+
+
+def _range(tx: Translator, example: Any, a: Any, axis: Any = None, keepdims: bool = False) -> TensorVariable:
+    tensor = _tensor(tx, a, example.dtype)
+    if 0 in tensor.fake.shape or not tensor.fake.dim():
+        return refuse(numpy.ptp, "of nothing")
+    most, least = (record(tx, f, tensor, _axes(axis, tensor), keepdims) for f in (torch.amax, torch.amin))
+    return record(tx, operator.sub, most, least)
+
+
+def _is_close(
+    tx: Translator, example: Any, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
+) -> TensorVariable:
+    """As numpy says it: no more than that away from `b`, or the same."""
+    double = numpy.dtype("float64")
+    if any(isinstance(each, NumpyVariable) and each.look.dtype != double for each in (a, b)) or equal_nan:
+        return refuse(numpy.isclose, "but of float64")
+    one, other = _tensor(tx, a, double), _tensor(tx, b, double)
+    margin = record(tx, operator.add, record(tx, operator.mul, record(tx, abs, other), rtol), atol)
+    near = record(tx, operator.le, record(tx, abs, record(tx, operator.sub, one, other)), margin)
+    finite = ands(tx, near, record(tx, torch.isfinite, other))
+    return record(tx, operator.or_, finite, record(tx, operator.eq, one, other))
 
 
 # --- linear algebra ---------------------------------------------------------------------------------------------------
@@ -349,6 +422,12 @@ def _dot(tx: Translator, example: Any, a: Any, b: Any) -> TensorVariable:
     return record(tx, torch.tensordot, one, other, dims=([one.fake.dim() - 1], [other.fake.dim() - 2]))
 
 
+def _tensordot(tx: Translator, example: Any, a: Any, b: Any, axes: Any = 2) -> TensorVariable:
+    one, other = _tensor(tx, a, example.dtype), _tensor(tx, b, example.dtype)
+    pairs = axes if isinstance(axes, int) else tuple(each if isinstance(each, list) else [each] for each in axes)
+    return record(tx, torch.tensordot, one, other, dims=pairs)
+
+
 def _outer(tx: Translator, example: Any, a: Any, b: Any) -> TensorVariable:
     one, other = (record(tx, torch.Tensor.reshape, _tensor(tx, each, example.dtype), (-1,)) for each in (a, b))
     return record(tx, torch.outer, one, other)
@@ -358,6 +437,35 @@ def _einsum(tx: Translator, example: Any, subscripts: Any, *operands: Any) -> Te
     if type(subscripts) is not str or example.dtype.kind == "b":
         return refuse(numpy.einsum, "with such subscripts")
     return record(tx, torch.einsum, subscripts, *(_tensor(tx, each, example.dtype) for each in operands))
+
+
+def _of_matrix(function: Any) -> Body:
+    """Where there is none torch raises, and the frame runs as it was written."""
+
+    def body(tx: Translator, example: Any, a: Any, *more: Any) -> TensorVariable:
+        return record(tx, function, *(_tensor(tx, each, example.dtype) for each in (a, *more)))
+
+    return body
+
+
+def _frequencies(function: Any) -> Body:
+    def body(
+        tx: Translator, example: Any, a: Any, n: Any = None, axis: Any = -1, norm: Any = None
+    ) -> TensorVariable:
+        tensor = _tensor(tx, a)
+        if not tensor.fake.is_floating_point() and not tensor.fake.is_complex():
+            tensor = cast(tx, tensor, numpy.dtype("float64"))
+        return record(tx, function, tensor, n, axis, norm)
+
+    return body
+
+
+def _no_nan(
+    tx: Translator, example: Any, x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> TensorVariable:
+    if not copy or not isinstance(x, NumpyVariable) or x.look.dtype.kind == "c":
+        return refuse(numpy.nan_to_num, "in place")
+    return record(tx, torch.nan_to_num, x.tensor, nan, posinf, neginf)
 
 
 def _norm(
@@ -453,8 +561,23 @@ def _inner(tx: Translator, example: Any, a: Any, b: Any) -> TensorVariable:
     return record(tx, torch.inner, _tensor(tx, a, example.dtype), _tensor(tx, b, example.dtype))
 
 
-def _known_only(tx: Translator, example: Any, *args: Any, **named: Any) -> TensorVariable:
-    return refuse(numpy.linspace, "of so many numbers")
+def _linspace(
+    tx: Translator, example: Any, start: Any, stop: Any, num: Any = 50, endpoint: Any = True, dtype: Any = None
+) -> TensorVariable:
+    """By numpy's own steps."""
+    if any(isinstance(each, (Variable, list)) for each in (start, stop, num, endpoint)) or example.dtype.kind != "f":
+        return refuse(numpy.linspace, "of such numbers")
+    parts = num - 1 if endpoint else num
+    start, stop = float(start), float(stop)
+    step = (stop - start) / parts if parts > 0 else 0.0
+    if parts <= 0 or step == 0:
+        return refuse(numpy.linspace, "of so few numbers")
+    counted = record(tx, torch.arange, num, dtype=torch.float64, device=CPU)
+    found = record(tx, operator.add, record(tx, operator.mul, counted, step), start)
+    if endpoint:
+        last = full(tx, (), stop, numpy.dtype("float64"))
+        found = record(tx, torch.where, record(tx, operator.eq, counted, float(num - 1)), last, found)
+    return found
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -481,10 +604,25 @@ def _fill() -> None:
         numpy.ones: Row(_filled(1)), numpy.ones_like: Row(_filled(1)), numpy.empty: Row(_empty),
         numpy.empty_like: Row(_empty), numpy.full: Row(_full), numpy.full_like: Row(_full), numpy.eye: Row(_eye),
         numpy.identity: Row(_eye), numpy.arange: Row(_arange), numpy.array: Row(_array),
-        numpy.linspace: Row(_known_only),
+        numpy.linspace: Row(_linspace),
     }  # fmt: skip
+    functions |= {
+        numpy.take: Row(_take), numpy.pad: Row(_pad), numpy.trace: Row(_trace, True), numpy.ptp: Row(_range, True),
+        numpy.isclose: Row(_is_close), numpy.tensordot: Row(_tensordot, True),
+    }  # fmt: skip
+    functions |= {
+        getattr(numpy.linalg, name): Row(_of_matrix(getattr(torch.linalg, name)), True)
+        for name in "inv solve det cholesky".split()
+    }
+    functions |= {
+        getattr(numpy.fft, name): Row(_frequencies(getattr(torch.fft, name)), True)
+        for name in "fft ifft rfft irfft".split()
+    }
+    functions[numpy.nan_to_num] = Row(_no_nan)
+    REGULAR.update(getattr(numpy.linalg, name) for name in "inv solve cholesky".split())
     FUNCTIONS.update(functions)
-    methods = reductions | {"argsort": Row(_argsort), "flatten": Row(_flatten)}
+    methods = reductions | {"argsort": Row(_argsort), "flatten": Row(_flatten), "take": Row(_take)}
+    methods["trace"] = functions[numpy.trace]
     METHODS.update({name: functools.partial(_by, row) for name, row in methods.items()})
     for function in FUNCTIONS:
         HANDLERS[function] = functools.partial(handled, call, function)

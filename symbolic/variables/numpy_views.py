@@ -79,6 +79,11 @@ def _permuted(tx: Translator, tensor: TensorVariable, example: Any, args: list[A
     return record(tx, torch.permute, tensor, tuple(order))
 
 
+def _in_order(tx: Translator, tensor: TensorVariable, example: Any, args: list[Any]) -> TensorVariable:
+    """The same, if it lies so: copies are laid out as the example is."""
+    return record(tx, torch.Tensor.reshape, tensor, example.shape)
+
+
 def _swapped(tx: Translator, tensor: TensorVariable, example: Any, args: list[Any]) -> TensorVariable:
     return record(tx, torch.transpose, tensor, *args)
 
@@ -91,6 +96,30 @@ def _flipped(tx: Translator, tensor: TensorVariable, example: Any, args: list[An
     axis = args[0] if args else None
     dims = range(tensor.fake.dim()) if axis is None else axis if isinstance(axis, tuple) else [axis]
     return record(tx, torch.flip, tensor, tuple(dims))
+
+
+def _split(tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """Each part is a view of its own."""
+    array = operand(tx, args[0])
+    axis = value_of(tx, kwargs.get("axis", args[2] if len(args) > 2 else ConstantVariable(0)))
+    if not isinstance(array, ArrayVariable) or len(args) < 2 or type(axis) is not int or kwargs.keys() - {"axis"}:
+        return refuse(function, "with such arguments")
+    values = [*_constants(tx, function, [args[1]], {}), axis]
+    start, found = 0, list[Variable]()
+    for at, part in enumerate(rehearse(tx, function, [array.example(), *values])):
+        size = part.shape[axis]
+        narrow = functools.partial(_narrowed, tx, axis, start, size)
+        found.append(viewed(tx, array, functools.partial(_nth, function, at), values, narrow))
+        start += size
+    return tx.new_list(found)
+
+
+def _narrowed(tx: Translator, axis: int, start: int, size: int, tensor: TensorVariable) -> TensorVariable:
+    return record(tx, torch.narrow, tensor, axis, start, size)
+
+
+def _nth(function: Any, at: int, array: Any, *args: Any) -> Any:
+    return function(array, *args)[at]
 
 
 # --- indices ----------------------------------------------------------------------------------------------------------
@@ -196,8 +225,9 @@ if IS_KNOWN:
         numpy.reshape: _view(_reshaped), numpy.ravel: _view(_reshaped), numpy.squeeze: _view(_reshaped),
         numpy.expand_dims: _view(_reshaped), numpy.atleast_1d: _view(_reshaped), numpy.atleast_2d: _view(_reshaped),
         numpy.transpose: _view(_permuted), numpy.swapaxes: _view(_swapped), numpy.moveaxis: _view(_moved),
-        numpy.flip: _view(_flipped),
+        numpy.flip: _view(_flipped), numpy.ascontiguousarray: _view(_in_order), numpy.asfortranarray: _view(_in_order),
     })  # fmt: skip
+    VIEWS.update({numpy.split: _split, numpy.array_split: _split})
     for _function, _body in VIEWS.items():
         HANDLERS[_function] = functools.partial(handled, _body, _function)
     METHODS.update({name: VIEWS[getattr(numpy, name)] for name in "reshape ravel squeeze transpose swapaxes".split()})

@@ -49,6 +49,10 @@ GRAPH_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 AS_NUMBERS: dict[type, Callable[[Any, Variable], Variable]] = {}
 
 
+#: What stands for a position that is none of Python's -> (tx, variable) -> what torch takes it for
+AS_POSITIONS: dict[type, Callable[[Any, Variable], Variable]] = {}
+
+
 def as_number(tx: Translator, variable: Variable) -> Variable:
     convert = AS_NUMBERS.get(type(variable))
     return variable if convert is None else convert(tx, variable)
@@ -451,5 +455,10 @@ def _lies_over(tensor: TensorVariable, mask: Any, start: int | None) -> bool:
 
 def _position(tx: Translator, index: Variable) -> Variable:
     """An object that says by `__index__` which number it stands for (one with elements is taken as a tuple)."""
+    parts = tx.unpack(index) if index.python_type() is tuple else []
+    if any(type(part) in AS_POSITIONS for part in parts):
+        return tx.new_tuple([_position(tx, part) for part in parts])
+    if (convert := AS_POSITIONS.get(type(index))) is not None:
+        return convert(tx, index)
     own = None if hasattr(index.python_type(), "__getitem__") else index_method(tx, index)
     return tx.call(own, [], {}) if own is not None else index

@@ -1,4 +1,5 @@
 """Arrays and numbers of numpy beside tensors, in one graph: what comes in, what is computed, what leaves the frame."""
+import math
 import operator
 
 import numpy as np
@@ -314,8 +315,32 @@ def others(x, a):
     return x + 1, np.diff(a), np.tril(a), np.triu(a, 1), a.transpose(1, 0), np.transpose(a), np.moveaxis(a, 0, 1), a.ravel()
 
 
+def parts(x, a):
+    return x + 1, np.split(a, 2, axis=1), np.array_split(a, 2), np.take(a, [0, 2], axis=0), a.take(np.array([1, 0])), np.pad(a, 1)
+
+
+def few_more(x, a):
+    return (x + 1, np.trace(a), a.trace(), np.ptp(a, axis=0), np.tensordot(a, a, axes=([0], [0])), np.tensordot(a, a.T, 1),
+            np.isclose(a.astype(np.float64), a.astype(np.float64) + 1e-9), np.nan_to_num(a), np.linspace(0, 1, 5000),
+            np.linspace(0, 3, 5000, endpoint=False), np.ascontiguousarray(a.T), np.asfortranarray(a), np.ascontiguousarray(a) is a,
+            np.sort(a), a.argsort(), np.fft.fft(a.astype(np.float64)), np.fft.rfft(a[0].astype(np.float64)))
+
+
+def matrices_and_inverses(x, a):
+    b = a[:, :3].astype(np.float64) + np.eye(3) * 9
+    return x + 1, np.linalg.inv(b), np.linalg.solve(b, b[0]), np.linalg.det(b), np.linalg.cholesky(b @ b.T), np.linalg.solve(b, b)
+
+
+def known_numbers(x, a):
+    two, n = np.float32(2), np.int64(3)
+    return (x + 1, f"{two:.3f}", str(two), repr(n), [10, 20, 30, 40][n], list(range(n)), math.sqrt(two), {two: 1}[2.0], two * 3,
+            round(np.float64(2.567), 1), torch.tensor([two, two]), torch.tensor([1, np.float64(2)]), x[np.int64(0)],
+            torch.arange(9)[np.array([1, 2])], torch.arange(3)[np.array([True, False, True])], max(two, 1.0), two == 2, n % 2,
+            x.reshape(np.prod(x.shape)), int(n) + n, float(two), bool(two), two.item(), n.dtype, -two, two > 1, not two)
+
+
 @pytest.mark.parametrize("program", [
-    reductions, side_by_side, matrices, constructors, large_ones, indices, numbers, numbers_and_tensors, dtypes, lists_of_them,
+    parts, few_more, matrices_and_inverses, known_numbers, reductions, side_by_side, matrices, constructors, large_ones, indices, numbers, numbers_and_tensors, dtypes, lists_of_them,
     sorted_ones, others,
 ])
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
@@ -422,6 +447,8 @@ def test_arrays_over_one_memory():
     lambda x, a: (x + 1, (a * 1e300).astype(np.int32)),
     lambda x, a: (x + 1, a.astype(np.int64) // a.astype(np.int64)),
     lambda x, a: (x + 1, a.sum() / a.min()),
+    lambda x, a: (x + 1, np.linalg.inv(a[:, None] * a[None] + np.eye(3) * (a[0] > 0.5))),
+    lambda x, a: (x + 1, np.sort(-a * 0), np.argsort(a * 0)),
     lambda x, a: (x + 1, np.float64(1) / np.float64(0)),
     lambda x, a: (x + 1, (a.astype(np.int64) + 2**62).max() * 4),
 ])
