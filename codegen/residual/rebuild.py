@@ -281,13 +281,15 @@ def _array(w: Writer, v: arrays.ArrayVariable) -> None:
         w.call_with(function, args, {})
         return
     if v.known is not MISSING:
-        w.call(runtime.copy_of_array, Emit(lambda: w.emit.const(v.known)), v.owns)
+        known = Emit(lambda: w.emit.const(v.known))
+        w.call(runtime.copy_of_array, known, v.owns, known)
     else:
         others = [each for each in w.outputs if type(each) is tensors.TensorVariable and each is not v.tensor]
         is_shared = any(arrays.memory_of(each) == arrays.memory_of(v.tensor) for each in others)
         if v.memory.lent_at is not None and is_shared:
             raise Restart(v.memory.lent_at, GraphBreak("array that shares memory with a tensor", v.describe()))
-        w.call(runtime.new_array, v.tensor, v.owns)
+        like = arrays.template(v)
+        w.call(runtime.new_array, v.tensor, v.owns, Emit(lambda: w.emit.const(like)))
 
 
 def _scalar(w: Writer, v: arrays.ScalarVariable) -> None:

@@ -577,6 +577,22 @@ def _lies(fake: torch.Tensor, look: Look) -> bool:
     return all(ours == theirs for size, ours, theirs in zip(look.shape, strides, look.strides, strict=True) if size > 1)
 
 
+def template(array: ArrayVariable) -> Any:
+    """What a new array is made like, where it would not lie as numpy's does otherwise: dimensions of one have strides,
+    too. None where it would."""
+    look = array.look
+    strides = [stride * look.dtype.itemsize for stride in array.tensor.fake.stride()]
+    if numpy.empty_like(_strided(look, strides), order="K").strides == look.strides:
+        return None
+    inside = sorted(range(len(strides)), key=lambda dim: (look.strides[dim], look.shape[dim] > 1))
+    return _strided(look, [look.dtype.itemsize * 3 ** (inside.index(dim) + 1) for dim in range(len(strides))])
+
+
+def _strided(look: Look, strides: Iterable[int]) -> Any:
+    """An array of which nothing may be read."""
+    return numpy.lib.stride_tricks.as_strided(numpy.zeros(1, look.dtype), look.shape, tuple(strides))
+
+
 def memory_of(tensor: TensorVariable) -> int:
     return tensor.fake.untyped_storage()._cdata
 

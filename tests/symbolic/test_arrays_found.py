@@ -364,3 +364,11 @@ def test_write_check3():
         return x + 1
 
     check(f, X.clone(), np.array([1.0, 2]), changed=[(X.clone(), np.array([0.0, 2]))])
+
+
+def test_strides_of_dimensions_of_one():
+    def f(x, a):
+        b = np.atleast_2d(a[::2])
+        return x + 1, np.zeros_like(b), b + 1, np.ones((1, 3, 1)), b.T.copy(), np.expand_dims(a, -1) * 2, b.sum(0, keepdims=True)
+
+    check(f, X.clone(), np.arange(4.0), graphs=1)
