@@ -21,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from symbolic.errors import DEEPEST, MEMORY, RECURSION, SEES_END, GraphBreak, Observed
 from symbolic.passing import namespace_of
-from symbolic.variables import born, torch_functions
+from symbolic.variables import arrays, born, torch_functions
 from symbolic.variables.base import BINARY, INPLACE, MISSING, NUMBERS, Variable, lookup
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.class_making import new_class
@@ -279,6 +279,7 @@ class Protocols:
 
     def _attempts(self: Any, op: Any, a: Variable, b: Variable) -> Variable | None:
         """Python's order: a subclass's own reflected method first, then left, then right. None: nobody answers."""
+        a, b = arrays.numbers(self, a, b)
         left, right = a.python_type(), b.python_type()
         objects = isinstance(a, ObjectVariable) and isinstance(b, ObjectVariable)
         if left is right and objects and op not in _REFLECTED:

@@ -44,7 +44,7 @@ from symbolic.repeats import Repeats
 from symbolic.shapes import Shapes
 from symbolic.sources import Source, Sources
 from symbolic.torch_state import TorchState, TracingState
-from symbolic.variables import hooks, outside, symbols
+from symbolic.variables import arrays, hooks, outside, symbols
 from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable
 from symbolic.variables.builtins import check_shared_names
@@ -119,6 +119,8 @@ class Translator(Protocols):
         self.hooks: list[hooks.Hook] = []  # that the frame registered
         self.drawn_from: dict[Any, Variable] = {}  # generators of random numbers that early calls change
         self.first_check: tuple[int, str] | None = None  # that the graph makes for the frame: its step, and of what
+        self.unchecked: dict[Variable, None] = {}  # results of numpy's that must be finite
+        self.lent_tensors: list[tuple[int, TensorVariable, Any]] = []  # that became arrays, when, and how they lay
         self.late_texts: list[Variable] = []  # that markers stand for
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
         self.own_keys: dict[Variable, OwnKey] = {}  # of those with a `__hash__` of their own: the first of each
@@ -755,7 +757,9 @@ def capture(
         tx.break_at = {}  # what runs from here on, as generators that are closed, is none of the program's steps
         hooks.settle(tx)
         outside.settle(tx, entered)
+        arrays.close(tx)
         tx.guard_aliases()
+        arrays.guard_memory(tx)
         input_memory.guard_aliases(tx.graph)
     except BaseException:
         tx.close()

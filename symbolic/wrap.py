@@ -39,6 +39,7 @@ from symbolic.passing import namespace_of
 from symbolic.sources import Source
 from symbolic.variables import (  # noqa: F401  (most fill the tables)
     aliases,
+    arrays,
     autograd_functions,
     builtins,
     checkpoints,
@@ -51,6 +52,7 @@ from symbolic.variables import (  # noqa: F401  (most fill the tables)
     inspected,
     library_values,
     nodes,
+    numpy_conversions,
     optimizers,
     randoms,
     run_text,
@@ -649,5 +651,6 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     **dict.fromkeys(weakref.ProxyTypes, weak.proxy),
     GenericAlias: aliases.existing,
     int: _large_integer,
+    **arrays.WRAP,
 }
 _NO_CONSTANTS = frozenset(WRAP) - CONSTANT_TYPES - LIBRARY_TYPES

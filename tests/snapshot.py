@@ -363,8 +363,12 @@ def _handle(snap, handle):
 
 
 def _ndarray(snap, found):
+    try:
+        values = Bits(torch.from_numpy(numpy.array(found)))
+    except (TypeError, ValueError):  # torch has no such elements
+        values = repr(found) if found.dtype.hasobject else found.tobytes()
     return {"dtype": str(found.dtype), "shape": found.shape, "strides": found.strides, "writeable": found.flags.writeable,
-            "values": found.tobytes(), "base": found.base is not None}
+            "values": values, "base": found.base is not None, "owns": found.flags.owndata}
 
 
 INSIDE = [

@@ -21,6 +21,7 @@ from symbolic import tracebacks
 from symbolic.errors import ASKS_NODE, READS_FRAME, GraphBreak, Restart, SkipFrame
 from symbolic.translator import LazyVariable
 from symbolic.variables import (
+    arrays,
     born,
     buffers,
     classes,
@@ -51,7 +52,7 @@ from symbolic.variables import (
     text_files,
     weak,
 )
-from symbolic.variables.base import Variable
+from symbolic.variables.base import MISSING, Variable
 
 
 def _tuple(w: Writer, v: Any) -> None:
@@ -273,6 +274,30 @@ def _node(w: Writer, v: tensors.NodeVariable) -> None:
     w.emit.attr("grad_fn")
 
 
+def _array(w: Writer, v: arrays.ArrayVariable) -> None:
+    if v.recipe is not None:
+        function, args = v.recipe
+        w.call_with(function, args, {})
+        return
+    if v.known is not MISSING:
+        known = Emit(lambda: w.emit.const(v.known))
+        w.call(runtime.copy_of_array, known, v.owns, known)
+    else:
+        others = [each for each in w.outputs if type(each) is tensors.TensorVariable and each is not v.tensor]
+        is_shared = any(arrays.memory_of(each) == arrays.memory_of(v.tensor) for each in others)
+        if v.memory.lent_at is not None and is_shared:
+            raise Restart(v.memory.lent_at, GraphBreak("array that shares memory with a tensor", v.describe()))
+        like = arrays.template(v)
+        w.call(runtime.new_array, v.tensor, v.owns, Emit(lambda: w.emit.const(like)))
+
+
+def _scalar(w: Writer, v: arrays.ScalarVariable) -> None:
+    if v.known is not MISSING:
+        w.call(runtime.copy_of_number, Emit(lambda: w.emit.const(v.known)))
+    else:
+        w.call(runtime.new_number, v.tensor)
+
+
 def _lazy(w: Writer, v: LazyVariable) -> None:
     assert v.source is not None
     w.load_source(v.source)
@@ -327,6 +352,9 @@ BUILD.update(
         numbers.DrawnNumber: Writer.birth,
         tensors.DrawnTensor: Writer.birth,
         drawn.DrawnArray: Writer.birth,
+        arrays.ArrayVariable: _array,
+        arrays.Backwards: _array,
+        arrays.ScalarVariable: _scalar,
         randoms.BornGenerator: Writer.birth,
         hooks.HandleNumber: _attribute("owner", "name"),
         functions.FunctionGet: _function_get,

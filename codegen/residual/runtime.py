@@ -13,6 +13,7 @@ import torch
 
 from symbolic import tracebacks
 from symbolic.passing import namespace_of
+from symbolic.variables.drawn import numpy
 
 
 def make_cell() -> types.CellType:
@@ -22,6 +23,26 @@ def make_cell() -> types.CellType:
 def become_parameter(tensor: torch.Tensor) -> None:
     """A leaf that the graph made becomes the parameter that the frame made."""
     tensor.__class__ = torch.nn.Parameter
+
+
+def new_array(tensor: torch.Tensor, owns: bool, like: Any) -> Any:
+    """An array with the elements of a result of the graph, as numpy would have made it."""
+    array = tensor.numpy()
+    return copy_of_array(array, owns, array if like is None else like)
+
+
+def copy_of_array(array: Any, owns: bool, like: Any) -> Any:
+    copied = numpy.empty_like(like, order="K")
+    copied[...] = array
+    return copied if owns else copied.view()
+
+
+def new_number(tensor: torch.Tensor) -> Any:
+    return tensor.numpy()[()]
+
+
+def copy_of_number(number: Any) -> Any:
+    return type(number)(number)
 
 
 def make_function(

@@ -35,11 +35,17 @@ TORCH_CONSTANTS = (
     torch.iinfo,
     torch._C._SDPBackend,
 )
+try:
+    import numpy
+except ImportError:  # torch does without it, too
+    DTYPES: tuple[type, ...] = ()
+else:
+    DTYPES = tuple(type(numpy.dtype(kind)) for kind in "?bBhHiIlLefdFD")
 #: Bits of the largest integer that can be written down (Python refuses more than 4300 digits).
 _LONGEST = 14_000
 #: Types whose values have no attributes that can be set.
 _FIXED = frozenset((*LITERALS, range, slice))
-CONSTANT_TYPES = frozenset((*LITERALS, *TORCH_CONSTANTS, range, slice, re.Pattern))
+CONSTANT_TYPES = frozenset((*LITERALS, *TORCH_CONSTANTS, *DTYPES, range, slice, re.Pattern))
 #: Immutable types of the standard library whose values are constants where tracing makes them, or finds them in a fixed
 #: part of the program: they are not compared by a guard.
 LIBRARY_TYPES = frozenset((re.Match, date, datetime, time, timedelta, timezone))

@@ -102,6 +102,7 @@ class DrawnArray(Variable):
         self.name = name
         self.roots: tuple[DrawnArray, ...] = ()
         self.lent = False
+        self.joined: Any = None  # what stands for it in the graph, beside other arrays
 
     def python_type(self) -> type:
         return type(self.example)
@@ -148,6 +149,8 @@ class DrawnArray(Variable):
 
 
 def _goes_with(op: Any, other: Variable) -> bool:
+    if issubclass(other.python_type(), (numpy.ndarray, numpy.generic)) and not isinstance(other, DrawnArray):
+        return False  # which answers
     if not isinstance(other, (ConstantVariable, DrawnArray, DrawnNumber)):
         raise GraphBreak("array beside what is not known before the graph", other.describe())
     return op in BINARY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from array import array
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,8 @@ def as_index(tx: Translator, variable: Variable) -> Any:
     """The value of an argument that stands for a position, a count or a slice."""
     kind = variable.python_type()
     if variable.is_constant() and not issubclass(kind, type):
-        return variable.constant()
+        value = variable.constant()
+        return value if isinstance(value, int) or not has(kind, "__index__") else tx.attempt(operator.index, value)
     if kind is slice:
         step, start, stop = (_bound(tx, variable.getattr(tx, name)) for name in ("step", "start", "stop"))
         return slice(start, stop, step)

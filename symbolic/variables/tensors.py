@@ -45,6 +45,19 @@ RESHAPING = frozenset(
 GRAPH_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 
+#: What stands for a number that is none of Python's -> (tx, variable) -> the number that torch takes it for
+AS_NUMBERS: dict[type, Callable[[Any, Variable], Variable]] = {}
+
+
+#: What stands for a position that is none of Python's -> (tx, variable) -> what torch takes it for
+AS_POSITIONS: dict[type, Callable[[Any, Variable], Variable]] = {}
+
+
+def as_number(tx: Translator, variable: Variable) -> Variable:
+    convert = AS_NUMBERS.get(type(variable))
+    return variable if convert is None else convert(tx, variable)
+
+
 class TensorVariable(Variable):
     """A tensor: `node` in the graph, `fake` for its properties, `cls` its exact type, `value` it if it exists."""
 
@@ -215,6 +228,7 @@ class TensorVariable(Variable):
             input_memory.guard_offset(tx.graph, self)
         if name == "size" and tx.graph.shapes is not None and not args and not kwargs:
             return tx.new_tuple(tx.graph.sizes(self), torch.Size)
+        args, kwargs = [as_number(tx, arg) for arg in args], {key: as_number(tx, arg) for key, arg in kwargs.items()}
         return tx.graph.call_method(name, [self, *args], kwargs)
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
@@ -227,16 +241,16 @@ class TensorVariable(Variable):
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if not _operand(other):
             return None
-        return tx.graph.call(op, [self, other])
+        return tx.graph.call(op, [self, as_number(tx, other)])
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if not _operand(other):
             return None
         # comparisons come here already reflected by tx.binary
-        return tx.graph.call(op, [other, self])
+        return tx.graph.call(op, [as_number(tx, other), self])
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        return tx.graph.call(op, [self, other]) if _operand(other) else None
+        return tx.graph.call(op, [self, as_number(tx, other)]) if _operand(other) else None
 
     def unary(self, tx: Translator, op: Any) -> Variable:
         assert op in UNARY
@@ -286,7 +300,8 @@ CHANGES = (take_data, "requires_grad_", "detach_")
 
 def _operand(variable: Variable) -> bool:
     kinds = (int, float, tuple, list)
-    return isinstance(variable, (TensorVariable, ConstantVariable)) or issubclass(variable.python_type(), kinds)
+    is_known = isinstance(variable, (TensorVariable, ConstantVariable)) or type(variable) in AS_NUMBERS
+    return is_known or issubclass(variable.python_type(), kinds)
 
 
 class NumberOutput(TensorVariable):
@@ -455,5 +470,10 @@ def _lies_over(tensor: TensorVariable, mask: Any, start: int | None) -> bool:
 
 def _position(tx: Translator, index: Variable) -> Variable:
     """An object that says by `__index__` which number it stands for (one with elements is taken as a tuple)."""
+    parts = tx.unpack(index) if index.python_type() is tuple else []
+    if any(type(part) in AS_POSITIONS for part in parts):
+        return tx.new_tuple([_position(tx, part) for part in parts])
+    if (convert := AS_POSITIONS.get(type(index))) is not None:
+        return convert(tx, index)
     own = None if hasattr(index.python_type(), "__getitem__") else index_method(tx, index)
     return tx.call(own, [], {}) if own is not None else index

@@ -25,7 +25,7 @@ from symbolic.variables.classes import NATIVE_CONSTRUCTORS, is_tensor_class
 from symbolic.variables.constants import CONTEXTS, ConstantVariable
 from symbolic.variables.containers import new_size
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.tensors import TensorVariable
+from symbolic.variables.tensors import TensorVariable, as_number
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -168,6 +168,7 @@ class TorchFunction(FixedVariable):
             return ConstantVariable(None) if "nesting" not in function.__name__ else tx.from_constant(_nesting())
         if not (is_operator(function) or function in ALLOWED):
             raise GraphBreak("function of torch that is no operator", self.describe())
+        args, kwargs = [as_number(tx, arg) for arg in args], {name: as_number(tx, arg) for name, arg in kwargs.items()}
         return tx.graph.call(function, args, kwargs)
 
 

@@ -223,7 +223,7 @@ def test_random_decides_a_branch(x):
     return x + 1 if random.random() < 0.5 else x - 1
 
 
-@same_as_eager
+@same_as_eager(tolerance=(1e-6, 1e-6))
 def test_numpy(x):
     a = np.arange(12.0).reshape(3, 4)
     return x + torch.from_numpy(a * 2), x.numpy().sum(), np.sqrt(2.0), np.int64(3), np.random.rand(2)

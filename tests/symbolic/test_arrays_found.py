@@ -1,0 +1,374 @@
+"""Programs of arrays and tensors over one memory, of sizes and numbers that change, found by trying."""
+
+import numpy as np
+import torch
+
+from tests.differential import check
+
+X = torch.arange(20.0).reshape(4, 5)
+
+
+def test_items():
+    def f(x):
+        return np.array([row.sum().item() for row in x]) + 1
+
+    check(f, X.clone(), graphs=1)
+
+
+def test_sizes():
+    def f(x):
+        a = x.numpy()
+        return a.sum(0) * a.shape[0], np.zeros(x.shape[0]) + a[:, 0], x * 2
+
+    check(f, torch.ones(4, 5), changed=[(torch.ones(6, 5),), (torch.ones(7, 5),), (torch.ones(8, 5),)], graphs=1)
+
+
+def test_sizes2():
+    def f(x, a):
+        return a * x.shape[0], np.arange(x.shape[0]), a.mean()
+
+    check(
+        f,
+        torch.ones(4, 5),
+        np.ones(4),
+        changed=[(torch.ones(6, 5), np.ones(5)), (torch.ones(7, 5), np.ones(8)), (torch.ones(8, 5), np.ones(8))],
+    )
+
+
+def test_ints():
+    def f(x, n):
+        return x + n, np.arange(4) * n, np.ones(3) * n, np.zeros(n)
+
+    check(f, torch.ones(4, 5), 3, changed=[(torch.ones(6, 5), 5), (torch.ones(7, 5), 8), (torch.ones(8, 5), 9)])
+
+
+def test_floats():
+    def f(x, s):
+        return x + s, np.arange(4) * s, np.ones(3, np.float32) * s, np.where(np.ones(3) > 0, s, 2)
+
+    check(f, torch.ones(4, 5), 3.5, changed=[(torch.ones(6, 5), 0.1), (torch.ones(7, 5), 0.2), (torch.ones(8, 5), 0.3)])
+
+
+def test_alias1():
+    def f(x):
+        y = x * 2
+        a = y.numpy()
+        y.add_(1)
+        b = a + 1
+        a *= 2
+        return y, b
+
+    check(f, X.clone(), graphs=1)
+
+
+def test_alias2():
+    def f(x):
+        y = (x * 2).t()[1:]
+        a = y.numpy()
+        a[0] = 5
+        return y, a, a.sum()
+
+    check(f, X.clone())
+
+
+def test_alias3():
+    def f(x):
+        a = np.zeros((4, 5), np.float32)
+        t_ = torch.from_numpy(a)
+        t_ += x
+        return t_, 1
+
+    check(f, X.clone(), graphs=1)
+
+
+def test_alias4():
+    def f(x):
+        a = np.zeros((4, 5), np.float32)
+        t_ = torch.from_numpy(a)
+        t_ += x
+        return a, a.sum()
+
+    check(f, X.clone())
+
+
+def test_alias5():
+    def f(x):
+        a = np.zeros((4, 5), np.float32)
+        t_ = torch.from_numpy(a)
+        t_ += x
+        return a, t_
+
+    check(f, X.clone(), then=lambda r, x: (r[0].__setitem__(0, 9), r))
+
+
+def test_backwards_write():
+    def f(x):
+        a = x.numpy()[::-1]
+        x.add_(1)
+        return a + 1, a
+
+    check(f, X.clone())
+
+
+def test_backwards_write2():
+    def f(x):
+        a = x.numpy()[::-1]
+        b = a + 1
+        x.add_(1)
+        return b, a
+
+    check(f, X.clone())
+
+
+def test_scalar_copy():
+    def f(x):
+        a = x.numpy()
+        b = a[0, 0]
+        a[0, 0] = 9
+        return b, a[0, 0], x + 1
+
+    check(f, X.clone())
+
+
+def test_stored():
+    def f(x, l):
+        l.append(x.numpy() + 1)
+        l.append(np.float32(2))
+        return x + 1
+
+    check(f, X.clone(), [])
+
+
+def test_module():
+    class M(torch.nn.Module):
+        def __init__(s):
+            super().__init__()
+            s.l = torch.nn.Linear(5, 3)
+
+        def forward(s, x):
+            return s.l(torch.from_numpy(x.astype(np.float32)))
+
+    check(M(), np.ones((2, 5)), changed=[(np.ones((3, 5)),)])
+
+
+def test_grad():
+    def f(x):
+        x = x.requires_grad_()
+        y = (x * 2).detach().numpy()
+        return x * torch.from_numpy(y)
+
+    check(f, X.clone())
+
+
+def test_train():
+    def f(w, a):
+        loss = ((w @ torch.from_numpy(a)) ** 2).sum()
+        loss.backward()
+        return loss.item(), w.grad.numpy().copy()
+
+    check(f, torch.ones(3, 4, requires_grad=True), np.ones((4, 2), np.float32), tolerance=(1e-5, 1e-5))
+
+
+def test_moved():
+    def f(x):
+        with torch.no_grad():
+            a = x.numpy()
+        x.data = x.data * 2
+        return a + 1, a
+
+    check(f, X.clone())
+
+
+def test_resize():
+    def f(x):
+        a = x.numpy()
+        x.resize_(2, 2)
+        return a.sum()
+
+    check(f, X.clone())
+
+
+def test_reshape_write():
+    def f(a, x):
+        b = a.reshape(-1)
+        b[0] = 3
+        c = a.T.copy()
+        c[0] = 8
+        return a, b, c, x + 1
+
+    check(f, np.ones((3, 4)), X.clone())
+
+
+def test_reshape_copy_write():
+    def f(a, x):
+        b = a.T.reshape(-1)
+        b[0] = 3
+        return a, b, x + 1
+
+    check(f, np.ones((3, 4)), X.clone())
+
+
+def test_loop():
+    def f(a, x):
+        for i in range(3):
+            a = a + i
+            a[i % 2] *= 2
+        return a, x * a.sum()
+
+    check(f, np.ones((3, 4)), X.clone())
+
+
+def test_caught():
+    def f(x, b):
+        try:
+            c = b + np.ones(7)
+        except ValueError as e:
+            return x + 1, str(e)
+
+    check(f, X.clone(), np.ones(3))
+
+
+def test_caught2():
+    def f(x, b):
+        i = np.array([0, 5])
+        try:
+            return x + 1, b[i]
+        except IndexError as e:
+            return str(e)
+
+    check(f, X.clone(), np.ones(3))
+
+
+def test_item():
+    def f(x, b):
+        return x + 1, b.shape, b[0].item(), int(b[0]), float(b[1]) + 1, b.dtype.type(3)
+
+    check(f, X.clone(), np.array([1.5, 2]), graphs=1)
+
+
+def test_idx():
+    def f(x, b, n):
+        return x + 1, b[n], b[:n], b[-n:]
+
+    check(f, X.clone(), np.arange(5.0), 2, changed=[(X.clone(), np.arange(5.0), 3), (X.clone(), np.arange(5.0), 1)])
+
+
+def test_mix():
+    def f(x):
+        return (
+            x.numpy().astype(np.float64).sum(),
+            x.int().numpy() // 2,
+            (x.int().numpy() % 3) * 2,
+            x.bool().numpy() & True,
+        )
+
+    check(f, X.clone(), graphs=1, tolerance=(1e-6, 1e-6))
+
+
+def test_scalar_tensor():
+    def f(x):
+        return (
+            np.float64(2) * x,
+            x / np.float64(3),
+            x ** np.int64(2),
+            x + np.float32(1),
+            np.float64(2) - x,
+            x > np.float32(1),
+            x == np.int64(2),
+        )
+
+    check(f, X.clone(), graphs=1)
+
+
+def test_scalar_tensor_int():
+    def f(x):
+        return np.float64(2) * x, x / np.float32(3), x + np.float32(1.5)
+
+    check(f, torch.arange(4), graphs=1)
+
+
+def test_np64_arg():
+    def f(x, s):
+        return s * x, x / s, s + 1, s * np.float32(2)
+
+    check(
+        f,
+        X.clone(),
+        np.float64(2.5),
+        changed=[(X.clone(), np.float64(0.1)), (X.clone(), np.float32(0.1)), (X.clone(), np.int64(3))],
+    )
+
+
+def test_np32_arg():
+    def f(x, s):
+        return s * x, x / s, s + 1, s * np.float32(2)
+
+    check(
+        f,
+        X.clone(),
+        np.float32(2.5),
+        changed=[(X.clone(), np.float64(0.1)), (X.clone(), np.float32(0.1)), (X.clone(), np.int64(3))],
+    )
+
+
+def test_iter():
+    def f(x):
+        a = x.numpy()
+        return [v for v in a[0]], list(map(float, a[1])), sum(a[0].tolist())
+
+    check(f, X.clone())
+
+
+def test_a_b_same():
+    def f(x, a, b):
+        a[:] = b
+        return a + 1, x
+
+    check(
+        f,
+        X.clone(),
+        np.ones(3),
+        np.zeros(3),
+        changed=[
+            lambda: (lambda q: (X.clone(), q, q))(np.arange(3.0)),
+            lambda: (lambda q: (X.clone(), q[:3], q[2:]))(np.arange(5.0)),
+        ],
+    )
+
+
+def test_out_of_place_inf():
+    check(lambda x: x.numpy() / np.inf, X.clone())
+
+
+def test_write_check():
+    def f(x, a):
+        a += 1
+        return 1 / a, x + 1
+
+    check(f, X.clone(), np.array([-1.0, 2]), changed=[(X.clone(), np.array([1.0, 2]))])
+
+
+def test_write_check2():
+    def f(x, a):
+        a += 1
+        b = 1 / a
+        a[0] = 5
+        return b, x + 1
+
+    check(f, X.clone(), np.array([1.0, 2]), changed=[(X.clone(), np.array([-1.0, 2]))])
+
+
+def test_write_check3():
+    def f(x, a):
+        a /= a
+        return x + 1
+
+    check(f, X.clone(), np.array([1.0, 2]), changed=[(X.clone(), np.array([0.0, 2]))])
+
+
+def test_strides_of_dimensions_of_one():
+    def f(x, a):
+        b = np.atleast_2d(a[::2])
+        return x + 1, np.zeros_like(b), b + 1, np.ones((1, 3, 1)), b.T.copy(), np.expand_dims(a, -1) * 2, b.sum(0, keepdims=True)
+
+    check(f, X.clone(), np.arange(4.0), graphs=1)
