@@ -18,7 +18,7 @@ from symbolic.sides import may_join
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.foreseen import foresee, truth
-from symbolic.variables.numbers import NumberVariable, is_read
+from symbolic.variables.numbers import NumberVariable, is_read, truth_of
 from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:
@@ -44,9 +44,15 @@ def jumps(tx: Translator, frame: Frame, value: Variable, target: int, when: bool
         if there != here:
             tx.graph.check_number(value, when is here)
             return here
-    if may_join(tx, frame, value) and foresee(tx, value.node, truth) is MISSING:  # type: ignore[attr-defined]
+    if may_join(tx, frame, value) and not _is_foreseen(tx, value):
         return None
     return tx.truth(value) is when
+
+
+def _is_foreseen(tx: Translator, value: Variable) -> bool:
+    if isinstance(value, TensorVariable):
+        return foresee(tx, value.node, truth) is not MISSING
+    return not isinstance(truth_of(tx, value), NumberVariable)
 
 
 def _check(tx: Translator, value: TensorVariable, wanted: bool) -> None:

@@ -25,10 +25,12 @@ from symbolic.torch_state import TorchState
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.checkpoints import reachable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.containers import TupleVariable
+from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.either import EitherTensor, memory
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.native import IteratorVariable
+from symbolic.variables.numbers import NumberVariable, inverse_of, is_read, truth_of
+from symbolic.variables.symbols import SymbolVariable
 from symbolic.variables.tensors import NumberOutput, TensorVariable
 
 if TYPE_CHECKING:
@@ -52,7 +54,13 @@ class Unlike(Exception):
 
 def may_join(tx: Translator, frame: Frame, value: Variable) -> bool:
     """Whether a branch on the truth of a value is one that is read along both sides."""
-    return isinstance(value, TensorVariable) and value.fake.numel() == 1 and may_decide(tx, frame)
+    return _decides(value) and may_decide(tx, frame)
+
+
+def _decides(value: Variable | None) -> bool:
+    if isinstance(value, TensorVariable):
+        return value.fake.numel() == 1
+    return isinstance(value, NumberVariable) and is_read(value)
 
 
 def may_decide(tx: Translator, frame: Frame) -> bool:
@@ -68,7 +76,6 @@ def may_decide(tx: Translator, frame: Frame) -> bool:
 def join(tx: Translator, frame: Frame, value: Variable, target: int, when: bool) -> None:
     """The frame goes on where both sides of the branch lead to: the instruction at `target` `when` the value is true,
     and the next one. Raises GraphBreak where they do not come to the same."""
-    assert isinstance(value, TensorVariable)
     frames = list(tx.frames)
     try:
         true, false = (target, frame.index) if when else (frame.index, target)
@@ -88,7 +95,7 @@ def join(tx: Translator, frame: Frame, value: Variable, target: int, when: bool)
     else:
         return
     tx.frames[:] = frames
-    value.truth(tx)
+    tx.truth(value)
 
 
 # --- where sides end --------------------------------------------------------------------------------------------------
@@ -199,14 +206,14 @@ def _state(moving: Any) -> Any:
 
 
 # --- what both come to ------------------------------------------------------------------------------------------------
-def _branch(tx: Translator, frame: Frame, value: TensorVariable, starts: tuple[int, int], end: int) -> None:
+def _branch(tx: Translator, frame: Frame, value: Variable, starts: tuple[int, int], end: int) -> None:
     sides = [_read(tx, frame, start, end, new_graph(tx, branch)) for start in starts]
     if sides[0].end != sides[1].end:
         raise Unlike
     places = _kept(frame.code, sides)
     pairs = Pairs(sides)
     merged = {place: pairs.merge(tx, *(side.places.get(place) for side in sides)) for place in places}
-    pairs.record(tx, value)
+    pairs.record(tx, truth(tx, value, True))
     _go_on(tx, frame, sides[0].end, {place: pairs.settled(tx, found) for place, found in merged.items()})
 
 
@@ -244,9 +251,16 @@ def _go_on(tx: Translator, frame: Frame, end: int, places: Places) -> None:
 
 
 def _ends_unseen(variable: Variable) -> bool:
-    if isinstance(variable, TupleVariable):
-        return all(map(_ends_unseen, variable.items))
-    return isinstance(variable, (TensorVariable, ConstantVariable))
+    waiting, seen = [variable], {variable}
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, (TupleVariable, ListVariable)):
+            new = [item for item in each.items if item not in seen]
+            seen.update(new)
+            waiting += new
+        elif not isinstance(each, (TensorVariable, ConstantVariable, NumberVariable, SymbolVariable)):
+            return False
+    return True
 
 
 class Pairs:
@@ -280,7 +294,7 @@ class Pairs:
             return tx.new_tuple([found for each in merged if (found := self.settled(tx, each)) is not None])
         return self.found[merged] if isinstance(merged, tuple) else merged
 
-    def record(self, tx: Translator, condition: TensorVariable) -> None:
+    def record(self, tx: Translator, condition: Variable) -> None:
         """Ends the graphs of the sides, and puts the branch into the graph around them."""
         results = []
         for at, side in enumerate(self.sides):
@@ -342,7 +356,7 @@ def _looks(variable: TensorVariable) -> tuple[Any, ...]:
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------
-def _loop(tx: Translator, frame: Frame, value: TensorVariable, starts: tuple[int, int], goes_on: bool) -> None:
+def _loop(tx: Translator, frame: Frame, value: Variable, starts: tuple[int, int], goes_on: bool) -> None:
     """The way from one of the `starts` to the branch is the body, which is done while the truth of the value is
     `goes_on`; then the frame goes on at the other."""
     start, end = starts if goes_on else starts[::-1]
@@ -356,7 +370,7 @@ def _loop(tx: Translator, frame: Frame, value: TensorVariable, starts: tuple[int
     frame.locals.clear()
     frame.locals.update(before)
     condition = side.places[len(frame.stack)]
-    if after.keys() != carried.keys() or not isinstance(condition, TensorVariable) or condition.fake.numel() != 1:
+    if after.keys() != carried.keys() or condition is None or not _decides(condition):
         raise Unlike
     left = [after[name][1] for name in carried]
     check_apart(left, side)
@@ -372,9 +386,14 @@ def _loop(tx: Translator, frame: Frame, value: TensorVariable, starts: tuple[int
     frame.index = end
 
 
-def truth(tx: Translator, condition: TensorVariable, when: bool) -> Variable:
+def truth(tx: Translator, condition: Variable, when: bool) -> Variable:
     """What is true where the condition is, or where it is not."""
-    return condition if when else tx.graph.call(torch.logical_not, [condition])
+    if isinstance(condition, TensorVariable):
+        return condition if when else tx.graph.call(torch.logical_not, [condition])
+    found = truth_of(tx, condition) if when else inverse_of(tx, condition)
+    if not isinstance(found, NumberVariable):
+        raise Unlike
+    return found
 
 
 def _changed(

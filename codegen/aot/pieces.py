@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -115,8 +115,8 @@ class _Decision:
 
 
 @dataclass(frozen=True)
-class _Switch:
-    """Torch's state is another one from here on, for what is compiled, too."""
+class _AsItIs:
+    """An operation that gives a number, or switches torch's state: for what is compiled after it, too."""
 
     node: fx.Node
 
@@ -124,23 +124,33 @@ class _Switch:
         return True
 
     def compiled(self, root: fx.GraphModule, examples: dict[fx.Node, Any], compile_graph: Compile) -> Run:
-        target: Any = self.node.target
-        args, kwargs = self.node.args, self.node.kwargs
+        node, target = self.node, cast(Any, self.node.target)
 
         def run(values: dict[fx.Node, Any]) -> None:
-            target(*args, **kwargs)
+            args: Any = map_arg(node.args, values.__getitem__)
+            kwargs: Any = map_arg(node.kwargs, values.__getitem__)
+            if isinstance(target, str):
+                values[node] = getattr(args[0], target)(*args[1:], **kwargs)
+            else:
+                values[node] = target(*args, **kwargs)
 
-        run({})
+        if _is_switch(node):
+            run({})
         return run
 
 
-def _steps(graph: fx.GraphModule) -> Iterator[_Piece | _Decision | _Switch]:
+def _is_switch(node: fx.Node) -> bool:
+    return node.op == "call_function" and "example_value" not in node.meta
+
+
+def _steps(graph: fx.GraphModule) -> Iterator[_Piece | _Decision | _AsItIs]:
     """The pieces, and what is done between them."""
     row: list[fx.Node] = []
     for node in graph.graph.nodes:
-        if node.target in _DECIDED or node.op == "call_function" and "example_value" not in node.meta:
+        is_apart = node.op.startswith("call") and isinstance(node.meta.get("example_value", 0), (int, float))
+        if node.target in _DECIDED or is_apart:
             yield from _piece(row)
-            yield _Decision(node) if node.target in _DECIDED else _Switch(node)
+            yield _Decision(node) if node.target in _DECIDED else _AsItIs(node)
             row = []
         elif node.op not in ("placeholder", "output") and not _belongs(node):
             row.append(node)

@@ -240,10 +240,70 @@ def while_in_while(x):
     return x
 
 
+# --- numbers that are read from tensors
+def item(x):
+    return x * 2 if x.sum().item() > 0 else x + 1
+
+
+def item_of_a_mask(x):
+    return x * 2 if (x > 0).all().item() else x + 1
+
+
+def bool_called(x):
+    return x * 2 if bool(x.sum() > 0) else x + 1
+
+
+def a_float(x):
+    loss = float(x.sum())
+    if loss > 1:
+        x = x / loss
+    return x
+
+
+def item_inverted(x):
+    if not x.sum().item() > 0:
+        x = x * 3
+    return x + 1
+
+
+def while_item(x):
+    x = x.abs() + 1
+    while x.sum().item() < 100:
+        x = x * 1.5
+    return x
+
+
+def while_true_item(x):
+    x = x.abs() + 1
+    while True:
+        x = x * 1.5
+        if x.sum().item() > 100:
+            break
+    return x
+
+
+def two_items(x):
+    return x * 2 if x.sum().item() > 0 and x.max().item() < 5 else x - 1
+
+
+def an_int(x):
+    n = int((x > 0).sum())
+    return x * n if n > 3 else x - n
+
+
+def an_int_itself(x):
+    n = (x > 0).sum().item()
+    if n:
+        return x / n
+    return x
+
+
 ONE_GRAPH = [
     two, one_sided, expression, returned, many_returned, both, inverted, nested, two_results, one_of_two, handed_on, itself,
     in_a_callee, in_a_loop, in_a_with, in_a_try, draws, forgotten, writes_its_own, loops_inside, catches_inside, while_,
     while_of_an_argument, while_true, while_of_two, while_with_a_branch, while_in_while,
+    item, item_of_a_mask, bool_called, a_float, item_inverted, while_item,
+    while_true_item, two_items, an_int, an_int_itself,
 ]
 
 
@@ -468,6 +528,15 @@ def swapped(x):
     return y, z
 
 
+def a_list_that_holds_itself(x):
+    held = [x]
+    held.append(held)
+    if x.sum() > 0:
+        held = None
+        x = x + 1
+    return x
+
+
 def deleted(x):
     class Loud:
         def __del__(self):
@@ -495,7 +564,7 @@ OTHERS = [
     other_shapes, other_dtypes, a_number, a_counter, appends, writes_an_attribute, writes_a_global, writes_outside,
     writes_an_input, prints, takes_a_step, takes_a_step_of_a_generator, changed_after, changed_beside, changed_by_a_view,
     is_it, as_a_key, counts_its_versions, raises, raises_in_a_branch, not_there, differentiates, a_view, two_names, swapped,
-    deleted, appends_to_what_it_makes,
+    deleted, a_list_that_holds_itself, appends_to_what_it_makes,
 ]
 
 
