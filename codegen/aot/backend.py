@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import operator
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -89,7 +90,7 @@ class CapturedProgram(fx.Interpreter):
             raise Untraceable("the casts that autocast keeps from before are dropped")
         node = self.whole.current
         kind = _NUMBERS.get(type(node.meta.get("example_value"))) if node is not None else None
-        if kind is not None and not kwargs:
+        if kind is not None and not kwargs and target is not operator.getitem:
             if target in CHECKS and target is not must_be_so:
                 target(*args)  # to symbols it is told
             return compute(target, args, kind)

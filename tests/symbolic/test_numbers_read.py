@@ -7,7 +7,8 @@ import operator
 import pytest
 import torch
 
-from tests.differential import check, tensors
+import jit
+from tests.differential import COUNTING, check, tensors
 
 BACKENDS = {"eager": None, "aot_eager": None, "default": (1e-5, 1e-6)}
 
@@ -164,3 +165,14 @@ def _long(x):
 def test_what_python_decides_by_them_breaks(program, backend):
     worlds = _worlds(True)
     check(program, *worlds[0], changed=worlds[1:], nodes=False, backend=backend, tolerance=BACKENDS[backend])
+
+
+def test_kernels_read_the_numbers():
+    def program(x):
+        a, b, _ = x.sum(1).tolist()
+        return (x * a + b).relu()
+
+    compiled = jit.compile(program)
+    compiled(torch.ones(3, 4))
+    plans = [str(plan) for plan in compiled.debug_state().plans]
+    assert not COUNTING or ("fused" in plans[0] and "compute" not in plans[0] and "scalar" not in plans[0])
