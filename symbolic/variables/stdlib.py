@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
 from symbolic import polyfills
-from symbolic.errors import READS_STACK, SEES_END, SEES_SIZE, GraphBreak, Observed
+from symbolic.errors import MEMORY, READS_STACK, SEES_END, SEES_SIZE, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
@@ -393,6 +393,18 @@ for _fn, _family in (
     (_dispatching, _single_dispatch), (_dispatching.dispatch, _dispatch), (_dispatching.register, _register),
 ):  # fmt: skip
     CODES[_fn.__code__] = _family
+_METHOD: Any = vars(functools.singledispatchmethod)["__get__"]
+if "_method_cache" in _METHOD.__code__.co_names:
+
+    @handles(_METHOD)
+    def _dispatching_method(tx: Translator, descriptor: Variable, obj: Variable, cls: Variable = NONE) -> Variable:
+        """An existing one remembers a method for each object for good, so that each call would find it changed."""
+        if descriptor.real() is not MISSING:
+            raise GraphBreak(MEMORY, "singledispatchmethod, which remembers its methods")
+        made = FunctionVariable(_METHOD, tx.sources.const(_METHOD, name_of(_METHOD)))
+        return tx.call(made, [descriptor, obj, cls], {})
+
+
 # `repr` of a dataclass: its wrapper only stops at objects that hold themselves, too deep to trace anyway.
 for _recursive in (reprlib.recursive_repr(), getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr())):
     WRAPPERS[_recursive(lambda self: "").__code__] = ("user_function", None)
