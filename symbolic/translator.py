@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import linecache
@@ -454,7 +455,8 @@ class Translator(Protocols):
         module = namespace.module()
         reason = None if _transparent(module, function.name()) else skipped_module(module)
         reason = reason or self.options.refuse(function.code, module)
-        reason = reason or (LOOKS_UP if looks_at_frames(function.code) else None)
+        asks_names = function.code is _ASKS_NAMES
+        reason = reason or (LOOKS_UP if looks_at_frames(function.code) and not asks_names else None)
         if reason is not None:
             raise GraphBreak(reason, function.name())
 
@@ -675,7 +677,8 @@ class Translator(Protocols):
 _TRANSPARENT = {
     "os": ("_Environ.", "_createenviron."),
     "inspect": ("Signature.", "Parameter.", "BoundArguments.", "ClosureVars.", "_signature_", "_ParameterKind.",
-                "_unwrap_", "_find", "_get", "_has", "_missing_", "_too_many", "get_annotations", "getcallargs",
+                "_unwrap_", "_find", "_get", "_has", "_descriptor_get", "_missing_", "_too_many",
+                "get_annotations", "getcallargs",
                 "getclosurevars", "getdoc", "getfullargspec", "getmembers", "getmro", "formatannotation", "is",
                 "signature", "unwrap"),
     "string": ("Template.", "Formatter."),
@@ -687,6 +690,10 @@ _TRANSPARENT = {
     "torch.utils.data.sampler": ("SequentialSampler.__len__", "RandomSampler.__len__", "RandomSampler.num_samples",
                                  "BatchSampler.__len__", "SubsetRandomSampler.__len__"),
 }
+
+
+#: Code that asks frames for no more than the names of their modules.
+_ASKS_NAMES = dataclasses.make_dataclass.__code__
 
 
 def _transparent(module: str | None, name: str) -> bool:

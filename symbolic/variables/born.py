@@ -8,6 +8,7 @@ kind "born").
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 import operator
@@ -60,6 +61,10 @@ class Recipe:
         return [*self.args, *self.kwargs.values(), *of_steps]
 
 
+def set_module(cls: type, module: str) -> None:
+    cls.__module__ = module
+
+
 class BornClass(ClassVariable):
     """A class born in the frame; `value` is its model."""
 
@@ -88,6 +93,9 @@ class BornClass(ClassVariable):
         """`type.__setattr__(cls, name, value)`"""
         if name in _STRUCTURE:
             raise GraphBreak("store to a class attribute", f"{self.value.__qualname__}.{name}")
+        if name == "__module__" and tx.frames[-1].namespace.real() is vars(dataclasses) and not tx.ledger.stores(self):
+            do(tx, self, set_module, {"module": value})  # `make_dataclass` is not done yet
+            return
         tx.attempt(type.__setattr__, self.value, name, model(tx, value))
         self.changed(tx)
         tx.ledger.store(self, name, value)

@@ -359,7 +359,28 @@ def _abc_instancecheck(tx: Translator, cls: Variable, value: Variable, /) -> Var
     return ConstantVariable(tx.attempt(_ASKED_BY_ABC, kind, cls.constant()))
 
 
-@handles(abc._abc_register, abc._abc_subclasscheck)  # type: ignore[attr-defined]
+def _registered(cls: type, derived: type) -> None:
+    """`cls.register(derived)`"""
+    _ABC_REGISTER(cls, derived)
+
+
+_ABC_REGISTER: Any = abc._abc_register  # type: ignore[attr-defined]
+
+
+@handles(_ABC_REGISTER)
+def _abc_register(tx: Translator, cls: Variable, derived: Variable, /) -> Variable:
+    """With a class of the frame, that asks no hook of the program's whether it is one already."""
+    known = model(tx, derived)
+    classes = [cls.value, *cls.value.__subclasses__()] if isinstance(cls, BornClass) else []
+    hooks = [lookup(each, "__subclasshook__") for each in classes]
+    if not classes or any(map(of_the_program, hooks)) or not isinstance(known, type):
+        raise GraphBreak(LOOKS_UP, f"__subclasshook__ of {cls.describe()}")
+    assert isinstance(cls, BornClass)
+    do(tx, cls, _registered, {"derived": derived})
+    return derived
+
+
+@handles(abc._abc_subclasscheck)  # type: ignore[attr-defined]
 def _asks_hooks(tx: Translator, cls: Variable, derived: Variable, /) -> Variable:
     raise GraphBreak(LOOKS_UP, f"__subclasshook__ of {cls.describe()}")
 

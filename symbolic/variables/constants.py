@@ -108,12 +108,12 @@ class ConstantVariable(Variable):
         return self.value
 
     def describe(self) -> str:
-        if isinstance(self.value, enum.Enum):  # whose text may be the user's
-            return f"{type(self.value).__qualname__}.{self.value._name_}"
-        text = repr(self.value)
+        text = str(self)
         return text if len(text) < 60 else text[:57] + "..."
 
     def __str__(self) -> str:
+        if isinstance(self.value, enum.Enum):  # whose text may be the user's
+            return f"{type(self.value).__qualname__}.{self.value._name_}"
         return repr(self.value)
 
     def getattr(self, tx: Translator, name: str) -> Variable:

@@ -366,6 +366,8 @@ class ClosureFunction(PythonFunction):
             return CallMethod(self)
         if name == "__class__":
             return tx.class_of(self)
+        if name == "__type_params__" and lookup(FunctionType, name) is not MISSING:
+            return tx.new_tuple([])  # those that have some are not made in a frame
         if lookup(FunctionType, name) is not MISSING:
             raise GraphBreak("attribute of a function born in the frame", name)
         return tx.raise_(AttributeError, f"'function' object has no attribute {name!r}")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from symbolic.errors import GraphBreak
 from symbolic.passing import namespace_of
-from symbolic.variables.base import MISSING, Variable
+from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable, is_a, is_constant_value
@@ -32,7 +32,7 @@ from symbolic.variables.functions import (
     PartialVariable,
 )
 from symbolic.variables.generators import GeneratorVariable
-from symbolic.variables.tables import REFUSED, handles, known, name_of, reason_of
+from symbolic.variables.tables import REFUSED, BuiltinVariable, handles, known, name_of, reason_of
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -193,6 +193,19 @@ def _is_abstract(tx: Translator, object: Variable) -> Variable:  # noqa: A002
     if is_a(object.value, abc.ABCMeta) and "__abstractmethods__" not in namespace_of(object.value):
         raise GraphBreak(reason_of(inspect.isabstract), "of a class that is being made")
     return ConstantVariable(inspect.isabstract(object.value))
+
+
+@handles(inspect.getattr_static)
+def _static(tx: Translator, obj: Variable, attr: Variable, default: Variable | None = None) -> Variable:
+    """Of a class, whose metaclass comes behind it."""
+    cls = getattr(obj, "value", None) if isinstance(obj, (ClassVariable, BuiltinVariable)) else None
+    if not isinstance(cls, type) or lookup(type(cls), "__dict__") is not type.__dict__["__dict__"]:
+        raise GraphBreak(reason_of(inspect.getattr_static), obj.describe())
+    name = attr.constant()
+    for found in (cls, type(cls)):
+        if tx.lookup(found, name) is not MISSING:
+            return tx.class_attribute(found, name)
+    return default if default is not None else tx.raise_(AttributeError, name)
 
 
 class _SameLimit:

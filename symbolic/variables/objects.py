@@ -407,7 +407,10 @@ class ObjectVariable(Variable):
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         function = self.special(tx, "__call__")
         if function is None:
-            if tx.lookup(self.cls, "__call__") is MISSING and not args and not kwargs:
+            raw = tx.lookup(self.cls, "__call__")
+            if isinstance(raw, BuiltinFunctionType):  # which binds nothing
+                return tx.call(tx.class_attribute(self.cls, "__call__"), args, kwargs)
+            if raw is MISSING and not args and not kwargs:
                 self._misuse(tx, "__call__")
             raise GraphBreak("call of an object that is not callable or native", self.describe())
         return tx.call(function, args, kwargs)

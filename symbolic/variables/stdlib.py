@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import abc
+import binascii
 import bisect
 import cmath
 import collections
 import dataclasses
+import fnmatch
 import functools
 import heapq
 import importlib.util
 import inspect
+import json
 import math
 import operator
 import os
+import pprint
 import re
 import reprlib
 import string
@@ -22,6 +26,8 @@ import sys
 import textwrap
 import traceback
 import typing
+import unicodedata
+import urllib.parse
 import weakref
 from collections.abc import Callable
 from types import BuiltinFunctionType, MethodType
@@ -29,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
 from symbolic import polyfills
-from symbolic.errors import READS_STACK, SEES_END, SEES_SIZE, GraphBreak, Observed
+from symbolic.errors import MEMORY, READS_STACK, SEES_END, SEES_SIZE, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
@@ -388,6 +394,18 @@ for _fn, _family in (
     (_dispatching, _single_dispatch), (_dispatching.dispatch, _dispatch), (_dispatching.register, _register),
 ):  # fmt: skip
     CODES[_fn.__code__] = _family
+_METHOD: Any = vars(functools.singledispatchmethod)["__get__"]
+if "_method_cache" in _METHOD.__code__.co_names:
+
+    @handles(_METHOD)
+    def _dispatching_method(tx: Translator, descriptor: Variable, obj: Variable, cls: Variable = NONE) -> Variable:
+        """An existing one remembers a method for each object for good, so that each call would find it changed."""
+        if descriptor.real() is not MISSING:
+            raise GraphBreak(MEMORY, "singledispatchmethod, which remembers its methods")
+        made = FunctionVariable(_METHOD, tx.sources.const(_METHOD, name_of(_METHOD)))
+        return tx.call(made, [descriptor, obj, cls], {})
+
+
 # `repr` of a dataclass: its wrapper only stops at objects that hold themselves, too deep to trace anyway.
 for _recursive in (reprlib.recursive_repr(), getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr())):
     WRAPPERS[_recursive(lambda self: "").__code__] = ("user_function", None)
@@ -415,7 +433,6 @@ POLYFILLS.update({**_in_python(heapq, "_heapq"), **_in_python(bisect, "_bisect")
 
 # --- types, typing, inspect, os, sys ----------------------------------------------------------------------------------
 
-REFUSED[dataclasses.make_dataclass] = "class made while running"
 REFUSED.update(
     {
         fn: READS_STACK
@@ -435,7 +452,35 @@ REFUSED[sys.getsizeof] = SEES_SIZE
 pure((sys.intern, os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.path.isabs))
 pure((struct.calcsize, struct.pack, struct.unpack, struct.unpack_from))
 pure((re.escape, re.split, re.findall, re.sub, re.subn, string.capwords))
+pure((os.path.split, os.path.normcase, os.path.commonpath, os.path.commonprefix, pprint.pformat))
+pure((fnmatch.fnmatch, fnmatch.fnmatchcase, fnmatch.filter, fnmatch.translate, json.dumps, json.loads))
+pure((urllib.parse.quote, urllib.parse.quote_plus, urllib.parse.unquote, urllib.parse.unquote_plus))
+pure((unicodedata.normalize, unicodedata.category, unicodedata.name, unicodedata.lookup, unicodedata.combining))
+pure((binascii.hexlify, binascii.unhexlify, binascii.b2a_base64, binascii.a2b_base64))
 pure((inspect.cleandoc, textwrap.dedent, textwrap.indent, textwrap.wrap, textwrap.fill, textwrap.shorten))
+
+
+#: Modules that ask who calls them, for the name of a module.
+_ASK_WHO_CALLS = tuple(vars(module) for module in (typing, dataclasses))
+
+
+def _module_of(tx: Translator, depth: int) -> Variable:
+    """The name of the module of the frame that is so far up from the one that asks."""
+    if not any(tx.frames[-1].namespace.real() is space for space in _ASK_WHO_CALLS) or depth >= len(tx.frames):
+        raise GraphBreak(READS_STACK, "the name of a caller's module")
+    return tx.load_name(tx.frames[-1 - depth].namespace, "__name__")
+
+
+@handles(typing._caller)  # type: ignore[attr-defined]
+def _caller(tx: Translator, depth: Variable | None = None, default: Variable | None = None) -> Variable:
+    return _module_of(tx, 1 if depth is None else depth.constant())
+
+
+if hasattr(sys, "_getframemodulename"):
+
+    @handles(sys._getframemodulename)
+    def _name_of_module(tx: Translator, depth: Variable | None = None) -> Variable:
+        return _module_of(tx, 0 if depth is None else depth.constant())
 
 
 @handles(traceback.clear_frames)
@@ -468,6 +513,12 @@ def _method(tx: Translator, function: Variable, owner: Variable, /) -> Variable:
     if owner.is_constant() and owner.constant() is None:
         tx.attempt(MethodType, len, None)
     return BoundMethod(function, owner)
+
+
+@handles(typing._idfunc)  # type: ignore[attr-defined]
+def _itself(tx: Translator, value: Variable, /) -> Variable:
+    """What a `NewType` does to a value."""
+    return value
 
 
 @handles(typing.cast)

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 
-from symbolic.errors import MEMORY, GraphBreak
+from symbolic.errors import DEEPEST, MEMORY, GraphBreak
 from symbolic.signatures import refuses, takes
 from symbolic.variables.base import BINARY, MISSING, FixedVariable, Variable, raw_attributes
 from symbolic.variables.base import lookup as type_lookup
@@ -312,19 +312,21 @@ def library(tx: Translator, fn: Any) -> Variable:
 _CONTAINERS: dict[type, Callable[[Any], Any]] = {list: list, tuple: tuple, set: set, frozenset: frozenset}
 
 
-def known(tx: Translator, variable: Variable) -> Any:
+def known(tx: Translator, variable: Variable, depth: int = 0) -> Any:
     """The value as a Python object of its own, MISSING if part of it is not known: constants and containers of them."""
+    if depth > DEEPEST:  # it may hold itself
+        return MISSING
     if variable.is_constant():
         return variable.constant()
     if isinstance(variable, BufferVariable):
         return variable.known(tx)
     kind = variable.python_type()
     if kind in _CONTAINERS and not isinstance(variable, ObjectVariable):
-        items = [known(tx, item) for item in tx.unpack(variable)]
+        items = [known(tx, item, depth + 1) for item in tx.unpack(variable)]
         return MISSING if any(item is MISSING for item in items) else tx.attempt(_CONTAINERS[kind], items)
     if kind is dict and not isinstance(variable, ObjectVariable):
         keys = tx.unpack(variable)
-        pairs = [(known(tx, key), known(tx, variable.getitem(tx, key))) for key in keys]
+        pairs = [(known(tx, key, depth + 1), known(tx, variable.getitem(tx, key), depth + 1)) for key in keys]
         return MISSING if any(MISSING in pair for pair in pairs) else dict(pairs)
     return MISSING
 
@@ -348,6 +350,10 @@ _HARMLESS = frozenset("__init__ __new__ __str__ __repr__ __format__ __reduce_ex_
 
 def plain(value: Any) -> bool:
     """Whether native functions of a constant run none of the user's code (an enum member may have methods)."""
+    if type(value) in _CONTAINERS:
+        return all(map(plain, value))
+    if type(value) is dict:
+        return all(map(plain, value)) and all(map(plain, value.values()))
     if not isinstance(value, enum.Enum):
         return True
     own = [base for base in type(value).__mro__ if base.__module__ not in ("enum", "builtins")]

@@ -277,3 +277,30 @@ def test_functions_that_are_made_for_each_call():
         return tensors(2)[0], wrapper
 
     check(program, make=another, changed=[of_three, another])
+
+
+@same_as_eager(graphs=1)
+def test_attributes_as_they_are(x):
+    class Kind(type):
+        def of_kind(cls):
+            return 3
+
+    class Base(metaclass=Kind):
+        @property
+        def half(self):
+            return 0.5
+
+        @staticmethod
+        def two():
+            return 2
+
+    class Derived(Base):
+        pass
+
+    found = inspect.getattr_static(Derived, "two")
+    try:
+        inspect.getattr_static(Derived, "none")
+    except AttributeError as error:
+        said = str(error)
+    kinds = type(found).__name__, type(inspect.getattr_static(Derived, "half")).__name__
+    return x * found.__func__(), kinds, inspect.getattr_static(Derived, "none", 5), said, Derived.of_kind()

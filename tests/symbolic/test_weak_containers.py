@@ -87,7 +87,7 @@ class N:
     def _(self, a): return a.neg()
 
 
-@same_as_eager(graphs=1)
+@same_as_eager(graphs=None if hasattr(vars(N)["neg"], "_method_cache") else 1)  # from Python 3.13 on it remembers
 def test_a_method_of_a_module_that_chooses(x): return N().neg(x), N().neg(2), N().neg("s")
 
 
