@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from tests.differential import check
+from tests.differential import check, differentiated_ahead
 
 X = torch.arange(20.0).reshape(4, 5)
 
@@ -372,3 +372,35 @@ def test_strides_of_dimensions_of_one():
         return x + 1, np.zeros_like(b), b + 1, np.ones((1, 3, 1)), b.T.copy(), np.expand_dims(a, -1) * 2, b.sum(0, keepdims=True)
 
     check(f, X.clone(), np.arange(4.0), graphs=1)
+
+
+def test_tensors_in_the_memory_of_one_array():
+    def make():
+        x = torch.arange(12.0).reshape(3, 4)
+        return x, torch.from_numpy(x.numpy()[1:]), torch.from_numpy(x.numpy())
+
+    def f(x, t, u):
+        t.add_(1)
+        y = x * 2
+        u.mul_(3)
+        return y, x + t.sum(), u
+
+    check(f, make=make, backend=differentiated_ahead)
+    apart = lambda: (torch.ones(3, 4), torch.from_numpy(np.ones((2, 4), np.float32)), torch.ones(3, 4))  # noqa: E731
+    check(f, make=apart, changed=[make], backend=differentiated_ahead)
+
+
+def test_a_tensor_of_an_array_beside_the_tensor_that_it_is_of():
+    def make():
+        x = torch.arange(12.0).reshape(3, 4)
+        return x, x.numpy()[:2], x.numpy().T
+
+    def f(x, a, b):
+        x.mul_(2)
+        a[a > 2] = 0
+        v = torch.from_numpy(a).numpy()
+        v.fill(3)
+        torch.from_numpy(b).add_(1)
+        return x + 1, v, b
+
+    check(f, make=make, backend=differentiated_ahead)
