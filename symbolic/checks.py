@@ -14,6 +14,7 @@ import torch
 
 from symbolic.code import Code
 from symbolic.frames import Frame
+from symbolic.variables.arrays import ScalarVariable
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.tensors import TensorVariable
@@ -30,6 +31,8 @@ _LONGEST = 200
 
 def jumps(tx: Translator, frame: Frame, value: Variable, target: int, when: bool) -> bool:
     """Whether a jump to an instruction that is done `when` a value is true, or is not, is done."""
+    if isinstance(value, ScalarVariable) and not value.is_constant():
+        value = value.tensor
     if isinstance(value, TensorVariable) and not tx.graph.inner and _is_one_on_cpu(value.fake):
         there, here = (_always_raises(frame.code, index) for index in (target, frame.index))
         if there != here:

@@ -110,6 +110,7 @@ class NumpyVariable(Variable):
         """In the graph; recorded when it is first asked for."""
         if self._tensor is None:
             assert self._make is not None
+            check_modes(self.tx)
             self._tensor = self._make()
         return self._tensor
 
@@ -392,9 +393,10 @@ if IS_KNOWN:
 
 # --- what runs on examples --------------------------------------------------------------------------------------------
 def check_modes(tx: Translator) -> None:
-    """Numpy knows nothing of transforms and autocast."""
-    if tx.graph.inner or torch.is_autocast_enabled("cpu") or torch._C._len_torch_dispatch_stack():
-        raise GraphBreak("numpy array", "inside of a graph, or under autocast")
+    """Numpy knows nothing of transforms and autocast. (Tensors made in inference mode stay what they are.)"""
+    is_switched = torch.is_inference_mode_enabled() != tx.is_inference
+    if is_switched or tx.graph.inner or torch.is_autocast_enabled("cpu") or torch._C._len_torch_dispatch_stack():
+        raise GraphBreak("numpy array", "inside of a graph, under autocast or in another inference mode")
 
 
 def check_sizes(tensor: TensorVariable) -> None:
@@ -733,6 +735,7 @@ def about_to_write(tx: Translator, array: ArrayVariable) -> None:
 
 def lend(tx: Translator, array: ArrayVariable) -> TensorVariable:
     """`torch.from_numpy(array)`"""
+    check_modes(tx)
     if isinstance(array, Backwards):
         raise GraphBreak("operation raises", "tensor of an array with negative strides")
     about_to_write(tx, array)
