@@ -15,6 +15,7 @@ import torch
 from symbolic.code import Code
 from symbolic.frames import Frame
 from symbolic.sides import may_join
+from symbolic.variables.arrays import ScalarVariable
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.foreseen import foresee, truth
@@ -29,6 +30,11 @@ _LEAVES = frozenset({"RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "SEND", "RET
 _ALWAYS_JUMPS = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
 #: A side with more instructions than this is not looked through.
 _LONGEST = 200
+
+
+def asked(value: Variable) -> Variable:
+    """Whose truth it is: a number of numpy's is a tensor."""
+    return value.tensor if isinstance(value, ScalarVariable) and not value.is_constant() else value
 
 
 def jumps(tx: Translator, frame: Frame, value: Variable, target: int, when: bool) -> bool | None:

@@ -120,6 +120,7 @@ class Translator(Protocols):
         self.hooks: list[hooks.Hook] = []  # that the frame registered
         self.drawn_from: dict[Any, Variable] = {}  # generators of random numbers that early calls change
         self.first_check: tuple[int, str] | None = None  # that the graph makes for the frame: its step, and of what
+        self.is_inference = torch.is_inference_mode_enabled()  # outside of the frame
         self.unchecked: dict[Variable, None] = {}  # results of numpy's that must be finite
         self.lent_tensors: list[tuple[int, TensorVariable, Any]] = []  # that became arrays, when, and how they lay
         self.late_texts: list[Variable] = []  # that markers stand for

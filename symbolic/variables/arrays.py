@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from symbolic.errors import GraphBreak, Restart
+from symbolic.errors import GraphBreak, Restart, SkipFrame
 from symbolic.sources import Source
 from symbolic.variables.base import INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
@@ -110,6 +110,7 @@ class NumpyVariable(Variable):
         """In the graph; recorded when it is first asked for."""
         if self._tensor is None:
             assert self._make is not None
+            check_modes(self.tx)
             self._tensor = self._make()
         return self._tensor
 
@@ -392,9 +393,10 @@ if IS_KNOWN:
 
 # --- what runs on examples --------------------------------------------------------------------------------------------
 def check_modes(tx: Translator) -> None:
-    """Numpy knows nothing of transforms and autocast."""
-    if tx.graph.inner or torch.is_autocast_enabled("cpu") or torch._C._len_torch_dispatch_stack():
-        raise GraphBreak("numpy array", "inside of a graph, or under autocast")
+    """Numpy knows nothing of transforms and autocast. (Tensors made in inference mode stay what they are.)"""
+    is_switched = torch.is_inference_mode_enabled() != tx.is_inference
+    if is_switched or tx.graph.inner or torch.is_autocast_enabled("cpu") or torch._C._len_torch_dispatch_stack():
+        raise GraphBreak("numpy array", "inside of a graph, under autocast or in another inference mode")
 
 
 def check_sizes(tensor: TensorVariable) -> None:
@@ -733,6 +735,7 @@ def about_to_write(tx: Translator, array: ArrayVariable) -> None:
 
 def lend(tx: Translator, array: ArrayVariable) -> TensorVariable:
     """`torch.from_numpy(array)`"""
+    check_modes(tx)
     if isinstance(array, Backwards):
         raise GraphBreak("operation raises", "tensor of an array with negative strides")
     about_to_write(tx, array)
@@ -765,20 +768,19 @@ def shown(tensor: torch.Tensor) -> Any:
 
 
 class Disjoint:
-    """arrays in memory of their own"""
+    """memory of their own"""
 
     written: ClassVar[Any] = None
 
-    def __init__(self, count: int) -> None:
-        self.count = count  # the first so many are of arrays
-
     def __call__(self, tensors: tuple[torch.Tensor, ...]) -> bool:
-        spans = [_span(tensor) for tensor in tensors]
-        return all(
-            end <= other_begin or other_end <= begin
-            for at, (begin, end) in enumerate(spans[: self.count])
-            for other_begin, other_end in spans[at + 1 :]
-        )
+        """Whether none of them lies in the memory of another storage."""
+        spans = [(*_span(tensor), tensor.untyped_storage()._cdata) for tensor in tensors]
+        reached: dict[int, int] = {}  # by storage
+        for begin, end, storage in sorted(span for span in spans if span[1] > span[0]):
+            if any(begin < other_end for other, other_end in reached.items() if other != storage):
+                return False
+            reached = {storage: max(end, reached.get(storage, 0))}
+        return True
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
@@ -794,18 +796,27 @@ def is_array_input(variable: Any) -> bool:
     return source is not None and source.kind == "call" and source.arg is tensor_of
 
 
+#: Inputs of a graph that are told apart in each call where some lie in memory that is not torch's.
+_MOST_TOLD_APART = 32
+
+
 def guard_memory(tx: Translator) -> None:
-    """Guards that no array which came in shares memory with another input, if any of them is written."""
+    """Guards that no array which came in shares memory with another input, nor a tensor made of one, if any of them is
+    written."""
     inputs = [each for each in tx.graph.tensors() if each.source is not None and not each.source.is_made]
-    arrays = [each for each in inputs if is_array_input(each)]
-    if not arrays or not tx.graph.mutates_inputs():
+    foreign = [each for each in inputs if _is_foreign(each.value)]
+    if len(inputs) < 2 or not foreign or not tx.graph.mutates_inputs():
         return
-    others = [each for each in inputs if not is_array_input(each)]
-    apart = Disjoint(len(arrays))
-    if not apart(tuple(each.value for each in (*arrays, *others))):
+    apart = Disjoint()
+    if not apart(tuple(each.value for each in inputs)):
         steps = [each.asked_at for each in tx.known.values() if isinstance(each, ExistingArray) and each.asked_at >= 0]
-        raise Restart(min(steps), GraphBreak("array that shares memory with a tensor", arrays[0].describe()))
-    if len(inputs) > 1:
-        sources = [each.source for each in (*arrays, *others) if each.source is not None]
+        if not steps:
+            raise SkipFrame("tensors that share memory which is not torch's")
+        raise Restart(min(steps), GraphBreak("array that shares memory with a tensor", foreign[0].describe()))
+    if len(inputs) <= _MOST_TOLD_APART or any(map(is_array_input, foreign)):
+        sources = [each.source for each in inputs if each.source is not None]
         tx.know(tx.sources.several(sources), "predicate", apart)
 
+
+def _is_foreign(value: torch.Tensor) -> bool:
+    return value.device.type == "cpu" and not value.untyped_storage().resizable()

@@ -1,9 +1,12 @@
 """Programs of arrays and tensors over one memory, of sizes and numbers that change, found by trying."""
 
+import copy
+
 import numpy as np
+import pytest
 import torch
 
-from tests.differential import check
+from tests.differential import COUNTING, check, compile_with_jit, differentiated_ahead
 
 X = torch.arange(20.0).reshape(4, 5)
 
@@ -372,3 +375,126 @@ def test_strides_of_dimensions_of_one():
         return x + 1, np.zeros_like(b), b + 1, np.ones((1, 3, 1)), b.T.copy(), np.expand_dims(a, -1) * 2, b.sum(0, keepdims=True)
 
     check(f, X.clone(), np.arange(4.0), graphs=1)
+
+
+def test_tensors_in_the_memory_of_one_array():
+    def make():
+        x = torch.arange(12.0).reshape(3, 4)
+        return x, torch.from_numpy(x.numpy()[1:]), torch.from_numpy(x.numpy())
+
+    def f(x, t, u):
+        t.add_(1)
+        y = x * 2
+        u.mul_(3)
+        return y, x + t.sum(), u
+
+    check(f, make=make, backend=differentiated_ahead)
+    apart = lambda: (torch.ones(3, 4), torch.from_numpy(np.ones((2, 4), np.float32)), torch.ones(3, 4))  # noqa: E731
+    check(f, make=apart, changed=[make], backend=differentiated_ahead)
+
+
+def test_a_tensor_of_an_array_beside_the_tensor_that_it_is_of():
+    def make():
+        x = torch.arange(12.0).reshape(3, 4)
+        return x, x.numpy()[:2], x.numpy().T
+
+    def f(x, a, b):
+        x.mul_(2)
+        a[a > 2] = 0
+        v = torch.from_numpy(a).numpy()
+        v.fill(3)
+        torch.from_numpy(b).add_(1)
+        return x + 1, v, b
+
+    check(f, make=make, backend=differentiated_ahead)
+
+
+def test_assertions_about_arrays():
+    def f(x, a):
+        if not (a > 0).all():
+            raise ValueError("too small")
+        if a.max() > 100:
+            raise ValueError(f"too large: {a.max()}")
+        return x + 1, a * 2
+
+    good, small, large = np.arange(1.0, 4), np.arange(3.0), np.arange(99.0, 102)
+    check(f, X.clone(), good, graphs=1, changed=[(X.clone(), small), (X.clone(), large)])
+
+
+def test_copies_by_others():
+    def f(x, a):
+        b = a + 1
+        return x + 1, copy.copy(b), copy.deepcopy([b, b]), copy.copy(a), {"a": b}, (b, b)
+
+    check(f, X.clone(), np.arange(3.0))
+
+
+def test_in_containers():
+    def f(x, a):
+        kept = {"sum": a.sum(), "rows": [row * 2 for row in a], "shape": a.shape}
+        kept["rows"][0] += 1
+        return x + 1, kept, any(row is a for row in kept["rows"]), a is None
+
+    check(f, X.clone(), np.arange(6.0).reshape(2, 3), graphs=1)
+
+
+def test_in_inference_mode_and_without_gradients():
+    def f(x, a):
+        with torch.no_grad():
+            b = (x * 2).numpy() + 1
+        with torch.inference_mode():
+            c = torch.from_numpy(a) * 2
+            d = c.numpy()
+        return b, d + 1, x + 1
+
+    check(f, X.clone(), np.arange(6.0).reshape(2, 3))
+
+
+def test_gradients_stop_at_arrays():
+    def f(x, w):
+        loss = (torch.from_numpy(x).float() @ w).pow(2).sum()
+        loss.backward()
+        return float(loss), w.grad.norm().item(), np.float32(loss.item()), loss.detach().numpy()
+
+    check(f, np.ones((2, 3)), torch.ones(3, 2, requires_grad=True), tolerance=(1e-5, 1e-5))
+
+
+def test_another_default_dtype_and_device():
+    def f(x, a):
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            return x + 1, a * 2, np.ones(3) + 1, np.zeros(5000), torch.tensor(np.float32(2)), torch.from_numpy(a) * 3
+        finally:
+            torch.set_default_dtype(before)
+
+    check(f, X.clone(), np.arange(6, dtype=np.float32))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_inside_of_a_mode(mode):
+    def f(x, a):
+        t = torch.from_numpy(a)
+        return t * 2, t, x.numpy() + 1, (x * 2).numpy(), np.ones(3) * 2, t.is_inference(), torch.from_numpy(a + 1)
+
+    x, a = X.clone(), np.arange(3.0)
+    with mode():
+        wanted = f(x, a)
+        got = compile_with_jit(f, backend="eager", fullgraph=COUNTING)(x, a)
+    for one, other in zip(wanted, got, strict=True):
+        if isinstance(one, torch.Tensor):
+            assert torch.equal(one, other) and one.is_inference() == other.is_inference()
+        else:
+            assert np.array_equal(one, other)
+
+
+def test_a_known_array_that_becomes_a_tensor_in_inference_mode():
+    def f(x):
+        a = np.arange(3.0)
+        with torch.inference_mode():
+            t = torch.from_numpy(a)
+            u = t * 2
+        a += 1
+        return x + 1, t.is_inference(), u + 1, a
+
+    check(f, X.clone())
