@@ -1,6 +1,6 @@
-"""Graphs with operations whose results have sizes that depend on values: compiled in pieces, which end where such a
-size comes up. What comes up there, its check included, runs operation by operation; to the next piece the size is that
-of an input."""
+"""Graphs with operations whose results have sizes that depend on values, or with numbers that kernels can't compute:
+compiled in pieces, which end where such a size or number comes up. What comes up there, its check included, runs
+operation by operation; to the next piece the size is that of an input, the number one that it is given."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from codegen.aot import cost
 from codegen.aot.function import GraphCompiler
+from codegen.kernels.lowering.numbers import numbers_left
 from symbolic.quick_graph import Graph
 from symbolic.shapes import CHECKS, environment
 
@@ -37,8 +38,9 @@ def pieced(whole: GraphCompiler, piece: GraphCompiler, around: GraphCompiler) ->
 
 
 def _between(graph: fx.Graph) -> set[fx.Node]:
-    """What runs between pieces: operations that sizes come up in, and what reads and checks these."""
-    found: set[fx.Node] = set()
+    """What runs between pieces: operations that sizes come up in, what reads and checks these, and what computes
+    numbers as kernels can't."""
+    found = numbers_left(graph)
     known: set[Any] = set()
     if environment(node.meta.get("val") for node in graph.nodes) is None:
         return found

@@ -176,3 +176,15 @@ def test_kernels_read_the_numbers():
     compiled(torch.ones(3, 4))
     plans = [str(plan) for plan in compiled.debug_state().plans]
     assert not COUNTING or ("fused" in plans[0] and "compute" not in plans[0] and "scalar" not in plans[0])
+
+
+def test_kernels_do_what_lies_around_ints():
+    def program(x):
+        n = (x > 0).sum().item() // 2 + 1
+        return (x * n + (n > 2)).relu()
+
+    compiled = jit.compile(program)
+    for count in range(5):
+        x = torch.arange(4.0) - count
+        assert torch.equal(compiled(x), program(x))
+    assert not COUNTING or len(compiled.debug_state().plans) >= 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx
@@ -52,6 +53,22 @@ def numbers_of(graph: fx.Graph) -> Numbers | None:
     if list(filter(draws, order)) != list(filter(draws, graph.nodes)):
         return None
     return Numbers(members, inputs, results, tuple(order), _function(found, inputs, results))
+
+
+def numbers_left(graph: fx.Graph) -> set[fx.Node]:
+    """What computes numbers on a CPU that are no floats: neither kernels nor a step of the plan know how."""
+    found = [node for node in graph.nodes if node.op == "call_function" and number_of(node.meta.get("val")) is not None]
+    computed = {node for node in found if node.target is not aten._local_scalar_dense.default}
+    if all(node.target in NUMBERS and all(map(_is_float_or_plain, node.args)) for node in computed):
+        return set()
+    values = (node.meta.get("val") for node in graph.nodes)
+    if any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in values):
+        return set()
+    return computed if numbers_of(graph) is None else set()
+
+
+def _is_float_or_plain(operand: Any) -> bool:
+    return not isinstance(operand, fx.Node) or _is_float(operand)
 
 
 def _needed(nodes: Iterable[fx.Node]) -> set[fx.Node]:
