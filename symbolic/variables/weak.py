@@ -20,7 +20,7 @@ from symbolic.variables.containers import MutableSequence
 from symbolic.variables.functions import BoundMethod, PythonFunction
 from symbolic.variables.mappings import SetVariable
 from symbolic.variables.positions import type_name
-from symbolic.variables.tables import handles
+from symbolic.variables.tables import REFUSED, handles
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -259,3 +259,11 @@ for _cls, _references in (
     (weakref.WeakSet, _elements),
 ):
     handles(vars(_cls)["__len__"])(_length(_references))
+
+#: Methods that look at references without asking what they lead to, among which eager code has none that ended.
+_COUNT_THE_DEAD = {
+    weakref.WeakValueDictionary: ("valuerefs", "itervaluerefs"),
+    weakref.WeakKeyDictionary: ("keyrefs",),
+    weakref.WeakSet: ("issubset", "__lt__", "__gt__", "__eq__"),
+}
+REFUSED.update({vars(cls)[name]: MEMORY for cls, names in _COUNT_THE_DEAD.items() for name in names})

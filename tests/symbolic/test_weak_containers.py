@@ -308,3 +308,65 @@ def test_weak_containers_that_exist():
     for asked in (first, third):
         assert str(compiled(torch.ones(2), asked)) == str(program(torch.ones(2), asked))
     assert len(keys) == len(values) == 1
+
+
+@pytest.mark.parametrize("ask", [
+    lambda found, kept: found <= kept,
+    lambda found, kept: found < kept,
+    lambda found, kept: found > kept,
+    lambda found, kept: found == kept,
+    lambda found, kept: found.issubset(kept),
+    lambda found, kept: found.isdisjoint(kept),
+    lambda found, kept: len(found | kept),
+    lambda found, kept: len(found - kept),
+    lambda found, kept: len(found & kept),
+    lambda found, kept: found.issuperset(kept),
+    lambda found, kept: bool(found),
+    lambda found, kept: repr(found.copy())[:8],
+    lambda found, kept: found.clear(),
+])
+def test_elements_that_ended_are_counted_by_nobody(ask):
+    def program(x):
+        key = A()
+        kept = weakref.WeakSet([key])
+        found = weakref.WeakSet([key])
+        found.add(A())
+        return x + 1, ask(found, kept)
+
+    check(program, *tensors(2))
+
+
+@pytest.mark.parametrize("ask", [
+    lambda found: len(found.keyrefs()),
+    lambda found: len(list(found.items())),
+    lambda found: bool(found),
+    lambda found: len(found.copy()),
+    lambda found: found.clear(),
+    lambda found: list(found.values()),
+    lambda found: found.popitem() if found else None,
+])
+def test_keys_that_ended_are_counted_by_nobody(ask):
+    def program(x):
+        found = weakref.WeakKeyDictionary()
+        found[A()] = 1
+        return x + 1, ask(found)
+
+    check(program, *tensors(2))
+
+
+@pytest.mark.parametrize("ask", [
+    lambda found: len(found.valuerefs()),
+    lambda found: len(list(found.items())),
+    lambda found: list(found),
+    lambda found: found.get("a"),
+    lambda found: found.setdefault("a", A) is A,
+    lambda found: found.pop("a", 3),
+    lambda found: [found.update(b=A), list(found)],
+])
+def test_values_that_ended_are_counted_by_nobody(ask):
+    def program(x):
+        found = weakref.WeakValueDictionary()
+        found["a"] = A()
+        return x + 1, ask(found)
+
+    check(program, *tensors(2))
