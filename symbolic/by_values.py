@@ -144,6 +144,8 @@ class SizesByValue:
         """Checks that it is such a size as graphs are made for, unless that is known."""
         assert self.shapes is not None
         if not self.shapes.env.is_usual(size.value):
+            if self.shapes.env.is_never_usual(size.value):
+                raise GraphBreak("output shape depends on values", f"{size.describe()} is less than {SMALLEST}")
             self._check(must_be_usual, [self._argument(size)[0]])
             self.shapes.env.told(size.value >= SMALLEST)
 

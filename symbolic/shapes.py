@@ -271,6 +271,9 @@ class Environment(ShapeEnv):
             return True
         return bool(bound_sympy(expr, self.var_to_range).lower >= SMALLEST) or self._says(expr >= SMALLEST)
 
+    def is_never_usual(self, size: torch.SymInt) -> bool:
+        return self._maybe_evaluate_static(size.node.expr >= SMALLEST) is sympy.false
+
     def _says(self, expr: Any) -> bool:
         return self._maybe_evaluate_static(expr) is sympy.true
 

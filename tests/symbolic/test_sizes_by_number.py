@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import jit
-from tests.differential import COUNTING, check
+from tests.differential import COUNTING, check, tensors
 
 BACKENDS = {"eager": None, "aot_eager": (1e-6, 1e-6), "default": (1e-5, 1e-6)}
 NUMBERS = (3, 4, 2, 1, 0, 7, 9, -2)
@@ -268,3 +268,13 @@ def _inside_a_checkpoint(x, t):
 def test_other_uses_break(program, backend):
     worlds = [_world(number, True) for number in NUMBERS]
     check(program, *worlds[0], changed=worlds[1:], nodes=False, backend=backend, tolerance=BACKENDS[backend])
+
+
+@pytest.mark.parametrize("rows", [2, 3, 7])
+def test_part_of_what_a_mask_lets_through(rows):
+    """Of two rows at most one is every second."""
+    def program(z):
+        return z[z.sum(1) > 0][::2] + 1, z[z.sum(1) > 0][1:] * 2
+
+    (z,) = tensors(rows, 4)
+    check(program, z, changed=[(z.abs() + 1,), (-z.abs(),)])
