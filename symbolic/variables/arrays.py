@@ -333,7 +333,8 @@ class ScalarVariable(NumpyVariable):
         return self is other
 
     def reachable(self) -> list[Variable]:
-        return [] if self.known is not MISSING else [self.tensor]
+        is_there = self.known is not MISSING or (self.source is not None and not self.is_recorded)
+        return [] if is_there else [self.tensor]
 
 
 def tensor_of(array: Any) -> torch.Tensor | None:

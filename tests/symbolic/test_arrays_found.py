@@ -498,3 +498,14 @@ def test_a_known_array_that_becomes_a_tensor_in_inference_mode():
         return x + 1, t.is_inference(), u + 1, a
 
     check(f, X.clone())
+
+
+def test_number_in_a_continuation_under_autocast():
+    """It came in there, and nothing is asked of it: it is no input of a graph, which it could not be under autocast."""
+    def program(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = torch.as_tensor(np.arange(12.0).reshape(3, 4), dtype=torch.float32).detach().numpy().max()
+            print(found)
+            return found, x + 1
+
+    check(program, torch.ones(3))
