@@ -459,7 +459,7 @@ def _joined(tx: Translator, drawn: DrawnArray) -> Variable:
         raise GraphBreak("numpy array", drawn.describe())
     if drawn.joined is None:
         source = drawn if is_array else drawn._compute(tx, numpy.array, [drawn], {})
-        tensor = FROM_DRAWN[0](tx, source)
+        tensor = _FROM_DRAWN(tx, source)
         assert isinstance(tensor, TensorVariable)
         if is_array:
             drawn.joined = ArrayVariable(tx, Look.of(drawn.example), tensor, recipe=(_itself, [drawn]))
@@ -470,7 +470,7 @@ def _joined(tx: Translator, drawn: DrawnArray) -> Variable:
 
 
 #: `torch.from_numpy` of what was drawn.
-FROM_DRAWN = [TORCH_HANDLERS[torch.from_numpy]]
+_FROM_DRAWN = TORCH_HANDLERS[torch.from_numpy]
 
 
 def _itself(array: Any) -> Any:
