@@ -281,6 +281,8 @@ class Compiler:
                 return self._skip(cache, function, reason)
         except RecursionError:
             cache.frozen = True
+            why = "its capture met the limit of recursion"
+            logs.tell(self.channels, "skips", lambda: f"{where(function)} runs eagerly: {why}")
             return None
         except BackendCompilerFailed as error:
             if self.config.on_error == "raise":

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import jit
-from jit import logs
+from jit import compiler, logs
 
 
 def program(x):
@@ -70,6 +70,15 @@ def test_cache_tells_what_was_on_disk(caplog, tmp_path, monkeypatch):
     ((_, again), *_) = told(caplog, "cache", lambda x: (x * 5 + 3).relu(), calls=((7,),))
     assert ": 0 parts found on disk" in first and not first.endswith(" 0 made anew"), first
     assert ": 0 parts" not in again, again
+
+
+def test_a_capture_that_meets_the_limit_of_recursion(caplog, monkeypatch):
+    def too_deep(*_):
+        raise RecursionError
+
+    monkeypatch.setattr(compiler.Compiler, "_compile", too_deep)
+    (said,) = told(caplog, "skips")
+    assert said[1].endswith("in program runs eagerly: its capture met the limit of recursion")
 
 
 def test_skips_and_dynamic(caplog):
