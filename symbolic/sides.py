@@ -185,6 +185,7 @@ class World:
         return tx.handled, len(tx.hooks), len(tx.waiting), tx.first_check, tx.graph.moves, len(tx.late_texts)
 
     def check(self, tx: Translator) -> None:
+        self.memories.update(memory(variable.fake) for variable in tx.graph.tensors())  # those that it read first, too
         if self._marks(tx) != self.marks or vars(TorchState()) != self.state:
             raise Unlike
         for target in tx.ledger.written[self.written :]:

@@ -13,6 +13,8 @@ CHANGED = [(-X,), (X * 0,), (X * 10,), (X.abs() + 1,)]
 BACKENDS = ("eager", "aot_eager", "default")
 LAYERS = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
 HISTORY = []
+#: Read by a side of a branch first.
+TABLE, OTHER = torch.zeros(3, 4), torch.ones(2, 3, 4)
 COUNT = 0
 
 
@@ -537,6 +539,18 @@ def a_list_that_holds_itself(x):
     return x
 
 
+def writes_what_it_reads_first(x):
+    if x.sum() > -100:
+        TABLE.add_(1)
+    return x + 1, TABLE
+
+
+def views_of_what_it_reads_first(x):
+    y = TABLE.t() if x.sum() > 0 else OTHER[1].t()
+    y.add_(1)
+    return y, TABLE, OTHER
+
+
 def deleted(x):
     class Loud:
         def __del__(self):
@@ -564,7 +578,7 @@ OTHERS = [
     other_shapes, other_dtypes, a_number, a_counter, appends, writes_an_attribute, writes_a_global, writes_outside,
     writes_an_input, prints, takes_a_step, takes_a_step_of_a_generator, changed_after, changed_beside, changed_by_a_view,
     is_it, as_a_key, counts_its_versions, raises, raises_in_a_branch, not_there, differentiates, a_view, two_names, swapped,
-    deleted, a_list_that_holds_itself, appends_to_what_it_makes,
+    writes_what_it_reads_first, views_of_what_it_reads_first, deleted, a_list_that_holds_itself, appends_to_what_it_makes,
 ]
 
 
