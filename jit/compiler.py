@@ -281,8 +281,8 @@ class Compiler:
                 return self._skip(cache, function, reason)
         except RecursionError:
             cache.frozen = True
-            why = "its capture met the limit of recursion"
-            logs.tell(self.channels, "skips", lambda: f"{where(function)} runs eagerly: {why}")
+            found = "its capture met the limit of recursion"
+            logs.tell(self.channels, "skips", lambda: f"{where(function)} runs eagerly: {found}")
             return None
         except BackendCompilerFailed as error:
             if self.config.on_error == "raise":

@@ -67,8 +67,7 @@ def write(folder: str, record: Any) -> str:
         "breaks.txt": "".join(f"{reason}\n" for reason in record.breaks),
         "effects.txt": "".join(f"{effect}\n" for effect in record.effects),
     }
-    made = record.module.meta.get("stages") if record.module is not None else None
-    became = stages.texts(made) if isinstance(made, stages.Stages) else {}
+    became = stages.all_texts(record.module)
     files |= became
     page.add_frame(folder, path, record, files, became)
     for file, text in files.items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import fx
 
-from codegen.aot.stages import Stages
+from codegen.aot.stages import Stages, stages_of
 from codegen.plan.steps import Plan
 from symbolic.capture import BreakReason
 
@@ -112,15 +112,15 @@ def _saved(written_calls: int, written: float, compiled_calls: int, compiled: fl
 
 def _entry(entry: Any) -> EntryState:
     record: Record = entry.meta
-    stages = record.module.meta.get("stages") if record.module is not None else None
-    return EntryState(entry.hits, tuple(record.guards), record.module, tuple(_graphs(stages)), tuple(record.breaks))
+    graphs = tuple(each for name, stages in stages_of(record.module).items() for each in _graphs(stages, name))
+    return EntryState(entry.hits, tuple(record.guards), record.module, graphs, tuple(record.breaks))
 
 
-def _graphs(stages: Stages | None) -> Iterator[GraphState]:
-    if stages is not None:
-        named = {"inference" if stages.backward is None else "forward": stages.forward, "backward": stages.backward}
-        for name, graph in named.items():
-            if graph is not None:
-                yield GraphState(name, graph, graph.meta.get("plan"))
-                for number, piece in enumerate(graph.meta.get("pieces", ())):
-                    yield GraphState(f"piece {number} of it", piece, piece.meta.get("plan"))
+def _graphs(stages: Stages, part: str) -> Iterator[GraphState]:
+    of = f" of {part}" if part else ""
+    named = {"inference" if stages.backward is None else "forward": stages.forward, "backward": stages.backward}
+    for name, graph in named.items():
+        if graph is not None:
+            yield GraphState(name + of, graph, graph.meta.get("plan"))
+            for number, piece in enumerate(graph.meta.get("pieces", ())):
+                yield GraphState(f"piece {number} of it", piece, piece.meta.get("plan"))

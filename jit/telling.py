@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from codegen.aot.stages import Stages, texts
+from codegen.aot.stages import all_texts
 from jit import dumping, listing, logs
 from jit.clock import by_stage
 
@@ -56,9 +56,7 @@ def _files(*endings: str) -> Callable[[Record], Iterator[str]]:
     """The files of the dump that end like this."""
 
     def said(record: Record) -> Iterator[str]:
-        made = record.module.meta.get("stages") if record.module is not None else None
-        found = texts(made) if isinstance(made, Stages) else {}
-        for name, text in found.items():
+        for name, text in all_texts(record.module).items():
             if name.endswith(endings) and text.strip():
                 yield f"{record.where}: {name.rpartition('.')[0].replace('_', ', ')}\n{text}"
 

@@ -22,7 +22,8 @@ from symbolic.branches import branch, loop
 from symbolic.quick_graph import Graph
 from symbolic.torch_state import TorchState
 
-Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+#: (graph, example inputs, what it is called) -> callable
+Compile = Callable[[fx.GraphModule, Sequence[Any], str], Callable[..., Any]]
 Run = Callable[[dict[fx.Node, Any]], None]
 _DECIDED = (branch, loop)
 
@@ -31,16 +32,28 @@ def has_branches(graph: fx.GraphModule) -> bool:
     return any(node.target in _DECIDED for node in graph.graph.nodes)
 
 
-def in_pieces(graph: fx.GraphModule, example_inputs: Sequence[Any], compile_graph: Compile) -> Callable[..., Any]:
-    """The graph as a callable, its pieces compiled by `compile_graph`."""
+def in_pieces(
+    graph: fx.GraphModule, example_inputs: Sequence[Any],
+    compile_graph: Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]],
+) -> Callable[..., Any]:
+    """The graph as a callable, its pieces compiled by `compile_graph`. `graph.meta["parts"]`: the stages of each."""
     placeholders = graph.graph.find_nodes(op="placeholder")
     steps, writers = list(_steps(graph)), graph.meta.get("writers", {})
     if graph.meta.get("together") or not all(step.fits(writers) for step in steps):
         return as_captured(graph)
     examples = dict(zip(placeholders, example_inputs, strict=True))
+    parts: dict[str, Any] = {}
+
+    def compile_part(part: fx.GraphModule, given: Sequence[Any], name: str) -> Callable[..., Any]:
+        made = compile_graph(part, given)
+        found = {"": getattr(made, "stages", None), **part.meta.get("parts", {})}
+        parts.update({f"{name}_{inner}".strip("_"): each for inner, each in found.items() if each is not None})
+        return made
+
+    graph.meta["parts"] = parts
     before = TorchState()
     try:
-        run = [step.compiled(graph, examples, compile_graph) for step in steps]
+        run = [step.compiled(graph, examples, compile_part) for step in steps]
     finally:
         before.restore()
     results = graph.graph.output_node().args[0]
@@ -82,7 +95,7 @@ class _Piece:
             here[node] = graph.node_copy(node, here.__getitem__)
         graph.output(tuple(here[node] for node in self.gives))
         given = [examples[node] if node in examples else _like(node.meta["example_value"]) for node in self.takes]
-        function = compile_graph(_LazyGraphModule(root, graph, "Piece"), given)
+        function = compile_graph(_LazyGraphModule(root, graph, "Piece"), given, f"to_{self.nodes[-1].name}")
 
         def run(values: dict[fx.Node, Any]) -> None:
             found = function(*(values[node] for node in self.takes))
@@ -103,7 +116,7 @@ class _Decision:
     def compiled(self, root: fx.GraphModule, examples: dict[fx.Node, Any], compile_graph: Compile) -> Run:
         target: Any = self.node.target
         inside = [each for each in self.node.all_input_nodes if each.op == "get_attr"]
-        graphs: dict[fx.Node, Any] = {each: _inner(getattr(root, str(each.target)), compile_graph) for each in inside}
+        graphs: dict[fx.Node, Any] = {each: _inner(root, str(each.target), compile_graph) for each in inside}
         parts: list[tuple[fx.Node, Any]] = [(user, user.args[1]) for user in self.node.users]
 
         def run(values: dict[fx.Node, Any]) -> None:
@@ -171,11 +184,12 @@ def _belongs(node: fx.Node) -> bool:
     return node.target is operator.getitem and isinstance(node.args[0], fx.Node) and node.args[0].target in _DECIDED
 
 
-def _inner(graph: fx.GraphModule, compile_graph: Compile) -> Callable[..., Any]:
+def _inner(root: fx.GraphModule, name: str, compile_graph: Compile) -> Callable[..., Any]:
+    graph = getattr(root, name)
     nodes = graph.graph.find_nodes(op="placeholder")
     if not all(map(_is_plain, nodes)) or any(map(_varies, graph.graph.nodes)):
         return as_captured(graph)
-    return compile_graph(graph, [_like(node.meta["example_value"]) for node in nodes])
+    return compile_graph(graph, [_like(node.meta["example_value"]) for node in nodes], name)
 
 
 def _is_made(node: fx.Node) -> bool:

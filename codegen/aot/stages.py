@@ -40,6 +40,21 @@ class Stages:
     captured: fx.GraphModule | None = None  # what passes made of it
 
 
+def stages_of(module: fx.GraphModule | None) -> dict[str, Stages]:
+    """Those that a captured graph went through, by the names of its parts if it was compiled in such."""
+    if module is None:
+        return {}
+    whole = module.meta.get("stages")
+    found = {"": whole} if whole is not None else module.meta.get("parts", {})
+    return {name: each for name, each in found.items() if isinstance(each, Stages)}
+
+
+def all_texts(module: fx.GraphModule | None) -> dict[str, str]:
+    """The texts of all these stages."""
+    each = ((f"{name}_" if name else "", texts(stages)) for name, stages in stages_of(module).items())
+    return {prefix + file: text for prefix, found in each for file, text in found.items()}
+
+
 def texts(stages: Stages) -> dict[str, str]:
     """File name -> text: the graphs with dtypes and sizes, what passes did to them (`passes.txt`) and what their
     compilers say they made of these (`graph.meta["texts"]`: a function that gives a dict like this one), the wrapper,
