@@ -29,7 +29,7 @@ class Net(torch.nn.Module):
 
     def forward(self, x):
         y = self.layer(x)
-        print("half way", tuple(y.shape), y.sum().item() > 0)
+        print("half way", tuple(y.shape), y.data_ptr() > 0)
         return y.relu().sum()
 
 def fib(n):
