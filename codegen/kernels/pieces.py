@@ -100,6 +100,7 @@ def _in_pieces(graph: fx.GraphModule, between: set[fx.Node], compiler: GraphComp
         setattr(module, name, compiler(piece, examples))
         pieces.append(piece)
         call = made.call_function(operator.call, (made.get_attr(name), *(known[node] for node in given)))
+        call.meta["piece"] = piece
         for at, node in enumerate(results):
             known[node] = made.call_function(operator.getitem, (call, at))
             known[node].meta.update(node.meta)

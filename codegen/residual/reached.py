@@ -89,6 +89,8 @@ def _lasts(node: fx.Node, may_draw: bool, given: set[int]) -> bool:
     """Whether a node of a graph of ATen's operations may leave something behind: in the memories that are `given`."""
     if node.op in ("placeholder", "get_attr", "output") or node.target in _QUIET:
         return False
+    if "piece" in node.meta:
+        return any(_lasts(each, may_draw, given) for each in node.meta["piece"].graph.nodes)
     if not isinstance(node.target, OpOverload):
         return True
     draws = torch.Tag.nondeterministic_seeded in node.target.tags
