@@ -678,9 +678,9 @@ class Translator(Protocols):
 _TRANSPARENT = {
     "os": ("_Environ.", "_createenviron."),
     "inspect": ("Signature.", "Parameter.", "BoundArguments.", "ClosureVars.", "_signature_", "_ParameterKind.",
-                "_unwrap_", "_find", "_get", "_has", "_descriptor_get", "_missing_", "_too_many",
+                "_unwrap_", "_find", "_has", "_descriptor_get", "_missing_", "_too_many",
                 "get_annotations", "getcallargs",
-                "getclosurevars", "getdoc", "getfullargspec", "getmembers", "getmro", "formatannotation", "is",
+                "getclosurevars", "getdoc", "getfullargspec", "getmro", "formatannotation", "is",
                 "signature", "unwrap"),
     "string": ("Template.", "Formatter."),
     "weakref": ("WeakValueDictionary.", "WeakKeyDictionary."),

@@ -6,6 +6,7 @@ built once and kept in a local, so identity is what it was; shells come before c
 
 from __future__ import annotations
 
+import enum
 import itertools
 import operator
 import types
@@ -20,7 +21,7 @@ from codegen.residual.emitter import Emitter
 from sideeffects.effects import DELETED, Advance, Call, DelAttr, Effect, Place, SetAttr, SetContents
 from sideeffects.ledger import Ledger
 from symbolic import callers
-from symbolic.errors import GraphBreak, Restart
+from symbolic.errors import GraphBreak, Restart, SkipFrame
 from symbolic.passing import is_passing
 from symbolic.reach import exists, parts
 from symbolic.sources import Source
@@ -159,6 +160,8 @@ class Writer:
             return
         if value is cls.value:
             self.load(cls)
+        elif not isinstance(value, enum.Enum):
+            raise SkipFrame(f"a value of a class of the frame is needed ({type(value).__qualname__})")
         else:
             self.call_with(cls, [constants.ConstantVariable(value.value)], {})
 

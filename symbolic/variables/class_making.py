@@ -389,9 +389,11 @@ def _asks_hooks(tx: Translator, cls: Variable, derived: Variable, /) -> Variable
 def _abc_init(tx: Translator, cls: Variable, /) -> Variable:
     if not isinstance(cls, BornClass):
         raise GraphBreak("class changed while running", cls.describe())
+    models = {id(found) for found in tx.models.values()}  # which do not have all that they stand for has
     for name, value in namespace_of(cls.value).items():
         answers = [lookup(type(value), hook) for hook in ("__isabstractmethod__", "__getattr__", "__getattribute__")]
-        if any(of_the_program(getattr(hook, "fget", hook)) for hook in answers):
+        asked = [getattr(hook, "fget", hook) for hook in answers]
+        if any(map(of_the_program, asked)) or (id(value) in models and isinstance(asked[0], FunctionType)):
             raise GraphBreak("attribute of a class that says whether it is abstract", f"{cls.describe()}.{name}")
     return do(tx, cls, _ABC_INIT, {})
 

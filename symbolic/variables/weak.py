@@ -84,7 +84,8 @@ class WeakReference(Variable):
         if args or kwargs:
             raise GraphBreak("arguments do not fit the function", self.describe())
         target = self.found()
-        if not isinstance(target, (ConstantVariable, FixedVariable)) and not _is_held(tx, target):
+        lasts = isinstance(target, FixedVariable) and isinstance(target.value, type)  # until somebody collects it
+        if not isinstance(target, ConstantVariable) and not lasts and not _is_held(tx, target):
             if target.source is None or has_let_go(tx):  # a break would hold it
                 raise SkipFrame(f"weak reference to what may be gone: {target.describe()}")
             raise GraphBreak("weak reference to what may be gone", target.describe())

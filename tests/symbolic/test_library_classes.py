@@ -4,11 +4,15 @@ import abc
 import copy
 import dataclasses
 import enum
+import functools
+import inspect
 import types
 import typing
 import weakref
 
-from tests.differential import same_as_eager
+import torch
+
+from tests.differential import check, same_as_eager
 
 T = typing.TypeVar("T")
 
@@ -351,3 +355,36 @@ def test_a_new_abstract_class(x):
     C = types.new_class("C", (abc.ABC,), {}, lambda n: n.update(v=3))
     return x * C.v, type(C)
 
+
+
+def test_abstract_method_that_dispatches():
+    def program(x):
+        class Abstract(metaclass=abc.ABCMeta):
+            @functools.singledispatchmethod
+            @abc.abstractmethod
+            def add(self, x, y):
+                pass
+
+        try:
+            Abstract()
+        except TypeError as error:
+            return x + 1, str(error), Abstract.add.__isabstractmethod__
+
+    check(program, torch.ones(3))
+
+
+def test_members_that_classes_and_instances_tell_differently():
+    def program(x):
+        class Meta(type):
+            def __getattr__(cls, name):
+                return "scrambled" if name == "eggs" else super().__getattr__(name)
+
+        class Dish(metaclass=Meta):
+            @types.DynamicClassAttribute
+            def eggs(self):
+                return "plain"
+
+        of_class, of_instance = dict(inspect.getmembers(Dish)), dict(inspect.getmembers(Dish()))
+        return x + 1, of_class["eggs"], of_instance["eggs"]
+
+    check(program, torch.ones(3))

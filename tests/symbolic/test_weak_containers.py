@@ -370,3 +370,16 @@ def test_values_that_ended_are_counted_by_nobody(ask):
         return x + 1, ask(found)
 
     check(program, *tensors(2))
+
+
+def test_function_of_c_that_came_in_and_was_let_go():
+    _testcapi = pytest.importorskip("_testcapi")
+
+    def program(x):
+        made = _testcapi.create_cfunction()
+        reference = weakref.ref(made)
+        found = reference() is made
+        del made
+        return x + 1, found, reference() is None
+
+    check(program, torch.ones(3))
