@@ -466,7 +466,10 @@ _ASK_WHO_CALLS = tuple(vars(module) for module in (typing, dataclasses))
 
 def _module_of(tx: Translator, depth: int) -> Variable:
     """The name of the module of the frame that is so far up from the one that asks."""
-    if not any(tx.frames[-1].namespace.real() is space for space in _ASK_WHO_CALLS) or depth >= len(tx.frames):
+    asks = tx.frames[-1]
+    if asks.name == "TypeVarTuple.__init__":  # what is made of it is remembered by the library
+        raise GraphBreak(READS_STACK, asks.name)
+    if not any(asks.namespace.real() is space for space in _ASK_WHO_CALLS) or depth >= len(tx.frames):
         raise GraphBreak(READS_STACK, "the name of a caller's module")
     return tx.load_name(tx.frames[-1 - depth].namespace, "__name__")
 

@@ -1,17 +1,21 @@
 """Classes that the library makes in a frame: dataclasses with slots, enums, what `types` makes."""
 
 import abc
+import collections.abc
 import copy
 import dataclasses
 import enum
 import functools
 import inspect
+import pickle
 import types
 import typing
+import unittest
 import weakref
 
 import torch
 
+import jit
 from tests.differential import check, same_as_eager
 
 T = typing.TypeVar("T")
@@ -388,3 +392,30 @@ def test_members_that_classes_and_instances_tell_differently():
         return x + 1, of_class["eggs"], of_instance["eggs"]
 
     check(program, torch.ones(3))
+
+
+class Samples(unittest.TestCase):
+    Callable = collections.abc.Callable
+
+    def method(self):
+        global T_made, P_made, TS_made
+        Callable = self.Callable
+        T_made, P_made, TS_made = typing.TypeVar("T_made"), typing.ParamSpec("P_made"), typing.TypeVarTuple("TS_made")
+        made = [
+            Callable[[int, str], float],
+            Callable[P_made, int],
+            Callable[P_made, T_made],
+            Callable[typing.Concatenate[int, P_made], int],
+            Callable[typing.Concatenate[*TS_made, P_made], int],
+        ]
+        for alias in made:
+            for protocol in range(2):
+                with self.subTest(alias=alias, protocol=protocol):
+                    loaded = pickle.loads(pickle.dumps(alias, protocol))
+                    self.assertEqual(alias.__parameters__, loaded.__parameters__)
+
+
+def test_what_is_made_of_a_tuple_of_type_variables():
+    f = jit.compile(Samples.method)
+    for _ in range(3):
+        f(Samples("method"))
