@@ -95,7 +95,8 @@ def join(tx: Translator, frame: Frame, value: Variable, target: int, when: bool)
     else:
         return
     tx.frames[:] = frames
-    tx.truth(value)
+    tx.truth(value)  # says what is asked; nothing goes on from here, where sides were read
+    raise GraphBreak("branch on a tensor", value.describe())
 
 
 # --- where sides end --------------------------------------------------------------------------------------------------
