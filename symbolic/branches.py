@@ -43,3 +43,7 @@ def loop(condition: torch.Tensor, body: Inner, carried: tuple[torch.Tensor, ...]
     while condition:
         condition, *carried = turn(*carried, *held)
     return tuple(carried)
+
+
+#: Operations that decide, when the graph runs, what is done.
+DECIDE = (branch, loop)

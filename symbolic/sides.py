@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from symbolic.branches import branch, loop
+from symbolic.branches import DECIDE, branch, loop
 from symbolic.code import Code, Inst, successors
 from symbolic.errors import GraphBreak, Observed, Restart, SkipFrame
 from symbolic.frames import Frame
@@ -42,7 +42,6 @@ END = "<end of a side>"
 _LEFT = -1
 #: How many branches may lie in one another.
 _DEEPEST = 6
-_OPERATIONS = (branch, loop)
 _MOVING = (IteratorVariable, GeneratorVariable)
 #: What a side leaves in a place: a local by its name, or what lies on the stack by its number.
 Places = dict[str | int, Variable | None]
@@ -67,7 +66,7 @@ def may_decide(tx: Translator, frame: Frame) -> bool:
     """Whether there may be graphs here of which the graph around them decides what is done."""
     return (
         not (tx.options.break_everywhere or frame.is_generator or tx.waiting or tx.given_generators or tx.hooks)
-        and all(inner.operation in _OPERATIONS for inner in tx.graph.inner)
+        and all(inner.operation in DECIDE for inner in tx.graph.inner)
         and len(tx.graph.inner) < _DEEPEST
         and tx.graph.shapes is None
     )

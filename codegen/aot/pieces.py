@@ -18,18 +18,17 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.node import map_arg
 
 from codegen.direct import as_captured
-from symbolic.branches import branch, loop
+from symbolic.branches import DECIDE
 from symbolic.quick_graph import Graph
 from symbolic.torch_state import TorchState
 
 #: (graph, example inputs, what it is called) -> callable
 Compile = Callable[[fx.GraphModule, Sequence[Any], str], Callable[..., Any]]
 Run = Callable[[dict[fx.Node, Any]], None]
-_DECIDED = (branch, loop)
 
 
 def has_branches(graph: fx.GraphModule) -> bool:
-    return any(node.target in _DECIDED for node in graph.graph.nodes)
+    return any(node.target in DECIDE for node in graph.graph.nodes)
 
 
 def in_pieces(
@@ -161,9 +160,9 @@ def _steps(graph: fx.GraphModule) -> Iterator[_Piece | _Decision | _AsItIs]:
     row: list[fx.Node] = []
     for node in graph.graph.nodes:
         is_apart = node.op.startswith("call") and isinstance(node.meta.get("example_value", 0), (int, float))
-        if node.target in _DECIDED or is_apart:
+        if node.target in DECIDE or is_apart:
             yield from _piece(row)
-            yield _Decision(node) if node.target in _DECIDED else _AsItIs(node)
+            yield _Decision(node) if node.target in DECIDE else _AsItIs(node)
             row = []
         elif node.op not in ("placeholder", "output") and not _belongs(node):
             row.append(node)
@@ -180,8 +179,8 @@ def _piece(row: list[fx.Node]) -> Iterator[_Piece]:
 def _belongs(node: fx.Node) -> bool:
     """Whether it is a graph that a branch is made of, or a result of one."""
     if node.op == "get_attr":
-        return any(user.target in _DECIDED for user in node.users)
-    return node.target is operator.getitem and isinstance(node.args[0], fx.Node) and node.args[0].target in _DECIDED
+        return any(user.target in DECIDE for user in node.users)
+    return node.target is operator.getitem and isinstance(node.args[0], fx.Node) and node.args[0].target in DECIDE
 
 
 def _inner(root: fx.GraphModule, name: str, compile_graph: Compile) -> Callable[..., Any]:

@@ -24,6 +24,7 @@ from symbolic.variables.base import INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.drawn import DrawnArray, numpy
+from symbolic.variables.either import memory
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.numbers import EXAMPLES, NumberVariable
 from symbolic.variables.objects import ObjectVariable
@@ -597,7 +598,7 @@ def _strided(look: Look, strides: Iterable[int]) -> Any:
 
 
 def memory_of(tensor: TensorVariable) -> int:
-    return tensor.fake.untyped_storage()._cdata
+    return memory(tensor.fake)
 
 
 def made(tx: Translator, tensor: TensorVariable, example: Any, operands: Iterable[Variable]) -> Variable:
