@@ -7,6 +7,7 @@ import contextlib
 import enum
 import types
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -212,6 +213,9 @@ PAIRS = {
     "a view": lambda: (lambda t: (t, t.view(6)))(torch.ones(6)), "same storage apart": lambda: (lambda t: (t[:6], t[6:]))(torch.arange(12.0)),
     "base and part": lambda: (lambda t: (t, t.view(2, 3)[0].expand(6, 3)[:, 0]))(torch.ones(6)),
     "detached": lambda: (lambda t: (t, t.detach()))(torch.ones(6)),
+    "one memory": lambda: (lambda t: (t, torch.from_numpy(t.numpy())))(torch.ones(6)),
+    "numpy's memory apart": lambda: (lambda t: (t[:6], torch.from_numpy(t.numpy()[6:])))(torch.ones(12)),
+    "numpy's memory twice": lambda: (lambda a: (torch.from_numpy(a[:6]), torch.from_numpy(a[2:])))(numpy.ones(8)),
 }
 
 

@@ -615,8 +615,18 @@ private:
             case CheckKind::distinct:
                 return are_apart(tree_.groups_[check.number], [](PyObject* object) { return (const void*)object; });
             default:
-                return are_apart(tree_.groups_[check.number], storage_identity);
+                return lie_apart(tree_.groups_[check.number]);
         }
+    }
+
+    bool lie_apart(Groups& groups) {
+        bool any_foreign = false;
+        if (!are_apart(groups, [&](PyObject* object) { return storage_identity(object, any_foreign); })) return false;
+        if (!any_foreign) return true;
+        std::vector<Span> spans;
+        for (const auto& group : groups.nodes)
+            for (uint32_t node : group) spans.push_back(span_of(objects_[node]));
+        return are_disjoint(spans);
     }
 
     PyObject* observed_between(const Check& check) const {

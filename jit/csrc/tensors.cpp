@@ -227,11 +227,37 @@ bool read_extents(const ExtentRead* reads, size_t count, PyObject* const* object
     }
 }
 
-const void* storage_identity(PyObject* object) {
+const void* storage_identity(PyObject* object, bool& is_foreign) {
     if (!is_tensor(object)) return nullptr;
     const c10::TensorImpl* impl = impl_of(object);
-    const void* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-    return storage ? storage : impl;
+    const c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+    if (!storage) return impl;
+    is_foreign |= !storage->resizable();
+    return storage;
+}
+
+Span span_of(PyObject* object) {
+    const c10::TensorImpl* impl = impl_of(object);
+    const c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+    if (!storage || !storage->data() || impl->numel() == 0) return {0, 0, storage};
+    auto sizes = impl->sizes(), strides = impl->strides();
+    int64_t last = 0;
+    for (size_t i = 0; i < sizes.size(); ++i) last += (sizes[i] - 1) * strides[i];
+    const uintptr_t begin = uintptr_t(storage->data()) + impl->storage_offset() * impl->itemsize();
+    return {begin, begin + (last + 1) * impl->itemsize(), storage};
+}
+
+// In the order in which they begin; what lies in one storage runs together.
+bool are_disjoint(std::vector<Span>& spans) {
+    std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
+    Span reached{0, 0, nullptr};
+    for (const Span& span : spans) {
+        if (span.begin == span.end) continue;
+        if (span.begin < reached.end && span.storage != reached.storage) return false;
+        if (span.storage != reached.storage) reached = span;
+        reached.end = std::max(reached.end, span.end);
+    }
+    return true;
 }
 
 Ref tensor_info(PyObject* tensor) {

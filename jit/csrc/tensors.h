@@ -88,7 +88,18 @@ PyObject* gradient_of(PyObject* object);
 bool is_unhooked(PyObject* object, bool but_for_its_own);
 
 // What identifies the memory a tensor lies in; a tensor without storage stands for itself. NULL: not a tensor.
-const void* storage_identity(PyObject* object);
+// `is_foreign` becomes true where torch's allocator did not give the memory: another storage may lie in it, too.
+const void* storage_identity(PyObject* object, bool& is_foreign);
+
+// The bytes from the first to the last element of a tensor; none, if it has no elements or no memory.
+struct Span {
+    uintptr_t begin, end;
+    const void* storage;
+};
+Span span_of(PyObject* tensor);
+
+// Whether none of them lies in the memory of another storage. Sorts them.
+bool are_disjoint(std::vector<Span>& spans);
 
 Ref tensor_info(PyObject* tensor);
 

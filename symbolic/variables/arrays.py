@@ -12,9 +12,9 @@ they are, and where they are not the frame runs again as it was written.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -769,20 +769,15 @@ def shown(tensor: torch.Tensor) -> Any:
     return tensor.detach().numpy()
 
 
-class Disjoint:
-    """memory of their own"""
-
-    written: ClassVar[Any] = None
-
-    def __call__(self, tensors: tuple[torch.Tensor, ...]) -> bool:
-        """Whether none of them lies in the memory of another storage."""
-        spans = [(*_span(tensor), tensor.untyped_storage()._cdata) for tensor in tensors]
-        reached: dict[int, int] = {}  # by storage
-        for begin, end, storage in sorted(span for span in spans if span[1] > span[0]):
-            if any(begin < other_end for other, other_end in reached.items() if other != storage):
-                return False
-            reached = {storage: max(end, reached.get(storage, 0))}
-        return True
+def _are_disjoint(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether none of them lies in the memory of another storage. The guard on memory looks in the same way."""
+    spans = [(*_span(tensor), tensor.untyped_storage()._cdata) for tensor in tensors]
+    reached: dict[int, int] = {}  # by storage
+    for begin, end, storage in sorted(span for span in spans if span[1] > span[0]):
+        if any(begin < other_end for other, other_end in reached.items() if other != storage):
+            return False
+        reached = {storage: max(end, reached.get(storage, 0))}
+    return True
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
@@ -798,27 +793,16 @@ def is_array_input(variable: Any) -> bool:
     return source is not None and source.kind == "call" and source.arg is tensor_of
 
 
-#: Inputs of a graph that are told apart in each call where some lie in memory that is not torch's.
-_MOST_TOLD_APART = 32
-
-
 def guard_memory(tx: Translator) -> None:
-    """Guards that no array which came in shares memory with another input, nor a tensor made of one, if any of them is
-    written."""
-    inputs = [each for each in tx.graph.tensors() if each.source is not None and not each.source.is_made]
-    foreign = [each for each in inputs if _is_foreign(each.value)]
-    if len(inputs) < 2 or not foreign or not tx.graph.mutates_inputs():
+    """Refuses inputs that share memory which is not torch's, if any of them is written."""
+    inputs = [each.value for each in tx.graph.tensors() if each.source is not None and not each.source.is_made]
+    if len(inputs) < 2 or not tx.graph.mutates_inputs() or not any(map(_is_foreign, inputs)) or _are_disjoint(inputs):
         return
-    apart = Disjoint()
-    if not apart(tuple(each.value for each in inputs)):
-        steps = [each.asked_at for each in tx.known.values() if isinstance(each, ExistingArray) and each.asked_at >= 0]
-        if not steps:
-            raise SkipFrame("tensors that share memory which is not torch's")
-        raise Restart(min(steps), GraphBreak("array that shares memory with a tensor", foreign[0].describe()))
-    if len(inputs) <= _MOST_TOLD_APART or any(map(is_array_input, foreign)):
-        sources = [each.source for each in inputs if each.source is not None]
-        tx.know(tx.sources.several(sources), "predicate", apart)
+    steps = [each.asked_at for each in tx.known.values() if isinstance(each, ExistingArray) and each.asked_at >= 0]
+    if not steps:
+        raise SkipFrame("tensors that share memory which is not torch's")
+    raise Restart(min(steps), GraphBreak("array that shares memory with a tensor"))
 
 
 def _is_foreign(value: torch.Tensor) -> bool:
-    return value.device.type == "cpu" and not value.untyped_storage().resizable()
+    return not value.untyped_storage().resizable()
