@@ -41,6 +41,9 @@ def jvp(
     return eager_transforms._jvp_with_argnums(function, primals, tangents, argnums, strict=strict, has_aux=has_aux)
 
 
+ALL = (grad, grad_and_value, vmap, vjp, jvp)
+
+
 def _function(inner: Inner) -> Callable[..., Any]:
     graph, held = inner
     # Called itself, a module of fx prints where it raises.

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch.autograd.graph import get_gradient_edge
 
+from symbolic import transforms
 from symbolic.errors import GraphBreak
 from symbolic.gradients import accumulate, differentiate, differentiate_with, obeys_layout, own_gradient
 from symbolic.inner import InnerGraph
@@ -134,6 +135,8 @@ def _backward(
     results = [item for item in _tensors(tx, tensors, "results") if isinstance(item, TensorVariable)]
     if not results or not all(result.fake.requires_grad for result in results) or not _is_none(grad_variables):
         raise GraphBreak("operation raises", f"backward of {tensors.describe()}")
+    if any(inner.operation in transforms.ALL for inner in tx.graph.inner):
+        raise GraphBreak("operation raises", "backward() inside a function transform")
     tx.repeats.tell(None)
     nodes = list(_history([result.fake for result in results]))
     _check_history(tx, nodes, set())

@@ -516,3 +516,17 @@ def test_a_transformed_function_is_compiled(case, dynamic, backend):
 def test_a_compiled_function_is_transformed_inside():
     inner = jit.compile(scalar, backend="aot_eager")
     check(lambda x: grad(inner)(x * 2) + inner(x), make=lambda: (numbers(4),), backend="aot_eager", tolerance=CLOSE)
+
+
+@pytest.mark.parametrize("transform", [vmap, grad], ids=["vmap", "grad"])
+def test_backward_inside_a_transform_raises_where_there_is_a_gradient_already(transform):
+    def program(w, x):
+        (w * 3).sum().backward()
+
+        def inner(value):
+            (w * 2).sum().backward()
+            return value.sum()
+
+        return transform(inner)(x)
+
+    check(program, torch.ones(3, requires_grad=True), torch.ones(3))
