@@ -14,12 +14,11 @@ from typing import Any, cast
 
 import torch
 from torch import fx
-from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.node import map_arg
 
 from codegen.direct import as_captured
+from codegen.rows import ends, row_graph
 from symbolic.branches import DECIDE
-from symbolic.quick_graph import Graph
 from symbolic.torch_state import TorchState
 
 #: (graph, example inputs, what it is called) -> callable
@@ -85,16 +84,9 @@ class _Piece:
         return all(map(_is_plain, made)) and not any(map(_varies, (*self.takes, *self.nodes)))
 
     def compiled(self, root: fx.GraphModule, examples: dict[fx.Node, Any], compile_graph: Compile) -> Run:
-        graph = Graph()
-        here: dict[fx.Node, fx.Node] = {}
-        for node in self.takes:
-            here[node] = made = graph.placeholder(node.name)
-            made.meta = dict(node.meta)
-        for node in self.nodes:
-            here[node] = graph.node_copy(node, here.__getitem__)
-        graph.output(tuple(here[node] for node in self.gives))
         given = [examples[node] if node in examples else _like(node.meta["example_value"]) for node in self.takes]
-        function = compile_graph(_LazyGraphModule(root, graph, "Piece"), given, f"to_{self.nodes[-1].name}")
+        part = row_graph(root, self.takes, self.nodes, self.gives)
+        function = compile_graph(part, given, f"to_{self.nodes[-1].name}")
 
         def run(values: dict[fx.Node, Any]) -> None:
             found = function(*(values[node] for node in self.takes))
@@ -170,10 +162,8 @@ def _steps(graph: fx.GraphModule) -> Iterator[_Piece | _Decision | _AsItIs]:
 
 
 def _piece(row: list[fx.Node]) -> Iterator[_Piece]:
-    inside = set(row)
-    takes = dict.fromkeys(each for node in row for each in node.all_input_nodes if each not in inside)
     if row:
-        yield _Piece(row, list(takes), [node for node in row if any(user not in inside for user in node.users)])
+        yield _Piece(row, *ends(row))
 
 
 def _belongs(node: fx.Node) -> bool:

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from codegen.aot import cost
 from codegen.aot.function import GraphCompiler
 from codegen.kernels.lowering.numbers import numbers_left
+from codegen.rows import ends, row_graph
 from symbolic.quick_graph import Graph
 from symbolic.shapes import CHECKS, environment
 
@@ -89,13 +90,11 @@ def _in_pieces(graph: fx.GraphModule, between: set[fx.Node], compiler: GraphComp
                 if isinstance(value, torch.SymInt) and _is_size(value):
                     sizes.setdefault(value.node.expr, node)
             continue
-        inside = set(members)
-        results = [node for node in members if any(user not in inside for user in node.users)]
-        given = list(dict.fromkeys(each for node in members for each in node.all_input_nodes if each not in inside))
+        given, results = ends(members)
         needed = set().union(*(_sizes(node.meta.get("val")) for node in (*members, *given)))
         given += [sizes[size] for size in needed if size in sizes and sizes[size] not in given]
         name = f"piece_{len(known)}"
-        piece = _piece(graph, given, members, results)
+        piece = row_graph(graph, given, members, results)
         examples = [node.meta["val"] for node in given]
         setattr(module, name, compiler(piece, examples))
         pieces.append(piece)
@@ -118,16 +117,3 @@ def _texts(pieces: Sequence[fx.GraphModule]) -> dict[str, str]:
         for file, text in piece.meta["texts"]().items()
     }
 
-
-def _piece(
-    graph: fx.GraphModule, given: Sequence[fx.Node], members: Sequence[fx.Node], results: Sequence[fx.Node]
-) -> fx.GraphModule:
-    made = Graph()
-    known: dict[fx.Node, fx.Node] = {}
-    for node in given:
-        known[node] = made.placeholder(node.name)
-        known[node].meta.update(node.meta)
-    for node in members:
-        known[node] = made.node_copy(node, known.__getitem__)
-    made.output(tuple(known[node] for node in results))
-    return fx.GraphModule(graph, made)
