@@ -173,7 +173,7 @@ def _question(
     places = [each for each in nodes if each.op == "placeholder"]
     given: list[Any] = [each for each in graph.inputs if each.node in places and each.python_type() in (int, float)]
     are_known = len(places) == len(given) and all(hasattr(each, "number") for each in given)
-    computed = all(each.op in ("placeholder", "call_function") or _is_size(each) for each in nodes)
+    computed = all(each.op == "placeholder" or _is_size(each) or _is_of_numbers(each) for each in nodes)
     if not are_known or not computed or len(nodes) > MOST_OPERATIONS or graph.inner or graph.computed >= MOST_GUARDS:
         return None
     known: list[tuple[Any, Source, Any]] = [(each.node, each.source, each.number) for each in given]
@@ -206,6 +206,12 @@ def _is_size(node: fx.Node) -> bool:
     """Whether it reads the size of a tensor that varies with what comes in."""
     value = node.meta["example_value"]
     return node.op == "call_method" and isinstance(value, torch.SymInt) and value.node.hint is not None
+
+
+def _is_of_numbers(node: fx.Node) -> bool:
+    """Whether it computes a number of others. What tensors hold is read in the graph."""
+    is_tensor = isinstance(node.meta.get("example_value"), torch.Tensor)
+    return node.op == "call_function" and not is_tensor and not node.kwargs
 
 
 def _path(extent: Extent) -> Source:
@@ -244,7 +250,7 @@ def _computed(side: Any, leaves: Leaves) -> Callable[[Numbers], Any]:
     if not isinstance(side, fx.Node):
         return lambda numbers: side
     target, args = side.target, [_computed(each, leaves) for each in side.args]
-    assert callable(target) and not side.kwargs
+    assert callable(target)
     return lambda numbers: target(*(arg(numbers) for arg in args))
 
 

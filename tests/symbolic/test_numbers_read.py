@@ -188,3 +188,11 @@ def test_kernels_do_what_lies_around_ints():
         x = torch.arange(4.0) - count
         assert torch.equal(compiled(x), program(x))
     assert not COUNTING or len(compiled.debug_state().plans) >= 2
+
+
+@pytest.mark.parametrize("read", [lambda t: sum(t.tolist()), lambda t: t.tolist()[1] + 1, lambda t: int(t.sum())])
+def test_numbers_that_come_in_are_read_again_of_a_tensor_of_them(read):
+    def program(x, number):
+        return x + 1 if read(torch.tensor([1, number, 2])) > 1 else x - 1
+
+    check(program, torch.ones(2), 3, changed=[(torch.ones(2), -2), (torch.ones(2), 8), (torch.ones(2), -30)])
