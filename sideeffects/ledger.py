@@ -164,6 +164,10 @@ class Ledger:
         """A call that the residual code makes after the graph, in order with the other calls."""
         self._call(Call(function, args, kwargs))
 
+    def call_at(self, place: Place, function: Any, *args: Any) -> None:
+        """The same for a function that sees it as a call from there."""
+        self._call(Call(function, args, {}, place))
+
     def risk(
         self, risk: Risk, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], place: Place | None = None,
         result: Any = None,

@@ -124,6 +124,7 @@ class Translator(Protocols):
         self.unchecked: dict[Variable, None] = {}  # results of numpy's that must be finite
         self.lent_tensors: list[tuple[int, TensorVariable, Any]] = []  # that became arrays, when, and how they lay
         self.late_texts: list[Variable] = []  # that markers stand for
+        self.filters_changed = False  # those of `warnings`, by the frame
         self.hashed: list[Variable] = []  # dict keys and set elements that are told apart by identity
         self.own_keys: dict[Variable, OwnKey] = {}  # of those with a `__hash__` of their own: the first of each
         self.numbers_hashed: set[type | str] = set()  # kinds of ints that may be equal though it is not known
@@ -683,6 +684,8 @@ _TRANSPARENT = {
                 "getclosurevars", "getdoc", "getfullargspec", "getmro", "formatannotation", "is",
                 "signature", "unwrap"),
     "string": ("Template.", "Formatter."),
+    "warnings": ("catch_warnings.", "simplefilter", "filterwarnings", "_add_filter", "resetwarnings",
+                 "WarningMessage.", "_showwarnmsg"),
     "weakref": ("WeakValueDictionary.", "WeakKeyDictionary."),
     "_weakrefset": ("",),
     "torch._higher_order_ops.associative_scan": ("",),

@@ -486,7 +486,8 @@ def _is_looked_up(value: Any, owner: Any) -> bool:
 
 def _builtin(tx: Translator, value: Any, source: Source) -> Variable:
     owner = getattr(value, "__self__", None)
-    if not _is_part_of_program(source) and not is_a(owner, (NoneType, ModuleType, type)):
+    is_fixed = _is_part_of_program(source) and type(owner) is not list  # whose `append` hears, as of warnings
+    if not is_fixed and not is_a(owner, (NoneType, ModuleType, type)):
         if _is_looked_up(value, owner):
             tx.know(source, "type", type(value))
             tx.know(source.attr("__name__"), "eq", value.__name__)

@@ -25,6 +25,7 @@ from symbolic import callers, polyfills
 from symbolic.errors import TOLD, GraphBreak, Restart
 from symbolic.told_to import handlers_of, reached, shown_by
 from symbolic.torch_state import TorchState
+from symbolic.variables import warning_filters
 from symbolic.variables.base import MISSING, FixedVariable, Variable
 from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.constants import ConstantVariable
@@ -536,9 +537,14 @@ def _warn_from(
     tx: Translator, reason: str, level: int, message: Variable, category: Variable, source: Variable = NONE
 ) -> None:
     frames = _told_from(tx, level)
+    at = _place(frames[max(level, 1) - 1]) if level <= len(frames) else None
+    modes = len(tx.told_in_modes)
+    is_near = tx.filters_changed or any(_handler(tx, frame) for frame in tx.frames)
+    del tx.told_in_modes[modes:]
+    if is_near and at is not None and warning_filters.is_settled(tx, at, message, category, source):
+        return
     risk = _warning(tx, reason)
-    if level <= len(frames):
-        at = _place(frames[max(level, 1) - 1])
+    if at is not None:
         tx.ledger.risk(risk, library(tx, warnings.warn), (message, category, ONE, source), {}, at)
     else:
         above = ConstantVariable(level - len(frames))
@@ -546,8 +552,10 @@ def _warn_from(
 
 
 def _warning(tx: Translator, reason: str) -> Risk:
-    risk = _risk(tx)
-    _hold(tx, reason, tx.wrap(warnings, tx.sources.const(warnings, "warnings")), only_shows, seers=shown_by())
+    risk, module = _risk(tx), tx.wrap(warnings, tx.sources.const(warnings, "warnings"))
+    if tx.ledger.touched(module) and not warning_filters.are_shown_as_ever(tx, module):
+        raise GraphBreak(reason, "warnings that the frame itself shows")
+    _hold(tx, reason, module, only_shows, seers=shown_by())
     return risk
 
 
@@ -566,16 +574,15 @@ def _warn_of(tx: Translator, heard: Said, again: Callable[[], list[Said]] | None
     is_plain = type(heard.message) is heard.category and heard.message.args == (text,)
     if heard.level is None or not is_plain or _SYMBOL.search(text) or (heard.spot and again is None):
         raise GraphBreak(WARNS, text)
-    if not only_shows(warnings):
+    if tx.filters_changed and not heard.spot and warning_filters.is_ignored(tx, _spoken_of(tx, heard), heard):
+        return
+    if tx.filters_changed or not only_shows(warnings):
         raise GraphBreak(WARNS, f"{text}, where warnings are not only shown")
     due = is_due(heard, again) if again is not None else None
     if due is not None:
-        frames = _told_from(tx, heard.level)
-        at = _place(frames[min(heard.level, len(frames)) - 1]) if heard.level else None
-        if due and at is not None:
+        if due:
+            at = _spoken_of(tx, heard)
             callers.warn_at(at.namespace, at.file, at.line, text, heard.category)
-        elif due:
-            callers.warn_in(heard.module, heard.file, heard.line, text, heard.category)
         return
     message, category = ConstantVariable(text), tx.class_variable(heard.category)
     if heard.level:
@@ -583,3 +590,11 @@ def _warn_of(tx: Translator, heard: Said, again: Callable[[], list[Said]] | None
         return
     place = map(ConstantVariable, (heard.module, heard.file, heard.line))
     tx.ledger.risk(_warning(tx, WARNS), tx.function(callers.warn_in), (*place, message, category), {})
+
+
+def _spoken_of(tx: Translator, heard: Said) -> Place:
+    """Where a warning says that it comes from; of a frame that called this one: the outermost here."""
+    if not heard.level:
+        return Place(heard.file, "", heard.line, vars(sys.modules[heard.module]))
+    frames = _told_from(tx, heard.level)
+    return _place(frames[min(heard.level, len(frames)) - 1])
