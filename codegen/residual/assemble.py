@@ -496,7 +496,7 @@ class _Assembler:
             self.writer.load_tuple(argument.cells)
 
     def _guarded(self, frames: list[Frame], frame: Frame, inst: Inst, operands: list[Variable]) -> _Guarded:
-        alone = all(map(_runs_nothing, operands))
+        alone = inst.op != "IMPORT_NAME" and all(map(_runs_nothing, operands))
         inlined = [each for each in frames[1:] if not alone and each.filename != polyfills.__file__]
         return _Guarded(self, frames, frame, inst, inlined)
 
@@ -636,4 +636,4 @@ _BRANCHES = {
     "JUMP_IF_FALSE_OR_POP": (False, True),
 }
 #: what runs functions of the program's most often
-_THROUGH = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX", "FOR_ITER", *_BRANCHES})
+_THROUGH = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX", "FOR_ITER", "IMPORT_NAME", *_BRANCHES})

@@ -6,6 +6,7 @@ results, in stack order. Jumps and loops have two ways to go on; their rows name
 
 from __future__ import annotations
 
+import builtins
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -515,11 +516,18 @@ def _deref(cell: Any, name: str, free: bool) -> Any:
 
 @row("IMPORT_NAME", 2, [RESULT])
 def import_name(b: Broken) -> None:
-    b.writer.call(_import, b.frame.namespace, b.inst.argval, b.operands[1], b.operands[0])
+    called = [*b.through, Emit(lambda: _load_import(b.emit))]
+    _load_callable(b, called)
+    args = (b.inst.argval, b.frame.namespace, None, b.operands[1], b.operands[0])
+    for each in args:
+        b.writer.push(each)
+    b.emit.call(len(called) - 1 + len(args))
 
 
-def _import(namespace: dict[str, Any], name: str, names: Any, level: int) -> Any:
-    return __import__(name, namespace, None, names, level)
+def _load_import(emit: Emitter) -> None:
+    """`builtins.__import__`, as it is then: a module sees by whom it is imported."""
+    emit.const(builtins)
+    emit.attr("__import__")
 
 
 @row("IMPORT_FROM", 1, [0, RESULT])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from symbolic import versions
@@ -13,6 +14,7 @@ from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.classes import ClassVariable, SuperVariable
+from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.functions import CellVariable
 
 if TYPE_CHECKING:
@@ -214,23 +216,34 @@ def import_name(tx: Translator, frame: Frame, inst: Inst) -> None:
         if package is None:
             raise GraphBreak("relative import without a package", inst.argval)
         full = importlib.util.resolve_name("." * level.constant() + inst.argval, package.constant())
-    if full not in sys.modules:
+    found = _imported(tx, full)
+    if found is None:
         raise GraphBreak("first import of a module", full)
-    wanted = names.constant()
-    found = sys.modules[full if wanted or level.constant() else full.partition(".")[0]]
-    frame.push(tx.wrap(found, tx.sources.const(found, found.__name__)))
+    package_only = "." in full and not names.constant() and not level.constant()
+    frame.push((_imported(tx, full.partition(".")[0]) if package_only else None) or found)
+
+
+def _imported(tx: Translator, name: str) -> Variable | None:
+    """The module of that name, None before its first import."""
+    modules = tx.getattr(tx.wrap(sys, tx.sources.const(sys, "sys")), "modules")
+    if modules.python_type() is not dict:
+        raise GraphBreak("first import of a module", f"{name}, among modules of another kind")
+    found = modules.method(tx, "get", [ConstantVariable(name)], {})
+    if found.is_constant() and found.constant() is None:
+        return None
+    return tx.wrap(found.real(), tx.sources.const(found.real(), name)) if is_a(found.real(), ModuleType) else found
 
 
 @opcode("IMPORT_FROM")
 def import_from(tx: Translator, frame: Frame, inst: Inst) -> None:
     module = frame.stack[-1]
-    submodule = sys.modules.get(f"{module.real().__name__}.{inst.argval}")
-    if not tx.hasattr(module, inst.argval):
-        if submodule is None:
-            raise GraphBreak("import of a name that is not there", inst.argval)
-        frame.push(tx.wrap(submodule, tx.sources.const(submodule, submodule.__name__)))
+    if tx.hasattr(module, inst.argval):
+        frame.push(tx.getattr(module, inst.argval))
         return
-    frame.push(tx.getattr(module, inst.argval))
+    submodule = _imported(tx, f"{module.real().__name__}.{inst.argval}")
+    if submodule is None:
+        raise GraphBreak("import of a name that is not there", inst.argval)
+    frame.push(submodule)
 
 
 refuse("star import inside a function", "IMPORT_STAR")

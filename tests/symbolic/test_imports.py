@@ -1,0 +1,118 @@
+"""Imports inside of functions: which module comes, when a module runs, and by whom it sees itself imported."""
+import sys
+import types
+import warnings
+
+import pytest
+import torch
+
+import jit
+from tests.differential import check
+
+X = torch.ones(2)
+
+
+@pytest.fixture
+def told(tmp_path, monkeypatch):
+    (tmp_path / "framejit_told.py").write_text(
+        "import warnings\nvalue = 2\nwarnings.warn('of its importer', stacklevel=2)\n"
+    )
+    (tmp_path / "framejit_asks.py").write_text(
+        "import sys\nframe = sys._getframe(1)\nwhile 'importlib' in frame.f_code.co_filename: frame = frame.f_back\n"
+        "importer = frame.f_code.co_name, frame.f_lineno\ndel frame\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    for name in ("framejit_told", "framejit_asks"):
+        sys.modules.pop(name, None)
+
+
+def module(value):
+    made = types.ModuleType("framejit_replaced")
+    made.value = value
+    return made
+
+
+@pytest.mark.parametrize("form", ["import framejit_replaced as m", "from framejit_replaced import value"])
+def test_a_module_that_is_replaced_between_calls(form, monkeypatch):
+    namespace = {}
+    exec(f"def program(x):\n    {form}\n    return x + {'m.value' if ' as ' in form else 'value'}\n", namespace)
+    compiled = jit.compile(namespace["program"], backend="eager")
+    for value in (1, 2, 1, 3):
+        monkeypatch.setitem(sys.modules, "framejit_replaced", module(value))
+        assert compiled(X).tolist() == [1.0 + value] * 2
+    monkeypatch.setitem(sys.modules, "framejit_replaced", None)
+    with pytest.raises(ImportError):
+        compiled(X)
+    monkeypatch.delitem(sys.modules, "framejit_replaced")
+    with pytest.raises(ModuleNotFoundError):
+        compiled(X)
+
+
+def test_a_module_that_the_frame_replaces(monkeypatch):
+    def program(x):
+        import framejit_replaced
+        first = framejit_replaced.value
+        sys.modules["framejit_replaced"] = types.SimpleNamespace(value=first + 1)
+        import framejit_replaced
+        second = framejit_replaced.value
+        sys.modules["framejit_replaced"] = second_module = types.ModuleType("framejit_replaced")
+        second_module.value = 7
+        import framejit_replaced
+        return x + 10 * second + framejit_replaced.value
+
+    monkeypatch.setitem(sys.modules, "framejit_replaced", module(1))
+    wanted = program(X)
+    monkeypatch.setitem(sys.modules, "framejit_replaced", module(1))
+    assert jit.compile(program, backend="eager")(X).tolist() == wanted.tolist()
+
+
+def test_a_module_that_the_frame_has_removed_runs_again(told):
+    def program(x):
+        sys.modules.pop("framejit_told", None)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            import framejit_told
+        return x + framejit_told.value, [(each.filename, each.lineno) for each in found]
+
+    check(program, X)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_module_sees_by_whom_it_is_imported(told, level):
+    def importing(x):
+        sys.modules.pop("framejit_asks", None)
+        import framejit_asks
+        return x + 1, framejit_asks.importer
+
+    def calling(x):
+        return importing(x)
+
+    def outermost(x):
+        y, importer = calling(x)
+        return y * 2, importer
+
+    check((importing, calling, outermost)[level], X)
+
+
+def test_package_and_submodules():
+    def program(x):
+        import torch.nn.functional
+        from torch import nn
+        from torch.nn import functional as F
+        return F.relu(x), torch.nn is nn, nn.functional is F
+
+    check(program, X, graphs=1)
+
+
+def test_a_submodule_that_is_no_attribute(monkeypatch):
+    package, inner = types.ModuleType("framejit_package"), types.ModuleType("framejit_package.inner")
+    inner.value = 3
+    monkeypatch.setitem(sys.modules, "framejit_package", package)
+    monkeypatch.setitem(sys.modules, "framejit_package.inner", inner)
+
+    def program(x):
+        from framejit_package import inner
+        return x + inner.value
+
+    check(program, X, graphs=1)
