@@ -206,6 +206,7 @@ class ArrayVariable(NumpyVariable):
         self._known = value
         self.born_at = tx.anchor()
         self.owns = True  # its memory, if it is new: else it is a view of what nobody has
+        self.is_fixed = False  # nothing may be written there through it
 
     @property
     def look(self) -> Look:
@@ -649,6 +650,7 @@ def viewed(
     recipe = (function, [array, *map(tx.from_constant, args)])
     value = example if array.known is not MISSING else MISSING
     made_ = (Backwards if backwards else ArrayVariable)(tx, look, make, array.memory, recipe, value)
+    made_.is_fixed = array.is_fixed or not example.flags.writeable
     if not backwards and array.is_recorded:
         assert made_.tensor is not None  # where torch lets it lie is known now
     return made_
@@ -730,6 +732,8 @@ def write(tx: Translator, array: ArrayVariable, place: TensorVariable, value: Te
 def about_to_write(tx: Translator, array: ArrayVariable) -> None:
     if isinstance(array, Backwards):
         raise GraphBreak("array that lies backwards in memory that is written")
+    if array.is_fixed:
+        raise GraphBreak("operation raises", "a write to an array that is read-only")
     assert array.tensor is not None  # with what was known
     settle(tx)
     array.memory.is_written = True
