@@ -209,7 +209,7 @@ class _Assembler:
             self.writer.early()
             return None
         module = graph.finish(outputs, has_nodes)
-        self._keep_checks(lambda: may_check(module))
+        self._keep_checks(lambda: may_check(module, graph))
         compiled = self.compile_graph(module, [_example(variable) for variable in graph.inputs])
         self.needed = needed(graph, module, module.meta.get("stages"))
         self._keep_checks(lambda: checks_first(module, compiled, self.needed.inputs))

@@ -1,8 +1,8 @@
 """Whether a graph that checks what its frame would branch on leaves a world in which the frame can run again.
 
-It does if it only computes, and if all that it writes of inputs is written after its last check, or is kept a copy of.
-The latter is known where the graph runs as captured, or in the stages that it was made into; a backend of somebody
-else's may do it in any order.
+It does if it only computes, and if all that it writes of inputs is written after its last check, or is in a small array
+that a copy is kept of. What comes first is known where the graph runs as captured, or in the stages that it was made
+into; a backend of somebody else's may do it in any order.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from codegen.aot.stages import Stages
 from codegen.raising import inside
 from codegen.residual.failures import changes_the_world
 from codegen.residual.reached import Reached
+from symbolic.graph import GraphBuilder
 from symbolic.shapes import CHECKS
+from symbolic.variables.arrays import is_array_input
 
 _CHECKS = frozenset({torch.ops.aten._assert_async.msg, torch.ops.aten._assert_async.default, *CHECKS})
-#: Numbers in an input, at most, of which a copy is kept for checks that come after a write.
+#: Numbers in an array, at most, of which a copy is kept for checks that come after a write.
 _MOST_KEPT = 1 << 14
 
 
-def may_check(module: fx.GraphModule) -> bool:
-    """Asked before the graph is compiled."""
+def may_check(module: fx.GraphModule, graph: GraphBuilder) -> bool:
+    """Asked before the graph is compiled. (Arrays alone are kept: nothing but their numbers is written.)"""
     if not changes_the_world(module, draws_again=True):
         return True
     last = _last_check(module)
-    inputs = [node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"]
-    small = tuple(at for at, value in enumerate(inputs) if _is_small(value))
+    small = tuple(at for at, each in enumerate(graph.inputs) if is_array_input(each) and _is_small(each))
     return last is not None and not changes_the_world(module, True, last, small)
 
 
@@ -53,9 +54,8 @@ def _checks_first(forward: fx.GraphModule, kept: tuple[int, ...]) -> bool:
     return bool(checks) and not Reached(forward, (checks[-1],), None).lasts(True, kept)
 
 
-def _is_small(value: Any) -> bool:
-    sizes = value.shape if isinstance(value, torch.Tensor) else ()
-    return all(isinstance(size, int) for size in sizes) and bool(torch.Size(sizes).numel() <= _MOST_KEPT)
+def _is_small(array: Any) -> bool:
+    return bool(array.fake.numel() <= _MOST_KEPT)
 
 
 def _last_check(module: fx.GraphModule) -> fx.Node | None:
