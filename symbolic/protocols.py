@@ -286,6 +286,8 @@ class Protocols:
             return a.binary(self, op, b)
         recorded = (TensorVariable, NumberVariable)
         first = isinstance(b, recorded) and not isinstance(a, (*recorded, ObjectVariable)) and left not in (str, bytes)
+        if isinstance(a, arrays.NumpyVariable) or isinstance(b, arrays.NumpyVariable):  # numbers ask these
+            first = isinstance(a, (NumberVariable, SymbolVariable)) and op in arrays.OPERATORS
         if isinstance(b, ObjectVariable) and left is not right and left in right.__mro__:
             reflected = BINARY[op][1]
             first = op in _REFLECTED or lookup(left, reflected) is not lookup(right, reflected)

@@ -17,6 +17,7 @@ from symbolic.errors import GraphBreak
 from symbolic.signatures import takes
 from symbolic.variables.arrays import (
     CPU,
+    DOUBLE,
     DTYPES,
     IS_KNOWN,
     METHODS,
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 FUNCTIONS: dict[Any, Row] = {}
-DOUBLE: Any = None if numpy is None else numpy.dtype("float64")
-INT64: Any = None if numpy is None else numpy.dtype("int64")
 
 
 def call(tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Variable:

@@ -13,7 +13,9 @@ import torch
 
 from symbolic.variables.arrays import (
     CPU,
+    DOUBLE,
     DTYPES,
+    INT64,
     IS_KNOWN,
     ArrayVariable,
     NumpyVariable,
@@ -33,9 +35,7 @@ from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.drawn import numpy
 from symbolic.variables.numpy_functions import (
-    DOUBLE,
     FUNCTIONS,
-    INT64,
     handled,
     is_close,
     positive_zeros,

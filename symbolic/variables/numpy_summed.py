@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from symbolic.variables.arrays import IS_KNOWN, ArrayVariable, NumpyVariable, cast, full, record
+from symbolic.variables.arrays import DOUBLE, IS_KNOWN, ArrayVariable, NumpyVariable, cast, full, record
 from symbolic.variables.base import Variable
 from symbolic.variables.drawn import numpy
-from symbolic.variables.numpy_functions import DOUBLE, FUNCTIONS, axes_of, registered, tensor_for
+from symbolic.variables.numpy_functions import FUNCTIONS, axes_of, registered, tensor_for
 from symbolic.variables.numpy_ufuncs import Body, Row, refuse
 from symbolic.variables.tensors import TensorVariable
 

@@ -12,6 +12,7 @@ import torch
 from symbolic.errors import GraphBreak
 from symbolic.variables.arrays import (
     ATTRIBUTES,
+    INT64,
     IS_KNOWN,
     METHODS,
     ArrayVariable,
@@ -34,7 +35,7 @@ from symbolic.variables.arrays import (
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.drawn import numpy
-from symbolic.variables.numpy_functions import INT64, converted, handled, sorted_along
+from symbolic.variables.numpy_functions import converted, handled, sorted_along
 from symbolic.variables.numpy_ufuncs import as_operand, in_loop, refuse
 from symbolic.variables.tables import HANDLERS, Args, Kwargs
 from symbolic.variables.tensors import TensorVariable
