@@ -49,6 +49,7 @@ from symbolic.capture import Break, BreakReason, Capture
 from symbolic.errors import GraphBreak, LongLoop, Place, Restart, SkipFrame, Unlike, bare
 from symbolic.graph import OPERATION_RAISES
 from symbolic.guards import program
+from symbolic.little import is_little, of_arrays
 from symbolic.marks import Said
 from symbolic.nothing import of_nothing
 from symbolic.options import Options
@@ -275,7 +276,7 @@ class Compiler:
                     logs.tell(self.channels, "recompiles", lambda: f"{at} is compiled again: {why()}")
                 with collector.paused(), self._looking_at_disk(function):
                     try:
-                        return self._compile(cache, function, slots)
+                        return self._compile(cache, function, slots, door is not cache)
                     except SkipFrame as skip:  # which holds all that the compilation made, till it is handled
                         reason = skip.reason
                 return self._skip(cache, function, reason)
@@ -318,21 +319,24 @@ class Compiler:
                 return entry
         return None
 
-    def _compile(self, cache: Any, function: FunctionType, slots: tuple[Any, ...]) -> Any:
+    def _compile(self, cache: Any, function: FunctionType, slots: tuple[Any, ...], is_called: bool) -> Any:
+        """`is_called`: through a door of its own, and not met by the hook."""
         varying = self._varying.get(function.__code__, frozenset())
         options = replace(self.options, varying=varying)
         seen = {} if isinstance(self.dynamic, bool) else _seen(cache)
         if seen:
             try:
-                return self._captured(cache, function, slots, replace(options, seen=seen))
+                return self._captured(cache, function, slots, replace(options, seen=seen), is_called)
             except SkipFrame as skip:
                 logs.tell(self.channels, "dynamic", functools.partial(_told_static, function, skip.reason))
             except BackendCompilerFailed:
                 if self.config.on_error == "raise":
                     raise
-        return self._captured(cache, function, slots, options)
+        return self._captured(cache, function, slots, options, is_called)
 
-    def _captured(self, cache: Any, function: FunctionType, slots: tuple[Any, ...], options: Options) -> Any:
+    def _captured(
+        self, cache: Any, function: FunctionType, slots: tuple[Any, ...], options: Options, is_called: bool
+    ) -> Any:
         """The entry of a capture with these options. Raises SkipFrame where there is none, or where what varies breaks
         what nothing broke before."""
         clock = Clock()
@@ -343,6 +347,8 @@ class Compiler:
                 found = replace(options, long_loops=self._long_loops, apart=self._apart())
                 captured = capture(function, slots, found, breaks)
                 clock.lap("capture")
+                if is_called and self._brings_little(captured, function):
+                    return self._as_written(cache, function, captured)
                 return self._entry(cache, function, slots, captured, clock)
             except Unlike:
                 clock.lap("captures given up")
@@ -394,6 +400,23 @@ class Compiler:
             return self._install(cache, function, slots, captured, assembled, specializations, clock)
         finally:
             captured.close()
+
+    def _brings_little(self, captured: Capture, function: FunctionType) -> bool:
+        if self.fullgraph or self.backend is not backends.kernels or self.config.break_everywhere:
+            return False
+        return is_little(captured, function.__code__)
+
+    def _as_written(self, cache: Any, function: FunctionType, captured: Capture) -> Any:
+        """An entry for calls that bring little: the original runs."""
+        try:
+            laid = program(of_arrays(captured), ())
+        finally:
+            captured.close()
+        logs.tell(self.channels, "skips", lambda: f"{where(function)} runs eagerly: few operations on arrays alone")
+        record = Record(function.__qualname__, function.__code__, None, laid.guards, [], None)
+        entry = _C.Entry(_C.Guards(laid.nodes, laid.checks, laid.values), None, record)
+        cache.add(entry)
+        return entry
 
     def _apart(self) -> frozenset[Place]:
         """Functions that are captured by themselves, for what goes on after them would be captured without end."""

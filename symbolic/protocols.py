@@ -286,6 +286,10 @@ class Protocols:
             return a.binary(self, op, b)
         recorded = (TensorVariable, NumberVariable)
         first = isinstance(b, recorded) and not isinstance(a, (*recorded, ObjectVariable)) and left not in (str, bytes)
+        if isinstance(a, arrays.NumpyVariable) and isinstance(b, NumberVariable):
+            first = False
+        if isinstance(b, arrays.NumpyVariable) and isinstance(a, NumberVariable):  # which asks it in any case
+            first = op in arrays.OPERATORS
         if isinstance(b, ObjectVariable) and left is not right and left in right.__mro__:
             reflected = BINARY[op][1]
             first = op in _REFLECTED or lookup(left, reflected) is not lookup(right, reflected)

@@ -553,8 +553,7 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
     elif is_a(value, tuple):
         return _tuple(tx, value, source) if _named(cls) else _tuple_object(tx, value, source)
     elif is_a(value, (str, int, float, bytes)):
-        payload = ConstantVariable(plain_value(value))
-        tx.know(source.step("call", plain_value), "eq", payload.value)
+        payload = _plain(tx, cls, plain_value(value), source.step("call", plain_value))
     elif is_a(value, deque):
         payload = _deque_part(tx, value, source)
     elif is_a(value, (bytearray, array)):
@@ -572,6 +571,14 @@ def _tuple_object(tx: Translator, value: tuple[Any, ...], source: Source) -> Var
     tx.know(source, "len", tuple.__len__(value))
     items = [tx.wrap(item, source.step("index", i)) for i, item in enumerate(tuple.__iter__(value))]
     return ObjectVariable(type(value), value, source, TupleVariable(items))
+
+
+def _plain(tx: Translator, cls: type, value: Any, source: Source) -> Variable:
+    """What a number or text of a class of its own is worth. Numpy's floats do with it what Python's do."""
+    if cls.__module__ == "numpy" and type(value) is float and not source.is_made and varies(tx, value, source):
+        return tx.graph.add_number(value, source)
+    tx.know(source, "eq", value)
+    return ConstantVariable(value)
 
 
 def plain_value(value: Any) -> Any:

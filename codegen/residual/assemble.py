@@ -15,9 +15,10 @@ from torch import fx
 
 from codegen.residual import breaks, iterators, rebuild, runtime
 from codegen.residual.breaks import RESULT, ROWS, Broken
+from codegen.residual.checked import checks_first, may_check
 from codegen.residual.continuations import Closure, Continuations, continuation, watch
 from codegen.residual.emitter import Emitter
-from codegen.residual.failures import Blame, RunAgain, changes_the_world, has_plain_slots, random_state
+from codegen.residual.failures import Blame, RunAgain, has_plain_slots, random_state
 from codegen.residual.kept import Before, Needed, needed
 from codegen.residual.notes import Notes
 from codegen.residual.resume import Entry
@@ -208,9 +209,10 @@ class _Assembler:
             self.writer.early()
             return None
         module = graph.finish(outputs, has_nodes)
-        self._keep_checks(module)
+        self._keep_checks(lambda: may_check(module, graph))
         compiled = self.compile_graph(module, [_example(variable) for variable in graph.inputs])
         self.needed = needed(graph, module, module.meta.get("stages"))
+        self._keep_checks(lambda: checks_first(module, compiled, self.needed.inputs))
         if graph.switches:
             compiled = restoring(compiled)
         emit, sources = self.emit, [each.source for each in graph.inputs if each.source is not None]
@@ -256,14 +258,12 @@ class _Assembler:
                 self.writer.load_input(variable)
         return self.at_once
 
-    def _keep_checks(self, module: fx.GraphModule) -> None:
+    def _keep_checks(self, may_run_again: Callable[[], bool]) -> None:
         """A frame whose graph checks what it would branch on must be able to run again."""
         tx = self.capture.tx
-        if tx.first_check is not None:
+        if tx.first_check is not None and not may_run_again():
             step, checked = tx.first_check
-            if changes_the_world(module, draws_again=True):
-                cause = GraphBreak("branch on a tensor", checked, "the graph writes what it can't take back")
-                raise Restart(step, cause)
+            raise Restart(step, GraphBreak("branch on a tensor", checked, "the graph writes what it can't take back"))
 
     def _keep_inputs(self) -> None:
         inputs = self.capture.graph.inputs

@@ -11,6 +11,7 @@ they are, and where they are not the frame runs again as it was written.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.drawn import DrawnArray, numpy
 from symbolic.variables.either import memory
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.numbers import EXAMPLES, NumberVariable
+from symbolic.variables.numbers import EXAMPLES, GivenNumber, NumberVariable
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.symbols import SymbolVariable
 from symbolic.variables.tables import known, name_of
@@ -48,6 +49,15 @@ if IS_KNOWN:
 OF_TORCH = {theirs: ours for ours, theirs in DTYPES.items()}
 #: Numbers that are Python's, too.
 FLOATS: tuple[type, ...] = () if not IS_KNOWN else (numpy.float64, numpy.complex128)
+DOUBLE: Any = None if numpy is None else numpy.dtype("float64")
+INT64: Any = None if numpy is None else numpy.dtype("int64")
+#: Functions that take any number beside an array.
+LOOSE: frozenset[Any] = frozenset()
+if IS_KNOWN:
+    LOOSE = frozenset((
+        numpy.add, numpy.subtract, numpy.multiply, numpy.divide, numpy.maximum, numpy.minimum, numpy.less,
+        numpy.less_equal, numpy.greater, numpy.greater_equal, numpy.equal, numpy.not_equal,
+    ))  # fmt: skip
 #: Elements of an array whose contents are known, at most: more are computed by the graph.
 MOST_KNOWN = 4096
 CPU = ConstantVariable("cpu")
@@ -206,6 +216,7 @@ class ArrayVariable(NumpyVariable):
         self._known = value
         self.born_at = tx.anchor()
         self.owns = True  # its memory, if it is new: else it is a view of what nobody has
+        self.is_fixed = False  # nothing may be written there through it
 
     @property
     def look(self) -> Look:
@@ -440,9 +451,38 @@ def operand(tx: Translator, variable: Variable) -> Variable:
     if isinstance(variable, DrawnArray):
         return _joined(tx, variable)
     if isinstance(variable, ObjectVariable) and variable.cls in FLOATS:
+        if isinstance(variable.payload, GivenNumber):
+            return ScalarVariable(tx, DOUBLE, functools.partial(as_tensor, tx, variable.payload, DOUBLE))
         if variable.payload is not None and variable.payload.is_constant():
             return constant(tx, variable.cls(variable.payload.constant()))
     return variable
+
+
+class LooseNumber(Variable):
+    """One of Python's numbers that vary, as an operand of which nothing needs to be known."""
+
+    def __init__(self, number: Variable) -> None:
+        self.number = number
+
+    def python_type(self) -> type:
+        return self.number.python_type()
+
+
+def loose(function: Any, operands: list[Variable]) -> list[Variable]:
+    """The operands of a function that takes any numbers. Numpy makes these what the arrays beside them are of: an int
+    is exact in the widest alone."""
+    arrays = [each for each in operands if isinstance(each, NumpyVariable)]
+    if function not in LOOSE or not arrays or any(each.look.dtype.itemsize == 2 for each in arrays):  # rounded twice
+        return operands
+    kinds: tuple[type, ...] = (float, int) if all(each.look.dtype in (DOUBLE, INT64) for each in arrays) else (float,)
+    return [
+        LooseNumber(each) if isinstance(each, (GivenNumber, SymbolVariable)) and each.python_type() in kinds else each
+        for each in operands
+    ]
+
+
+def as_tensor(tx: Translator, number: Variable, dtype: Any) -> TensorVariable:
+    return record(tx, torch.full, (), number, dtype=DTYPES[dtype], device=CPU)
 
 
 def numbers(tx: Translator, *operands: Variable) -> Iterable[Variable]:
@@ -482,7 +522,7 @@ def example_of(tx: Translator, variable: Variable) -> Any:
     """What numpy is given on the example."""
     if isinstance(variable, NumpyVariable):
         return variable.example()
-    if isinstance(variable, NumberVariable) and not variable.is_constant():
+    if isinstance(variable, LooseNumber) or isinstance(variable, NumberVariable) and not variable.is_constant():
         return EXAMPLES[variable.python_type()]
     if type(variable) in (ListVariable, TupleVariable):
         items = [example_of(tx, operand(tx, item)) for item in tx.unpack(variable)]
@@ -497,6 +537,8 @@ def value_of(tx: Translator, variable: Variable) -> Any:
     """The value where it is known, else MISSING."""
     if isinstance(variable, NumpyVariable):
         return variable.known
+    if isinstance(variable, LooseNumber):
+        return MISSING
     if type(variable) in (ListVariable, TupleVariable):
         items = [value_of(tx, operand(tx, item)) for item in tx.unpack(variable)]
         if any(item is MISSING for item in items):
@@ -649,6 +691,7 @@ def viewed(
     recipe = (function, [array, *map(tx.from_constant, args)])
     value = example if array.known is not MISSING else MISSING
     made_ = (Backwards if backwards else ArrayVariable)(tx, look, make, array.memory, recipe, value)
+    made_.is_fixed = array.is_fixed or not example.flags.writeable
     if not backwards and array.is_recorded:
         assert made_.tensor is not None  # where torch lets it lie is known now
     return made_
@@ -730,6 +773,8 @@ def write(tx: Translator, array: ArrayVariable, place: TensorVariable, value: Te
 def about_to_write(tx: Translator, array: ArrayVariable) -> None:
     if isinstance(array, Backwards):
         raise GraphBreak("array that lies backwards in memory that is written")
+    if array.is_fixed:
+        raise GraphBreak("operation raises", "a write to an array that is read-only")
     assert array.tensor is not None  # with what was known
     settle(tx)
     array.memory.is_written = True

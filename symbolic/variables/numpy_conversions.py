@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symbolic.errors import GraphBreak
-from symbolic.variables import filled  # noqa: F401  (whose rows are asked after these)
+from symbolic.variables import filled, numpy_ordered, numpy_summed  # noqa: F401  (rows of tables)
 from symbolic.variables.arrays import (
     CPU,
     DTYPES,
@@ -208,6 +208,9 @@ def _tolist(tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Variab
     array = args[0]
     if isinstance(array, NumpyVariable) and array.known is not MISSING and len(args) == 1 and not kwargs:
         return tx.from_constant(array.known.tolist())
+    if isinstance(array, NumpyVariable) and len(args) == 1 and not kwargs and array.look.dtype.kind in "biuf":
+        numbers: Variable = TENSOR_METHODS["tolist"](tx, array.tensor)
+        return numbers
     raise GraphBreak("array value needed", "tolist")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +17,7 @@ from symbolic.errors import GraphBreak
 from symbolic.signatures import takes
 from symbolic.variables.arrays import (
     CPU,
+    DOUBLE,
     DTYPES,
     IS_KNOWN,
     METHODS,
@@ -79,6 +80,8 @@ def call_by(tx: Translator, row: Row, function: Any, args: Args, kwargs: Kwargs)
     out = {} if target is None else {"out": target.look.example()}
     if function in REGULAR:
         examples[0] = _regular(args[0], examples[0])
+    if function is numpy.average and "weights" in named_examples:  # which may not come to zero
+        named_examples["weights"] = numpy.ones_like(named_examples["weights"])
     example = rehearse(tx, function, examples, {**named_examples, **out})
     check_dtype(example)
     arrays = [each for each in flat((*given, *named.values())) if isinstance(each, NumpyVariable)]
@@ -136,13 +139,17 @@ def _plain(tx: Translator, variable: Variable) -> Any:
     return value
 
 
-def _tensor(tx: Translator, value: Any, dtype: Any = None) -> TensorVariable:
+def tensor_for(tx: Translator, value: Any, dtype: Any = None) -> TensorVariable:
     """What a body was given for an array, as a tensor."""
     if isinstance(value, NumpyVariable):
         return value.tensor if dtype is None else cast(tx, value.tensor, dtype)
     if isinstance(value, NumberVariable):
         found = in_loop(tx, value, dtype)
     elif isinstance(value, list):
+        if not any(True for _ in flat(value)):  # numbers alone
+            known = constant(tx, rehearse(tx, numpy.asarray, [value], {"dtype": dtype}))
+            assert isinstance(known, NumpyVariable)
+            return known.tensor
         return _stacked(tx, value, dtype or example_dtype(tx, value))
     else:
         array = numpy.asarray(value)
@@ -163,10 +170,10 @@ def _example(tx: Translator, value: Any) -> Any:
 
 def _stacked(tx: Translator, items: list[Any], dtype: Any) -> TensorVariable:
     """Lists in lists as numpy takes them."""
-    return record(tx, torch.stack, [_tensor(tx, item, dtype) for item in items])
+    return record(tx, torch.stack, [tensor_for(tx, item, dtype) for item in items])
 
 
-def _axes(axis: Any, tensor: TensorVariable) -> tuple[int, ...]:
+def axes_of(axis: Any, tensor: TensorVariable) -> tuple[int, ...]:
     dims = tensor.fake.dim()
     chosen = range(dims) if axis is None else axis if isinstance(axis, list) else [axis]
     return tuple(operator.index(each) % dims if dims else 0 for each in chosen)
@@ -178,12 +185,12 @@ def _reduced(function: Any) -> Body:
     def body(
         tx: Translator, example: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False
     ) -> TensorVariable:
-        tensor = _tensor(tx, a, example.dtype)
+        tensor = tensor_for(tx, a, example.dtype)
         if 0 in tensor.fake.shape:
             return refuse(function, "of nothing")
         if not tensor.fake.dim():
             return record(tx, torch.clone, tensor)
-        return record(tx, function, tensor, _axes(axis, tensor), keepdims)
+        return record(tx, function, tensor, axes_of(axis, tensor), keepdims)
 
     return body
 
@@ -191,12 +198,12 @@ def _reduced(function: Any) -> Body:
 def _product(
     tx: Translator, example: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False
 ) -> TensorVariable:
-    tensor = _tensor(tx, a, example.dtype)
+    tensor = tensor_for(tx, a, example.dtype)
     if 0 in tensor.fake.shape or not tensor.fake.dim():
         return refuse(numpy.prod, "of nothing")
     if axis is None and not keepdims:
         return record(tx, torch.prod, tensor)
-    for dim in sorted(_axes(axis, tensor), reverse=True):
+    for dim in sorted(axes_of(axis, tensor), reverse=True):
         tensor = record(tx, torch.prod, tensor, dim, keepdims)
     return tensor
 
@@ -207,30 +214,30 @@ def _spread_of(function: Any) -> Body:
     def body(
         tx: Translator, example: Any, a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bool = False
     ) -> TensorVariable:
-        tensor = _tensor(tx, a, example.dtype)
+        tensor = tensor_for(tx, a, example.dtype)
         if 0 in tensor.fake.shape or not tensor.fake.dim() or isinstance(ddof, Variable):
             return refuse(function, "of nothing")
-        count = functools.reduce(operator.mul, (tensor.fake.shape[dim] for dim in _axes(axis, tensor)), 1)
+        count = functools.reduce(operator.mul, (tensor.fake.shape[dim] for dim in axes_of(axis, tensor)), 1)
         if count <= ddof:
             return refuse(function, "with so few elements")
-        return record(tx, function, tensor, _axes(axis, tensor), correction=ddof, keepdim=keepdims)
+        return record(tx, function, tensor, axes_of(axis, tensor), correction=ddof, keepdim=keepdims)
 
     return body
 
 
 def _truths(function: Any) -> Body:
     def body(tx: Translator, example: Any, a: Any, axis: Any = None, keepdims: bool = False) -> TensorVariable:
-        tensor = record(tx, operator.ne, _tensor(tx, a), 0)
+        tensor = record(tx, operator.ne, tensor_for(tx, a), 0)
         if not tensor.fake.dim():
             return record(tx, torch.clone, tensor)
-        return record(tx, function, tensor, _axes(axis, tensor), keepdims)
+        return record(tx, function, tensor, axes_of(axis, tensor), keepdims)
 
     return body
 
 
 def _place_of(function: Any) -> Body:
     def body(tx: Translator, example: Any, a: Any, axis: Any = None, keepdims: bool = False) -> TensorVariable:
-        tensor = _tensor(tx, a)
+        tensor = tensor_for(tx, a)
         if tensor.fake.dtype is torch.bool:
             tensor = record(tx, torch.Tensor.to, tensor, torch.uint8)
         if tensor.fake.is_complex():
@@ -242,7 +249,7 @@ def _place_of(function: Any) -> Body:
 
 def _running(function: Any) -> Body:
     def body(tx: Translator, example: Any, a: Any, axis: Any = None, dtype: Any = None) -> TensorVariable:
-        tensor = _tensor(tx, a, example.dtype)
+        tensor = tensor_for(tx, a, example.dtype)
         if axis is None:
             tensor, axis = record(tx, torch.Tensor.reshape, tensor, (-1,)), 0
         return record(tx, function, tensor, axis)
@@ -251,8 +258,8 @@ def _running(function: Any) -> Body:
 
 
 def _count(tx: Translator, example: Any, a: Any, axis: Any = None) -> TensorVariable:
-    tensor = record(tx, operator.ne, _tensor(tx, a), 0)
-    return record(tx, torch.sum, tensor, _axes(axis, tensor))
+    tensor = record(tx, operator.ne, tensor_for(tx, a), 0)
+    return record(tx, torch.sum, tensor, axes_of(axis, tensor))
 
 
 # --- arrays side by side ----------------------------------------------------------------------------------------------
@@ -263,41 +270,41 @@ def _each(arrays: Any) -> list[Any]:
 
 
 def _concatenate(tx: Translator, example: Any, arrays: Any, axis: Any = 0) -> TensorVariable:
-    tensors = [_tensor(tx, each, example.dtype) for each in _each(arrays)]
+    tensors = [tensor_for(tx, each, example.dtype) for each in _each(arrays)]
     if axis is None:
         tensors, axis = [record(tx, torch.Tensor.reshape, each, (-1,)) for each in tensors], 0
     return record(tx, torch.cat, tensors, axis)
 
 
 def _stack(tx: Translator, example: Any, arrays: Any, axis: Any = 0) -> TensorVariable:
-    return record(tx, torch.stack, [_tensor(tx, each, example.dtype) for each in _each(arrays)], axis)
+    return record(tx, torch.stack, [tensor_for(tx, each, example.dtype) for each in _each(arrays)], axis)
 
 
 def _piled(function: Any) -> Body:
     def body(tx: Translator, example: Any, tup: Any) -> TensorVariable:
-        return record(tx, function, [_tensor(tx, each, example.dtype) for each in _each(tup)])
+        return record(tx, function, [tensor_for(tx, each, example.dtype) for each in _each(tup)])
 
     return body
 
 
 def _where(tx: Translator, example: Any, condition: Any, x: Any, y: Any) -> TensorVariable:
-    asked = record(tx, operator.ne, _tensor(tx, condition), 0)
-    return record(tx, torch.where, asked, _tensor(tx, x, example.dtype), _tensor(tx, y, example.dtype))
+    asked = record(tx, operator.ne, tensor_for(tx, condition), 0)
+    return record(tx, torch.where, asked, tensor_for(tx, x, example.dtype), tensor_for(tx, y, example.dtype))
 
 
 def _clip(tx: Translator, example: Any, a: Any, a_min: Any = None, a_max: Any = None, **named: Any) -> TensorVariable:
     low, high = (named.pop(name, value) for name, value in (("min", a_min), ("max", a_max)))
-    tensor = _tensor(tx, a, example.dtype)
+    tensor = tensor_for(tx, a, example.dtype)
     if named or tensor.fake.is_complex():
         return refuse(numpy.clip)
     for function, bound in ((torch.maximum, low), (torch.minimum, high)):
         if bound is not None:
-            tensor = record(tx, function, tensor, _tensor(tx, bound, example.dtype))
+            tensor = record(tx, function, tensor, tensor_for(tx, bound, example.dtype))
     return tensor
 
 
 def _round(tx: Translator, example: Any, a: Any, decimals: Any = 0) -> TensorVariable:
-    tensor = _tensor(tx, a)
+    tensor = tensor_for(tx, a)
     if not tensor.fake.is_floating_point():
         return record(tx, torch.clone, tensor) if decimals >= 0 else refuse(numpy.round, "of integers")
     if decimals == 0:
@@ -310,42 +317,47 @@ def _round(tx: Translator, example: Any, a: Any, decimals: Any = 0) -> TensorVar
 def _repeat(tx: Translator, example: Any, a: Any, repeats: Any, axis: Any = None) -> TensorVariable:
     if type(repeats) is not int:
         return refuse(numpy.repeat, "by such numbers")
-    return record(tx, torch.repeat_interleave, _tensor(tx, a), repeats, dim=axis)
+    return record(tx, torch.repeat_interleave, tensor_for(tx, a), repeats, dim=axis)
 
 
 def _tile(tx: Translator, example: Any, a: Any, reps: Any) -> TensorVariable:
-    return record(tx, torch.tile, _tensor(tx, a), tuple(reps) if isinstance(reps, list) else (reps,))
+    return record(tx, torch.tile, tensor_for(tx, a), tuple(reps) if isinstance(reps, list) else (reps,))
 
 
 def _roll(tx: Translator, example: Any, a: Any, shift: Any, axis: Any = None) -> TensorVariable:
-    return record(tx, torch.roll, _tensor(tx, a), shift, axis)
-
-
-def _diff(tx: Translator, example: Any, a: Any, n: Any = 1, axis: Any = -1) -> TensorVariable:
-    return record(tx, torch.diff, _tensor(tx, a), n, axis)
+    return record(tx, torch.roll, tensor_for(tx, a), shift, axis)
 
 
 def _part_of_matrix(function: Any) -> Body:
     def body(tx: Translator, example: Any, m: Any, k: Any = 0) -> TensorVariable:
-        return record(tx, function, _tensor(tx, m), k)
+        return record(tx, function, tensor_for(tx, m), k)
 
     return body
 
 
 def _sort(tx: Translator, example: Any, a: Any, axis: Any = -1, kind: Any = None) -> TensorVariable:
     """Equal numbers may look different if they are zeros."""
-    tensor = _tensor(tx, a)
+    tensor = tensor_for(tx, a)
     if axis is None or tensor.fake.is_complex() or not tensor.fake.dim():
         return refuse(numpy.sort, "of such a kind")
     if tensor.fake.is_floating_point() and kind != "stable":
-        turned = ands(tx, record(tx, operator.eq, tensor, 0), record(tx, torch.signbit, tensor))
-        must_hold(tx, record(tx, torch.logical_not, turned))
+        positive_zeros(tx, tensor)
+    return sorted_along(tx, tensor, axis)
+
+
+def positive_zeros(tx: Translator, tensor: TensorVariable) -> None:
+    """Checks that no zero is negative, and so all are the same."""
+    turned = ands(tx, record(tx, operator.eq, tensor, 0), record(tx, torch.signbit, tensor))
+    must_hold(tx, record(tx, torch.logical_not, turned))
+
+
+def sorted_along(tx: Translator, tensor: TensorVariable, axis: int) -> TensorVariable:
     return _sorted(tx, tensor, axis)[0]
 
 
 def _argsort(tx: Translator, example: Any, a: Any, axis: Any = -1, kind: Any = None) -> TensorVariable:
     """Which of equal numbers comes first is numpy's own affair, but for `kind="stable"`."""
-    tensor = _tensor(tx, a)
+    tensor = tensor_for(tx, a)
     if axis is None or tensor.fake.is_complex() or not tensor.fake.dim():
         return refuse(numpy.argsort, "of such a kind")
     values, places = _sorted(tx, tensor, axis)
@@ -363,7 +375,7 @@ def _sorted(tx: Translator, tensor: TensorVariable, axis: int) -> list[TensorVar
 
 
 def _take(tx: Translator, example: Any, a: Any, indices: Any, axis: Any = None) -> TensorVariable:
-    tensor, at = _tensor(tx, a), _tensor(tx, indices)
+    tensor, at = tensor_for(tx, a), tensor_for(tx, indices)
     if at.fake.dtype.is_floating_point or at.fake.dtype is torch.bool:
         return refuse(numpy.take, "at such places")
     at = cast(tx, at, numpy.dtype("int64"))
@@ -373,35 +385,29 @@ def _take(tx: Translator, example: Any, a: Any, indices: Any, axis: Any = None) 
     return record(tx, operator.getitem, tensor, (*before, at))
 
 
-def _pad(tx: Translator, example: Any, array: Any, pad_width: Any, mode: Any = "constant") -> TensorVariable:
-    tensor = _tensor(tx, array)
-    if mode != "constant":
-        return refuse(numpy.pad, "of such a kind")
-    wide = numpy.broadcast_to(numpy.asarray(pad_width), (tensor.fake.dim(), 2))
-    return record(tx, torch.nn.functional.pad, tensor, [int(each) for pair in wide[::-1] for each in pair])
-
-
 def _trace(tx: Translator, example: Any, a: Any, offset: Any = 0) -> TensorVariable:
-    tensor = _tensor(tx, a, example.dtype)
+    tensor = tensor_for(tx, a, example.dtype)
     return record(tx, torch.sum, record(tx, torch.diagonal, tensor, offset), -1)
 
 
 def _range(tx: Translator, example: Any, a: Any, axis: Any = None, keepdims: bool = False) -> TensorVariable:
-    tensor = _tensor(tx, a, example.dtype)
+    tensor = tensor_for(tx, a, example.dtype)
     if 0 in tensor.fake.shape or not tensor.fake.dim():
         return refuse(numpy.ptp, "of nothing")
-    most, least = (record(tx, f, tensor, _axes(axis, tensor), keepdims) for f in (torch.amax, torch.amin))
+    most, least = (record(tx, f, tensor, axes_of(axis, tensor), keepdims) for f in (torch.amax, torch.amin))
     return record(tx, operator.sub, most, least)
 
 
-def _is_close(
+def is_close(
     tx: Translator, example: Any, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
 ) -> TensorVariable:
     """As numpy says it: no more than that away from `b`, or the same."""
-    double = numpy.dtype("float64")
-    if any(isinstance(each, NumpyVariable) and each.look.dtype != double for each in (a, b)) or equal_nan:
-        return refuse(numpy.isclose, "but of float64")
-    one, other = _tensor(tx, a, double), _tensor(tx, b, double)
+    kinds = [each.look.dtype if isinstance(each, NumpyVariable) else DOUBLE for each in (a, b)]
+    single = numpy.dtype("float32")
+    if any(kind.kind not in "biuf" or kind.itemsize == 2 for kind in kinds) or kinds.count(single) == 1 or equal_nan:
+        return refuse(numpy.isclose, "of such numbers")
+    dtype = single if kinds == [single, single] else DOUBLE
+    one, other = tensor_for(tx, a, dtype), tensor_for(tx, b, dtype)
     margin = record(tx, operator.add, record(tx, operator.mul, record(tx, abs, other), rtol), atol)
     near = record(tx, operator.le, record(tx, abs, record(tx, operator.sub, one, other)), margin)
     finite = ands(tx, near, record(tx, torch.isfinite, other))
@@ -410,7 +416,7 @@ def _is_close(
 
 # --- linear algebra ---------------------------------------------------------------------------------------------------
 def _dot(tx: Translator, example: Any, a: Any, b: Any) -> TensorVariable:
-    one, other = _tensor(tx, a, example.dtype), _tensor(tx, b, example.dtype)
+    one, other = tensor_for(tx, a, example.dtype), tensor_for(tx, b, example.dtype)
     if example.dtype.kind == "b":
         return refuse(numpy.dot, "of truths")
     if not one.fake.dim() or not other.fake.dim():
@@ -423,27 +429,27 @@ def _dot(tx: Translator, example: Any, a: Any, b: Any) -> TensorVariable:
 
 
 def _tensordot(tx: Translator, example: Any, a: Any, b: Any, axes: Any = 2) -> TensorVariable:
-    one, other = _tensor(tx, a, example.dtype), _tensor(tx, b, example.dtype)
+    one, other = tensor_for(tx, a, example.dtype), tensor_for(tx, b, example.dtype)
     pairs = axes if isinstance(axes, int) else tuple(each if isinstance(each, list) else [each] for each in axes)
     return record(tx, torch.tensordot, one, other, dims=pairs)
 
 
 def _outer(tx: Translator, example: Any, a: Any, b: Any) -> TensorVariable:
-    one, other = (record(tx, torch.Tensor.reshape, _tensor(tx, each, example.dtype), (-1,)) for each in (a, b))
+    one, other = (record(tx, torch.Tensor.reshape, tensor_for(tx, each, example.dtype), (-1,)) for each in (a, b))
     return record(tx, torch.outer, one, other)
 
 
 def _einsum(tx: Translator, example: Any, subscripts: Any, *operands: Any) -> TensorVariable:
     if type(subscripts) is not str or example.dtype.kind == "b":
         return refuse(numpy.einsum, "with such subscripts")
-    return record(tx, torch.einsum, subscripts, *(_tensor(tx, each, example.dtype) for each in operands))
+    return record(tx, torch.einsum, subscripts, *(tensor_for(tx, each, example.dtype) for each in operands))
 
 
 def _of_matrix(function: Any) -> Body:
     """Where there is none torch raises, and the frame runs as it was written."""
 
     def body(tx: Translator, example: Any, a: Any, *more: Any) -> TensorVariable:
-        return record(tx, function, *(_tensor(tx, each, example.dtype) for each in (a, *more)))
+        return record(tx, function, *(tensor_for(tx, each, example.dtype) for each in (a, *more)))
 
     return body
 
@@ -452,7 +458,7 @@ def _frequencies(function: Any) -> Body:
     def body(
         tx: Translator, example: Any, a: Any, n: Any = None, axis: Any = -1, norm: Any = None
     ) -> TensorVariable:
-        tensor = _tensor(tx, a)
+        tensor = tensor_for(tx, a)
         if not tensor.fake.is_floating_point() and not tensor.fake.is_complex():
             tensor = cast(tx, tensor, numpy.dtype("float64"))
         return record(tx, function, tensor, n, axis, norm)
@@ -466,15 +472,6 @@ def _no_nan(
     if not copy or not isinstance(x, NumpyVariable) or x.look.dtype.kind == "c":
         return refuse(numpy.nan_to_num, "in place")
     return record(tx, torch.nan_to_num, x.tensor, nan, posinf, neginf)
-
-
-def _norm(
-    tx: Translator, example: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False
-) -> TensorVariable:
-    if ord is not None or isinstance(axis, list) or not isinstance(x, ArrayVariable) or not x.look.shape:
-        return refuse(numpy.linalg.norm, "of such a kind")
-    tensor = _tensor(tx, x, example.dtype) if x.look.dtype.kind != "c" else _tensor(tx, x)
-    return record(tx, torch.linalg.vector_norm, tensor, 2, axis, keepdims)
 
 
 # --- arrays of nothing but numbers ------------------------------------------------------------------------------------
@@ -491,14 +488,8 @@ _empty = _filled(0)
 def _full(
     tx: Translator, example: Any, shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C"
 ) -> TensorVariable:
-    value = _tensor(tx, fill_value, example.dtype)
+    value = tensor_for(tx, fill_value, example.dtype)
     return record(tx, torch.clone, record(tx, torch.Tensor.expand, value, example.shape))
-
-
-def _eye(tx: Translator, example: Any, N: Any, M: Any = None, k: Any = 0, dtype: Any = None) -> TensorVariable:
-    if k:
-        return refuse(numpy.eye, "beside the diagonal")
-    return record(tx, torch.eye, *example.shape, dtype=DTYPES[example.dtype], device=CPU)
 
 
 def _arange(tx: Translator, example: Any, *args: Any, dtype: Any = None, device: Any = None) -> TensorVariable:
@@ -520,11 +511,11 @@ def _array(
 ) -> TensorVariable:
     if isinstance(object, NumpyVariable):
         return record(tx, torch.clone, converted(tx, object, example.dtype))
-    return _tensor(tx, object, example.dtype)
+    return tensor_for(tx, object, example.dtype)
 
 
 def _copy(tx: Translator, example: Any, a: Any, order: Any = "K") -> TensorVariable:
-    return record(tx, torch.clone, _tensor(tx, a))
+    return record(tx, torch.clone, tensor_for(tx, a))
 
 
 def astype(tx: Translator, example: Any, a: Any, dtype: Any, order: Any = "K", copy: Any = True) -> TensorVariable:
@@ -552,13 +543,13 @@ def converted(tx: Translator, array: NumpyVariable, dtype: Any) -> TensorVariabl
 
 
 def _flatten(tx: Translator, example: Any, a: Any) -> TensorVariable:
-    return record(tx, torch.clone, record(tx, torch.Tensor.reshape, _tensor(tx, a), (-1,)))
+    return record(tx, torch.clone, record(tx, torch.Tensor.reshape, tensor_for(tx, a), (-1,)))
 
 
 def _inner(tx: Translator, example: Any, a: Any, b: Any) -> TensorVariable:
     if example.dtype.kind == "b":
         return refuse(numpy.inner, "of truths")
-    return record(tx, torch.inner, _tensor(tx, a, example.dtype), _tensor(tx, b, example.dtype))
+    return record(tx, torch.inner, tensor_for(tx, a, example.dtype), tensor_for(tx, b, example.dtype))
 
 
 def _linspace(
@@ -597,18 +588,18 @@ def _fill() -> None:
         numpy.count_nonzero: Row(_count), numpy.concatenate: Row(_concatenate), numpy.stack: Row(_stack),
         numpy.vstack: Row(_piled(torch.vstack)), numpy.hstack: Row(_piled(torch.hstack)),
         numpy.column_stack: Row(_piled(torch.column_stack)), numpy.where: Row(_where), numpy.tile: Row(_tile),
-        numpy.roll: Row(_roll), numpy.diff: Row(_diff, True), numpy.tril: Row(_part_of_matrix(torch.tril)),
+        numpy.roll: Row(_roll), numpy.tril: Row(_part_of_matrix(torch.tril)),
         numpy.triu: Row(_part_of_matrix(torch.triu)), numpy.sort: Row(_sort), numpy.argsort: Row(_argsort),
-        numpy.outer: Row(_outer, True), numpy.einsum: Row(_einsum, True), numpy.linalg.norm: Row(_norm, True),
+        numpy.outer: Row(_outer, True), numpy.einsum: Row(_einsum, True),
         numpy.inner: Row(_inner, True), numpy.zeros: Row(_filled(0)), numpy.zeros_like: Row(_filled(0)),
         numpy.ones: Row(_filled(1)), numpy.ones_like: Row(_filled(1)), numpy.empty: Row(_empty),
-        numpy.empty_like: Row(_empty), numpy.full: Row(_full), numpy.full_like: Row(_full), numpy.eye: Row(_eye),
-        numpy.identity: Row(_eye), numpy.arange: Row(_arange), numpy.array: Row(_array),
+        numpy.empty_like: Row(_empty), numpy.full: Row(_full), numpy.full_like: Row(_full),
+        numpy.arange: Row(_arange), numpy.array: Row(_array),
         numpy.linspace: Row(_linspace),
     }  # fmt: skip
     functions |= {
-        numpy.take: Row(_take), numpy.pad: Row(_pad), numpy.trace: Row(_trace, True), numpy.ptp: Row(_range, True),
-        numpy.isclose: Row(_is_close), numpy.tensordot: Row(_tensordot, True),
+        numpy.take: Row(_take), numpy.trace: Row(_trace, True), numpy.ptp: Row(_range, True),
+        numpy.isclose: Row(is_close), numpy.tensordot: Row(_tensordot, True),
     }  # fmt: skip
     functions |= {
         getattr(numpy.linalg, name): Row(_of_matrix(getattr(torch.linalg, name)), True)
@@ -624,8 +615,12 @@ def _fill() -> None:
     methods = reductions | {"argsort": Row(_argsort), "flatten": Row(_flatten), "take": Row(_take)}
     methods["trace"] = functions[numpy.trace]
     METHODS.update({name: functools.partial(_by, row) for name, row in methods.items()})
-    for function in FUNCTIONS:
-        HANDLERS[function] = functools.partial(handled, call, function)
+    registered(FUNCTIONS)
+
+
+def registered(functions: Iterable[Any]) -> None:
+    """Puts functions that give something new into the table of handlers."""
+    HANDLERS.update({function: functools.partial(handled, call, function) for function in functions})
 
 
 def _by(row: Row, tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Variable:

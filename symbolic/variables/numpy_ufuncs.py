@@ -20,8 +20,10 @@ from symbolic.variables.arrays import (
     METHODS,
     OPERATORS,
     ArrayVariable,
+    LooseNumber,
     NumpyVariable,
     ScalarVariable,
+    as_tensor,
     cast,
     check_dtype,
     computed,
@@ -29,6 +31,7 @@ from symbolic.variables.arrays import (
     example_of,
     flagged,
     full,
+    loose,
     made,
     must_hold,
     operand,
@@ -41,6 +44,7 @@ from symbolic.variables.base import INPLACE, MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.drawn import numpy
 from symbolic.variables.numbers import NumberVariable
+from symbolic.variables.symbols import SymbolVariable
 from symbolic.variables.tables import KINDS, Args, Kwargs, name_of
 from symbolic.variables.tensors import TensorVariable
 
@@ -87,7 +91,7 @@ def ufunc(tx: Translator, function: Any, args: Args, kwargs: Kwargs, op: Any = N
         args, out = args[:-1], args[-1]
     if out is not None and out.python_type() is tuple:
         out = tx.unpack(out)[0]
-    operands = [as_operand(tx, arg) for arg in args]
+    operands = loose(function, [as_operand(tx, arg) for arg in args])
     values = [value_of(tx, each) for each in operands]
     is_known = out is None and all(value is not MISSING for value in values)
     if is_known and (value := computed(tx, op or function, values)) is not MISSING:
@@ -126,7 +130,7 @@ def as_operand(tx: Translator, variable: Variable) -> Variable:
     variable = operand(tx, variable)
     if isinstance(variable, TensorVariable):
         raise GraphBreak("array beside a tensor", variable.describe())
-    if isinstance(variable, (NumpyVariable, NumberVariable)):
+    if isinstance(variable, (NumpyVariable, NumberVariable, SymbolVariable)):
         return variable
     value = value_of(tx, variable)
     if type(value) in (list, tuple):
@@ -164,6 +168,8 @@ def in_loop(tx: Translator, variable: Variable, dtype: Any, as_number: bool = Fa
     """An operand in a dtype."""
     if dtype not in DTYPES:
         raise GraphBreak("dtype that torch does not compute with", str(dtype))
+    if isinstance(variable, LooseNumber):
+        return as_tensor(tx, variable.number, dtype)
     if isinstance(variable, NumberVariable) and not variable.is_constant():
         if variable.python_type() is int and dtype not in (numpy.dtype("int64"), numpy.dtype("float64")):
             raise GraphBreak("array beside what is no array", variable.describe())

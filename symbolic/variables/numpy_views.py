@@ -12,6 +12,7 @@ import torch
 from symbolic.errors import GraphBreak
 from symbolic.variables.arrays import (
     ATTRIBUTES,
+    INT64,
     IS_KNOWN,
     METHODS,
     ArrayVariable,
@@ -22,6 +23,8 @@ from symbolic.variables.arrays import (
     constant,
     example_of,
     made,
+    memory_of,
+    must_hold,
     operand,
     record,
     rehearse,
@@ -32,7 +35,7 @@ from symbolic.variables.arrays import (
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.drawn import numpy
-from symbolic.variables.numpy_functions import converted, handled
+from symbolic.variables.numpy_functions import converted, handled, sorted_along
 from symbolic.variables.numpy_ufuncs import as_operand, in_loop, refuse
 from symbolic.variables.tables import HANDLERS, Args, Kwargs
 from symbolic.variables.tensors import TensorVariable
@@ -98,6 +101,42 @@ def _flipped(tx: Translator, tensor: TensorVariable, example: Any, args: list[An
     return record(tx, torch.flip, tensor, tuple(dims))
 
 
+def _turned(dim: int) -> Callable[..., TensorVariable]:
+    def view(tx: Translator, tensor: TensorVariable, example: Any, args: list[Any]) -> TensorVariable:
+        return record(tx, torch.flip, tensor, (dim,))
+
+    return view
+
+
+def _rotated(tx: Translator, tensor: TensorVariable, example: Any, args: list[Any]) -> TensorVariable:
+    return record(tx, torch.rot90, tensor, *args)
+
+
+def _diagonal(tx: Translator, tensor: TensorVariable, example: Any, args: list[Any]) -> TensorVariable:
+    return record(tx, torch.diagonal, tensor, *args)
+
+
+def _diag(tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """A view of a matrix, and a matrix of a row."""
+    array = operand(tx, args[0])
+    values = _constants(tx, function, args[1:], kwargs)
+    if not isinstance(array, ArrayVariable) or len(array.look.shape) != 1:
+        return _view(_diagonal)(tx, function, args, kwargs)
+    example = rehearse(tx, function, [array.example(), *values])
+    return made(tx, record(tx, torch.diag, array.tensor, *values), example, [array])
+
+
+def _spread(tx: Translator, tensor: TensorVariable, example: Any, args: list[Any]) -> TensorVariable:
+    return record(tx, torch.Tensor.expand, tensor, example.shape)
+
+
+def _split_along(dim: int, tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Variable:
+    array = operand(tx, args[0]) if args else None
+    if kwargs or len(args) != 2 or not isinstance(array, ArrayVariable) or len(array.look.shape) < 2:
+        return refuse(function, "with such arguments")
+    return _split(tx, numpy.split, args, {"axis": ConstantVariable(dim)})
+
+
 def _split(tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Variable:
     """Each part is a view of its own."""
     array = operand(tx, args[0])
@@ -139,7 +178,18 @@ def _index(tx: Translator, index: Variable) -> list[Any]:
             found.append(value)
         else:
             raise GraphBreak("index of an array", part.describe())
-    return found
+    return _with_arrays(tx, found)
+
+
+def _with_arrays(tx: Translator, parts: list[Any]) -> list[Any]:
+    """A number beside an array is, to numpy, an array of it, and moves dimensions as one does; to torch it is none."""
+    arrays = [part for part in parts if isinstance(part, ArrayVariable)]
+    if not arrays or not any(type(part) is int for part in parts):
+        return parts
+    if any(part.look.dtype.kind == "b" for part in arrays):
+        raise GraphBreak("index of an array", "a mask beside a number")
+    ones = numpy.ones([1] * max(len(part.look.shape) for part in arrays), numpy.int64)
+    return [constant(tx, ones * part) if type(part) is int else part for part in parts]
 
 
 def _getitem(tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Variable:
@@ -204,12 +254,49 @@ def _setitem(tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Varia
             tensor = record(tx, torch.Tensor.reshape, tensor, tuple(tensor.fake.shape[more:]))
         write(tx, array, place, tensor)
         return _NONE
-    if tensor.fake.dim() or len(parts) != 1:
-        raise GraphBreak("index of an array", "several numbers written to several places")
-    is_mask = parts[0].look.dtype.kind == "b"
-    position = parts[0].tensor if is_mask else cast(tx, parts[0].tensor, numpy.dtype("int64"))
-    tx.graph.call(operator.setitem, [array.tensor, position, tensor])
+    _write_at(tx, array, parts, tensor)
     return _NONE
+
+
+def _write_at(tx: Translator, array: ArrayVariable, parts: list[Any], value: TensorVariable) -> None:
+    """Where two of the places are the same, and the numbers differ, the last is what stays: torch's order, where it
+    has one, is another."""
+    is_mask = any(isinstance(part, ArrayVariable) and part.look.dtype.kind == "b" for part in parts)
+    if is_mask and (value.fake.dim() or len(parts) != 1):
+        raise GraphBreak("index of an array", "several numbers written to several places")
+    if value.fake.dim():
+        _check_apart(tx, array, parts)
+    if memory_of(array.tensor) == memory_of(value):
+        value = record(tx, torch.clone, value)
+    positions = [
+        part if not isinstance(part, ArrayVariable) else part.tensor if is_mask else cast(tx, part.tensor, INT64)
+        for part in parts
+    ]
+    at = tx.new_tuple([each if isinstance(each, Variable) else tx.from_constant(each) for each in positions])
+    tx.graph.call(operator.setitem, [array.tensor, positions[0] if len(positions) == 1 else at, value])
+
+
+#: Elements of an array, at most, in which numpy is asked whether places lie apart.
+_MOST_ASKED = 1 << 20
+
+
+def _check_apart(tx: Translator, array: ArrayVariable, parts: list[Any]) -> None:
+    """Checks that no place is there twice."""
+    values = [part.known if isinstance(part, ArrayVariable) else part for part in parts]
+    if not any(value is MISSING for value in values) and array.look.example().size <= _MOST_ASKED:
+        count = numpy.zeros(array.look.shape, numpy.int64)
+        numpy.add.at(count, tuple(values), 1)
+        is_apart = count.size == 0 or int(count.max()) <= 1
+    else:
+        is_apart = len(parts) == 1 and len(parts[0].look.shape) == 1
+    if not is_apart:
+        raise GraphBreak("index of an array", "several numbers written to several places")
+    if any(value is MISSING for value in values):
+        places = cast(tx, parts[0].tensor, INT64)
+        places = sorted_along(tx, record(tx, torch.remainder, places, array.look.shape[0]), 0)
+        count = parts[0].look.shape[0] - 1
+        if count > 0:
+            must_hold(tx, record(tx, operator.ne, *(record(tx, torch.narrow, places, 0, at, count) for at in (0, 1))))
 
 
 def _fill(tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Variable:
@@ -227,10 +314,16 @@ if IS_KNOWN:
         numpy.transpose: _view(_permuted), numpy.swapaxes: _view(_swapped), numpy.moveaxis: _view(_moved),
         numpy.flip: _view(_flipped), numpy.ascontiguousarray: _view(_in_order), numpy.asfortranarray: _view(_in_order),
     })  # fmt: skip
-    VIEWS.update({numpy.split: _split, numpy.array_split: _split})
+    VIEWS.update({
+        numpy.flipud: _view(_turned(0)), numpy.fliplr: _view(_turned(1)), numpy.rot90: _view(_rotated),
+        numpy.diagonal: _view(_diagonal), numpy.diag: _diag, numpy.broadcast_to: _view(_spread),
+        numpy.split: _split, numpy.array_split: _split, numpy.vsplit: functools.partial(_split_along, 0),
+        numpy.hsplit: functools.partial(_split_along, 1),
+    })  # fmt: skip
     for _function, _body in VIEWS.items():
         HANDLERS[_function] = functools.partial(handled, _body, _function)
-    METHODS.update({name: VIEWS[getattr(numpy, name)] for name in "reshape ravel squeeze transpose swapaxes".split()})
+    methods = "reshape ravel squeeze transpose swapaxes diagonal".split()
+    METHODS.update({name: VIEWS[getattr(numpy, name)] for name in methods})
     METHODS.update({"__getitem__": _getitem, "__setitem__": _setitem, "fill": _fill})
     ATTRIBUTES["T"] = lambda tx, array: _view(_permuted)(tx, _transposed, [array], {})
     ATTRIBUTES["real"] = ATTRIBUTES["imag"] = lambda tx, array: refuse(numpy.real)

@@ -1,0 +1,87 @@
+"""Numbers that vary beside arrays and tensors: what is compiled for one serves the others."""
+import numpy as np
+import pytest
+import torch
+
+import jit
+from tests.differential import COUNTING, Counting, check
+
+
+def beside_arrays(x, n):
+    a = x.numpy()
+    return a * n, n - a, a + n * 2, np.maximum(a, n), a > n, n <= a, a / (n * n + 1)
+
+
+def beside_tensors(x, n):
+    return x * n, x + n, n - x, n * 2, n
+
+
+def only_beside_tensors(x, n):
+    return x * n, x + n, x - n
+
+
+def alone(x, n):
+    return n + 1, n * n, -n, n > 2, x
+
+
+def in_place(x, n):
+    a = x.numpy()
+    a += n
+    a[0] *= n
+    return a
+
+
+def decided(x, n):
+    return (x + 1, n) if n > 2 else (x - n, n)
+
+
+def a_size(x, n):
+    return np.ones(int(n)) * n, x[int(n):], x
+
+
+KINDS = {"float64": np.float64, "int64": np.int64, "float32": np.float32, "float": float, "int": int, "int32": np.int32}
+
+
+@pytest.mark.parametrize("of", [torch.float64, torch.float32, torch.int64], ids=str)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("program", [beside_arrays, beside_tensors, alone, decided, a_size])
+def test_numbers_that_vary(program, kind, of):
+    x = (torch.arange(12.0) - 5).reshape(3, 4).to(of)
+    values = (2.5, 3, 2) if program is a_size else (2.5, 3, -2.25, 0, 7, 2)
+    check(program, x, kind(1), changed=[(x, kind(each)) for each in values])
+
+
+@pytest.mark.parametrize("kind", [np.float64, float], ids=str)
+def test_written_in_place(kind):
+    x = (torch.arange(12.0) - 5).reshape(3, 4).double()
+    check(in_place, x, kind(1), changed=[(x, kind(each)) for each in (2.5, 3, -2.25, 1e300)])
+
+
+@pytest.mark.parametrize("of", [torch.float64, torch.float32, torch.float16, torch.int16], ids=str)
+@pytest.mark.parametrize("backend", ["eager", "default"])
+def test_numbers_that_a_dtype_does_not_hold(of, backend):
+    def program(x, n):
+        a = x.numpy()
+        return a * n, a > n, a == n, np.maximum(a, n), np.minimum(n, a)
+
+    x = (torch.arange(12.0) - 5).reshape(3, 4).to(of)
+    numbers = (0.1, 1e300, 2.00048828125001, float("inf"), float("nan"), 70000.0)  # of zeros numpy takes either
+    check(program, x, 1.5, changed=[(x, each) for each in numbers], backend=backend)
+
+
+@pytest.mark.skipif(not COUNTING, reason="counts graphs")
+@pytest.mark.parametrize("kind", ["float64", "float32", "float", "int"])
+@pytest.mark.parametrize("program", [beside_arrays, only_beside_tensors])
+def test_few_compile(program, kind):
+    backend = Counting()
+    compiled = jit.compile(program, backend=backend)
+    for each in (2, 3.5, 4, 5.5, 6):
+        compiled(torch.ones(3, dtype=torch.float64), KINDS[kind](each))
+    backend.expect(1 if kind == "float32" else 2)
+
+
+def test_special_numbers():
+    x = torch.arange(4.0).double()
+    for program in (beside_tensors, alone):
+        changed = [(x, np.float64(each)) for each in (2.5, float("inf"), float("nan"), -0.0, 0.0)]
+        check(program, x, np.float64(1), changed=changed)
