@@ -24,6 +24,7 @@ from symbolic.variables import (
     arrays,
     born,
     buffers,
+    caches,
     classes,
     constants,
     containers,
@@ -173,6 +174,12 @@ def _method(w: Writer, v: functions.BoundMethod) -> None:
 
 def _partial(w: Writer, v: functions.PartialVariable) -> None:
     w.call_with(functools.partial, [v.function, *v.args], v.kwargs)
+
+
+def _cache(w: Writer, v: caches.CachedFunction) -> None:
+    if any(map(w.ledger.touched, (v.kept, v.counts))):
+        raise Restart(v.born_at, GraphBreak("cache that was filled while running", v.describe()))
+    w.call(v.python_type(), v.function, *v.args)
 
 
 def _attribute(owner: str, name: str) -> Callable[[Writer, Any], None]:
@@ -336,6 +343,7 @@ BUILD.update(
         functions.CellVariable: lambda w, v: w.call(runtime.make_cell),
         functions.BoundMethod: _method,
         functions.PartialVariable: _partial,
+        caches.CachedFunction: _cache,
         generators.GeneratorVariable: _generator,
         generators.CoroutineVariable: _generator,
         generators.CoroutineWrapper: lambda w, v: w.call(operator.methodcaller("__await__"), v.owner),
