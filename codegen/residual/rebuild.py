@@ -406,6 +406,10 @@ def _set_contents(w: Writer, target: Variable, v: mappings.SetVariable, before: 
     w.check_keys(itertools.chain(*read, v.came))
     if recipe.is_plain() and recipe.is_in_place() and _reads_what_is(v, recipe):
         _by_recipe(w, sets.Recipe.change, recipe, target)
+    elif any(name == "pop" for name, _ in recipe.history):  # the set notes where it looks first
+        steps = v.steps(done)
+        elements = [element for name, element in steps if name != "pop"]
+        w.call(runtime.change_set, target, tuple(name for name, _ in steps), Emit(lambda: w.load_tuple(elements)))
     else:  # objects with hashes by address, in no order that anybody knows
         gone, new = v.since(before)
         w.call(runtime.update_set, target, Emit(lambda: w.load_tuple(gone)), Emit(lambda: w.load_tuple(new)))
