@@ -28,6 +28,7 @@ from symbolic.variables import (
     classes,
     constants,
     containers,
+    digests,
     drawn,
     exceptions,
     functions,
@@ -180,6 +181,13 @@ def _cache(w: Writer, v: caches.CachedFunction) -> None:
     if any(map(w.ledger.touched, (v.kept, v.counts))):
         raise Restart(v.born_at, GraphBreak("cache that was filled while running", v.describe()))
     w.call(v.python_type(), v.function, *v.args)
+
+
+def _digest(w: Writer, v: digests.DigestVariable) -> None:
+    if v.function is None:
+        w.birth(v)
+    else:
+        w.call_with(v.function, v.args, v.kwargs)
 
 
 def _attribute(owner: str, name: str) -> Callable[[Writer, Any], None]:
@@ -344,6 +352,7 @@ BUILD.update(
         functions.BoundMethod: _method,
         functions.PartialVariable: _partial,
         caches.CachedFunction: _cache,
+        digests.DigestVariable: _digest,
         generators.GeneratorVariable: _generator,
         generators.CoroutineVariable: _generator,
         generators.CoroutineWrapper: lambda w, v: w.call(operator.methodcaller("__await__"), v.owner),
