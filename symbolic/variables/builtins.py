@@ -62,7 +62,9 @@ from symbolic.variables.tensors import TensorVariable
 if TYPE_CHECKING:
     from symbolic.translator import Translator
 
-__all__ = ["SKIPPED_MODULES", "BuiltinVariable", "caches", "copying", "digests", "iteration", "lookup", "stdlib", "text"]
+__all__ = [
+    "SKIPPED_MODULES", "BuiltinVariable", "caches", "copying", "digests", "iteration", "lookup", "stdlib", "text",
+]  # fmt: skip
 
 pure((abs, all, any, divmod, hash, max, min, pow, round, sum))
 pure((ascii, bin, bytes, chr, complex, float, hex, int, oct, ord))
