@@ -239,6 +239,58 @@ def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     return partial(ComparisonKey, mycmp)
 
 
+class Keywords:
+    """Stands in the key of a cache between the arguments by position and those by name."""
+
+
+def cached(
+    function: Callable[..., Any], maxsize: int | None, typed: bool, info: Any, kept: dict[Any, Any], counts: list[int],
+    /, *args: Any, **kwargs: Any,
+) -> Any:  # fmt: skip
+    """A call of `functools.lru_cache(maxsize, typed)(function)`, which keeps the one used last at the end."""
+    if maxsize == 0:
+        counts[1] += 1
+        return function(*args, **kwargs)
+    key: Any = args
+    if kwargs:
+        key += (Keywords,)
+        for item in kwargs.items():
+            key += item
+    if typed:
+        key += tuple([type(value) for value in (*args, *kwargs.values())])
+    elif len(key) == 1 and type(key[0]) in (int, str):
+        key = key[0]
+    found = kept.get(key, ABSENT)
+    if found is not ABSENT:
+        if maxsize is not None:
+            del kept[key]
+            kept[key] = found
+        counts[0] += 1
+        return found
+    counts[1] += 1
+    found = function(*args, **kwargs)
+    if maxsize is None:
+        kept[key] = found
+    elif key not in kept:
+        if len(kept) >= maxsize:
+            del kept[next(iter(kept))]
+        kept[key] = found
+    return found
+
+
+def cache_info(
+    function: Any, maxsize: int | None, typed: bool, info: Any, kept: dict[Any, Any], counts: list[int], /
+) -> Any:
+    return info(counts[0], counts[1], maxsize, len(kept))
+
+
+def cache_clear(
+    function: Any, maxsize: int | None, typed: bool, info: Any, kept: dict[Any, Any], counts: list[int], /
+) -> None:
+    counts[:] = [0, 0]
+    kept.clear()
+
+
 def step_of_optimizer(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     with torch.set_grad_enabled(args[0].defaults["differentiable"]):
         return step(*args, **kwargs)

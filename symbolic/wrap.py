@@ -376,10 +376,10 @@ def _set_part(tx: Translator, value: Any, source: Source) -> SetVariable:
     kind = set if is_a(value, set) else frozenset
     elements = elements_of(value)
     if not all(is_constant_value(item) or is_a(item, type) for item in elements):
-        return SetVariable({}, source, kind, unread=_Places(tx, source, kind, value, elements))
+        return SetVariable({}, source, kind, unread=_Places(tx, source, kind, value, elements), existing=value)
     tx.know(source, "predicate", HasElements(elements))
     items = [tx.from_constant(item) for item in elements]
-    return SetVariable({item.key(): item for item in items}, source, kind)
+    return SetVariable({item.key(): item for item in items}, source, kind, existing=value)
 
 
 @dataclass(frozen=True)

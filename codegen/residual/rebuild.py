@@ -24,9 +24,11 @@ from symbolic.variables import (
     arrays,
     born,
     buffers,
+    caches,
     classes,
     constants,
     containers,
+    digests,
     drawn,
     exceptions,
     functions,
@@ -173,6 +175,19 @@ def _method(w: Writer, v: functions.BoundMethod) -> None:
 
 def _partial(w: Writer, v: functions.PartialVariable) -> None:
     w.call_with(functools.partial, [v.function, *v.args], v.kwargs)
+
+
+def _cache(w: Writer, v: caches.CachedFunction) -> None:
+    if any(map(w.ledger.touched, (v.kept, v.counts))):
+        raise Restart(v.born_at, GraphBreak("cache that was filled while running", v.describe()))
+    w.call(v.python_type(), v.function, *v.args)
+
+
+def _digest(w: Writer, v: digests.DigestVariable) -> None:
+    if v.function is None:
+        w.birth(v)
+    else:
+        w.call_with(v.function, v.args, v.kwargs)
 
 
 def _attribute(owner: str, name: str) -> Callable[[Writer, Any], None]:
@@ -336,6 +351,8 @@ BUILD.update(
         functions.CellVariable: lambda w, v: w.call(runtime.make_cell),
         functions.BoundMethod: _method,
         functions.PartialVariable: _partial,
+        caches.CachedFunction: _cache,
+        digests.DigestVariable: _digest,
         generators.GeneratorVariable: _generator,
         generators.CoroutineVariable: _generator,
         generators.CoroutineWrapper: lambda w, v: w.call(operator.methodcaller("__await__"), v.owner),
@@ -398,6 +415,10 @@ def _set_contents(w: Writer, target: Variable, v: mappings.SetVariable, before: 
     w.check_keys(itertools.chain(*read, v.came))
     if recipe.is_plain() and recipe.is_in_place() and _reads_what_is(v, recipe):
         _by_recipe(w, sets.Recipe.change, recipe, target)
+    elif any(name == "pop" for name, _ in recipe.history):  # the set notes where it looks first
+        steps = v.steps(done)
+        elements = [element for name, element in steps if name != "pop"]
+        w.call(runtime.change_set, target, tuple(name for name, _ in steps), Emit(lambda: w.load_tuple(elements)))
     else:  # objects with hashes by address, in no order that anybody knows
         gone, new = v.since(before)
         w.call(runtime.update_set, target, Emit(lambda: w.load_tuple(gone)), Emit(lambda: w.load_tuple(new)))

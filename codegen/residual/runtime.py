@@ -174,6 +174,16 @@ def update_set(target: set[Any], gone: Iterable[Any], new: Iterable[Any]) -> Non
     set.update(target, new)
 
 
+def change_set(target: set[Any], steps: Iterable[str], elements: Iterable[Any]) -> None:
+    """Takes these steps, of which all but "pop" have an element."""
+    given = iter(elements)
+    for name in steps:
+        if name == "pop":
+            set.pop(target)
+        else:
+            getattr(set, name)(target, next(given))
+
+
 def set_deque(target: deque[Any], items: Iterable[Any]) -> None:
     deque.clear(target)
     deque.extend(target, items)

@@ -240,7 +240,7 @@ def model(tx: Translator, variable: Variable) -> Any:
         return variable.real()
     found = tx.models.get(variable, MISSING)
     if found is MISSING:
-        make_model = _MODELS.get(type(variable))
+        make_model = MODELS.get(type(variable))
         found = stand_in(variable) if make_model is None else make_model(tx, variable)
         tx.models[variable] = found
         _stands_for(tx, found, variable)
@@ -306,7 +306,7 @@ def _property(tx: Translator, variable: PropertyVariable) -> Any:
     raise GraphBreak("descriptor not supported", variable.describe())
 
 
-_MODELS: dict[type, Callable[[Any, Any], Any]] = {
+MODELS: dict[type, Callable[[Any, Any], Any]] = {
     ClosureFunction: _function,
     ObjectVariable: _object,
     PropertyVariable: _property,

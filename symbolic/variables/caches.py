@@ -1,4 +1,4 @@
-"""Functions behind `functools.lru_cache` and `functools.cache`."""
+"""Functions behind `functools.lru_cache` and `functools.cache`: existing ones, and those that the frame makes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ import math
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from symbolic.errors import GraphBreak
+from sideeffects.effects import DELETED
+from symbolic import polyfills
+from symbolic.errors import GraphBreak, Observed
 from symbolic.told_to import INSTALLED
 from symbolic.variables import born
-from symbolic.variables.base import MISSING, Variable
-from symbolic.variables.constants import is_constant_value
+from symbolic.variables.base import MISSING, Variable, lookup
+from symbolic.variables.classes import NATIVE_CONSTRUCTORS
+from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import TupleVariable
-from symbolic.variables.objects import ObjectVariable
+from symbolic.variables.methods import NativeMethod
+from symbolic.variables.objects import ObjectVariable, is_data_descriptor
 from symbolic.variables.outside import logged
-from symbolic.variables.tables import KINDS, PURE, REFUSED, Args, Kwargs, library, name_of
+from symbolic.variables.tables import HANDLERS, KINDS, PURE, Args, Kwargs, handles, library, name_of
 
 if TYPE_CHECKING:
+    from symbolic.frames import Frame
     from symbolic.translator import Translator
 
-REFUSED.update({fn: "cache made while running" for fn in (functools.lru_cache, functools.cache)})
-
+_CACHED: Any = type(functools.lru_cache(len))
 _WRITES = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME"))
 
 
@@ -41,12 +45,17 @@ def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
         raise GraphBreak("cached function of values not known", name_of(fn))
     own = fn.__wrapped__
-    installed = not inspect.isfunction(own) or own.__code__.co_filename.startswith(INSTALLED)
-    if not installed and not _of_its_arguments(own):
+    installed = inspect.isfunction(own) and own.__code__.co_filename.startswith(INSTALLED)
+    if not installed and not (own in PURE if not inspect.isfunction(own) else _of_its_arguments(own)):
         raise GraphBreak("cached function of more than its arguments", name_of(fn))
     function = fn if installed else own
     known = {name: arg.constant() for name, arg in kwargs.items()}
-    result = tx.attempt(function, *(arg.constant() for arg in args), **known)
+    try:
+        result = tx.attempt(function, *(arg.constant() for arg in args), **known)
+    except Observed as raised:
+        if installed:
+            raise
+        raise GraphBreak("cached function that raises", name_of(fn)) from raised  # it is counted, but not remembered
     parts = result if installed and type(result) is tuple else (result,)
     if not all(is_constant_value(item) for item in parts):
         raise GraphBreak("cached function that makes an object", name_of(fn))
@@ -97,4 +106,86 @@ def _contents(cell: Any) -> Any:
         return MISSING
 
 
-KINDS[type(functools.lru_cache(len))] = _cached
+KINDS[_CACHED] = _cached
+
+
+# --- made in the frame ------------------------------------------------------------------------------------------------
+class CachedFunction(Variable):
+    """`functools.lru_cache(maxsize, typed)(function)` of the frame. What it remembers is a dict, and how often it did a
+    list, that nobody else has: the polyfill that is run in its place keeps both.
+
+    No function tells the real one what to remember. Where the program gets one that was called, a break moves to where
+    it was made (`born_at`)."""
+
+    def __init__(self, tx: Translator, function: Variable, args: Args) -> None:
+        self.function = function
+        self.args = args  # maxsize, typed, and what tells how often it remembered
+        self.kept = tx.new_dict([])
+        self.counts = tx.new_list([ConstantVariable(0), ConstantVariable(0)])
+        self.born_at = tx.anchor()
+
+    def python_type(self) -> type:
+        return _CACHED
+
+    def describe(self) -> str:
+        return f"cache of {self.function.describe()}"
+
+    def _parts(self) -> Args:
+        return [self.function, *self.args, self.kept, self.counts]
+
+    def enter(self, tx: Translator, args: Args, kwargs: Kwargs) -> Frame | None:
+        return tx.function(polyfills.cached).enter(tx, [*self._parts(), *args], kwargs)
+
+    def call(self, tx: Translator, args: Args, kwargs: Kwargs) -> Variable:
+        return tx.inline(polyfills.cached, [*self._parts(), *args], kwargs)
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        stored = tx.ledger.pending(self, name)
+        if stored is not None and stored is not DELETED:
+            return stored
+        if name in _OWN:
+            return NativeMethod(self, name)
+        if name == "__class__":
+            return tx.class_of(self)
+        if lookup(_CACHED, name) is not MISSING:
+            return super().getattr(tx, name)
+        return tx.raise_(AttributeError, f"'functools._lru_cache_wrapper' object has no attribute {name!r}")
+
+    def method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Variable:
+        if name in _OWN:
+            if args or kwargs:  # wrong, whatever it remembers
+                tx.attempt(getattr(functools.cache(len), name), *(None for _ in args), **dict.fromkeys(kwargs))
+            return tx.inline(_OWN[name], self._parts(), {})
+        return super().method(tx, name, args, kwargs)
+
+    def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if name in _OWN or is_data_descriptor(lookup(_CACHED, name)):
+            super().setattr(tx, name, value)
+        tx.ledger.store(self, name, value)
+
+    def reachable(self) -> list[Variable]:
+        return self._parts()
+
+
+#: What it can do itself.
+_OWN = {"cache_info": polyfills.cache_info, "cache_clear": polyfills.cache_clear}
+
+
+@handles(_CACHED)
+def _made(tx: Translator, function: Variable, maxsize: Variable, typed: Variable, info: Variable, /) -> Variable:
+    if tx.lookup(function.python_type(), "__call__") is MISSING:
+        tx.raise_(TypeError, "the first argument must be callable")
+    return CachedFunction(tx, function, [maxsize, typed, info])
+
+
+NATIVE_CONSTRUCTORS[_CACHED] = HANDLERS.get(_CACHED)
+
+
+def _model(tx: Translator, variable: CachedFunction) -> Any:
+    made = _CACHED(*(born.model(tx, part) for part in (variable.function, *variable.args)))
+    vars(made).update({name: born.model(tx, value) for name, value in tx.ledger.stores(variable).items()
+                       if value is not DELETED})
+    return made
+
+
+born.MODELS[CachedFunction] = _model

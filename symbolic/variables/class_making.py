@@ -26,13 +26,14 @@ from symbolic.errors import LOOKS_UP, READS_FRAME, GraphBreak, Observed
 from symbolic.passing import namespace_of
 from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable, do, make, model
-from symbolic.variables.classes import NATIVE_CONSTRUCTORS, ClassVariable, SuperVariable, of_the_program
+from symbolic.variables.buffers import from_python
+from symbolic.variables.classes import MAKERS, NATIVE_CONSTRUCTORS, ClassVariable, SuperVariable, of_the_program
 from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.functions import CellVariable, ClosureFunction, PartialVariable
 from symbolic.variables.mappings import DictVariable
 from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS
 from symbolic.variables.positions import has, type_name
-from symbolic.variables.tables import HANDLERS, class_method, handles, library, misused
+from symbolic.variables.tables import HANDLERS, class_method, handles, known, library, misused
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -263,6 +264,33 @@ class EnumBody(DictVariable):
         super().setitem(tx, index, tx.from_constant(stored) if is_numbered else value)
 
 
+def functional_enum(cls: Any, names: Any, kwargs: dict[str, Any]) -> type:
+    """`cls(*names, **kwargs)`, where `cls` has no members and makes an enum."""
+    made: type = cls(*names, **kwargs)
+    return made
+
+
+def enum_of_names(tx: Translator, cls: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    """`enum.Enum("Color", "RED GREEN")`, as the library alone makes it of constants, in the module of the caller."""
+    base = model(tx, cls)
+    own = [key for key in (*_RUN_BY_ENUMS, "_missing_", "__prepare__") if of_the_program(lookup(base, key))]
+    if own or type(base) is not enum.EnumMeta or len(args) != 2 or "type" in kwargs:
+        raise GraphBreak("construction not supported", cls.describe())
+    if "module" not in kwargs:
+        kwargs = {**kwargs, "module": tx.load_name(tx.frames[-1].namespace, "__name__")}
+    settled = tx.new_tuple([_settled(tx, arg) for arg in args])
+    pairs: list[tuple[Variable, Variable]] = [(ConstantVariable(key), value) for key, value in kwargs.items()]
+    return make(tx, functional_enum, [cls, settled, tx.new_dict(pairs)], {})
+
+
+def _settled(tx: Translator, names: Variable) -> Variable:
+    """Names and values as they are now."""
+    found = known(tx, names)
+    if found is MISSING:
+        raise GraphBreak("construction not supported", f"enum of {names.describe()}")
+    return from_python(tx, found)
+
+
 def _models(tx: Translator, values: dict[str, Variable]) -> dict[str, Any]:
     return {name: model(tx, value) for name, value in values.items()}
 
@@ -293,6 +321,7 @@ def _type(tx: Translator, value: Variable, /, *bases_and_namespace: Variable, **
 
 
 NATIVE_CONSTRUCTORS[type] = HANDLERS.get(type)
+MAKERS[enum.EnumMeta] = enum_of_names
 
 
 def _maker(function: Callable[..., Any]) -> None:

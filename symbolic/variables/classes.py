@@ -256,7 +256,7 @@ class ClassVariable(FixedVariable):
 
     def _metaclass_call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if isinstance(self.value, _EnumMeta) and not self.value.__members__:  # makes a class, another one each time
-            raise GraphBreak("construction not supported", self.describe())
+            return MAKERS[enum.EnumMeta](tx, self, args, kwargs)
         if all(arg.is_constant() for arg in (*args, *kwargs.values())) and isinstance(self.value, _EnumMeta):
             named = {name: arg.constant() for name, arg in kwargs.items()}
             return tx.from_constant(tx.attempt(self.value, *(arg.constant() for arg in args), **named))
@@ -427,6 +427,8 @@ _EnumMeta = type(enum.Enum)
 
 #: classes whose construction is a graph operation or a native table entry; filled by the modules that know them
 NATIVE_CONSTRUCTORS: dict[type, Any] = {}
+#: metaclasses of the library -> what a call of a class makes that is to have others derived; filled likewise
+MAKERS: dict[type, Any] = {}
 
 
 class SuperVariable(Variable):

@@ -9,6 +9,7 @@ import re
 from array import array
 from collections.abc import Callable, Collection
 from datetime import date, datetime, time, timedelta, timezone
+from struct import Struct
 from types import BuiltinMethodType, EllipsisType, NoneType, NotImplementedType
 from typing import TYPE_CHECKING, Any
 
@@ -48,13 +49,14 @@ _FIXED = frozenset((*LITERALS, range, slice))
 CONSTANT_TYPES = frozenset((*LITERALS, *TORCH_CONSTANTS, *DTYPES, range, slice, re.Pattern))
 #: Immutable types of the standard library whose values are constants where tracing makes them, or finds them in a fixed
 #: part of the program: they are not compared by a guard.
-LIBRARY_TYPES = frozenset((re.Match, date, datetime, time, timedelta, timezone))
+LIBRARY_TYPES = frozenset((re.Match, date, datetime, time, timedelta, timezone, Struct))
 #: What makes another such object, for those that tracing has made: in eager code each call makes its own.
 ANOTHER: dict[type, Callable[[Any], Any]] = {
     date: date.replace,
     datetime: datetime.replace,
     time: time.replace,
     timedelta: timedelta.__pos__,
+    Struct: lambda made: Struct(made.format),
 }
 
 

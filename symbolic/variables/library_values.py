@@ -7,9 +7,11 @@ on the locale is guarded by it.
 from __future__ import annotations
 
 import _string
+import ast
 import locale
 import operator
 import re
+import struct
 from array import array
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
@@ -17,11 +19,22 @@ from datetime import time as time_of_day
 from typing import TYPE_CHECKING, Any
 
 from symbolic import polyfills
-from symbolic.errors import GraphBreak
+from symbolic.errors import TOLD, GraphBreak
 from symbolic.signatures import takes
+from symbolic.variables.buffers import from_python
 from symbolic.variables.constants import ASKED, OWN_METHODS, ConstantVariable
 from symbolic.variables.positions import has
-from symbolic.variables.tables import FOLDING_CLASS_METHODS, LATE, Args, Kwargs, handles, known, pure
+from symbolic.variables.tables import (
+    FOLDING_CLASS_METHODS,
+    LATE,
+    Args,
+    Kwargs,
+    class_method,
+    handles,
+    known,
+    pure,
+)
+from symbolic.warned import Hearing
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -32,7 +45,7 @@ _OF_THE_ZONE = frozenset("Zzs+")
 
 _ON_TEXT = (re.compile, re.match, re.search, re.fullmatch)
 pure(_ON_TEXT)
-pure((date, datetime, time_of_day, timedelta, timezone))
+pure((date, datetime, time_of_day, timedelta, timezone, struct.Struct))
 FOLDING_CLASS_METHODS.update(
     (cls, name)
     for cls in (date, datetime)
@@ -90,12 +103,44 @@ def _check_text(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
 
 
 LATE.update(dict.fromkeys(_ON_TEXT, _check_text))
+
+
+@class_method(datetime, "strptime")
+def _strptime(tx: Translator, fn: Any, text: Variable, form: Variable) -> Variable:
+    """In the locale that names the months, unless the time zone of the machine is asked for."""
+    given = [known(tx, text), known(tx, form)]
+    if not all(isinstance(each, str) for each in given) or fn.__self__ is not datetime:
+        raise GraphBreak("clock or calendar", "datetime.strptime")
+    _know_locale(tx, datetime, "strptime", given[1:])
+    return tx.from_constant(_quietly(tx, datetime.strptime, *given))
+
+
+@handles(ast.literal_eval)
+def _literal(tx: Translator, node_or_string: Variable) -> Variable:
+    text = known(tx, node_or_string)
+    if type(text) is not str:
+        raise GraphBreak("text processing", "ast.literal_eval")
+    return from_python(tx, _quietly(tx, ast.literal_eval, text))
+
+
+def _quietly(tx: Translator, function: Callable[..., Any], *args: Any) -> Any:
+    """What it answers or raises; a break where it warns."""
+    with Hearing(always=False) as said:
+        found = tx.attempt(function, *args)
+    if said:
+        raise GraphBreak(TOLD, str(said[0].message))
+    return found
+
+
 _ROWS: dict[str, tuple[tuple[type, ...], Callable[[Any, Any, str, list[Any]], None]]] = {
     "strftime": ((date, datetime, time_of_day), _know_locale),
     "__format__": ((date, datetime, time_of_day), _know_locale),
     "timestamp": ((datetime,), _unless_fixed),
     "astimezone": ((datetime,), _unless_fixed),
     "scanner": ((re.Pattern,), _refuse_iterator),
+    "iter_unpack": ((struct.Struct,), _refuse_iterator),
+    "pack_into": ((struct.Struct,), _refuse_iterator),
+    "__init__": ((struct.Struct,), _refuse_iterator),
     "match": ((re.Pattern,), _unless_it_changes),
     "search": ((re.Pattern,), _unless_it_changes),
     "fullmatch": ((re.Pattern,), _unless_it_changes),

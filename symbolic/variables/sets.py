@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import functools
 import itertools
 import operator
@@ -44,6 +45,7 @@ _IN_PLACE = {
 }
 
 
+_CHANGED = "order of an existing set that the frame changed"
 _ITEM_BY_ITEM = ("union", "difference")
 
 
@@ -214,6 +216,46 @@ def _now(operand: Any, variable: SetVariable | None) -> Any:
     return copy.copy(operand) if type(operand) in (set, dict, list) else operand
 
 
+class _Head(ctypes.Structure):
+    """How CPython lays out a set: `finger` is where `pop()` looks first."""
+
+    _fields_: ClassVar[Any] = [
+        *((name, ctypes.c_ssize_t) for name in ("references", "kind", "fill", "used", "mask")),
+        ("table", ctypes.c_void_p), ("hash", ctypes.c_ssize_t), ("finger", ctypes.c_ssize_t),
+    ]  # fmt: skip
+
+
+class _Slot(ctypes.Structure):
+    """A place in its table; of one whose element has gone the hash is -1."""
+
+    _fields_: ClassVar[Any] = [("element", ctypes.c_void_p), ("hash", ctypes.c_ssize_t)]
+
+
+def popped_first(container: Any) -> int:
+    """The place, in the order of iteration, of the element that `pop()` gives."""
+    head = _Head.from_address(id(container))
+    slots = (_Slot * (head.finger & head.mask)).from_address(head.table)
+    before = sum(slot.element is not None and slot.hash != -1 for slot in slots)
+    return before if before < head.used else 0
+
+
+def _is_laid_out_so() -> bool:
+    if ctypes.sizeof(_Head) > set.__basicsize__:
+        return False
+    known = {1, 2, 3, 9, 17}
+    known.discard(2)
+    for _ in range(2):
+        known.add(2)
+        order, at = [*known], popped_first(known)
+        if known.pop() != order[at]:
+            return False
+    return True
+
+
+#: Whether what `pop()` gives can be read of an existing set.
+_POPS_READ = _is_laid_out_so()
+
+
 class Unread(Sized, Protocol):
     """The elements of an existing set of objects."""
 
@@ -255,8 +297,10 @@ class SetVariable(Veiled, NativeVariable):
         cls: type = set,
         value: Any = MISSING,
         unread: Unread | None = None,
+        existing: Any = MISSING,
     ) -> None:
         self.unread = self.places = unread
+        self.existing = existing
         self.by_place = unread is not None
         self.changes: dict[Any, tuple[Variable, bool]] = {}
         self.came: dict[Any, Variable] = {}
@@ -270,6 +314,7 @@ class SetVariable(Veiled, NativeVariable):
         #: An existing set of objects that this is a copy of, and how long the history was then.
         self.copy_of: tuple[SetVariable, int] | None = None
         self.is_order_known = False  # as it is for such a copy, once somebody has asked for it
+        self.first_popped_at: int | None = None
         if unread is None:
             self.came = dict(items) if source is not None else {}
             self._fill(items)
@@ -312,6 +357,19 @@ class SetVariable(Veiled, NativeVariable):
             was = dict.fromkeys(_changed(self.came, before.changes if before is not None else {}).values())
         now = dict.fromkeys(self.items.values())
         return [item for item in was if item not in now], [item for item in now if item not in was]
+
+    def steps(self, done: int) -> list[tuple[str, Variable]]:
+        """What it has done since then, pops among it, each with its element (of a pop this set stands there). Raises
+        Restart for what it does not know the elements of any more."""
+        known = {**self.came, **{key: item for key, (item, _) in self.changes.items()}, **self.items}
+        found = []
+        for name, operands in self.history[done:]:
+            item = self if name == "pop" else known.get(operands[0]) if name in ("add", "discard") else None
+            if item is None:
+                assert self.first_popped_at is not None
+                raise Restart(self.first_popped_at, GraphBreak(_CHANGED, self.describe()))
+            found.append((name, item))
+        return found
 
     def takes(self, before: SetVariable | None = None) -> str:
         changes = zip(("difference_update", "update"), self.since(before), strict=True)
@@ -398,15 +456,32 @@ class SetVariable(Veiled, NativeVariable):
         if self.source is None:
             self.check_order()
             return [self.items[key] for key in self.table]
-        if tx.ledger.touched(self):
-            raise GraphBreak("order of an existing set that the frame changed", self.describe())
-        elements = [item.constant() if item.is_constant() else item.real() for item in self.items.values()]
-        tx.know(self.source, "predicate", HasOrder(elements))
+        if not self._only_loses():
+            raise GraphBreak(_CHANGED, self.describe())
+        if not self.by_place:
+            elements = [item.constant() if item.is_constant() else item.real() for item in self.came.values()]
+            tx.know(self.source, "predicate", HasOrder(elements))
         return list(self.items.values())
+
+    def _only_loses(self, since: int = 0) -> bool:
+        """Whether what it has done since then leaves the elements where they are in memory."""
+        return all(name in ("pop", "discard") for name, _ in self.history[since:])
+
+    def _popped(self, tx: Translator) -> Any:
+        """The key of the element that `pop()` gives of an existing set: the next one of those that it had from the
+        place on where it looked first before the frame."""
+        if not self._only_loses() or not _POPS_READ or self.existing is MISSING or self.owner is not None:
+            raise GraphBreak(_CHANGED, self.describe())
+        assert self.source is not None
+        self.ordered(tx)
+        first = popped_first(self.existing)
+        tx.know(self.source.step("call", popped_first), "eq", first)
+        keys = list(self.came)
+        return next(key for key in keys[first:] + keys[:first] if key in self.items)
 
     def _as_copied(self) -> list[Any] | None:
         """The keys, of a copy from which elements were taken, in the order of iteration."""
-        if self.copy_of is None or any(name not in ("pop", "discard") for name, _ in self.history[self.copy_of[1] :]):
+        if self.copy_of is None or not self._only_loses(self.copy_of[1]):
             return None
         existing = self.copy_of[0]
         assert existing.places is not None
@@ -557,15 +632,16 @@ class SetVariable(Veiled, NativeVariable):
     def do_pop(self, tx: Translator, /) -> Variable:
         if not self.items:
             self.misuse(tx, set().pop)
-        if len(self.items) > 1:
+        if len(self.items) > 1 and self.source is None:
             self.ordered(tx)
-            if self.source is not None:
-                raise GraphBreak("order of an existing set that the frame changed", self.describe())
+        first = self._popped(tx) if len(self.items) > 1 and self.source is not None else MISSING
+        if first is MISSING and (copied := self._as_copied()):
+            first = copied[0]
         tx.ledger.keep(self)
-        keys = self._as_copied() or [*self.table][:1]
-        key = keys[0]
+        key = self.table.pop() if first is MISSING else first  # it notes where the next one looks first
         self.table.discard(key)
-        self.history.append(("pop", ()))  # the set notes where the next one looks first
+        self.history.append(("pop", ()))
+        self.first_popped_at = tx.anchor() if self.first_popped_at is None else self.first_popped_at
         item = self.items.pop(key)
         self.changed(tx)
         return item

@@ -11,6 +11,7 @@ import dataclasses
 import fnmatch
 import functools
 import heapq
+import hmac
 import importlib.util
 import inspect
 import json
@@ -28,6 +29,7 @@ import traceback
 import typing
 import unicodedata
 import urllib.parse
+import uuid
 import weakref
 from collections.abc import Callable
 from types import BuiltinFunctionType, MethodType
@@ -447,6 +449,7 @@ REFUSED.update(
         )
     }
 )
+REFUSED.update({fn: "random numbers of Python" for fn in (uuid.uuid1, uuid.uuid4, uuid.getnode)})
 REFUSED[sys.getrefcount] = SEES_END  # compiled code has references to constants and to what it works on
 REFUSED[sys.getsizeof] = SEES_SIZE
 pure((sys.intern, os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.path.isabs))
@@ -457,6 +460,8 @@ pure((fnmatch.fnmatch, fnmatch.fnmatchcase, fnmatch.filter, fnmatch.translate, j
 pure((urllib.parse.quote, urllib.parse.quote_plus, urllib.parse.unquote, urllib.parse.unquote_plus))
 pure((unicodedata.normalize, unicodedata.category, unicodedata.name, unicodedata.lookup, unicodedata.combining))
 pure((binascii.hexlify, binascii.unhexlify, binascii.b2a_base64, binascii.a2b_base64))
+pure((urllib.parse.parse_qs, urllib.parse.parse_qsl, urllib.parse.urlencode, urllib.parse.urljoin))
+pure((hmac.compare_digest,))
 pure((inspect.cleandoc, textwrap.dedent, textwrap.indent, textwrap.wrap, textwrap.fill, textwrap.shorten))
 
 

@@ -111,7 +111,7 @@ SKIPPED_MODULES: dict[str, str] = {
     name: reason
     for reason, names in {
         "clock or calendar": "time timeit datetime sched",
-        "random numbers of Python": "random secrets uuid",
+        "random numbers of Python": "random secrets",
         "warning or log message": "warnings _warnings logging",
         "files and processes": """os io pathlib posixpath genericpath shutil glob fnmatch tempfile subprocess
             multiprocessing socket ssl select selectors signal sqlite3 urllib http zipfile tarfile gzip pickle json csv

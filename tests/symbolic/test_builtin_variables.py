@@ -476,7 +476,6 @@ memoryview(bytearray(3)) | bytes buffer
 time.time() | clock or calendar
 random.choice([1, len]) | random choice among objects
 sys.getrecursionlimit() | state of the interpreter
-functools.lru_cache(len) | cache made while running
 cached(Plain()) | cached function of values not known
 open("x") | world outside
 """

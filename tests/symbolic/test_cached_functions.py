@@ -65,6 +65,39 @@ def test_a_cached_function_that_raises():
     cached, program = _inverse()
     check(program, X)
     assert cached.cache_info().currsize == 1
+    cached.cache_clear()
+    jit.compile(program)(X)
+    assert cached.cache_info() == (0, 2, None, 1)  # the one that raised was none of those it remembers
+
+
+class _Named:
+    def __init__(self):
+        self.calls = []
+        self.get = functools.lru_cache(maxsize=None)(self._get)
+
+    def _get(self, name):
+        self.calls.append(name)
+        return len(name)
+
+
+def test_a_cached_method_is_not_called_while_tracing():
+    same, named = _Named(), _Named()
+
+    def program(x, names):
+        return x * names.get("relu") + names.get("relu") + names.get("tanh")
+
+    compiled = jit.compile(program)
+    for _ in range(3):
+        assert torch.equal(program(X, same), compiled(X, named))
+        assert (same.calls, same.get.cache_info()) == (named.calls, named.get.cache_info())
+
+
+def test_a_cached_function_of_c():
+    same, root = functools.cache(math.sqrt), functools.cache(math.sqrt)
+    compiled = jit.compile(lambda x: x * root(4) + root(4), fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(X * same(4) + same(4), compiled(X))
+        assert same.cache_info() == root.cache_info()
 
 
 @same_as_eager
