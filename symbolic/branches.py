@@ -5,7 +5,7 @@ Autograd sees the operations that are done, as in eager code; nothing of the oth
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -47,3 +47,33 @@ def loop(condition: torch.Tensor, body: Inner, carried: tuple[torch.Tensor, ...]
 
 #: Operations that decide, when the graph runs, what is done.
 DECIDE = (branch, loop)
+
+
+# --- what is known of the derivatives of what a branch gives ----------------------------------------------------------
+class Choice:
+    """Of a stand-in's branch: which side is taken to be the one that ran."""
+
+    first = True
+
+
+class _Joined(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, choice: Choice, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        ctx.choice = choice
+        ctx.set_materialize_grads(False)
+        return one.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return None, gradient if ctx.choice.first else None, None if ctx.choice.first else gradient
+
+
+def joined(choice: Choice, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """A stand-in for what a branch gives, whose gradient goes to the side that is chosen: its history is that of both.
+    Nobody knows the node that the tensor itself has."""
+    return cast(torch.Tensor, _Joined.apply(choice, one, other))
+
+
+def choice_of(node: Any) -> Choice | None:
+    """Of the node of a stand-in for what a branch gives."""
+    return node.choice if isinstance(node, _Joined._backward_cls) else None  # type: ignore[attr-defined]

@@ -15,8 +15,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd.graph import get_gradient_edge
 
-from symbolic.branches import DECIDE, branch, loop
+from symbolic.branches import DECIDE, Choice, branch, joined, loop
 from symbolic.code import Code, Inst, successors
 from symbolic.errors import GraphBreak, Observed, Restart, SkipFrame
 from symbolic.frames import Frame
@@ -269,6 +270,7 @@ class Pairs:
 
     def __init__(self, sides: list[Side]) -> None:
         self.sides = sides
+        self.choice = Choice()
         self.found: dict[tuple[TensorVariable, TensorVariable], TensorVariable | None] = {}
 
     def merge(self, tx: Translator, one: Variable | None, other: Variable | None) -> Any:
@@ -305,6 +307,7 @@ class Pairs:
                 tx.graph.end_inner(side.inner, tx.new_tuple([*given]))
         for pair in self.found:
             self.found[pair] = made = self._made(tx, pair)
+            tx.graph.chosen.add(memory(made.fake))
             results.append(made)
         graphs = [tx.graph.add_inner(side.inner) for side in self.sides]
         tx.graph.add_region(branch, [condition, *graphs], results)
@@ -313,7 +316,24 @@ class Pairs:
         """What stands for a result of both."""
         own = [each for each, side in zip(pair, self.sides, strict=True) if side.has(each)]
         is_plain = len(own) == len(pair) and not any(each.is_unsure for each in own)
-        return pair[0] if is_plain else _either(tx, (*own, *pair)[0], pair)
+        fake = self._with_history(tx, pair)
+        if not is_plain:
+            return _either(tx, (*own, *pair)[0], pair, fake)
+        if fake is not None:
+            tx.graph.go_on(pair[0], TensorVariable(pair[0].node, fake, pair[0].cls))
+        return pair[0]
+
+    def _with_history(self, tx: Translator, pair: tuple[TensorVariable, TensorVariable]) -> torch.Tensor | None:
+        """A stand-in that has the history of both, where they have one."""
+        one, other = (each.fake for each in pair)
+        if not one.requires_grad:
+            return None
+        with tx.graph.fake_mode, torch.enable_grad():
+            fake = joined(self.choice, one, other)
+        if _looks(TensorVariable(pair[0].node, fake, pair[0].cls)) == _looks(pair[0]):
+            return fake
+        tx.graph.undivided.update(each.grad_fn for each in (one, other))
+        return None
 
 
 def check_apart(given: list[TensorVariable], side: Side) -> None:
@@ -323,9 +343,14 @@ def check_apart(given: list[TensorVariable], side: Side) -> None:
         raise Unlike
 
 
-def _either(tx: Translator, like: TensorVariable, those: Iterable[TensorVariable]) -> EitherTensor:
+def _either(
+    tx: Translator, like: TensorVariable, those: Iterable[TensorVariable], fake: torch.Tensor | None = None
+) -> EitherTensor:
     """A tensor that looks like one, and may be one of those."""
-    made = EitherTensor(like.node, such(tx, like), like.cls)
+    made = EitherTensor(like.node, such(tx, like) if fake is None else fake, like.cls)
+    if fake is None and made.fake.requires_grad:
+        with torch.enable_grad():  # a leaf's node is found through a view of it
+            tx.graph.undivided.add(get_gradient_edge(made.fake).node)
     tx.graph.by_fake[id(made.fake)] = made
     tx.graph.unsure.update(memory(each.fake) for each in (*those, made))
     return made
