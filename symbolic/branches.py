@@ -5,6 +5,7 @@ Autograd sees the operations that are done, as in eager code; nothing of the oth
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -45,8 +46,61 @@ def loop(condition: torch.Tensor, body: Inner, carried: tuple[torch.Tensor, ...]
     return tuple(carried)
 
 
+class CondAutogradOp(torch.autograd.Function):
+    """What one of the functions given to `torch.cond` computes. Its name is torch's, as is what autograd sees of it:
+    one operation on all that either function reads, of which only that is kept. It is computed again for the
+    derivative, which has none itself, is a new tensor for each operand, and zero for what the function does not read.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, function: Callable[..., tuple[torch.Tensor, ...]], *operands: torch.Tensor) -> Any:
+        ctx.function = function
+        ctx.save_for_backward(*operands)
+        return function(*operands)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        operands = ctx.saved_tensors
+        given = [operand.detach().requires_grad_(operand.requires_grad) for operand in operands]
+        with torch.enable_grad():
+            results = ctx.function(*given)
+        pairs = [pair for pair in zip(results, gradients, strict=True) if pair[0].requires_grad]
+        wanted = [each for each in given if each.requires_grad]
+        found = iter(_gradients(pairs, wanted))
+        taken = {_memory(each) for each in (*operands, *gradients)}
+        answers = [_apart(next(found), taken) if each.requires_grad else None for each in given]
+        return None, *answers
+
+
+def _gradients(pairs: list[tuple[torch.Tensor, torch.Tensor]], wanted: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+    if not pairs:
+        return [torch.zeros_like(each) for each in wanted]
+    outputs, tangents = zip(*pairs, strict=True)
+    return torch.autograd.grad(outputs, wanted, tangents, materialize_grads=True)
+
+
+def _apart(gradient: torch.Tensor, taken: set[int]) -> torch.Tensor:
+    """A gradient that lies in no memory that is `taken`, as then its own is."""
+    found = gradient.clone() if _memory(gradient) in taken else gradient
+    taken.add(_memory(found))
+    return found
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def chosen(condition: torch.Tensor, true: Inner, false: Inner) -> tuple[Any, ...]:
+    """Stands in graphs: `torch.cond`, where something that the functions read requires a gradient."""
+    operands = {each: at for at, each in enumerate(dict.fromkeys((*true[1], *false[1])))}
+    module, held = true if isinstance(condition, FakeTensor) or condition else false
+    function, places = _plainly(module), [operands[each] for each in held]
+    found: tuple[Any, ...] = CondAutogradOp.apply(lambda *args: function(*(args[at] for at in places)), *operands)
+    return found
+
+
 #: Operations that decide, when the graph runs, what is done.
-DECIDE = (branch, loop)
+DECIDE = (branch, loop, chosen)
 
 
 # --- what is known of the derivatives of what a branch gives ----------------------------------------------------------

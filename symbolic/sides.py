@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.graph import get_gradient_edge
 
-from symbolic.branches import DECIDE, Choice, branch, joined, loop
+from symbolic.branches import DECIDE, Choice, branch, chosen, joined, loop
 from symbolic.code import Code, Inst, successors
 from symbolic.errors import GraphBreak, Observed, Restart, SkipFrame
 from symbolic.frames import Frame
@@ -54,7 +54,7 @@ class Unlike(Exception):
 
 def may_join(tx: Translator, frame: Frame, value: Variable) -> bool:
     """Whether a branch on the truth of a value is one that is read along both sides."""
-    return _decides(value) and may_decide(tx, frame)
+    return _decides(value) and may_decide(tx, frame) and all(inner.operation is not chosen for inner in tx.graph.inner)
 
 
 def _decides(value: Variable | None) -> bool:
@@ -268,6 +268,8 @@ def _ends_unseen(variable: Variable) -> bool:
 class Pairs:
     """The tensors that stand in the same places of two sides, and what they become: results of the branch."""
 
+    operation: Callable[..., Any] = branch
+
     def __init__(self, sides: list[Side]) -> None:
         self.sides = sides
         self.choice = Choice()
@@ -280,8 +282,7 @@ class Pairs:
         if one is None or other is None or one.python_type() is not other.python_type():
             raise Unlike
         if isinstance(one, TensorVariable) and isinstance(other, TensorVariable):
-            if not alike(one, other):
-                raise Unlike
+            self.check(one, other)
             self.found[one, other] = None
             return one, other
         if isinstance(one, ConstantVariable) and isinstance(other, ConstantVariable):
@@ -291,6 +292,10 @@ class Pairs:
             if len(one.items) == len(other.items):
                 return [self.merge(tx, *items) for items in zip(one.items, other.items, strict=True)]
         raise Unlike
+
+    def check(self, one: TensorVariable, other: TensorVariable) -> None:
+        if not alike(one, other):
+            raise Unlike
 
     def settled(self, tx: Translator, merged: Any) -> Variable | None:
         if isinstance(merged, list):
@@ -306,13 +311,13 @@ class Pairs:
             with tx.graph.into(side.inner):
                 tx.graph.end_inner(side.inner, tx.new_tuple([*given]))
         for pair in self.found:
-            self.found[pair] = made = self._made(tx, pair)
+            self.found[pair] = made = self.made(tx, pair)
             tx.graph.chosen.add(memory(made.fake))
             results.append(made)
         graphs = [tx.graph.add_inner(side.inner) for side in self.sides]
-        tx.graph.add_region(branch, [condition, *graphs], results)
+        tx.graph.add_region(type(self).operation, [condition, *graphs], results)
 
-    def _made(self, tx: Translator, pair: tuple[TensorVariable, TensorVariable]) -> TensorVariable:
+    def made(self, tx: Translator, pair: tuple[TensorVariable, TensorVariable]) -> TensorVariable:
         """What stands for a result of both."""
         own = [each for each, side in zip(pair, self.sides, strict=True) if side.has(each)]
         is_plain = len(own) == len(pair) and not any(each.is_unsure for each in own)
