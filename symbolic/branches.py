@@ -131,3 +131,11 @@ def joined(choice: Choice, one: torch.Tensor, other: torch.Tensor) -> torch.Tens
 def choice_of(node: Any) -> Choice | None:
     """Of the node of a stand-in for what a branch gives."""
     return node.choice if isinstance(node, _Joined._backward_cls) else None  # type: ignore[attr-defined]
+
+
+def chosen_of(node: Any) -> Sequence[tuple[Any, int]]:
+    """The nodes that are next to one on the way through branches that is chosen."""
+    choice, following = choice_of(node), node.next_functions
+    if choice is None:
+        return cast(Sequence[tuple[Any, int]], following)
+    return [following[-2 if choice.first else -1]]

@@ -78,6 +78,7 @@ def join(tx: Translator, frame: Frame, value: Variable, target: int, when: bool)
     and the next one. Raises GraphBreak where they do not come to the same."""
     frames = list(tx.frames)
     try:
+        _look_at_tensors(tx, frame)
         true, false = (target, frame.index) if when else (frame.index, target)
         end = _end(frame.code, frame.current)
         back = [_leads_back(frame.code, start, frame.current, end) for start in (true, false)]
@@ -97,6 +98,13 @@ def join(tx: Translator, frame: Frame, value: Variable, target: int, when: bool)
     tx.frames[:] = frames
     tx.truth(value)  # says what is asked; nothing goes on from here, where sides were read
     raise GraphBreak("branch on a tensor", value.describe())
+
+
+def _look_at_tensors(tx: Translator, frame: Frame) -> None:
+    """Tensors that came in and nobody has looked at yet: one of the sides may, and how they end is known then."""
+    for name, each in frame.locals.items():
+        if isinstance(getattr(each, "value", None), torch.Tensor) and not isinstance(each, TensorVariable):
+            frame.locals[name] = each.realize(tx)
 
 
 # --- where sides end --------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """`torch.cond`, `while_loop`, `map` and `scan`: the functions that they are given only compute, so the first two are
 branches and loops of the graph, and what the others do for each slice is done slice by slice.
 
-Gradients they have rules of their own for. `torch.cond`'s are known; where others give some, or any of them refuses what
-it is given (results that are arguments, writes, effects), the graph breaks.
+Gradients they have rules of their own for. `torch.cond`'s are known; where others give some, or any of them refuses
+what it is given (results that are arguments, writes, effects), the graph breaks.
 """
 
 from __future__ import annotations
