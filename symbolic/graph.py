@@ -152,6 +152,8 @@ class GraphBuilder(SizesByValue):
         self._alike: dict[tuple[Any, ...], dict[str, Any]] = {}  # facts of tensors: those of equal ones are one object
         self.unsure: set[int] = set()  # memories of which it is known when the graph runs whether they are one
         self.branches = 0  # operations that decide what is done
+        self.chosen: set[int] = set()  # memories of what these give
+        self.undivided: set[Any] = set()  # nodes of autograd that stand for others, of which the history is not known
         self.writers: dict[fx.Node, frozenset[int]] = {}  # what may have written into its arguments -> the memories
         self.once: set[fx.Node] = set()  # what would give something else in another place
         self.foreseen: dict[Source, Any] = {}  # inputs whose elements are guarded

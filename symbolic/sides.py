@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.autograd.graph import get_gradient_edge
 
-from symbolic.branches import DECIDE, branch, loop
+from symbolic.branches import DECIDE, Choice, branch, chosen, joined, loop
 from symbolic.code import Code, Inst, successors
 from symbolic.errors import GraphBreak, Observed, Restart, SkipFrame
 from symbolic.frames import Frame
@@ -53,7 +54,7 @@ class Unlike(Exception):
 
 def may_join(tx: Translator, frame: Frame, value: Variable) -> bool:
     """Whether a branch on the truth of a value is one that is read along both sides."""
-    return _decides(value) and may_decide(tx, frame)
+    return _decides(value) and may_decide(tx, frame) and all(inner.operation is not chosen for inner in tx.graph.inner)
 
 
 def _decides(value: Variable | None) -> bool:
@@ -77,6 +78,7 @@ def join(tx: Translator, frame: Frame, value: Variable, target: int, when: bool)
     and the next one. Raises GraphBreak where they do not come to the same."""
     frames = list(tx.frames)
     try:
+        _look_at_tensors(tx, frame)
         true, false = (target, frame.index) if when else (frame.index, target)
         end = _end(frame.code, frame.current)
         back = [_leads_back(frame.code, start, frame.current, end) for start in (true, false)]
@@ -96,6 +98,13 @@ def join(tx: Translator, frame: Frame, value: Variable, target: int, when: bool)
     tx.frames[:] = frames
     tx.truth(value)  # says what is asked; nothing goes on from here, where sides were read
     raise GraphBreak("branch on a tensor", value.describe())
+
+
+def _look_at_tensors(tx: Translator, frame: Frame) -> None:
+    """Tensors that came in and nobody has looked at yet: one of the sides may, and how they end is known then."""
+    for name, each in frame.locals.items():
+        if isinstance(getattr(each, "value", None), torch.Tensor) and not isinstance(each, TensorVariable):
+            frame.locals[name] = each.realize(tx)
 
 
 # --- where sides end --------------------------------------------------------------------------------------------------
@@ -267,8 +276,11 @@ def _ends_unseen(variable: Variable) -> bool:
 class Pairs:
     """The tensors that stand in the same places of two sides, and what they become: results of the branch."""
 
+    operation: Callable[..., Any] = branch
+
     def __init__(self, sides: list[Side]) -> None:
         self.sides = sides
+        self.choice = Choice()
         self.found: dict[tuple[TensorVariable, TensorVariable], TensorVariable | None] = {}
 
     def merge(self, tx: Translator, one: Variable | None, other: Variable | None) -> Any:
@@ -278,8 +290,7 @@ class Pairs:
         if one is None or other is None or one.python_type() is not other.python_type():
             raise Unlike
         if isinstance(one, TensorVariable) and isinstance(other, TensorVariable):
-            if not alike(one, other):
-                raise Unlike
+            self.check(one, other)
             self.found[one, other] = None
             return one, other
         if isinstance(one, ConstantVariable) and isinstance(other, ConstantVariable):
@@ -289,6 +300,10 @@ class Pairs:
             if len(one.items) == len(other.items):
                 return [self.merge(tx, *items) for items in zip(one.items, other.items, strict=True)]
         raise Unlike
+
+    def check(self, one: TensorVariable, other: TensorVariable) -> None:
+        if not alike(one, other):
+            raise Unlike
 
     def settled(self, tx: Translator, merged: Any) -> Variable | None:
         if isinstance(merged, list):
@@ -304,16 +319,34 @@ class Pairs:
             with tx.graph.into(side.inner):
                 tx.graph.end_inner(side.inner, tx.new_tuple([*given]))
         for pair in self.found:
-            self.found[pair] = made = self._made(tx, pair)
+            self.found[pair] = made = self.made(tx, pair)
+            tx.graph.chosen.add(memory(made.fake))
             results.append(made)
         graphs = [tx.graph.add_inner(side.inner) for side in self.sides]
-        tx.graph.add_region(branch, [condition, *graphs], results)
+        tx.graph.add_region(type(self).operation, [condition, *graphs], results)
 
-    def _made(self, tx: Translator, pair: tuple[TensorVariable, TensorVariable]) -> TensorVariable:
+    def made(self, tx: Translator, pair: tuple[TensorVariable, TensorVariable]) -> TensorVariable:
         """What stands for a result of both."""
         own = [each for each, side in zip(pair, self.sides, strict=True) if side.has(each)]
         is_plain = len(own) == len(pair) and not any(each.is_unsure for each in own)
-        return pair[0] if is_plain else _either(tx, (*own, *pair)[0], pair)
+        fake = self._with_history(tx, pair)
+        if not is_plain:
+            return _either(tx, (*own, *pair)[0], pair, fake)
+        if fake is not None:
+            tx.graph.go_on(pair[0], TensorVariable(pair[0].node, fake, pair[0].cls))
+        return pair[0]
+
+    def _with_history(self, tx: Translator, pair: tuple[TensorVariable, TensorVariable]) -> torch.Tensor | None:
+        """A stand-in that has the history of both, where they have one."""
+        one, other = (each.fake for each in pair)
+        if not one.requires_grad:
+            return None
+        with tx.graph.fake_mode, torch.enable_grad():
+            fake = joined(self.choice, one, other)
+        if _looks(TensorVariable(pair[0].node, fake, pair[0].cls)) == _looks(pair[0]):
+            return fake
+        tx.graph.undivided.update(each.grad_fn for each in (one, other))
+        return None
 
 
 def check_apart(given: list[TensorVariable], side: Side) -> None:
@@ -323,9 +356,14 @@ def check_apart(given: list[TensorVariable], side: Side) -> None:
         raise Unlike
 
 
-def _either(tx: Translator, like: TensorVariable, those: Iterable[TensorVariable]) -> EitherTensor:
+def _either(
+    tx: Translator, like: TensorVariable, those: Iterable[TensorVariable], fake: torch.Tensor | None = None
+) -> EitherTensor:
     """A tensor that looks like one, and may be one of those."""
-    made = EitherTensor(like.node, such(tx, like), like.cls)
+    made = EitherTensor(like.node, such(tx, like) if fake is None else fake, like.cls)
+    if fake is None and made.fake.requires_grad:
+        with torch.enable_grad():  # a leaf's node is found through a view of it
+            tx.graph.undivided.add(get_gradient_edge(made.fake).node)
     tx.graph.by_fake[id(made.fake)] = made
     tx.graph.unsure.update(memory(each.fake) for each in (*those, made))
     return made

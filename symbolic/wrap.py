@@ -38,6 +38,7 @@ from symbolic.errors import GraphBreak, SkipFrame, bare
 from symbolic.passing import namespace_of
 from symbolic.sources import Source
 from symbolic.variables import (  # noqa: F401  (most fill the tables)
+    agreement,
     aliases,
     arrays,
     autograd_functions,

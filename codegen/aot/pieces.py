@@ -19,6 +19,7 @@ from torch.fx.node import map_arg
 from codegen.direct import as_captured
 from codegen.rows import ends, row_graph
 from symbolic.branches import DECIDE
+from symbolic.gradients import differentiate, differentiate_with
 from symbolic.torch_state import TorchState
 
 #: (graph, example inputs, what it is called) -> callable
@@ -143,22 +144,65 @@ class _AsItIs:
         return run
 
 
+@dataclass(frozen=True)
+class _Derivative:
+    """A derivative of what earlier pieces gave: autograd follows these, and finds leaves of the whole graph only."""
+
+    node: fx.Node
+
+    def fits(self, writers: Mapping[fx.Node, frozenset[int]]) -> bool:
+        wanted: Any = self.node.args[1]
+        return self.node.target is differentiate and all(getattr(each, "op", "") == "placeholder" for each in wanted)
+
+    def compiled(self, root: fx.GraphModule, examples: dict[fx.Node, Any], compile_graph: Compile) -> Run:
+        args, target = self.node.args, cast(Any, self.node.target)
+        parts: list[tuple[fx.Node, Any]] = [(user, user.args[1]) for user in self.node.users]
+
+        def run(values: dict[fx.Node, Any]) -> None:
+            found = target(*map_arg(args, values.__getitem__))
+            values.update((part, _laid_out(found[at], part.meta["example_value"])) for part, at in parts)
+
+        return run
+
+
+def _laid_out(gradient: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A gradient as eager code's lies: compiled ones do not repeat one element, as an expanded one does."""
+    if gradient.stride() == like.stride():
+        return gradient
+    once = tuple(slice(0, 1) if step == 0 else slice(None) for step in like.stride())
+    sizes = [1 if step == 0 else size for size, step in zip(like.shape, like.stride(), strict=True)]
+    made = torch.empty_strided(sizes, like.stride(), dtype=gradient.dtype, device=gradient.device)
+    return made.copy_(gradient[once]).expand(like.shape)
+
+
 def _is_switch(node: fx.Node) -> bool:
     return node.op == "call_function" and "example_value" not in node.meta
 
 
-def _steps(graph: fx.GraphModule) -> Iterator[_Piece | _Decision | _AsItIs]:
+def _steps(graph: fx.GraphModule) -> Iterator[_Piece | _Decision | _AsItIs | _Derivative]:
     """The pieces, and what is done between them."""
     row: list[fx.Node] = []
+    apart: set[fx.Node] = set()
     for node in graph.graph.nodes:
-        is_apart = node.op.startswith("call") and isinstance(node.meta.get("example_value", 0), (int, float))
-        if node.target in DECIDE or is_apart:
+        kind = _apart(node, bool(apart))
+        if kind is not None:
             yield from _piece(row)
-            yield _Decision(node) if node.target in DECIDE else _AsItIs(node)
+            yield kind(node)
             row = []
-        elif node.op not in ("placeholder", "output") and not _belongs(node):
+            apart.add(node)
+        elif node.op not in ("placeholder", "output") and not _belongs(node, apart):
             row.append(node)
     yield from _piece(row)
+
+
+def _apart(node: fx.Node, is_later: bool) -> type[_Decision | _AsItIs | _Derivative] | None:
+    """What an operation is that is in no piece. A derivative is in one where nothing before it is apart."""
+    if node.target in DECIDE:
+        return _Decision
+    if is_later and node.target in (differentiate, differentiate_with):
+        return _Derivative
+    is_number = node.op.startswith("call") and isinstance(node.meta.get("example_value", 0), (int, float))
+    return _AsItIs if is_number else None
 
 
 def _piece(row: list[fx.Node]) -> Iterator[_Piece]:
@@ -166,11 +210,11 @@ def _piece(row: list[fx.Node]) -> Iterator[_Piece]:
         yield _Piece(row, *ends(row))
 
 
-def _belongs(node: fx.Node) -> bool:
-    """Whether it is a graph that a branch is made of, or a result of one."""
+def _belongs(node: fx.Node, apart: set[fx.Node]) -> bool:
+    """Whether it is a graph that a branch is made of, or a result of what is `apart`."""
     if node.op == "get_attr":
         return any(user.target in DECIDE for user in node.users)
-    return node.target is operator.getitem and isinstance(node.args[0], fx.Node) and node.args[0].target in DECIDE
+    return node.target is operator.getitem and node.args[0] in apart
 
 
 def _inner(root: fx.GraphModule, name: str, compile_graph: Compile) -> Callable[..., Any]:

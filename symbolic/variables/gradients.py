@@ -11,12 +11,14 @@ from torch import fx
 from torch.autograd.graph import get_gradient_edge
 
 from symbolic import transforms
+from symbolic.branches import chosen_of
 from symbolic.errors import GraphBreak
 from symbolic.gradients import accumulate, differentiate, differentiate_with, obeys_layout, own_gradient
 from symbolic.inner import InnerGraph
 from symbolic.variables.base import Variable
 from symbolic.variables.checkpoints import reachable
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.either_way import check_all_ways
 from symbolic.variables.hooks import Hook, place_of
 from symbolic.variables.tensors import METHODS, NumberOutput, TensorVariable
 from symbolic.variables.torch_functions import HANDLERS
@@ -44,8 +46,8 @@ def _tensors(tx: Translator, variable: Variable, what: str) -> list[Variable]:
     return found
 
 
-def _history(fakes: list[torch.Tensor]) -> Iterator[Any]:
-    """The autograd nodes behind tensors."""
+def _history(fakes: list[torch.Tensor], branched: bool = False) -> Iterator[Any]:
+    """The autograd nodes behind tensors; `branched`: on the way through branches that is chosen."""
     seen: set[Any] = set()
     with torch.enable_grad():  # a leaf's node is found through a view of it
         waiting: list[Any] = [get_gradient_edge(fake).node for fake in fakes if fake.requires_grad]
@@ -54,7 +56,7 @@ def _history(fakes: list[torch.Tensor]) -> Iterator[Any]:
         if node is not None and node not in seen:
             seen.add(node)
             yield node
-            waiting.extend(following for following, _ in node.next_functions)
+            waiting.extend(following for following, _ in (chosen_of(node) if branched else node.next_functions))
 
 
 def _check_history(tx: Translator, nodes: list[Any], allowed: set[Any]) -> None:
@@ -213,8 +215,9 @@ def _differentiate(tx: Translator, nodes: list[Any], before: list[Hook], args: l
 
     A hook is traced into a graph inside the graph; what it does to the world beside is done in the order in which
     autograd calls the hooks."""
-    if tx.graph.branches:
-        raise GraphBreak("derivative after a branch on a tensor", hint="differentiate in another function")
+    results = [item.fake for item in tx.unpack(args[0]) if isinstance(item, TensorVariable)]
+    is_hooked = bool(before or tx.hooks)
+    check_all_ways(tx, nodes, lambda: _history(results, branched=True), args, is_hooked)
     theirs = [hook for hook in before if hook.kind in _TRACED]
     hooks = sorted([*theirs, *_registered(tx, nodes, *_TRACED)], key=lambda hook: _TRACED.index(hook.kind))
     _check_of_nodes(tx, hooks, args[1])

@@ -13,6 +13,7 @@ from torch import fx
 
 from sideeffects.effects import DELETED
 from symbolic import input_memory
+from symbolic.branches import choice_of
 from symbolic.errors import ASKS_NODE, UNSURE, GraphBreak
 from symbolic.gradients import differentiate_with
 from symbolic.signatures import takes
@@ -135,6 +136,8 @@ class TensorVariable(Variable):
             return tx.new_tuple(tx.graph.sizes(self), torch.Size)
         if name == "nbytes" and tx.graph.shapes is not None:
             return tx.binary(operator.mul, self.method(tx, "numel", [], {}), ConstantVariable(self.fake.itemsize))
+        if name in ("output_nr", "_version"):
+            self._check_decided(tx, name)
         value = tx.attempt(getattr, self.fake, name)
         if isinstance(value, torch.Size) or is_constant_value(value):
             return tx.from_constant(value)
@@ -150,7 +153,15 @@ class TensorVariable(Variable):
                 return ConstantVariable(None)
             assert self.source is not None
             return tx.wrap(self.value.grad_fn, self.source.attr("grad_fn"))
+        self._check_decided(tx, "grad_fn")
         return tx.graph.autograd_node(node, self)
+
+    def _check_decided(self, tx: Translator, name: str) -> None:
+        """What a branch gives has the node of one of its sides, and was written as often as there."""
+        node = self.fake.grad_fn
+        is_written = name == "_version" and self.fake.untyped_storage()._cdata in tx.graph.chosen
+        if is_written or node in tx.graph.undivided or choice_of(node) is not None:
+            raise GraphBreak(UNSURE, name)
 
     def _check_settled(self, tx: Translator) -> None:
         """In a hook some gradients are accumulated already, and some are not yet."""

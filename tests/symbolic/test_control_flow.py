@@ -1,4 +1,4 @@
-"""torch.cond, while_loop, map and scan: in the graph where they only compute, and no gradients are asked for."""
+"""torch.cond, while_loop, map and scan: in the graph where they only compute, here without gradients."""
 import subprocess
 import sys
 

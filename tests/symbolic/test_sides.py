@@ -242,6 +242,14 @@ def while_in_while(x):
     return x
 
 
+def reads_on_one_side(x, y=X + 1, z=X * 3, *, unread=X):
+    if x.sum() > 0:
+        x = x + y[0]
+    else:
+        x = x * 2
+    return x * 2, y, z
+
+
 # --- numbers that are read from tensors
 def item(x):
     return x * 2 if x.sum().item() > 0 else x + 1
@@ -305,7 +313,7 @@ ONE_GRAPH = [
     in_a_callee, in_a_loop, in_a_with, in_a_try, draws, forgotten, writes_its_own, loops_inside, catches_inside, while_,
     while_of_an_argument, while_true, while_of_two, while_with_a_branch, while_in_while,
     item, item_of_a_mask, bool_called, a_float, item_inverted, while_item,
-    while_true_item, two_items, an_int, an_int_itself,
+    while_true_item, two_items, an_int, an_int_itself, reads_on_one_side,
 ]
 
 
