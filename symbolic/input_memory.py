@@ -66,9 +66,12 @@ def _guard_places(tx: Translator, group: list[TensorVariable]) -> None:
 
 
 def guard_offset(graph: GraphBuilder, variable: TensorVariable) -> None:
-    """Guards where in their memory the inputs begin that `variable` may be a view of."""
+    """Guards where in their memory the inputs begin that `variable` may be a view of. Breaks for a tensor of an array,
+    which begins elsewhere than the graph's says."""
     graph.tx.repeats.tell(None)
     memory = variable.fake.untyped_storage()._cdata
+    if any(part.fake.untyped_storage()._cdata == memory for _, part in graph.tx.lent_parts):
+        raise GraphBreak("tensor of a part of an array, or of an array in a tensor's memory", "where it begins")
     for known in graph.tensors():
         if known.source is not None and known.fake.untyped_storage()._cdata == memory:
             graph.tx.know(known.source, "predicate", BeginsAt(known.value.storage_offset()))

@@ -45,7 +45,7 @@ from symbolic.repeats import Repeats
 from symbolic.shapes import Shapes
 from symbolic.sources import Source, Sources
 from symbolic.torch_state import TorchState, TracingState
-from symbolic.variables import arrays, hooks, outside, symbols
+from symbolic.variables import arrays, hooks, lending, outside, symbols
 from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable
 from symbolic.variables.builtins import check_shared_names
@@ -122,6 +122,7 @@ class Translator(Protocols):
         self.first_check: tuple[int, str] | None = None  # that the graph makes for the frame: its step, and of what
         self.is_inference = torch.is_inference_mode_enabled()  # outside of the frame
         self.unchecked: dict[Variable, None] = {}  # results of numpy's that must be finite
+        self.lent_parts: list[tuple[int, TensorVariable]] = []  # made of arrays, that begin elsewhere than these say
         self.lent_tensors: list[tuple[int, TensorVariable, Any]] = []  # that became arrays, when, and how they lay
         self.late_texts: list[Variable] = []  # that markers stand for
         self.filters_changed = False  # those of `warnings`, by the frame
@@ -769,8 +770,9 @@ def capture(
         hooks.settle(tx)
         outside.settle(tx, entered)
         arrays.close(tx)
+        lending.close(tx)
         tx.guard_aliases()
-        arrays.guard_memory(tx)
+        lending.guard_memory(tx)
         input_memory.guard_aliases(tx.graph)
     except BaseException:
         tx.close()

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from symbolic.errors import GraphBreak, Restart, SkipFrame
+from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable
@@ -90,7 +90,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.is_written = False  # or may be: a tensor lies there
-        self.lent_at: int | None = None  # the step at which a tensor was made of it
+        self.lent_at: int | None = None  # the step at which a tensor was made of it, or it of a tensor
 
 
 class NumpyVariable(Variable):
@@ -751,14 +751,6 @@ def settle(tx: Translator) -> None:
 def close(tx: Translator) -> None:
     """At the end of the frame."""
     settle(tx)
-    for step, tensor, lay in tx.lent_tensors:
-        if tx.graph.moves or _place(tensor) != lay:
-            raise Restart(step, GraphBreak("array in the memory of a tensor that comes to lie elsewhere"))
-
-
-def _place(tensor: TensorVariable) -> Any:
-    """Where it lies, and how."""
-    return tensor.fake.shape, tensor.fake.stride(), tensor.fake.storage_offset()
 
 
 # --- writes -----------------------------------------------------------------------------------------------------------
@@ -780,74 +772,6 @@ def about_to_write(tx: Translator, array: ArrayVariable) -> None:
     array.memory.is_written = True
 
 
-def lend(tx: Translator, array: ArrayVariable) -> TensorVariable:
-    """`torch.from_numpy(array)`"""
-    check_modes(tx)
-    if isinstance(array, Backwards):
-        raise GraphBreak("operation raises", "tensor of an array with negative strides")
-    about_to_write(tx, array)
-    if array.memory.lent_at is None:
-        array.memory.lent_at = tx.anchor()
-    return record(tx, getattr, array.tensor, "data")
-
-
-def in_memory_of(tx: Translator, tensor: TensorVariable) -> Variable:
-    """`tensor.numpy()`"""
-    check_modes(tx)
-    fake = tensor.fake
-    if fake.requires_grad or fake.device.type != "cpu" or fake.is_conj() or fake.is_neg() or fake.dtype not in OF_TORCH:
-        raise GraphBreak("tensor method not captured", "numpy")
-    check_sizes(tensor)
-    if tx.graph.moves or tensor.cls is not torch.Tensor:
-        raise GraphBreak("tensor method not captured", "numpy")
-    tx.lent_tensors.append((tx.anchor(), tensor, _place(tensor)))
-    alias = record(tx, getattr, tensor, "data")
-    dtype = OF_TORCH[fake.dtype]
-    look = Look(dtype, tuple(fake.shape), tuple(stride * dtype.itemsize for stride in fake.stride()))
-    array = ArrayVariable(tx, look, alias, recipe=(shown, [tensor]))
-    array.memory.is_written = True
-    return array
-
-
-def shown(tensor: torch.Tensor) -> Any:
-    """`tensor.numpy()`, of one that may require a gradient by now, too."""
-    return tensor.detach().numpy()
-
-
-def _are_disjoint(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether none of them lies in the memory of another storage. The guard on memory looks in the same way."""
-    spans = [(*_span(tensor), tensor.untyped_storage()._cdata) for tensor in tensors]
-    reached: dict[int, int] = {}  # by storage
-    for begin, end, storage in sorted(span for span in spans if span[1] > span[0]):
-        if any(begin < other_end for other, other_end in reached.items() if other != storage):
-            return False
-        reached = {storage: max(end, reached.get(storage, 0))}
-    return True
-
-
-def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """The memory that it lies in."""
-    if not tensor.numel():
-        return 0, 0
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + (reach + 1) * tensor.itemsize
-
-
 def is_array_input(variable: Any) -> bool:
     source = variable.source
     return source is not None and source.kind == "call" and source.arg is tensor_of
-
-
-def guard_memory(tx: Translator) -> None:
-    """Refuses inputs that share memory which is not torch's, if any of them is written."""
-    inputs = [each.value for each in tx.graph.tensors() if each.source is not None and not each.source.is_made]
-    if len(inputs) < 2 or not tx.graph.mutates_inputs() or not any(map(_is_foreign, inputs)) or _are_disjoint(inputs):
-        return
-    steps = [each.asked_at for each in tx.known.values() if isinstance(each, ExistingArray) and each.asked_at >= 0]
-    if not steps:
-        raise SkipFrame("tensors that share memory which is not torch's")
-    raise Restart(min(steps), GraphBreak("array that shares memory with a tensor"))
-
-
-def _is_foreign(value: torch.Tensor) -> bool:
-    return not value.untyped_storage().resizable()

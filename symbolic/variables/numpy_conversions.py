@@ -22,8 +22,6 @@ from symbolic.variables.arrays import (
     NumpyVariable,
     ScalarVariable,
     constant,
-    in_memory_of,
-    lend,
     operand,
     record,
     rehearse,
@@ -34,6 +32,7 @@ from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.drawn import numpy
+from symbolic.variables.lending import in_memory_of, lend
 from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.numpy_functions import FUNCTIONS, astype, call, call_by, handled
 from symbolic.variables.numpy_ufuncs import Row, refuse

@@ -509,3 +509,26 @@ def test_number_in_a_continuation_under_autocast():
             return found, x + 1
 
     check(program, torch.ones(3))
+
+
+@pytest.mark.parametrize("program", [
+    lambda x, a: torch.from_numpy(a[1:]),
+    lambda x, a: torch.from_numpy(np.arange(12.0).reshape(3, 4)[1:])[:, 1:],
+    lambda x, a: (torch.from_numpy(x.numpy()), x + 1),
+    lambda x, a: torch.from_numpy((x * 2).numpy()),
+    lambda x, a: (torch.from_numpy(a), torch.from_numpy(a)),
+    lambda x, a: torch.from_numpy(a[1:]).as_strided((2,), (1,), 0) + 1,
+    lambda x, a: x + torch.from_numpy(a[1:]).storage_offset(),
+    lambda x, a: torch.as_tensor(a.argsort(kind="stable")[0]),
+])  # fmt: skip
+def test_a_tensor_of_an_array_has_a_storage_of_its_own(program):
+    check(program, torch.ones(3, 4), np.arange(12.0).reshape(3, 4))
+
+
+def test_a_tensor_of_a_part_of_an_array_that_stays_inside():
+    def program(x, a):
+        for at in range(0, 3):
+            x = x + torch.from_numpy(a[at : at + 1]) * 2
+        return x
+
+    check(program, torch.ones(1, 4), np.arange(12.0).reshape(3, 4), graphs=1)
