@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import sys
 from types import ModuleType
@@ -16,9 +17,12 @@ from symbolic.variables.base import NULL, Variable
 from symbolic.variables.classes import ClassVariable, SuperVariable
 from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.functions import CellVariable
+from symbolic.variables.tables import BuiltinVariable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
+
+_IMPORT = builtins.__import__
 
 
 def read_local(tx: Translator, frame: Frame, name: str) -> Variable:
@@ -225,6 +229,9 @@ def import_name(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 def _imported(tx: Translator, name: str) -> Variable | None:
     """The module of that name, None before its first import."""
+    function = tx.getattr(tx.wrap(builtins, tx.sources.const(builtins, "builtins")), "__import__")
+    if not isinstance(function, BuiltinVariable) or function.real() is not _IMPORT:
+        raise GraphBreak("import by a function of the program", name)
     modules = tx.getattr(tx.wrap(sys, tx.sources.const(sys, "sys")), "modules")
     if modules.python_type() is not dict:
         raise GraphBreak("first import of a module", f"{name}, among modules of another kind")
@@ -240,7 +247,8 @@ def import_from(tx: Translator, frame: Frame, inst: Inst) -> None:
     if tx.hasattr(module, inst.argval):
         frame.push(tx.getattr(module, inst.argval))
         return
-    submodule = _imported(tx, f"{module.real().__name__}.{inst.argval}")
+    name = tx.getattr(module, "__name__").constant() if tx.hasattr(module, "__name__") else None
+    submodule = _imported(tx, f"{name}.{inst.argval}") if isinstance(name, str) else None
     if submodule is None:
         raise GraphBreak("import of a name that is not there", inst.argval)
     frame.push(submodule)

@@ -116,3 +116,43 @@ def test_a_submodule_that_is_no_attribute(monkeypatch):
         return x + inner.value
 
     check(program, X, graphs=1)
+
+
+def test_a_function_of_the_program_imports(monkeypatch):
+    real = __import__
+    asked = []
+
+    def importing(name, *rest):
+        asked.append(name)
+        return real(name, *rest)
+
+    def program(x):
+        import math
+        return x + math.pi
+
+    compiled = jit.compile(program, backend="eager")
+    wanted = compiled(X)
+    monkeypatch.setattr("builtins.__import__", importing)
+    del asked[:]
+    assert torch.equal(compiled(X), wanted) and asked.count("math") == 1
+    monkeypatch.undo()
+    assert torch.equal(compiled(X), wanted) and asked.count("math") == 1
+
+
+@pytest.mark.parametrize("has_name", [True, False])
+def test_a_name_that_an_object_in_the_place_of_a_module_has_not(monkeypatch, has_name):
+    class Place:
+        def __getattr__(self, name):
+            if has_name and name == "__name__":
+                return "framejit_place"
+            raise AttributeError(name)
+
+    monkeypatch.setitem(sys.modules, "framejit_place", Place())
+
+    def program(x):
+        try:
+            from framejit_place import nothing  # noqa: F401
+        except ImportError as error:
+            return x + 1, str(error)
+
+    check(program, X)
