@@ -455,6 +455,8 @@ class Translator(Protocols):
             raise GraphBreak(RECURSION, function.name())
         namespace = function.namespace(self)
         assert isinstance(namespace, Names)
+        if not namespace.is_plain(self, function.real()):
+            raise GraphBreak("globals or builtins of another kind", function.name())
         module = namespace.module()
         reason = None if _transparent(module, function.name()) else skipped_module(module)
         reason = reason or self.options.refuse(function.code, module)
@@ -645,6 +647,8 @@ class Translator(Protocols):
         names = function.__code__.co_varnames[: len(slots)]
         self.given_generators = any(map(dropped.is_given, slots))
         namespace = self.namespace(function.__globals__)
+        if not namespace.is_plain(self, function):
+            raise SkipFrame("globals or builtins of another kind")
         frame = Frame(opcodes.decode(function.__code__), function.__qualname__, namespace, root)
         code = function.__code__
         flags, star = code.co_flags, code.co_argcount + code.co_kwonlyargcount
