@@ -44,7 +44,7 @@ from jit.errors import (
 )
 from jit.resumed import ResumeVariable
 from jit.state import DebugState, compiled, debug_state
-from symbolic import polyfills, terms
+from symbolic import lines, polyfills, terms
 from symbolic.capture import Break, BreakReason, Capture
 from symbolic.errors import GraphBreak, LongLoop, Place, Restart, SkipFrame, Unlike, bare
 from symbolic.graph import OPERATION_RAISES
@@ -274,7 +274,7 @@ class Compiler:
                     self._notice_numbers(cache, function, slots)
                     at, why = where(function), functools.partial(self.explain_miss, cache, function, slots)
                     logs.tell(self.channels, "recompiles", lambda: f"{at} is compiled again: {why()}")
-                with collector.paused(), self._looking_at_disk(function):
+                with collector.paused(), lines.kept(), self._looking_at_disk(function):
                     try:
                         return self._compile(cache, function, slots, door is not cache)
                     except SkipFrame as skip:  # which holds all that the compilation made, till it is handled

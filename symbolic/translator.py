@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import linecache
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -17,9 +16,9 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from sideeffects.effects import DELETED, Advance, DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
-from symbolic import dropped, input_memory, loops, opcodes, polyfills, sides, wrap
+from symbolic import dropped, input_memory, lines, loops, opcodes, polyfills, sides, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
-from symbolic.code import looks_at_frames
+from symbolic.code import asks_for_frames, looks_at_frames
 from symbolic.errors import (
     LOOKS_UP,
     MEMORY,
@@ -54,6 +53,7 @@ from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import AnyException, FrameVariable
 from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction, runs_other_code
 from symbolic.variables.generators import GeneratorVariable
+from symbolic.variables.inspected import check_question
 from symbolic.variables.live import LiveIterator
 from symbolic.variables.live_generators import LiveGenerator, check_alone
 from symbolic.variables.namespaces import Names, NamespaceVariable
@@ -440,7 +440,7 @@ class Translator(Protocols):
         else:
             self.frames[-1].push(value)
 
-    def check_inline(self, function: PythonFunction) -> None:
+    def check_inline(self, function: PythonFunction, kwargs: dict[str, Variable] | None = None) -> None:
         """Raises GraphBreak for functions that are not traced into."""
         if len(self.frames) > self.options.inline_limit:
             raise GraphBreak("calls nested too deep", function.name())
@@ -463,6 +463,7 @@ class Translator(Protocols):
         asks_names = function.code is _ASKS_NAMES
         reason = reason or (LOOKS_UP if looks_at_frames(function.code) and not asks_names else None)
         if reason is not None:
+            check_question(module, function.name(), kwargs or {})
             raise GraphBreak(reason, function.name())
 
     def anchor(self) -> int:
@@ -640,7 +641,7 @@ class Translator(Protocols):
     # --- entry ------------------------------------------------------------------------------------------------------
     def root_frame(self, function: FunctionType, slots: tuple[Any, ...]) -> Frame:
         """The frame of a call with bound arguments `slots` (localsplus order)."""
-        if looks_at_frames(function.__code__):
+        if looks_at_frames(function.__code__) or asks_for_frames(function.__code__):
             raise SkipFrame(READS_FRAME)
         self.globals = function.__globals__
         root = _RootFunction(function, self.sources.const(function, function.__qualname__))
@@ -720,7 +721,7 @@ def _entry(frame: Frame) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _trace_entry(filename: str, line: int, name: str) -> str:
-    source = linecache.getline(filename, line).strip()
+    source = lines.line(filename, line)
     return f'  File "{filename}", line {line}, in {name}' + (f"\n    {source}" if source else "")
 
 

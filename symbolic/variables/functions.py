@@ -185,7 +185,7 @@ class PythonFunction(Variable):
     def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
         if self.code.co_flags & GENERATOR_FLAGS or not self.namespace(tx).exists:  # type: ignore[attr-defined]
             return None
-        tx.check_inline(self)
+        tx.check_inline(self, kwargs)
         return self.frame(tx, args, kwargs)
 
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
@@ -197,7 +197,7 @@ class PythonFunction(Variable):
             made = kind(self, args, kwargs, self.frame(tx, args, kwargs), tx.anchor())
             made.born(tx)
             return made
-        tx.check_inline(self)
+        tx.check_inline(self, kwargs)
         return tx.run(self.frame(tx, args, kwargs))
 
 

@@ -446,6 +446,7 @@ REFUSED.update(
             traceback.print_stack,
             traceback.format_stack,
             traceback.extract_stack,
+            traceback.walk_stack,
         )
     }
 )
