@@ -90,6 +90,7 @@ class Translator(Protocols):
         self.graph = GraphBuilder(self, fake_mode, shapes)
         self.frames: list[Frame] = []
         self.frames_seen: dict[Frame, FrameVariable] = {}  # the variables for frames themselves
+        self.from_text: set[int] = set()  # code that the frame made of text, by id
         self.repeats = Repeats(self, not (options.dynamic or options.break_everywhere or options.varying))
         self.known: dict[int, Variable] = {}
         self.keepalive: list[Any] = []

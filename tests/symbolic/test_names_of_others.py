@@ -96,3 +96,10 @@ def test_what_print_proposes_where_a_stream_is_shifted_to(x):
     except TypeError as error:
         said.append(str(error))
     return x + 1, said
+
+
+@same_as_eager(graphs=1)
+def test_reflected_methods_that_are_asked_by_name(x):
+    filled = bytearray(b"abc")
+    said = [filled.__rmod__(left) for left in ("%r", b"%s", 3, bytearray(b"%s!"))]
+    return x + 1, said, b"abc".__rmod__("%r"), "abc".__rmod__(b"%r"), filled.__rmul__(2)

@@ -7,6 +7,7 @@ import io
 import linecache
 import sys
 import traceback
+import weakref
 
 import pytest
 
@@ -147,3 +148,21 @@ def test_instructions_that_have_run_often():
         return x + 1, instructions(made, adaptive=True), instructions(made), instructions(made, adaptive=False)
 
     check(program, X)
+
+
+@pytest.mark.skipif(not COUNTING, reason="code of a function that is handed on at a break stays")
+def test_code_made_of_text_ends_with_its_function():
+    def made():
+        return eval("lambda: 42")
+
+    def program(x):
+        function = made()
+        code = weakref.ref(function.__code__)
+        jit.graph_break()
+        alive = code() is not None
+        del function
+        return x + 1, alive, code() is None
+
+    compiled = jit.compile(program, backend="eager")
+    assert program(X)[1:] == (True, True)
+    assert [compiled(X)[1:] for _ in range(3)] == [(True, True)] * 3
