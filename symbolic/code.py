@@ -191,7 +191,8 @@ decode = once_per_code(_decode, 4096)
 #: it may be, so that there may be none for the compiler.
 _FRAMES = frozenset(
     """_getframe _current_frames currentframe print_stack format_stack extract_stack getouterframes setrecursionlimit
-    set_coroutine_origin_tracking_depth""".split()
+    set_coroutine_origin_tracking_depth settrace setprofile settrace_to_record settrace_to_error set_events
+    set_local_events""".split()
 )
 #: Names of functions that show the instructions of a traceback's frames.
 _SHOW_FRAMES = frozenset({"distb", "from_traceback"})
