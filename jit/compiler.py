@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import builtins
 import functools
 import os
@@ -44,7 +45,7 @@ from jit.errors import (
 )
 from jit.resumed import ResumeVariable
 from jit.state import DebugState, compiled, debug_state
-from symbolic import polyfills, terms
+from symbolic import lines, polyfills, terms
 from symbolic.capture import Break, BreakReason, Capture
 from symbolic.errors import GraphBreak, LongLoop, Place, Restart, SkipFrame, Unlike, bare
 from symbolic.graph import OPERATION_RAISES
@@ -69,6 +70,8 @@ _OURS = tuple(
     os.path.dirname(os.path.abspath(package.__file__ or "")) + os.sep for package in (dumping, codegen, symbolic)
 )
 _MAX_RESTARTS = 200
+#: So often what a function rests on may be another by the time that it is compiled.
+_MOST_OVERTAKEN = 8
 #: So many captures may end in one function that is inlined: a recursion, or callers without end.
 _MAX_BREAKS_INSIDE = 64
 #: Reasons of breaks where the program raises.
@@ -181,6 +184,7 @@ class Compiler:
         self._warned: set[CodeType] = set()
         self._varying: dict[CodeType, frozenset[str]] = {}  # paths of numbers that differed from call to call
         self._long_loops: frozenset[Place] = frozenset()
+        self._overtaken: Counter[CodeType] = Counter()
         self._broken_in: Counter[Place] = Counter()  # inlined functions: how many captures ended there
         self._barren = Barren(config.recompile_limit)
 
@@ -274,7 +278,7 @@ class Compiler:
                     self._notice_numbers(cache, function, slots)
                     at, why = where(function), functools.partial(self.explain_miss, cache, function, slots)
                     logs.tell(self.channels, "recompiles", lambda: f"{at} is compiled again: {why()}")
-                with collector.paused(), self._looking_at_disk(function):
+                with collector.paused(), lines.kept(), self._looking_at_disk(function):
                     try:
                         return self._compile(cache, function, slots, door is not cache)
                     except SkipFrame as skip:  # which holds all that the compilation made, till it is handled
@@ -464,6 +468,10 @@ class Compiler:
         found = guards.explain(function, slots)
         if found is not None:
             what = program.guards[found[0]] if found[0] >= 0 else program.nodes[-1 - found[0]]
+            if _thread._count() and self._overtaken[function.__code__] < _MOST_OVERTAKEN:
+                self._overtaken[function.__code__] += 1  # by another thread, maybe: the next call is captured anew
+                logs.tell(self.channels, "skips", lambda: f"{where(function)} runs eagerly this time: no longer {what}")
+                return None
             raise RuntimeError(f"a guard fails for the call it was made for: {what}, saw {told(found[1])}")
         breaks = [reason_of(captured)] if isinstance(captured.exit, Break) else []
         stats.breaks += len(breaks)

@@ -191,8 +191,11 @@ decode = once_per_code(_decode, 4096)
 #: it may be, so that there may be none for the compiler.
 _FRAMES = frozenset(
     """_getframe _current_frames currentframe print_stack format_stack extract_stack getouterframes setrecursionlimit
-    set_coroutine_origin_tracking_depth""".split()
+    set_coroutine_origin_tracking_depth settrace setprofile settrace_to_record settrace_to_error set_events
+    set_local_events""".split()
 )
+#: Names of functions that show the instructions of a traceback's frames.
+_SHOW_FRAMES = frozenset({"distb", "from_traceback"})
 #: Names by which autograd's nodes are found.
 _NODES = frozenset({"grad_fn", "get_gradient_edge"})
 #: Top-level packages in which nobody looks for the nodes of somebody else's tensors.
@@ -205,6 +208,16 @@ def _looks_at_frames(code: CodeType) -> bool:
 
 
 looks_at_frames = once_per_code(_looks_at_frames, 4096)
+
+
+def _asks_for_frames(code: CodeType) -> bool:
+    """Whether the code has a word by which functions of `traceback` and `dis` are asked for frames: where the graph
+    breaks before that, tracebacks are handed on without them."""
+    words = [each for const in code.co_consts for each in (const if type(const) is tuple else (const,))]
+    return "capture_locals" in words or not _SHOW_FRAMES.isdisjoint(code.co_names)
+
+
+asks_for_frames = once_per_code(_asks_for_frames, 4096)
 
 
 def looks_at_nodes(code: CodeType, namespace: dict[str, Any], classes: Collection[type] = ()) -> bool:

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 
-from symbolic import viewed
+from symbolic import lines, viewed
 from symbolic.looks import LOOKS
 from symbolic.refusals import refuse, refuse_kinds, refuse_overlaps, tensors_in
 from symbolic.shapes import Environment, PlainSizesAsked, expression, expressions, usually
@@ -73,7 +73,8 @@ class FakeMode(FakeTensorMode):
     draws = 0
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+        with lines.lent():  # of the files in the stack, which it remembers with their text
+            super().__init__(**settings)
         #: For each operation that may change its arguments, the memories that it writes.
         self.written: list[frozenset[int]] = []
         self.attributes: dict[torch.device, dict[str, Any]] = {}  # of a new stand-in

@@ -79,6 +79,15 @@ _VARYING = (NumberVariable, SymbolVariable)
 _REPEATED = (str, bytes, bytearray, list, tuple)
 
 
+#: What Python adds where nobody answers to `print >> file`, as Python 2 had it.
+_OF_PRINT = '. Did you mean "print(<message>, file=<output_stream>)"?'
+
+
+def _is_print(variable: Variable) -> bool:
+    found = variable.real()
+    return isinstance(found, types.BuiltinFunctionType) and found.__name__ == "print"
+
+
 def _is_refused(op: Any, a: Variable, b: Variable) -> bool:
     """Whether `op(a, b)`, in place, of a number that varies and what is known to be none, is an error."""
     other = b if isinstance(a, _VARYING) else a if isinstance(b, _VARYING) else None
@@ -311,7 +320,8 @@ class Protocols:
         names = f"{type_name(a.python_type())!r} and {type_name(b.python_type())!r}"
         if op in _REFLECTED:
             return self.raise_(TypeError, f"{symbol!r} not supported between instances of {names}")
-        return self.raise_(TypeError, f"unsupported operand type(s) for {symbol}: {names}")
+        hint = _OF_PRINT if symbol == ">>" and _is_print(a) else ""
+        return self.raise_(TypeError, f"unsupported operand type(s) for {symbol}: {names}{hint}")
 
     def inplace(self: Any, op: Any, a: Variable, b: Variable) -> Variable:
         if _is_refused(op, a, b):  # errors name the operator as it was written: the numbers themselves are asked

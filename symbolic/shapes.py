@@ -9,7 +9,6 @@ What is true of all numbers from `SMALLEST` on is known of it, which the graph c
 
 from __future__ import annotations
 
-import linecache
 import sys
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -32,7 +31,7 @@ from torch.utils._sympy import functions
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from symbolic import corrections, terms
+from symbolic import corrections, lines, terms
 from symbolic.errors import GraphBreak, SkipFrame
 from symbolic.late import number_of, sized
 from symbolic.marks import Mark
@@ -96,7 +95,7 @@ class Specialization:
 
     def __str__(self) -> str:
         file, line = self.place
-        text = linecache.getline(file, line).strip()
+        text = lines.line(file, line)
         return f"{self.symbol} is {self.value}: {self.reason}, needed at {file}:{line}" + (f": {text}" if text else "")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import linecache
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -17,9 +16,9 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from sideeffects.effects import DELETED, Advance, DelAttr, SetAttr, SetContents
 from sideeffects.ledger import Ledger
-from symbolic import dropped, input_memory, loops, opcodes, polyfills, sides, wrap
+from symbolic import dropped, input_memory, lines, loops, opcodes, polyfills, sides, wrap
 from symbolic.capture import Break, Capture, Return, break_reason
-from symbolic.code import looks_at_frames
+from symbolic.code import asks_for_frames, looks_at_frames
 from symbolic.errors import (
     LOOKS_UP,
     MEMORY,
@@ -54,6 +53,7 @@ from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import AnyException, FrameVariable
 from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction, runs_other_code
 from symbolic.variables.generators import GeneratorVariable
+from symbolic.variables.inspected import check_question
 from symbolic.variables.live import LiveIterator
 from symbolic.variables.live_generators import LiveGenerator, check_alone
 from symbolic.variables.namespaces import Names, NamespaceVariable
@@ -90,6 +90,7 @@ class Translator(Protocols):
         self.graph = GraphBuilder(self, fake_mode, shapes)
         self.frames: list[Frame] = []
         self.frames_seen: dict[Frame, FrameVariable] = {}  # the variables for frames themselves
+        self.from_text: set[int] = set()  # code that the frame made of text, by id
         self.repeats = Repeats(self, not (options.dynamic or options.break_everywhere or options.varying))
         self.known: dict[int, Variable] = {}
         self.keepalive: list[Any] = []
@@ -440,7 +441,7 @@ class Translator(Protocols):
         else:
             self.frames[-1].push(value)
 
-    def check_inline(self, function: PythonFunction) -> None:
+    def check_inline(self, function: PythonFunction, kwargs: dict[str, Variable] | None = None) -> None:
         """Raises GraphBreak for functions that are not traced into."""
         if len(self.frames) > self.options.inline_limit:
             raise GraphBreak("calls nested too deep", function.name())
@@ -455,12 +456,15 @@ class Translator(Protocols):
             raise GraphBreak(RECURSION, function.name())
         namespace = function.namespace(self)
         assert isinstance(namespace, Names)
+        if not namespace.is_plain(self, function.real()):
+            raise GraphBreak("globals or builtins of another kind", function.name())
         module = namespace.module()
         reason = None if _transparent(module, function.name()) else skipped_module(module)
         reason = reason or self.options.refuse(function.code, module)
         asks_names = function.code is _ASKS_NAMES
         reason = reason or (LOOKS_UP if looks_at_frames(function.code) and not asks_names else None)
         if reason is not None:
+            check_question(module, function.name(), kwargs or {})
             raise GraphBreak(reason, function.name())
 
     def anchor(self) -> int:
@@ -638,13 +642,15 @@ class Translator(Protocols):
     # --- entry ------------------------------------------------------------------------------------------------------
     def root_frame(self, function: FunctionType, slots: tuple[Any, ...]) -> Frame:
         """The frame of a call with bound arguments `slots` (localsplus order)."""
-        if looks_at_frames(function.__code__):
+        if looks_at_frames(function.__code__) or asks_for_frames(function.__code__):
             raise SkipFrame(READS_FRAME)
         self.globals = function.__globals__
         root = _RootFunction(function, self.sources.const(function, function.__qualname__))
         names = function.__code__.co_varnames[: len(slots)]
         self.given_generators = any(map(dropped.is_given, slots))
         namespace = self.namespace(function.__globals__)
+        if not namespace.is_plain(self, function):
+            raise SkipFrame("globals or builtins of another kind")
         frame = Frame(opcodes.decode(function.__code__), function.__qualname__, namespace, root)
         code = function.__code__
         flags, star = code.co_flags, code.co_argcount + code.co_kwonlyargcount
@@ -716,7 +722,7 @@ def _entry(frame: Frame) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _trace_entry(filename: str, line: int, name: str) -> str:
-    source = linecache.getline(filename, line).strip()
+    source = lines.line(filename, line)
     return f'  File "{filename}", line {line}, in {name}' + (f"\n    {source}" if source else "")
 
 

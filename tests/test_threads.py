@@ -203,3 +203,20 @@ def test_with_a_tiny_switch_interval(interval, backend):
         assert all(together(lambda i: all(torch.equal(f(X, n), X + (n - 1)) for n in (1, 2, 3))))
     finally:
         sys.setswitchinterval(before)
+
+
+def test_what_another_thread_changes_while_compiling():
+    found, stop = [], threading.Event()
+
+    def slowly(graph, inputs):
+        found.append(1)  # as another thread may do
+        return graph.forward
+
+    other = threading.Thread(target=stop.wait)
+    other.start()
+    try:
+        compiled = jit.compile(lambda x: (x + 1, len(found)), backend=slowly)
+        assert [compiled(X)[1] for _ in range(3)] == [1, 2, 3]
+    finally:
+        stop.set()
+        other.join()

@@ -229,6 +229,10 @@ class Variable:
         """`op(other, self)` by the reflected method, None for NotImplemented."""
         return None
 
+    def reflected(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        """What the method of that name answers, `__radd__` for `operator.add`; None: NotImplemented."""
+        return self.rbinary(tx, op, other)
+
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         """`op(self, other)` for an in-place op (a key of INPLACE); None: fall back to the plain operator."""
         return None

@@ -234,6 +234,12 @@ class BufferVariable(NativeVariable):
             return self.binary(tx, op, other) if op in (operator.eq, operator.ne) else None
         return from_python(tx, tx.attempt(op, other.constant(), self.contents(tx))) if other.is_constant() else None
 
+    def reflected(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        """`__rmod__` fills in no text but one of its own type."""
+        if op is operator.mod and not issubclass(other.python_type(), bytearray):
+            return None
+        return other.binary(tx, op, self) if op is operator.mod else self.rbinary(tx, op, other)
+
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         plain, name = INPLACE[op]
         if not has(self.cls, name) or answers(other, BINARY[plain][1]):

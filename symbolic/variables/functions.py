@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sideeffects.effects import DELETED
 from symbolic.code import decode
-from symbolic.errors import GraphBreak
+from symbolic.errors import SEES_END, GraphBreak, SkipFrame
 from symbolic.frames import Frame
 from symbolic.signatures import fits
 from symbolic.sources import Source
@@ -185,7 +185,7 @@ class PythonFunction(Variable):
     def enter(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Frame | None:
         if self.code.co_flags & GENERATOR_FLAGS or not self.namespace(tx).exists:  # type: ignore[attr-defined]
             return None
-        tx.check_inline(self)
+        tx.check_inline(self, kwargs)
         return self.frame(tx, args, kwargs)
 
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
@@ -197,7 +197,7 @@ class PythonFunction(Variable):
             made = kind(self, args, kwargs, self.frame(tx, args, kwargs), tx.anchor())
             made.born(tx)
             return made
-        tx.check_inline(self)
+        tx.check_inline(self, kwargs)
         return tx.run(self.frame(tx, args, kwargs))
 
 
@@ -352,6 +352,8 @@ class ClosureFunction(PythonFunction):
         if name == "__get__":
             return FunctionGet(self)
         if name == "__code__":
+            if id(self.code) in tx.from_text:  # in each call another one, and gone with the function
+                raise SkipFrame(f"{SEES_END} (code made of text)")
             return tx.wrap(self.code, tx.sources.const(self.code, f"{self.qualname}.__code__"))
         if name == "__globals__":
             return self.globals.itself()

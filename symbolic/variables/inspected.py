@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, CoroutineType, FunctionType, GeneratorType, MethodType, ModuleType, NoneType
 from typing import TYPE_CHECKING, Any
 
-from symbolic.errors import GraphBreak
+from symbolic.errors import READS_FRAME, GraphBreak, SkipFrame
 from symbolic.passing import namespace_of
 from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass
@@ -206,6 +206,21 @@ def _static(tx: Translator, obj: Variable, attr: Variable, default: Variable | N
         if tx.lookup(found, name) is not MISSING:
             return tx.class_attribute(found, name)
     return default if default is not None else tx.raise_(AttributeError, name)
+
+
+#: Functions of the library that show more of frames than the places that traced ones leave in tracebacks (variables,
+#: instructions, and what of these has run), by module: their names, or keywords that ask for it.
+_SHOW_FRAMES = {
+    "traceback": {"capture_locals"},
+    "dis": {"adaptive", "distb", "Bytecode.from_traceback"},
+}
+
+
+def check_question(module: Any, name: str, kwargs: dict[str, Variable]) -> None:
+    """Raises SkipFrame where a function that is not traced into is asked for frames: those of the program must run."""
+    asked = {name, *(key for key, value in kwargs.items() if not value.is_constant() or value.constant())}
+    if not asked.isdisjoint(_SHOW_FRAMES.get(module, ())):
+        raise SkipFrame(f"{READS_FRAME} ({name})")
 
 
 class _SameLimit:

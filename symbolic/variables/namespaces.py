@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sideeffects.effects import DELETED
@@ -43,6 +44,12 @@ class Names(Variable):
     def module(self) -> Any:
         """`__name__`, so far as it is known."""
         raise NotImplementedError
+
+    def is_plain(self, tx: Translator, function: Any) -> bool:
+        """Whether the function, if it exists, reads names as dicts have them (those of other kinds answer as they
+        like), and among the builtins that are found here now: a function keeps those that there were when it was made.
+        """
+        return True
 
     def itself(self) -> Variable:
         """What `globals()` answers."""
@@ -95,6 +102,11 @@ class NamespaceVariable(Names):
     def builtins(self, tx: Translator) -> dict[str, Any]:
         own = self.value.get("__builtins__", builtins)
         return own if isinstance(own, dict) else vars(own)
+
+    def is_plain(self, tx: Translator, function: Any) -> bool:
+        own = self.builtins(tx)
+        has_own = isinstance(function, FunctionType) and getattr(function, "__builtins__") is not own  # noqa: B009
+        return type(self.value) is dict and type(own) is dict and not has_own
 
     def module(self) -> Any:
         return self.value.get("__name__")

@@ -417,7 +417,7 @@ def _operator_methods() -> Iterator[tuple[str, Method]]:
         return lambda self, tx, other, /: self.binary(tx, op, other) or tx.from_constant(NotImplemented)
 
     def reflected(op: Any) -> Callable[..., Variable]:
-        return lambda self, tx, other, /: self.rbinary(tx, op, other) or tx.from_constant(NotImplemented)
+        return lambda self, tx, other, /: self.reflected(tx, op, other) or tx.from_constant(NotImplemented)
 
     def inplace(op: Any) -> Callable[..., Variable]:
         return lambda self, tx, other, /: self.inplace(tx, op, other) or tx.from_constant(NotImplemented)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Iterator
 from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -115,9 +116,18 @@ def _code_of(tx: Translator, source: Variable, mode: str) -> CodeType:
         if type(text) not in (str, bytes):
             raise GraphBreak(REASON, source.describe())
         code = tx.attempt(_compiled, text, "<string>", mode, _flags(tx), -1)
+        tx.from_text.update(map(id, _all_of(code)))
     if code.co_flags & GENERATOR_FLAGS or code.co_freevars or looks_at_frames(code):
         raise GraphBreak(REASON, f"{code.co_name} of {code.co_filename}")
     return code
+
+
+def _all_of(code: CodeType) -> Iterator[CodeType]:
+    """The code, and that of functions and classes in it."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _all_of(const)
 
 
 def _run(tx: Translator, code: CodeType, globals: Variable, locals: Variable) -> Variable:  # noqa: A002

@@ -446,12 +446,14 @@ REFUSED.update(
             traceback.print_stack,
             traceback.format_stack,
             traceback.extract_stack,
+            traceback.walk_stack,
         )
     }
 )
 REFUSED.update({fn: "random numbers of Python" for fn in (uuid.uuid1, uuid.uuid4, uuid.getnode)})
 REFUSED[sys.getrefcount] = SEES_END  # compiled code has references to constants and to what it works on
 REFUSED[sys.getsizeof] = SEES_SIZE
+REFUSED[sys.getallocatedblocks] = SEES_SIZE  # what is compiled in between stays
 pure((sys.intern, os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.path.isabs))
 pure((struct.calcsize, struct.pack, struct.unpack, struct.unpack_from))
 pure((re.escape, re.split, re.findall, re.sub, re.subn, string.capwords))

@@ -1,0 +1,168 @@
+"""What `traceback` reads of frames beside their places, and the lines that `linecache` keeps.
+
+PYTEST_DONT_REWRITE: the programs are what is tested.
+"""
+import dis
+import io
+import linecache
+import sys
+import traceback
+import weakref
+
+import pytest
+
+import jit
+from tests.differential import COUNTING, check, same_as_eager, tensors
+
+X, = tensors(3, 4)
+
+
+def divides():
+    number = 12
+    try:
+        number / 0
+    except ZeroDivisionError:
+        return sys.exc_info()
+
+
+@same_as_eager
+def test_the_variables_of_the_frames_of_a_traceback(x):
+    found = traceback.TracebackException(*divides(), capture_locals=True)
+    out = io.StringIO()
+    found.print(file=out)
+    return x + 1, out.getvalue()
+
+
+@same_as_eager
+def test_the_variables_of_the_frames_of_a_traceback_by_other_ways(x):
+    scale = 3
+    try:
+        scale / 0
+    except ZeroDivisionError as error:
+        found = traceback.TracebackException.from_exception(error, **{"capture_locals": True})
+        plain = traceback.TracebackException.from_exception(error, capture_locals=False)
+        again = traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__), capture_locals=True)
+    return x * scale, found.stack[0].locals["scale"], plain.stack[0].locals, again[0].locals["scale"]
+
+
+def shows(k):
+    a = 1
+    return traceback.StackSummary.extract(traceback.walk_stack(None), capture_locals=True, limit=1)
+
+
+@same_as_eager
+def test_the_variables_of_the_frames_that_run(x):
+    return x + 1, shows(3).format()
+
+
+def places(k):
+    return traceback.StackSummary.extract(traceback.walk_stack(None), limit=1)
+
+
+@same_as_eager
+def test_the_places_of_the_frames_that_run(x):
+    return x + 1, places(3).format()
+
+
+@same_as_eager
+def test_plain_text_of_a_traceback_is_still_captured(x):
+    return x + 1, "".join(traceback.TracebackException(*divides()).format())
+
+
+@jit.disable
+def files_known():
+    return [name for name in linecache.cache if name.endswith(".py")]
+
+
+def test_lines_that_the_program_forgot_are_not_read_while_compiling():
+    def program(x):
+        linecache.clearcache()
+        jit.graph_break()
+        y = (x + 1).sum().item()
+        first = files_known()
+        x = x * y
+        jit.graph_break()
+        second = files_known()
+        return first, second, x + y
+
+    before = dict(linecache.cache)
+    try:
+        check(program, X)
+    finally:
+        linecache.cache.update(before)
+
+
+def test_lines_that_the_program_had_stay_as_they_were():
+    kept = linecache.cache.pop(linecache.__file__, None)
+    linecache.cache[__file__] = stale = (3, 1.0, ["old\n"], __file__)
+    compiled = jit.compile(lambda x: x + 1, backend="eager")
+    compiled(X)
+    try:
+        assert linecache.cache[__file__] is stale and linecache.__file__ not in linecache.cache
+    finally:
+        linecache.checkcache(__file__)
+        if kept is not None:
+            linecache.cache[linecache.__file__] = kept
+
+
+@same_as_eager
+def test_the_variables_of_a_traceback_that_was_handed_on_before(x):
+    try:
+        divides()
+        raise KeyError(3)
+    except KeyError:
+        found = sys.exc_info()
+    plain = traceback.TracebackException(*found)
+    full = traceback.TracebackException(*found, capture_locals=True)
+    return x + 1, plain == full, plain.stack[0].locals, "found" in full.stack[0].locals
+
+
+def fails():
+    try:
+        1 / 0
+    except Exception as error:
+        return error.__traceback__
+
+
+@same_as_eager
+def test_the_instructions_of_the_frame_of_a_traceback(x):
+    found = fails()
+    out = io.StringIO()
+    dis.distb(found, file=out)
+    return x + 1, out.getvalue(), dis.Bytecode.from_traceback(found).dis()
+
+
+
+def instructions(function, **how):
+    out = io.StringIO()
+    dis.dis(function, file=out, **how)
+    return out.getvalue()
+
+
+@pytest.mark.skipif(not COUNTING, reason="what the compiler runs between breaks leaves nothing in the code")
+def test_instructions_that_have_run_often():
+    def program(x):
+        made = eval("lambda a, b: a + b")
+        for _ in range(100):
+            made(1, 2)
+        return x + 1, instructions(made, adaptive=True), instructions(made), instructions(made, adaptive=False)
+
+    check(program, X)
+
+
+@pytest.mark.skipif(not COUNTING, reason="code of a function that is handed on at a break stays")
+def test_code_made_of_text_ends_with_its_function():
+    def made():
+        return eval("lambda: 42")
+
+    def program(x):
+        function = made()
+        code = weakref.ref(function.__code__)
+        jit.graph_break()
+        alive = code() is not None
+        del function
+        return x + 1, alive, code() is None
+
+    compiled = jit.compile(program, backend="eager")
+    assert program(X)[1:] == (True, True)
+    assert [compiled(X)[1:] for _ in range(3)] == [(True, True)] * 3
