@@ -31,6 +31,7 @@ from symbolic.sources import Source
 from symbolic.variables.base import ALIASES, BINARY, INPLACE, MISSING, UNARY, Variable, joins, lookup, raw_attributes
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import BoundMethod, PythonFunction
+from symbolic.variables.generic_attributes import is_generic
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.positions import answering, as_index, has, is_python_class, stand_in, type_name
 from symbolic.versions import CLASSMETHOD_ASKS
@@ -128,7 +129,9 @@ class ObjectVariable(Variable):
     # --- attributes -------------------------------------------------------------------------------------------------
     def getattr(self, tx: Translator, name: str) -> Variable:
         hook = tx.lookup(self.cls, "__getattribute__")
-        is_native = hook is object.__getattribute__ or isinstance(hook, NATIVE_DESCRIPTORS)
+        is_native = isinstance(hook, NATIVE_DESCRIPTORS)
+        if is_native and not is_generic(hook):
+            raise GraphBreak("attribute access not supported", f"{self.describe()}.{name}, which its class answers")
         try:
             if is_native:
                 found = self.find(tx, name)
@@ -261,7 +264,7 @@ class ObjectVariable(Variable):
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
         hook = tx.lookup(self.cls, "__setattr__")
-        if isinstance(hook, WrapperDescriptorType) and not is_foreign(hook, self.cls, "__setattr__"):
+        if is_generic(hook) and not is_foreign(hook, self.cls, "__setattr__"):
             self.plain_setattr(tx, name, value)
         elif hook is torch.nn.Module.__setattr__ and self._module_setattr(tx, name, value):
             pass
@@ -341,7 +344,7 @@ class ObjectVariable(Variable):
 
     def delattr(self, tx: Translator, name: str) -> None:
         hook = tx.lookup(self.cls, "__delattr__")
-        if isinstance(hook, WrapperDescriptorType) and not is_foreign(hook, self.cls, "__delattr__"):
+        if is_generic(hook) and not is_foreign(hook, self.cls, "__delattr__"):
             self.plain_delattr(tx, name)
         else:
             tx.call(tx.class_attribute(self.cls, "__delattr__"), [self, ConstantVariable(name)], {})
@@ -507,8 +510,7 @@ class ObjectVariable(Variable):
         if raw is MISSING:
             return None
         if raw is object.__ne__:
-            result = self._operator(tx, "__eq__", other, lambda p: p.binary(tx, operator.eq, _native_part(other)))
-            return ConstantVariable(not tx.truth(result)) if result is not None else None
+            return self.differs(tx, other)
         function = self.special(tx, name)
         if function is None:
             if self.cls in polyfills.EQUALITIES and raw in (self.cls.__eq__, self.cls.__ne__):
@@ -518,6 +520,11 @@ class ObjectVariable(Variable):
         if isinstance(result, ConstantVariable) and result.value is NotImplemented:
             return None
         return result
+
+    def differs(self, tx: Translator, other: Variable) -> Variable | None:
+        """`object.__ne__`; None: NotImplemented"""
+        result = self._operator(tx, "__eq__", other, lambda p: p.binary(tx, operator.eq, _native_part(other)))
+        return ConstantVariable(not tx.truth(result)) if result is not None else None
 
     def _compared(self, tx: Translator, name: str, other: Variable) -> Variable | None:
         kind = other.python_type()
@@ -707,6 +714,16 @@ def _delete(tx: Translator, owner: Any, name: Variable) -> Variable:
     return ConstantVariable(None)
 
 
+def _differs(tx: Translator, owner: Any, other: Variable) -> Variable:
+    """The contrary of what `__eq__` says, whoever has that."""
+    if lookup(owner.python_type(), "__eq__") is object.__eq__:
+        return ConstantVariable(False if owner is other else NotImplemented)
+    if not isinstance(owner, ObjectVariable):
+        raise GraphBreak("native method of an object", f"object.__ne__ of {owner.describe()}")
+    answer = owner.differs(tx, other)
+    return ConstantVariable(NotImplemented) if answer is None else answer
+
+
 #: `object`'s own methods by name; the receiver is the first argument after tx
 OBJECT_METHODS: dict[str, Callable[..., Variable]] = {
     "__init__": _init,
@@ -715,7 +732,7 @@ OBJECT_METHODS: dict[str, Callable[..., Variable]] = {
     "__delattr__": _delete,
     "__getattribute__": _get,
     "__eq__": lambda tx, owner, other: ConstantVariable(True if owner is other else NotImplemented),
-    "__ne__": lambda tx, owner, other: ConstantVariable(False if owner is other else NotImplemented),
+    "__ne__": _differs,
 }
 
 
