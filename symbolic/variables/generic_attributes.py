@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from types import ModuleType, WrapperDescriptorType
+from types import ModuleType, UnionType, WrapperDescriptorType
 from typing import Any
 
 _slot_of = ctypes.pythonapi.PyType_GetSlot
@@ -26,14 +26,17 @@ _SLOTS = {
     "__setattr__": (69, _address(ctypes.pythonapi.PyObject_GenericSetAttr)),
     "__delattr__": (69, _address(ctypes.pythonapi.PyObject_GenericSetAttr)),
 }
-#: They do the same with another namespace (the thread's), or with more to say where there is no such attribute.
-_AS_GENERIC = (threading.local, ModuleType)
+#: They do the same with another namespace (the thread's), with more to say where there is no such attribute, or but for
+#: some names.
+_AS_GENERIC: dict[type, tuple[str, ...]] = {threading.local: (), ModuleType: (), UnionType: ("__module__",)}
 
 
 @functools.cache
-def is_generic(hook: Any) -> bool:
-    """Whether this native `__getattribute__`, `__setattr__` or `__delattr__` does what `object`'s does."""
+def is_generic(hook: Any, name: str = "") -> bool:
+    """Whether this native `__getattribute__`, `__setattr__` or `__delattr__` does what `object`'s does (for `name`)."""
     if not isinstance(hook, WrapperDescriptorType) or hook.__name__ not in _SLOTS:
         return False
     number, generic = _SLOTS[hook.__name__]
-    return hook.__objclass__ in _AS_GENERIC or _slot_of(hook.__objclass__, number) == generic
+    if hook.__objclass__ in _AS_GENERIC:
+        return name not in _AS_GENERIC[hook.__objclass__]
+    return _slot_of(hook.__objclass__, number) == generic

@@ -15,6 +15,7 @@ from types import (
     MethodDescriptorType,
     MethodType,
     MethodWrapperType,
+    ModuleType,
     WrapperDescriptorType,
 )
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -130,7 +131,7 @@ class ObjectVariable(Variable):
     def getattr(self, tx: Translator, name: str) -> Variable:
         hook = tx.lookup(self.cls, "__getattribute__")
         is_native = isinstance(hook, NATIVE_DESCRIPTORS)
-        if is_native and not is_generic(hook):
+        if is_native and not is_generic(hook, name):
             raise GraphBreak("attribute access not supported", f"{self.describe()}.{name}, which its class answers")
         try:
             if is_native:
@@ -241,6 +242,8 @@ class ObjectVariable(Variable):
     def _missing(self, tx: Translator, name: str) -> Variable:
         """What `__getattr__` answers."""
         hook = tx.lookup(self.cls, "__getattr__")
+        if hook is MISSING and issubclass(self.cls, ModuleType):  # it asks its own, and has a message of its own
+            raise GraphBreak("attribute access not supported", f"{self.describe()}.{name}")
         if hook is torch.nn.Module.__getattr__:
             found = self._module_attribute(tx, name)
             if found is not None:

@@ -2,6 +2,7 @@
 
 import decimal
 import threading
+import types
 from decimal import Context, Decimal, InvalidOperation
 
 from symbolic.variables.generic_attributes import is_generic
@@ -47,6 +48,24 @@ def test_a_local_context(x):
         context.traps[InvalidOperation] = False
         less = Decimal("NaN") < Decimal(1)
     return x, less
+
+
+class Module(types.ModuleType):
+    y = 3
+
+
+MODULE, UNION = Module("m"), int | str
+MODULE.z = 4
+
+
+@same_as_eager
+def test_attributes_of_modules_and_unions(x):
+    seen = [MODULE.y, MODULE.z, UNION.__args__, hasattr(UNION, "nope"), UNION.__module__, hasattr(MODULE, "nope")]
+    try:
+        MODULE.nope  # noqa: B018
+    except AttributeError as error:
+        seen.append(str(error))
+    return x + 1, seen
 
 
 def test_what_is_generic():
