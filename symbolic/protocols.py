@@ -27,7 +27,7 @@ from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.class_making import new_class
 from symbolic.variables.classes import ClassVariable, payload_for
 from symbolic.variables.constants import ConstantVariable, is_constant_value, is_library_value
-from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
+from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable, WeekDate, is_named
 from symbolic.variables.exceptions import (
     AnyException,
     ExceptionVariable,
@@ -116,6 +116,8 @@ class Protocols:
             return ConstantVariable(value)
         kind = type(value)
         if isinstance(value, tuple):
+            if not is_named(kind) and kind not in (tuple, WeekDate):  # it is not known what makes another
+                raise GraphBreak("construction by a native __new__", kind.__qualname__)
             return TupleVariable([self.from_constant(item) for item in value], None, kind)
         if kind is list:
             return ListVariable([self.from_constant(item) for item in value])

@@ -30,7 +30,7 @@ from symbolic.passing import namespace_of
 from symbolic.signatures import takes
 from symbolic.sources import Source
 from symbolic.variables.base import ALIASES, BINARY, INPLACE, MISSING, UNARY, Variable, joins, lookup, raw_attributes
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import ConstantVariable, is_library_value
 from symbolic.variables.functions import BoundMethod, PythonFunction
 from symbolic.variables.generic_attributes import is_generic
 from symbolic.variables.methods import NativeMethod
@@ -484,12 +484,19 @@ class ObjectVariable(Variable):
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if op is operator.or_ and self.cls in ALIASES and joins(other):
             return tx.of_classes(op, self, other)
+        self._check_asked(other)
         return self._operator(tx, BINARY[op][0], other, lambda p: p.binary(tx, op, _native_part(other)))
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if op is operator.or_ and self.cls in ALIASES and joins(other):
             return tx.of_classes(op, other, self)
+        self._check_asked(other)
         return self._operator(tx, BINARY[op][1], other, lambda p: p.rbinary(tx, op, _native_part(other)))
+
+    def _check_asked(self, other: Variable) -> None:
+        """Values of the library ask other operands: a `timedelta` a float for its ratio, whoever has written that."""
+        if self.payload is not None and other.is_constant() and is_library_value(other.constant()):
+            raise GraphBreak("native operator of an object", self.describe())
 
     def as_sequence(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         return self.payload.as_sequence(tx, op, _native_part(other)) if self.payload is not None else None
