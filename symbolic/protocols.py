@@ -300,7 +300,21 @@ class Protocols:
         result = a.binary(self, op, b)
         if result is None and not first:
             result = b.rbinary(self, op, a)
+        if result is None and op in _REFLECTED:
+            result = self._of_builtin(op, a, b)
         return result if result is not None else a.as_sequence(self, op, b)
+
+    def _of_builtin(self: Any, op: Any, a: Variable, b: Variable) -> Variable | None:
+        """What a builtin value says of a derived class's that does not want to compare itself with it."""
+        derived, builtin, asked = (b, a, op) if isinstance(b, ObjectVariable) else (a, b, _REFLECTED[op])
+        if not isinstance(derived, ObjectVariable) or derived.payload is None or isinstance(builtin, ObjectVariable):
+            return None
+        name = BINARY[op if derived is a else _REFLECTED[op]][0]
+        if derived.special(self, name) is None and lookup(derived.cls, name) is not object.__ne__:
+            return None
+        if builtin.is_constant():
+            raise GraphBreak("operation not supported by the object", f"{a.describe()} {_SYMBOLS[op]} {b.describe()}")
+        return builtin.binary(self, asked, derived)
 
     def _unsupported(self: Any, op: Any, symbol: str, a: Variable, b: Variable) -> Variable:
         """What Python does when neither operand answers."""
