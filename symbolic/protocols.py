@@ -27,7 +27,7 @@ from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.class_making import new_class
 from symbolic.variables.classes import ClassVariable, payload_for
 from symbolic.variables.constants import ConstantVariable, is_constant_value, is_library_value
-from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
+from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable, WeekDate, is_named
 from symbolic.variables.exceptions import (
     AnyException,
     ExceptionVariable,
@@ -125,6 +125,8 @@ class Protocols:
             return ConstantVariable(value)
         kind = type(value)
         if isinstance(value, tuple):
+            if not is_named(kind) and kind not in (tuple, WeekDate):  # it is not known what makes another
+                raise GraphBreak("construction by a native __new__", kind.__qualname__)
             return TupleVariable([self.from_constant(item) for item in value], None, kind)
         if kind is list:
             return ListVariable([self.from_constant(item) for item in value])
@@ -307,7 +309,21 @@ class Protocols:
         result = a.binary(self, op, b)
         if result is None and not first:
             result = b.rbinary(self, op, a)
+        if result is None and op in _REFLECTED:
+            result = self._of_builtin(op, a, b)
         return result if result is not None else a.as_sequence(self, op, b)
+
+    def _of_builtin(self: Any, op: Any, a: Variable, b: Variable) -> Variable | None:
+        """What a builtin value says of a derived class's that does not want to compare itself with it."""
+        derived, builtin, asked = (b, a, op) if isinstance(b, ObjectVariable) else (a, b, _REFLECTED[op])
+        if not isinstance(derived, ObjectVariable) or derived.payload is None or isinstance(builtin, ObjectVariable):
+            return None
+        name = BINARY[op if derived is a else _REFLECTED[op]][0]
+        if derived.special(self, name) is None and lookup(derived.cls, name) is not object.__ne__:
+            return None
+        if builtin.is_constant():
+            raise GraphBreak("operation not supported by the object", f"{a.describe()} {_SYMBOLS[op]} {b.describe()}")
+        return builtin.binary(self, asked, derived)
 
     def _unsupported(self: Any, op: Any, symbol: str, a: Variable, b: Variable) -> Variable:
         """What Python does when neither operand answers."""

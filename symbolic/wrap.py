@@ -78,7 +78,7 @@ from symbolic.variables.constants import (
     is_library_value,
     is_member,
 )
-from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
+from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable, is_named
 from symbolic.variables.exceptions import ExistingException
 from symbolic.variables.functions import BoundMethod, CellVariable, FunctionVariable, PartialVariable
 from symbolic.variables.live import ROWS, wrap_iterator
@@ -552,7 +552,7 @@ def _object(tx: Translator, value: Any, source: Source) -> Variable:
         payload = ListVariable(elements, source)
         payload.was = value
     elif is_a(value, tuple):
-        return _tuple(tx, value, source) if _named(cls) else _tuple_object(tx, value, source)
+        return _tuple(tx, value, source) if is_named(cls) else _tuple_object(tx, value, source)
     elif is_a(value, (str, int, float, bytes)):
         payload = _plain(tx, cls, plain_value(value), source.step("call", plain_value))
     elif is_a(value, deque):
@@ -586,10 +586,6 @@ def plain_value(value: Any) -> Any:
     """The value of an instance of a derived class, of Python's own type, asked of no method of the derived class."""
     base = next(base for base in (str, int, float, bytes) if is_a(value, base))
     return base.__getnewargs__(value)[0]
-
-
-def _named(cls: type) -> bool:
-    return hasattr(cls, "_fields") or hasattr(cls, "n_sequence_fields") or cls is torch.Size
 
 
 def _native_base(cls: type) -> type:

@@ -61,6 +61,8 @@ def _tuple(w: Writer, v: Any) -> None:
     cls = v.python_type()
     if cls is tuple:
         w.load_tuple(v.items)
+    elif cls is containers.WeekDate:  # which takes its elements one by one
+        w.call(cls, *v.items)
     elif cls is torch.Size or not hasattr(cls, "_fields"):
         w.call(cls, Emit(lambda: w.load_tuple(v.items)))
     else:

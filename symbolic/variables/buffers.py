@@ -10,7 +10,7 @@ import functools
 import operator
 from array import array
 from collections.abc import Callable, Iterable
-from types import GetSetDescriptorType, MethodDescriptorType
+from types import FunctionType, GetSetDescriptorType, MethodDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -66,6 +66,19 @@ def data_of(value: Any) -> bytes:
     return array.tobytes(value) if isinstance(value, array) else bytes(bytearray.copy(value))
 
 
+def is_readable(value: Any) -> bool:
+    """Whether there is an item at each place: an array of characters may have been given bytes that are none."""
+    try:
+        if isinstance(value, array) and value.typecode in _OF_CHARACTERS:
+            array.tolist(value)
+    except ValueError:
+        return False
+    return True
+
+
+_OF_CHARACTERS = frozenset("uw")
+
+
 def empty_like(value: Any) -> Any:
     """One of the built-in type (`array(typecode)` may warn)."""
     return plain(value)[:0]
@@ -96,6 +109,8 @@ class BufferVariable(NativeVariable):
             data = data_of(self.value)
             if len(data) > MAX_BYTES:
                 raise GraphBreak("large buffer", f"{self.describe()}, {len(data)} bytes")
+            if not is_readable(self.value):
+                raise GraphBreak("value of a buffer not known", f"{self.describe()}, which has what is no character")
             tx.know(self.source, "predicate", Holds(data))
             self.added, self.is_unread = plain(self.value) + self.added, False
         return self.added
@@ -131,8 +146,15 @@ class BufferVariable(NativeVariable):
         if getattr(function, "__name__", "") in _GROWING and any(type(a) is int and a > MAX_BYTES for a in args):
             raise GraphBreak("large buffer", self.describe())
         tx.ledger.keep(self)
+        before = self.added[:]
+        try:
+            return self._run(tx, before, function, args, kwargs)
+        finally:  # what raises may have changed it, too: `extend` has appended what came before the wrong element
+            if data_of(self.added) != data_of(before):
+                self._changed(tx, before)
+
+    def _run(self, tx: Translator, before: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         model = self.added
-        before = model[:]
         result = _RESIZED
         if self.source is not None:
             with memoryview(model):
@@ -142,10 +164,14 @@ class BufferVariable(NativeVariable):
                 model[:] = before
                 self._check_length(tx)
             result = tx.attempt(function, model, *args, **kwargs)
-        if data_of(model) != data_of(before):
-            self._use(tx)
-            tx.ledger.touch(self)
         return result
+
+    def _changed(self, tx: Translator, before: Any) -> None:
+        if not is_readable(self.added):
+            self.added[:] = before
+            raise GraphBreak("value of a buffer not known", "an array with what is no character")
+        self._use(tx)
+        tx.ledger.touch(self)
 
     def _check_length(self, tx: Translator) -> None:
         assert self.source is not None
@@ -310,8 +336,11 @@ def _operand(tx: Translator, op: Any, variable: Variable) -> Any:
 def _fed(
     tx: Translator, variable: Variable, elements: Callable[[Translator, Variable], Iterable[Variable]] = each
 ) -> Any:
-    """The same of what a buffer is made of or extended by: any iterable."""
-    if variable.is_constant() or any(has(variable.python_type(), name) for name in _NO_ITERABLES):
+    """The same of what a buffer is made of or extended by: any iterable. (The bytes of another are taken as bytes.)"""
+    is_buffer = isinstance(native_part(variable), BufferVariable)
+    if is_buffer and isinstance(lookup(variable.python_type(), "__iter__"), FunctionType):  # some ask it, some don't
+        raise GraphBreak("subclass of a builtin container", f"elements of {variable.describe()}")
+    if is_buffer or variable.is_constant() or any(has(variable.python_type(), name) for name in _NO_ITERABLES):
         return _argument(tx, variable)
     if not is_iterable(variable):
         return _argument(tx, variable)
@@ -327,7 +356,10 @@ def array_of(tx: Translator, *args: Variable) -> Variable:
     given = [_fed(tx, arg) for arg in args]
     if given[:1] == ["u"]:
         raise GraphBreak("operation that warns", "array('u')")
-    return BufferVariable(tx.attempt(array, *given))
+    made = tx.attempt(array, *given)
+    if not is_readable(made):
+        raise GraphBreak("value of a buffer not known", "an array with what is no character")
+    return BufferVariable(made)
 
 
 def from_python(tx: Translator, value: Any) -> Variable:

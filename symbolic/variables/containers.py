@@ -12,6 +12,7 @@ import sys
 from array import array
 from collections import deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
+from datetime import date
 from itertools import zip_longest
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, SupportsIndex
@@ -717,6 +718,8 @@ class TupleVariable(SequenceVariable):
         return super().getattr(tx, name)
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
+        if self.cls is WeekDate:
+            tx.attempt(setattr, date(1, 1, 1).isocalendar(), name, None)
         if field_position(self.cls, name) is not None and not hasattr(self.cls, "_fields"):
             tx.raise_(AttributeError, "readonly attribute")
         if field_position(self.cls, name) is not None:
@@ -756,6 +759,9 @@ class TupleVariable(SequenceVariable):
         return tx.new_dict([(tx.from_constant(n), item) for n, item in zip(names, self.items, strict=True)])
 
 
+#: The class of `date.isocalendar()`: no named tuple, nor what Python calls a struct sequence.
+WeekDate: type = type(date(1, 1, 1).isocalendar())
+_OF_WEEK_DATES = ("year", "week", "weekday")
 _TupleGetter = type(inspect.getattr_static(namedtuple("_Pair", "a b"), "a"))
 
 
@@ -785,8 +791,15 @@ def _special_method(cls: type) -> str | None:
     return None
 
 
+def is_named(cls: type) -> bool:
+    """Whether it is one of those classes of tuples that are known through and through."""
+    return hasattr(cls, "_fields") or hasattr(cls, "n_sequence_fields") or cls is torch.Size
+
+
 def field_position(cls: type, name: str) -> int | None:
     """Which element of a named tuple or struct sequence is its field `name`."""
+    if cls is WeekDate:
+        return _OF_WEEK_DATES.index(name) if name in _OF_WEEK_DATES else None
     found = inspect.getattr_static(cls, name, None)
     if isinstance(found, _TupleGetter):
         return found.__reduce__()[1][0]

@@ -15,6 +15,7 @@ from types import (
     MethodDescriptorType,
     MethodType,
     MethodWrapperType,
+    ModuleType,
     WrapperDescriptorType,
 )
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -29,8 +30,9 @@ from symbolic.passing import namespace_of
 from symbolic.signatures import takes
 from symbolic.sources import Source
 from symbolic.variables.base import ALIASES, BINARY, INPLACE, MISSING, UNARY, Variable, joins, lookup, raw_attributes
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import ConstantVariable, is_library_value
 from symbolic.variables.functions import BoundMethod, PythonFunction
+from symbolic.variables.generic_attributes import is_generic
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.positions import answering, as_index, has, is_python_class, stand_in, type_name
 from symbolic.versions import CLASSMETHOD_ASKS
@@ -128,7 +130,9 @@ class ObjectVariable(Variable):
     # --- attributes -------------------------------------------------------------------------------------------------
     def getattr(self, tx: Translator, name: str) -> Variable:
         hook = tx.lookup(self.cls, "__getattribute__")
-        is_native = hook is object.__getattribute__ or isinstance(hook, NATIVE_DESCRIPTORS)
+        is_native = isinstance(hook, NATIVE_DESCRIPTORS)
+        if is_native and not is_generic(hook, name):
+            raise GraphBreak("attribute access not supported", f"{self.describe()}.{name}, which its class answers")
         try:
             if is_native:
                 found = self.find(tx, name)
@@ -238,6 +242,8 @@ class ObjectVariable(Variable):
     def _missing(self, tx: Translator, name: str) -> Variable:
         """What `__getattr__` answers."""
         hook = tx.lookup(self.cls, "__getattr__")
+        if hook is MISSING and issubclass(self.cls, ModuleType):  # it asks its own, and has a message of its own
+            raise GraphBreak("attribute access not supported", f"{self.describe()}.{name}")
         if hook is torch.nn.Module.__getattr__:
             found = self._module_attribute(tx, name)
             if found is not None:
@@ -261,7 +267,7 @@ class ObjectVariable(Variable):
 
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
         hook = tx.lookup(self.cls, "__setattr__")
-        if isinstance(hook, WrapperDescriptorType) and not is_foreign(hook, self.cls, "__setattr__"):
+        if is_generic(hook) and not is_foreign(hook, self.cls, "__setattr__"):
             self.plain_setattr(tx, name, value)
         elif hook is torch.nn.Module.__setattr__ and self._module_setattr(tx, name, value):
             pass
@@ -341,7 +347,7 @@ class ObjectVariable(Variable):
 
     def delattr(self, tx: Translator, name: str) -> None:
         hook = tx.lookup(self.cls, "__delattr__")
-        if isinstance(hook, WrapperDescriptorType) and not is_foreign(hook, self.cls, "__delattr__"):
+        if is_generic(hook) and not is_foreign(hook, self.cls, "__delattr__"):
             self.plain_delattr(tx, name)
         else:
             tx.call(tx.class_attribute(self.cls, "__delattr__"), [self, ConstantVariable(name)], {})
@@ -478,12 +484,19 @@ class ObjectVariable(Variable):
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if op is operator.or_ and self.cls in ALIASES and joins(other):
             return tx.of_classes(op, self, other)
+        self._check_asked(other)
         return self._operator(tx, BINARY[op][0], other, lambda p: p.binary(tx, op, _native_part(other)))
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if op is operator.or_ and self.cls in ALIASES and joins(other):
             return tx.of_classes(op, other, self)
+        self._check_asked(other)
         return self._operator(tx, BINARY[op][1], other, lambda p: p.rbinary(tx, op, _native_part(other)))
+
+    def _check_asked(self, other: Variable) -> None:
+        """Values of the library ask other operands: a `timedelta` a float for its ratio, whoever has written that."""
+        if self.payload is not None and other.is_constant() and is_library_value(other.constant()):
+            raise GraphBreak("native operator of an object", self.describe())
 
     def as_sequence(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         return self.payload.as_sequence(tx, op, _native_part(other)) if self.payload is not None else None
@@ -507,8 +520,7 @@ class ObjectVariable(Variable):
         if raw is MISSING:
             return None
         if raw is object.__ne__:
-            result = self._operator(tx, "__eq__", other, lambda p: p.binary(tx, operator.eq, _native_part(other)))
-            return ConstantVariable(not tx.truth(result)) if result is not None else None
+            return self.differs(tx, other)
         function = self.special(tx, name)
         if function is None:
             if self.cls in polyfills.EQUALITIES and raw in (self.cls.__eq__, self.cls.__ne__):
@@ -518,6 +530,11 @@ class ObjectVariable(Variable):
         if isinstance(result, ConstantVariable) and result.value is NotImplemented:
             return None
         return result
+
+    def differs(self, tx: Translator, other: Variable) -> Variable | None:
+        """`object.__ne__`; None: NotImplemented"""
+        result = self._operator(tx, "__eq__", other, lambda p: p.binary(tx, operator.eq, _native_part(other)))
+        return ConstantVariable(not tx.truth(result)) if result is not None else None
 
     def _compared(self, tx: Translator, name: str, other: Variable) -> Variable | None:
         kind = other.python_type()
@@ -707,6 +724,16 @@ def _delete(tx: Translator, owner: Any, name: Variable) -> Variable:
     return ConstantVariable(None)
 
 
+def _differs(tx: Translator, owner: Any, other: Variable) -> Variable:
+    """The contrary of what `__eq__` says, whoever has that."""
+    if lookup(owner.python_type(), "__eq__") is object.__eq__:
+        return ConstantVariable(False if owner is other else NotImplemented)
+    if not isinstance(owner, ObjectVariable):
+        raise GraphBreak("native method of an object", f"object.__ne__ of {owner.describe()}")
+    answer = owner.differs(tx, other)
+    return ConstantVariable(NotImplemented) if answer is None else answer
+
+
 #: `object`'s own methods by name; the receiver is the first argument after tx
 OBJECT_METHODS: dict[str, Callable[..., Variable]] = {
     "__init__": _init,
@@ -715,7 +742,7 @@ OBJECT_METHODS: dict[str, Callable[..., Variable]] = {
     "__delattr__": _delete,
     "__getattribute__": _get,
     "__eq__": lambda tx, owner, other: ConstantVariable(True if owner is other else NotImplemented),
-    "__ne__": lambda tx, owner, other: ConstantVariable(False if owner is other else NotImplemented),
+    "__ne__": _differs,
 }
 
 

@@ -109,7 +109,7 @@ def _repr_of(tx: Translator, variable: Variable) -> str:
         return marked(tx, TextVariable(object.__repr__, [variable]))
     if shell is None:
         raise GraphBreak("text of an object", kind.__qualname__)
-    return repr(shell(tx, variable))
+    return tx.attempt(repr, shell(tx, variable))
 
 
 def _texts(tx: Translator, variable: Variable) -> list[_Text]:
