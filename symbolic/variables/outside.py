@@ -53,7 +53,7 @@ _LOGGING = ("logging", "logging.handlers")
 #: The levels of methods' messages.
 _LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error", "critical")}
 #: The methods that say whether a message is shown.
-_ANSWERING = {name: getattr(logging.Logger, name) for name in ("isEnabledFor", "getEffectiveLevel")}
+_ASKED, _EFFECTIVE = logging.Logger.isEnabledFor, logging.Logger.getEffectiveLevel
 #: Where the queues are that handlers put messages into, and the class of None.
 _QUEUES = ("builtins", "queue", "_queue", "multiprocessing.queues")
 #: The reason of a break before what the graph would do too early.
@@ -555,15 +555,18 @@ def is_enabled(logger: Any, level: Any) -> bool:
     """`logger.isEnabledFor(level)`, of which the logger remembers nothing."""
     if logger.disabled:
         return False
-    if (remembered := logger._cache.get(level)) is not None:
+    remembered = logger._cache.get(level)
+    if remembered is not None:
         return bool(remembered)
-    return not logger.manager.disable >= level and bool(level >= logging.Logger.getEffectiveLevel(logger))
+    return not logger.manager.disable >= level and bool(level >= _EFFECTIVE(logger))
 
 
 def _answers_as_ever(logger: Any) -> bool:
     """Whether it is asked for its levels in the way of the library's."""
-    own = all(type_lookup(type(logger), name) is method for name, method in _ANSWERING.items())
-    return own and vars(logger).keys().isdisjoint(_ANSWERING) and type(vars(logger).get("_cache")) is dict
+    kind, own = type(logger), logger.__dict__
+    if type(kind) is not type or kind.isEnabledFor is not _ASKED or kind.getEffectiveLevel is not _EFFECTIVE:
+        return False
+    return "isEnabledFor" not in own and "getEffectiveLevel" not in own and type(own.get("_cache")) is dict
 
 
 @handles(logging.Logger.isEnabledFor)
