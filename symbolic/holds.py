@@ -39,6 +39,8 @@ class Holds:
     def meet_no_more(self, cause: GraphBreak, objects: Collection[Any], unless: Callable[[], bool]) -> None:
         """The same of a frame that has any of these objects, before this step or after it."""
         step, met = self._tx.break_step(cause), frozenset(map(id, objects))
+        if any(hold.met == met and hold.unless is unless for hold in self._held):
+            return  # to break earlier is as good
         self._tx.keepalive.extend(objects)
         self._held.append(_Hold(step, self._tx.located(cause), (), unless, met))
 
@@ -52,7 +54,7 @@ class Holds:
             return
         done = self._done()
         for hold in list(self._held):
-            if (hold.done and done != hold.done) or not hold.met.isdisjoint(self._tx.known):
+            if (hold.done and done != hold.done) or any(map(self._tx.known.__contains__, hold.met)):
                 if not hold.unless():
                     raise Restart(hold.step, hold.cause)
                 self._held.remove(hold)

@@ -7,8 +7,10 @@ import functools
 import gc
 import logging
 import os
+import sys
 import sysconfig
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -21,19 +23,52 @@ from symbolic.variables.objects import instance_dict
 
 #: Where libraries lie: their code knows nothing of the program's objects.
 INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib", "stdlib")})
+#: What handlers keep messages in.
+_WRITTEN = (list, dict, set, deque)
 #: More objects than this are as good as all.
 _ENOUGH = 1000
 
 
 def handlers_of(logger: Any) -> Iterator[Any]:
-    """Of a logger: what its messages go through."""
-    yield logging.getLogRecordFactory()
+    """Of a logger: what its messages go through, its own methods among it."""
+    yield from (logging.getLogRecordFactory(), *_own(logger).values())
+    yield from (each for _, each in raw_attributes(type(logger).__mro__))
+    handlers: list[Any] = []
     while logger is not None:
         yield from logger.filters
-        for handler in logger.handlers:
-            own = _own(handler)
-            yield from (handler, own.get("formatter"), *own.get("filters", ()))
+        handlers += logger.handlers
         logger = logger.parent if logger.propagate else None
+    if not handlers:
+        yield from (logging.lastResort, sys.stderr)
+    seen = set[int]()
+    for handler in handlers:  # which may hand on to others
+        own = _own(handler) if id(handler) not in seen else {}
+        seen.add(id(handler))
+        yield from (handler, *own.values(), *own.get("filters", ()))
+        handlers += [each for each in own.values() if isinstance(each, logging.Handler)]
+
+
+def asked_of(logger: Any) -> Iterator[Any]:
+    """What says who is shown a message: where the frame has written to any of it, it is not known before it runs."""
+    yield from (logging, vars(logging), logging.Logger.manager, logging.Logger.manager.loggerDict, logging.root)
+    for each in _line_of(logger):
+        yield from (each, each.manager, each.handlers, each.filters, *type(each).__mro__[:-1])
+        for handler in (*each.handlers, logging.lastResort):
+            yield from (handler, *type(handler).__mro__[:-1], *_own(handler).values())
+
+
+def written_by(logger: Any) -> Iterator[Any]:
+    """What the library itself writes to while it shows a message."""
+    for each in _line_of(logger):
+        yield _own(each).get("_cache")
+        for handler in each.handlers:
+            yield from (own for own in _own(handler).values() if isinstance(own, _WRITTEN))
+
+
+def _line_of(logger: Any) -> Iterator[Any]:
+    while logger is not None:
+        yield logger
+        logger = logger.parent
 
 
 def shown_by() -> Iterator[Any]:

@@ -138,7 +138,9 @@ class Runner:
             results = Path(folder, "results")
             results.touch()
             task = dataclasses.replace(task, results=str(results))
-            command = [sys.executable, "-m", "tools.coverage_child", json.dumps(dataclasses.asdict(task))]
+            told = Path(folder, "task")  # names of many methods are too long for a command
+            told.write_text(json.dumps(dataclasses.asdict(task)))
+            command = [sys.executable, "-m", "tools.coverage_child", str(told)]
             done = subprocess.run(
                 command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, text=True, errors="replace",

@@ -18,6 +18,7 @@ import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from types import MethodType
 from typing import IO, Any
 
@@ -134,7 +135,7 @@ def tell(results: IO[str], line: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    task = Task(**json.loads(sys.argv[1]))
+    task = Task(**json.loads(Path(sys.argv[1]).read_text()))
     # As links they are in no folder of the standard library, whose functions are left alone after a graph break.
     test.__path__.insert(0, task.links)
     support.use_resources = []

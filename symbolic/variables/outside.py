@@ -23,7 +23,7 @@ from torch.utils.hooks import RemovableHandle
 from sideeffects.effects import Place, Risk
 from symbolic import callers, polyfills
 from symbolic.errors import TOLD, GraphBreak, Restart
-from symbolic.told_to import handlers_of, reached, shown_by
+from symbolic.told_to import asked_of, handlers_of, reached, shown_by, written_by
 from symbolic.torch_state import TorchState
 from symbolic.variables import warning_filters
 from symbolic.variables.base import MISSING, FixedVariable, Variable
@@ -50,6 +50,10 @@ _SHOWS = frozenset({"ipykernel.iostream.OutStream"})
 _SEEN = (RemovableHandle,)
 #: Where the handlers and formatters of log messages are that run no code of the user's.
 _LOGGING = ("logging", "logging.handlers")
+#: The levels of methods' messages.
+_LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error", "critical")}
+#: The methods that say whether a message is shown.
+_ASKED, _EFFECTIVE = logging.Logger.isEnabledFor, logging.Logger.getEffectiveLevel
 #: Where the queues are that handlers put messages into, and the class of None.
 _QUEUES = ("builtins", "queue", "_queue", "multiprocessing.queues")
 #: The reason of a break before what the graph would do too early.
@@ -328,6 +332,7 @@ def logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     if not 1 <= level <= len(frames):
         raise GraphBreak("log message of a frame further out", name_of(fn))
     logger, *told = args
+    _as_found(tx, logger)
     shown = (logger, *(_as_now(tx, arg) for arg in told))
     given = {name: _as_now(tx, arg) for name, arg in given.items()}
     if not all(arg.is_constant() for arg in told):
@@ -339,9 +344,35 @@ def logged(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
         _know_quiet(tx, logger)
     else:
         seers = () if logger.source is None else handlers_of(logger.real())
-        _hold(tx, TOLD, logger, is_quiet, *_silent(fn, logger, told), seers=seers)
+        _hold(tx, TOLD, logger, is_quiet, *_silent(fn, told), seers=seers)
     tx.ledger.risk(_at(tx), library(tx, fn), shown, given, _place(frames[level - 1]))
     return NONE
+
+
+def _as_found(tx: Translator, logger: Variable) -> None:
+    """Breaks where the frame has written to what says who is shown a message of this logger, or has anything of what
+    the library itself writes to then."""
+    if logger.source is None:
+        raise GraphBreak(TOLD, f"{logger.describe()}, which the frame has made")
+    real = logger.real()
+    _unwritten(tx, asked_of(real), logger.describe())
+    cause = GraphBreak(TOLD, f"{logger.describe()}, of which the frame reads what messages are kept in")
+    tx.graph.holds.meet_no_more(cause, [*written_by(real)], _never)
+
+
+def _never() -> bool:
+    return False
+
+
+def _unwritten(tx: Translator, parts: Iterable[Any], told: str) -> None:
+    """Breaks where the frame has written to any of these, or to where the text of errors goes."""
+    for part in parts:
+        found = tx.known.get(id(part)) or tx.spaces.get(id(part))
+        if found is not None and tx.ledger.touched(found):
+            raise GraphBreak(TOLD, f"{told}, after the frame has written to {found.describe()}")
+    space = tx.spaces.get(id(vars(sys)))
+    if space is not None and "stderr" in tx.ledger.stores(space):
+        raise GraphBreak(TOLD, f"{told}, after the frame has written to sys.stderr")
 
 
 def _error(tx: Translator, asked: Variable) -> Variable | None:
@@ -418,12 +449,10 @@ def _swallows(handler: Any) -> bool:
     return takes and type(getattr(handler, "queue", None)).__module__ in _QUEUES
 
 
-def _silent(fn: Any, logger: Variable, told: Sequence[Variable]) -> list[Callable[[Any], bool]]:
+def _silent(fn: Any, told: Sequence[Variable]) -> list[Callable[[Any], bool]]:
     """What says that nobody is shown the message."""
-    name = logging.getLevelName(fn.__name__.upper())
-    level = told[0].constant() if fn is logging.Logger.log and told[0].is_constant() else name
-    own = type_lookup(logger.python_type(), "isEnabledFor") is logging.Logger.isEnabledFor
-    return [Enabled(level, False)] if own and type(level) is int else []
+    level = told[0].constant() if fn is logging.Logger.log and told[0].is_constant() else _LEVELS.get(fn.__name__)
+    return [Enabled(level, False)] if type(level) is int else []
 
 
 def _as_now(tx: Translator, variable: Variable, around: tuple[Variable, ...] = ()) -> Variable:
@@ -446,11 +475,52 @@ def _as_now(tx: Translator, variable: Variable, around: tuple[Variable, ...] = (
     raise GraphBreak("log message with what may change", variable.describe())
 
 
+class Registered:
+    """it is the logger of that name: the predicate of a guard"""
+
+    def __init__(self, name: Any) -> None:
+        self.name = name
+        self.__doc__ = f"the logger of the name {name!r}"
+
+    def __call__(self, logger: Any) -> bool:
+        return named(self.name) is logger
+
+
+def named(name: Any) -> Any:
+    """The logger that there is of that name."""
+    if not name or name == logging.root.name:
+        return logging.root
+    found = logging.Logger.manager.loggerDict.get(name)
+    return found if isinstance(found, logging.Logger) else None
+
+
 @handles(logging.getLogger)
 def _get_logger(tx: Translator, name: Variable = NONE) -> Variable:
-    """The one logger of that name."""
-    logger = tx.attempt(logging.getLogger, name.constant())
-    return tx.wrap(logger, tx.sources.const(logger, f"logging.getLogger({logger.name!r})"))
+    """The one logger of that name. One that is not there yet is made while tracing, where the frame knows of nothing
+    that this changes."""
+    value = name.constant()
+    if value and type(value) is not str:
+        tx.attempt(logging.getLogger, value)
+        raise GraphBreak(TOLD, f"logger of the name {value!r}")
+    manager = logging.Logger.manager
+    text = f"logging.getLogger({value or 'root'!r})"
+    _unwritten(tx, (vars(logging), manager, manager.loggerDict, *logging.Logger.__mro__[:-1]), text)
+    if named(value) is None and _is_seen(tx, value):
+        raise GraphBreak(TOLD, f"{text}, which is not there yet")
+    logger = tx.attempt(logging.getLogger, value)
+    found = tx.wrap(logger, tx.sources.const(logger, text))
+    if found.source is not None:
+        tx.know(found.source, "predicate", Registered(value))
+    return found
+
+
+def _is_seen(tx: Translator, name: str) -> bool:
+    """Whether the frame, or code of the program's, may see that a logger of this name is made."""
+    manager = logging.Logger.manager
+    inner = (each for other, each in manager.loggerDict.items() if other.startswith(f"{name}."))
+    kind = manager.loggerClass or logging.getLoggerClass()
+    own = kind is logging.Logger and type(manager) is logging.Manager
+    return not own or any(id(each) in tx.known for each in (manager.loggerDict, manager.loggerDict.get(name), *inner))
 
 
 for _name in ("debug", "info", "warning", "error", "critical", "log"):
@@ -478,15 +548,36 @@ class Enabled:
         self.__doc__ = f"messages of level {level} {'shown' if answer else 'not shown'}"
 
     def __call__(self, logger: Any) -> bool:
-        return logger.isEnabledFor(self.level) is self.answer
+        return _answers_as_ever(logger) and is_enabled(logger, self.level) is self.answer
+
+
+def is_enabled(logger: Any, level: Any) -> bool:
+    """`logger.isEnabledFor(level)`, of which the logger remembers nothing."""
+    if logger.disabled:
+        return False
+    remembered = logger._cache.get(level)
+    if remembered is not None:
+        return bool(remembered)
+    return not logger.manager.disable >= level and bool(level >= _EFFECTIVE(logger))
+
+
+def _answers_as_ever(logger: Any) -> bool:
+    """Whether it is asked for its levels in the way of the library's."""
+    kind, own = type(logger), logger.__dict__
+    if type(kind) is not type or kind.isEnabledFor is not _ASKED or kind.getEffectiveLevel is not _EFFECTIVE:
+        return False
+    return "isEnabledFor" not in own and "getEffectiveLevel" not in own and type(own.get("_cache")) is dict
 
 
 @handles(logging.Logger.isEnabledFor)
 def _is_enabled_for(tx: Translator, logger: Variable, level: Variable) -> Variable:
-    if logger.source is None or not level.is_constant():
+    """What it remembers of the answer it does after the graph."""
+    if logger.source is None or not level.is_constant() or not _answers_as_ever(logger.real()):
         raise GraphBreak("warning or log message", f"isEnabledFor of {logger.describe()}")
-    answer = tx.attempt(logger.real().isEnabledFor, level.constant())
+    _as_found(tx, logger)
+    answer = tx.attempt(is_enabled, logger.real(), level.constant())
     tx.know(logger.source, "predicate", Enabled(level.constant(), answer))
+    tx.ledger.call(library(tx, logging.Logger.isEnabledFor), logger, level)
     return ConstantVariable(answer)
 
 
@@ -501,6 +592,7 @@ def _by_root(name: str) -> None:
     @handles(getattr(logging, name))
     def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
         root = _get_logger(tx)
+        _as_found(tx, root)
         if not has_handlers(logging.root):
             raise GraphBreak("warning or log message", f"logging.{name} where nothing is set up")
         tx.know(root.source, "predicate", has_handlers)
