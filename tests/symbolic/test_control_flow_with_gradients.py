@@ -237,10 +237,9 @@ def test_the_same(program, backend):
     check(program, A, B, changed=[(N, B)], backend=backend, tolerance=(1e-2, 1e-2) if program is autocast else (1e-5, 1e-5))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_sides_of_other_strides(backend):
+def test_sides_of_other_strides():
     """In a process of its own: where torch.cond refuses them, torch's own compiler leaves its frame hook in place."""
-    test = f"check(other_strides, A, B, changed=[(N, B)], backend={backend!r}, tolerance=(1e-5, 1e-5))"
+    test = "check(other_strides, A, B, changed=[(N, B)], backend='aot_eager', tolerance=(1e-5, 1e-5))"
     subprocess.run([sys.executable, "-c", f"from {__name__} import *; {test}"], check=True)
 
 
