@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import jit
-from tests.differential import COUNTING, check, tensors
+from tests.differential import COUNTING, INNER, check, tensors
 
 A, B = tensors(3, 4, count=2, requires_grad=True)
 N = (-A).detach().requires_grad_()
@@ -265,5 +265,6 @@ def test_errors_of_derivatives(then):
     check(operands, A, B, changed=[(N, B)], then=then)
 
 
+@pytest.mark.skipif(bool(INNER) and not COUNTING, reason="the error names a tensor's node, a compiled graph's after a break")
 def test_what_is_written_after():
     check(writes_an_operand_after, A, B, changed=[(N, B)])
