@@ -11,7 +11,7 @@ from tests.differential import COUNTING, INNER, check, tensors
 
 A, B = tensors(3, 4, count=2, requires_grad=True)
 N = (-A).detach().requires_grad_()
-BACKENDS = ("eager", "aot_eager", "default")
+BACKENDS = ("eager", "default")
 LAYERS = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
 
 
