@@ -34,8 +34,8 @@ def _filters_mutated(tx: Translator) -> Variable:
 
 
 def is_settled(tx: Translator, place: Place, message: Variable, category: Variable, source: Variable) -> bool:
-    """Whether the warning is ignored, was put into a list of the frame's, or is none of a kind that is known here.
-    Raises `Observed` where it is an error."""
+    """Whether all is done: the warning is ignored, or shown by what the frame has set. Raises `Observed` where it is an
+    error. False: it is to be shown as ever, or nothing is known of it."""
     module = tx.wrap(warnings, tx.sources.const(warnings, "warnings"))
     made = _instance(tx, message, category)
     if made is None:
