@@ -7,7 +7,7 @@ the frame, or is asked where it begins), the graph breaks instead."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import fx
@@ -28,7 +28,7 @@ from symbolic.variables.arrays import (
 from symbolic.variables.base import Variable
 from symbolic.variables.checkpoints import reachable
 from symbolic.variables.either import memory
-from symbolic.variables.tensors import TensorVariable
+from symbolic.variables.tensors import NumberOutput, TensorVariable
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -91,13 +91,17 @@ def close(tx: Translator) -> None:
             raise Restart(step, GraphBreak("array in the memory of a tensor that comes to lie elsewhere"))
     if not tx.lent_parts:
         return
-    left = [each for each in reachable(tx, [tx.result]) if isinstance(each, TensorVariable)]
+    left = [each for each in reachable(tx, [tx.result]) if _is_tensor(each)]
     asked = [node.args[0] for node in tx.graph.root.nodes if node.target in _BEGINS]
     for step, tensor in tx.lent_parts:
         nodes = {each.node for each in left if memory_of(each) == memory_of(tensor)}
         told = any(isinstance(node, fx.Node) and tensor.node in _same_memory(node) for node in (*nodes, *asked))
         if told:
             raise Restart(step, GraphBreak("tensor of a part of an array, or of an array in a tensor's memory"))
+
+
+def _is_tensor(variable: Variable) -> TypeGuard[TensorVariable]:
+    return isinstance(variable, TensorVariable) and not isinstance(variable, NumberOutput)
 
 
 def _same_memory(node: fx.Node) -> Iterator[fx.Node]:

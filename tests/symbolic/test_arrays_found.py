@@ -520,6 +520,7 @@ def test_number_in_a_continuation_under_autocast():
     lambda x, a: torch.from_numpy(a[1:]).as_strided((2,), (1,), 0) + 1,
     lambda x, a: x + torch.from_numpy(a[1:]).storage_offset(),
     lambda x, a: torch.as_tensor(a.argsort(kind="stable")[0]),
+    lambda x, a: (torch.as_tensor(a[0]), torch.arange(3).clamp(1, 4).sum().item()),
 ])  # fmt: skip
 def test_a_tensor_of_an_array_has_a_storage_of_its_own(program):
     check(program, torch.ones(3, 4), np.arange(12.0).reshape(3, 4))
