@@ -12,7 +12,7 @@ from tests.anew import begin_anew
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COMPARING = ("symbolic", "sideeffects", "test_graph_breaks.py", "test_guards.py", "test_recursion.py", "test_threads.py")
-THIRD = 3
+SAMPLE = 6  # one in so many
 DEPTHS = {"eager": 0, "aot_eager": 1, "default": 2}
 
 torch.set_num_threads(1)
@@ -24,14 +24,14 @@ jit.config.cache_dir = os.environ["JIT_TEST_CACHE"]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Each third quick test of programs also runs with breaks everywhere: a sample of every file, itself unchanging.
+    """One in six quick tests of programs also runs with breaks everywhere: a sample of every file, itself unchanging.
     Where a run is told its backend, tests of several backends are run on the last of them alone."""
     places = {}
     for item in items:
         inside = os.path.relpath(item.path, HERE).split(os.sep)[0]
         if inside in COMPARING and not item.get_closest_marker("long"):
             places[item.path] = place = places.get(item.path, -1) + 1
-            if place % THIRD == 0:
+            if place % SAMPLE == 0:
                 item.add_marker("break_everywhere")
     if "JIT_TEST_BACKEND" in os.environ:
         deepest = {}

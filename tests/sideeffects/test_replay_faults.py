@@ -111,7 +111,7 @@ def logged(w, n):
     w.log.warning("at %d", n)
 
 
-TOLD = [printed, written, warned, logged]
+TOLD = [printed, written, warned, pytest.param(logged, marks=pytest.mark.long)]  # a graph for each message
 
 
 def outcome(program, tell, stop):
