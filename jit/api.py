@@ -365,6 +365,7 @@ class Explanation:
     def __str__(self) -> str:
         lines = [f"{self.graph_count} graphs, {self.graph_break_count} breaks, {self.op_count} operations"]
         lines += [f"break {i + 1}: {reason}" for i, reason in enumerate(self.break_reasons)]
+        lines += [f"runs as written: {each.where}: {each.skipped}" for each in self.records if each.skipped]
         lines += [f"specialized: {each}" for each in self.specializations]
         lines += ["guards:", *(f"  {guard}" for guard in self.guards)]
         return "\n".join(lines)

@@ -4,6 +4,7 @@ import functools
 import inspect
 import io
 import pickle
+import sys
 import time
 import types
 
@@ -454,6 +455,14 @@ def test_explain_of_breaks():
     if COUNTING:
         assert (report.graph_count, report.graph_break_count) == (2, 1)
         assert str(program.__code__.co_firstlineno + 2) in str(report.break_reasons[0])
+
+
+def test_explain_of_what_runs_as_written():
+    def program(x):
+        return x + len(sys._getframe().f_locals)
+    report = jit.explain(program)(X)
+    line = program.__code__.co_firstlineno
+    assert f"runs as written: {__file__}:{line} in " in str(report) and "frame" in str(report)
 
 
 def test_explain_of_a_module_and_of_what_is_compiled():

@@ -32,11 +32,11 @@ def total(rows):
 total([torch.ones(2), torch.ones(2)])
 """,
     "a call of what can't be read": """
-import zlib
+import binascii
 
 @jit.compile(fullgraph=True)
 def f(x):
-    return x * (zlib.crc32(b"words") % 3)
+    return x * (binascii.crc_hqx(b"words", 0) % 3)
 
 f(torch.ones(2))
 """,

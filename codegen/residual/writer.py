@@ -123,8 +123,9 @@ class Writer:
                     break
             else:
                 state[variable] = 2
-        # What a class is made of has to be complete by then.
-        self._cyclic.difference_update(*(each.recipe.args for each in self._cyclic if isinstance(each, MADE)))
+        # What a class is made of has to be complete by then: no shells.
+        args = [arg for each in self._cyclic if isinstance(each, MADE) for arg in each.recipe.args]
+        self._cyclic.difference_update(arg for arg in args if not isinstance(arg, MADE))
 
     def load(self, variable: Variable) -> None:
         """Pushes the value of `variable`."""
@@ -261,17 +262,30 @@ class Writer:
             self.keep(variable)
 
     def _is_built_by_parts(self, variable: Variable) -> bool:
-        """Builds the containers that it holds and that hold it, until it is built itself."""
-        held = parts(variable, self.ledger)
-        if isinstance(variable, MADE):
-            held += [part for arg in variable.recipe.args for part in parts(arg, self.ledger)]
-        for part in held:
-            if part in self._cyclic and type(part) in SHELLS and part not in self._built:
+        """Builds the containers that it is made of and that hold it, until it is built itself."""
+        for part in self._containers_of(variable):
+            if part not in self._built:
                 self.load(part)
                 self.emit.pop()
             if variable in self._built:
                 return True
         return False
+
+    def _containers_of(self, variable: Variable) -> Iterator[Variable]:
+        """Those in cycles that have to be there before `variable` is, or before what it is made of."""
+        seen, waiting = {variable}, [variable]
+        while waiting:
+            whole = waiting.pop()
+            held = parts(whole, self.ledger)
+            if isinstance(whole, MADE):
+                held += [part for arg in whole.recipe.args for part in parts(arg, self.ledger)]
+            for part in held:
+                if part in self._cyclic and part not in seen:
+                    seen.add(part)
+                    if type(part) in SHELLS:
+                        yield part
+                    else:
+                        waiting.append(part)
 
     def keep(self, variable: Variable) -> None:
         """Stores the value on top of the stack as the one of `variable`, and leaves it there."""

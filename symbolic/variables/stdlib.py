@@ -31,6 +31,7 @@ import unicodedata
 import urllib.parse
 import uuid
 import weakref
+import zlib
 from collections.abc import Callable
 from types import BuiltinFunctionType, MethodType
 from typing import TYPE_CHECKING, Any
@@ -461,7 +462,8 @@ pure((os.path.split, os.path.normcase, os.path.commonpath, os.path.commonprefix,
 pure((fnmatch.fnmatch, fnmatch.fnmatchcase, fnmatch.filter, fnmatch.translate, json.dumps, json.loads))
 pure((urllib.parse.quote, urllib.parse.quote_plus, urllib.parse.unquote, urllib.parse.unquote_plus))
 pure((unicodedata.normalize, unicodedata.category, unicodedata.name, unicodedata.lookup, unicodedata.combining))
-pure((binascii.hexlify, binascii.unhexlify, binascii.b2a_base64, binascii.a2b_base64))
+pure((binascii.hexlify, binascii.unhexlify, binascii.b2a_base64, binascii.a2b_base64, binascii.crc32))
+pure((zlib.crc32, zlib.adler32, zlib.compress, zlib.decompress))
 pure((urllib.parse.parse_qs, urllib.parse.parse_qsl, urllib.parse.urlencode, urllib.parse.urljoin))
 pure((hmac.compare_digest,))
 pure((inspect.cleandoc, textwrap.dedent, textwrap.indent, textwrap.wrap, textwrap.fill, textwrap.shorten))

@@ -683,3 +683,51 @@ def test_what_objects_store_with_is_not_for_classes():
         return x + IsStoredTo.held, said
 
     check(program, *tensors(3), graphs=1)
+
+
+def test_a_metaclass_that_registers_its_classes():
+    """Each holds the other: the classes by their type, that by its register. The frame ran as it was."""
+    def program(x):
+        class Registers(type):
+            known = {}
+
+            def __new__(m, name, bases, space, *, key=None):
+                made = super().__new__(m, name, bases, space)
+                m.known[key or name] = made
+                return made
+
+        class Base(metaclass=Registers):
+            pass
+
+        class Derived(Base, key="derived"):
+            pass
+
+        return x + 1, Base, Derived, Derived()
+
+    def judge(x):
+        y, base, derived, made = program(x)
+        known = type(base).known
+        return y, known["Base"] is base, known["derived"] is derived is type(made), list(known), derived.__mro__[1] is base
+
+    program = jit.compile(program, backend="eager", fullgraph=True) if COUNTING else program
+    check(judge, *tensors(3), graphs=None)
+
+
+def test_a_base_that_keeps_its_derived_classes():
+    def program(x):
+        class Base:
+            derived = []
+
+            def __init_subclass__(cls, **kwargs):
+                super().__init_subclass__(**kwargs)
+                cls.derived.append(cls)
+
+        class First(Base):
+            pass
+
+        class Second(First):
+            pass
+
+        return x + 1, Base.derived == [First, Second], Second, First.derived is Second.derived
+
+    check(program, *tensors(3), graphs=1)

@@ -2,6 +2,7 @@
 
 import abc
 import base64
+import binascii
 import dataclasses
 import enum
 import fnmatch
@@ -11,6 +12,7 @@ import pprint
 import typing
 import unicodedata
 import urllib.parse
+import zlib
 
 from tests.differential import same_as_eager
 
@@ -125,6 +127,12 @@ def test_pretty_text_of_an_object(x): return x + 1, pprint.pformat([P()])
 @same_as_eager(graphs=1)
 def test_names_and_bytes(x):
     return x + 1, fnmatch.filter(["a.py", "b.c"], "*.py"), unicodedata.normalize("NFKD", "é"), base64.b64encode(b"abc"), base64.b64decode("YWJj"), urllib.parse.quote("a b"), os.path.commonprefix(["ab", "ac"]), b"ab".hex()
+
+
+@same_as_eager(graphs=1)
+def test_sums_over_bytes(x):
+    packed = zlib.compress(b"words" * 9)
+    return x + zlib.crc32(b"words") % 3, zlib.adler32(b"words", 7), zlib.decompress(packed), binascii.crc32(b"w", zlib.crc32(b"v"))
 
 
 @same_as_eager(graphs=1)
