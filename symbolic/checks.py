@@ -20,6 +20,7 @@ from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.foreseen import foresee, truth
 from symbolic.variables.numbers import NumberVariable, is_read, truth_of
+from symbolic.variables.subclasses import SubclassVariable
 from symbolic.variables.tensors import TensorVariable
 
 if TYPE_CHECKING:
@@ -32,8 +33,10 @@ _ALWAYS_JUMPS = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_IN
 _LONGEST = 200
 
 
-def asked(value: Variable) -> Variable:
-    """Whose truth it is: a number of numpy's is a tensor."""
+def asked(tx: Translator, value: Variable) -> Variable:
+    """Whose truth it is: a number of numpy's is a tensor, and one of the program's classes may be as a plain one."""
+    if isinstance(value, SubclassVariable) and value.overrides is value.is_usual and not tx.overrides.modes:
+        return value.payload
     return value.tensor if isinstance(value, ScalarVariable) and not value.is_constant() else value
 
 

@@ -142,6 +142,7 @@ class GraphBuilder(SizesByValue):
         self._input_point: fx.Node | None = None
         self.names: dict[Source, str] = {}
         self._marks: list[tuple[torch.Tensor, Any]] = []  # of every fake tensor when it was first met
+        self.hushed = False  # whether tensors of the program's classes are among the inputs
         self._inference: list[int] = []  # where the inference guards were made that the frame is inside of
         self.holds = Holds(tx)
         self._made = 0  # inputs that the compiled code makes
@@ -820,6 +821,8 @@ class GraphBuilder(SizesByValue):
             items = [(k.constant(), self._argument(v)) for k, v in variable.pairs(self.tx)]
             return {k: n for k, (n, _) in items}, {k: f for k, (_, f) in items}
         if isinstance(variable, ObjectVariable) and variable.payload is not None:
+            if self.tx.overrides.asked([variable]):
+                raise GraphBreak("tensor subclass", f"an operation with {variable.describe()}")
             return self._argument(variable.payload)
         if isinstance(variable, FunctionVariable):
             return variable.function, variable.function

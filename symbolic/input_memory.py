@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from symbolic.errors import GraphBreak, Restart
+from symbolic.errors import GraphBreak, Restart, SkipFrame
 from symbolic.sources import Source
+from symbolic.torch_state import hushed
 
 if TYPE_CHECKING:
     from symbolic.graph import GraphBuilder
@@ -50,6 +51,8 @@ def _guard_buffers(graph: GraphBuilder) -> None:
 
 def _guard_places(tx: Translator, group: list[TensorVariable]) -> None:
     """Guards where in the memory that they share these inputs lie, and which are views of one another."""
+    if any(each.owner is not None for each in group):
+        raise SkipFrame("a tensor of a class of the program shares memory with another")
     known: dict[int, Source] = {id(each.value): each.source for each in group if each.source is not None}
     for variable in group:
         value, source = variable.value, variable.source
@@ -92,15 +95,18 @@ class BeginsAt:
     def __init__(self, offset: int) -> None:
         self.offset = offset
 
+    @hushed
     def __call__(self, value: Any) -> bool:
         return value.storage_offset() == self.offset
 
 
+@hushed
 def _owns_memory(value: torch.Tensor) -> bool:
     """memory of its own"""
     return value.untyped_storage().resizable()
 
 
+@hushed
 def _is_view(value: torch.Tensor) -> bool:
     """a view"""
     return not value.is_inference() and value._is_view()
@@ -111,6 +117,7 @@ def _is_no_view(value: torch.Tensor) -> bool:
     return not _is_view(value)
 
 
+@hushed
 def _only_claims(value: torch.Tensor) -> bool:
     """a view made without grad, which may get no gradient though it says so"""
     if not _is_view(value) or not value._base.requires_grad:  # type: ignore[union-attr]

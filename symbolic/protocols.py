@@ -21,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from symbolic.errors import DEEPEST, MEMORY, RECURSION, SEES_END, GraphBreak, Observed
 from symbolic.passing import namespace_of
-from symbolic.variables import arrays, born, torch_functions
+from symbolic.variables import arrays, born, subclasses, torch_functions
 from symbolic.variables.base import BINARY, INPLACE, MISSING, NUMBERS, Variable, lookup
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.class_making import new_class
@@ -179,7 +179,9 @@ class Protocols:
         is_abstract = cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT
         if is_abstract and _native_new(cls) is object.__new__:
             self.attempt(object.__new__, cls)
-        if is_abstract or issubclass(cls, torch.Tensor):
+        if issubclass(cls, torch.Tensor):
+            return subclasses.new(self, cls, args, kwargs)
+        if is_abstract:
             raise GraphBreak("construction not supported", cls.__qualname__)
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return TupleVariable(self.unpack(args[0]) if args else [], None, cls)

@@ -191,7 +191,8 @@ class World:
 
     @staticmethod
     def _marks(tx: Translator) -> tuple[Any, ...]:
-        return tx.handled, len(tx.hooks), len(tx.waiting), tx.first_check, tx.graph.moves, len(tx.late_texts)
+        lists: list[Any] = [tx.hooks, tx.waiting, tx.late_texts, tx.overrides.modes]
+        return tx.handled, tx.first_check, tx.graph.moves, *map(len, lists)
 
     def check(self, tx: Translator) -> None:
         self.memories.update(memory(variable.fake) for variable in tx.graph.tensors())  # those that it read first, too

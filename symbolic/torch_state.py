@@ -3,6 +3,7 @@ two switches."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
+_C: Any = torch._C
 _default_device: Any = torch._GLOBAL_DEVICE_CONTEXT  # of the thread
 #: Dispatch keys that every thread adds to its operations. Dispatch modes, function transforms and tracers add others.
 _USUAL_KEYS = 0
@@ -80,17 +82,42 @@ class TorchState:
 
 
 class TracingState(TorchState):
-    """Also the random numbers and the hooks of saved tensors, which tracing leaves alone."""
+    """Also the random numbers and the hooks of saved tensors, which tracing leaves alone. Until it is restored, no
+    class of tensors is asked what operations do: see `variables/overrides.py`."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.functions = hush()
         self.rng = torch.get_rng_state()
         self.tracing = torch._C._autograd._saved_tensors_hooks_set_tracing(True)
 
     def restore(self) -> None:
         super().restore()
+        _C._set_torch_function_state(self.functions)
         torch.set_rng_state(self.rng)
         torch._C._autograd._saved_tensors_hooks_set_tracing(self.tracing)
+
+
+def hush() -> Any:
+    """Asks no class of tensors for its `__torch_function__` any more; answers with the state before."""
+    before = _C._get_torch_function_state()
+    if before == _C._TorchFunctionState.ENABLED:
+        _C._set_torch_function_state(_C._TorchFunctionState.SUBCLASSES_DISABLED)
+    return before
+
+
+def hushed(graph: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph, or what else looks at tensors of the program's classes, that takes them for plain ones."""
+
+    @functools.wraps(graph)
+    def run(*args: Any) -> Any:
+        before = hush()
+        try:
+            return graph(*args)
+        finally:
+            _C._set_torch_function_state(before)
+
+    return run
 
 
 class _Thread(threading.local):

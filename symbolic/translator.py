@@ -59,6 +59,7 @@ from symbolic.variables.live_generators import LiveGenerator, check_alone
 from symbolic.variables.namespaces import Names, NamespaceVariable
 from symbolic.variables.native import OwnKey
 from symbolic.variables.objects import NATIVE_DESCRIPTORS, ObjectVariable
+from symbolic.variables.overrides import Overrides
 from symbolic.variables.positions import is_python_class
 from symbolic.variables.tables import skipped_module
 from symbolic.variables.tensors import TensorVariable
@@ -134,6 +135,7 @@ class Translator(Protocols):
         self.given: list[Variable] = []  # the arguments, as nobody has looked at them
         self.weak_references: dict[Variable, Variable] = {}  # that the frame made, by what they lead to
         self.buffers: list[tuple[int, Variable]] = []  # existing ones that it read or changed, and at which step
+        self.overrides = Overrides()
         self.told_in_modes: list[int] = []  # steps of effects inside of torch's modes
         self.shown_under: list[tuple[int, torch.dtype, GraphBreak]] = []  # messages: the step, the default dtype then
         self.shown_errors: list[tuple[int, Variable, list[Any]]] = []  # in messages: the step, and what is shown
@@ -772,6 +774,7 @@ def capture(
         except _Stop as stop:
             outcome = Break(list(tx.frames), stop.inst, tx.located(stop.cause))
             check_shared_names(outcome.frames)
+        tx.overrides.check_left()
         tx.break_at = {}  # what runs from here on, as generators that are closed, is none of the program's steps
         hooks.settle(tx)
         outside.settle(tx, entered)

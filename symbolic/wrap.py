@@ -58,6 +58,7 @@ from symbolic.variables import (  # noqa: F401  (most fill the tables)
     randoms,
     run_text,
     stdlib,
+    subclasses,
     tables,
     tensor_attributes,
     torch_functions,
@@ -216,7 +217,7 @@ def _constant(tx: Translator, value: Any, source: Source) -> Variable:
 
 def _tensor(tx: Translator, value: torch.Tensor, source: Source) -> Variable:
     if type(value) not in TENSOR_TYPES:
-        raise GraphBreak("tensor subclass", type(value).__qualname__)
+        return subclasses.existing(tx, value, source)
     if torch._C._functorch.is_functorch_wrapped_tensor(value):
         raise GraphBreak("tensor inside a function transform", source.text)
     if is_traceable_wrapper_subclass(value) or value.layout is not torch.strided or _exotic(value):

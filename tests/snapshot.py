@@ -75,7 +75,8 @@ def difference(a, b, path="", tolerance=None):
 
     With a `tolerance`, (rtol, atol) of numbers, nothing is said of how much memory operations happened to take."""
     if isinstance(a, Bits) and isinstance(b, Bits):
-        found = a.differs(b, tolerance)
+        with torch._C.DisableTorchFunctionSubclass():
+            found = a.differs(b, tolerance)
         return f"{path}: {found}" if found else None
     if type(a) is not type(b):
         return f"{path}: eager has {a!r}, compiled has {b!r}"
@@ -133,7 +134,8 @@ class Snapshot:
         return tree
 
     def _complete(self, root):
-        tree = self.see(root)
+        with torch._C.DisableTorchFunctionSubclass():  # classes of tensors are not asked what is looked at
+            tree = self.see(root)
         for place, ref in self.weak:
             place["hooks"] = self.numbers.get(id(ref())) if ref() is not None else None
         self.weak = []

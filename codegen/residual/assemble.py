@@ -34,7 +34,7 @@ from symbolic.graph import OPERATION_RAISES
 from symbolic.guards import Program, program
 from symbolic.opcodes.exceptions import handling
 from symbolic.reach import children, exists, reachable
-from symbolic.torch_state import restoring
+from symbolic.torch_state import hushed, restoring
 from symbolic.translator import ESCAPES
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.containers import DequeIterator
@@ -210,11 +210,14 @@ class _Assembler:
             return None
         module = graph.finish(outputs, has_nodes)
         self._keep_checks(lambda: may_check(module, graph))
-        compiled = self.compile_graph(module, [_example(variable) for variable in graph.inputs])
+        compile_graph = hushed(self.compile_graph) if graph.hushed else self.compile_graph
+        compiled = compile_graph(module, [_example(variable) for variable in graph.inputs])
         self.needed = needed(graph, module, module.meta.get("stages"))
         self._keep_checks(lambda: checks_first(module, compiled, self.needed.inputs))
         if graph.switches:
             compiled = restoring(compiled)
+        if graph.hushed:
+            compiled = hushed(compiled)
         emit, sources = self.emit, [each.source for each in graph.inputs if each.source is not None]
         made = [source for source in sources if source.is_made]
         indirect = [source for source in sources if source.kind not in ("arg", "made")]

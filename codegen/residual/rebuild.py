@@ -49,6 +49,7 @@ from symbolic.variables import (
     randoms,
     sets,
     stdlib,
+    subclasses,
     symbols,
     tensors,
     text_files,
@@ -283,6 +284,14 @@ def _tensor(w: Writer, v: tensors.TensorVariable) -> None:
     raise AssertionError(f"{v.describe()} is no output of the graph")
 
 
+def _subclass(w: Writer, v: subclasses.SubclassVariable) -> None:
+    w.call(runtime.of_class, v.payload, v.cls)
+
+
+def _torch_method(w: Writer, v: subclasses.TorchMethod) -> None:
+    _bind(w, getattr(torch.Tensor, v.name), v.owner)
+
+
 def _node(w: Writer, v: tensors.NodeVariable) -> None:
     place = hooks.place_of(v.first)
     if place is None or place[0] is not v.node:
@@ -332,6 +341,8 @@ BUILD.update(
         mappings.SetVariable: _set,
         proxies.ProxyVariable: lambda w, v: w.call(types.MappingProxyType, v.shown),
         constants.SliceVariable: _slice,
+        subclasses.SubclassVariable: _subclass,
+        subclasses.TorchMethod: _torch_method,
         tensors.TensorVariable: _tensor,
         tensors.NodeVariable: _node,
         nodes.NodeMethod: _attribute("owner", "name"),

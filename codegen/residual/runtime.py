@@ -90,6 +90,12 @@ def new_object(cls: type, *args: Any) -> Any:
     raise TypeError(f"{cls.__qualname__} has no native __new__")
 
 
+def of_class(tensor: torch.Tensor, cls: type) -> torch.Tensor:
+    """The tensor itself, which nobody else has, as an object of a class derived from `torch.Tensor`."""
+    tensor.__class__ = cls
+    return tensor
+
+
 def new_exception(cls: type[BaseException], made_of: tuple[Any, ...], args: tuple[Any, ...]) -> BaseException:
     """An exception by its native `__new__` and `__init__`; methods written in Python do not run."""
     error: BaseException = new_object(cls, *made_of)

@@ -27,7 +27,7 @@ def jump(tx: Translator, frame: Frame, inst: Inst) -> None:
 
 
 def _jump_if(tx: Translator, frame: Frame, inst: Inst, when: bool) -> None:
-    value = checks.asked(frame.pop())
+    value = checks.asked(tx, frame.pop())
     jumps = checks.jumps(tx, frame, value, inst.target, when)
     if jumps is None:
         sides.join(tx, frame, value, inst.target, when)

@@ -242,6 +242,8 @@ class ClassVariable(FixedVariable):
             check_init(tx, tx.call(tx.class_attribute(kind, "__init__"), [made, *args], kwargs))
         elif isinstance(made, ClassVariable):
             pass  # `type.__init__` does nothing
+        elif is_tensor_class(self.value):
+            pass  # `__new__` has done all
         elif made.payload is not None:
             _fill(tx, made, args, kwargs)
         elif isinstance(made, ExceptionVariable):
@@ -484,6 +486,8 @@ class SuperVariable(Variable):
             if isinstance(raw, NATIVE_DESCRIPTORS):
                 if isinstance(raw, ClassMethodDescriptorType):  # whose class is the owner's
                     raise GraphBreak("super() attribute", f"{base.__qualname__}.{name}")
+                if issubclass(base, torch.Tensor) or base is torch._C.TensorBase:
+                    return owner._describe(tx, name, raw)
                 if owner.payload is not None and getattr(raw, "__objclass__", object) is not object:
                     if lookup(owner.payload.python_type(), name) is not raw:  # Counter's is not that of dict
                         raise GraphBreak("super() attribute", f"{base.__qualname__}.{name}")

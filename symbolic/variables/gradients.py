@@ -92,7 +92,7 @@ def _grad(
     create_graph: Variable = FALSE, allow_unused: Variable = NONE, is_grads_batched: Variable = FALSE,
     materialize_grads: Variable = FALSE, **deprecated: Variable,
 ) -> Variable:
-    if deprecated:
+    if any(name != "only_inputs" or not tx.truth(value) for name, value in deprecated.items()):
         raise GraphBreak("operation that warns", ", ".join(deprecated))
     if is_grads_batched.constant():
         raise GraphBreak("batched derivatives", "is_grads_batched=True")
@@ -106,7 +106,7 @@ def _grad(
     unused = allow_unused
     if allow_unused.constant() is None and materialize_grads.constant():
         unused = ConstantVariable(True)
-    tangents = grad_outputs if grad_outputs is NONE else tx.new_tuple(_optional_tensors(tx, grad_outputs))
+    tangents = NONE if _is_none(grad_outputs) else tx.new_tuple(_optional_tensors(tx, grad_outputs))
     _refuse_hooks(tx, nodes, "retain_grad", *_UNTRACED)
     return _differentiate(
         tx, nodes, [hook for hook in before if hook.kind != _LATER],

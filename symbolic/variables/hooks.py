@@ -15,6 +15,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from symbolic.errors import GraphBreak, Restart
+from symbolic.torch_state import hushed
 from symbolic.variables.base import Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable
@@ -189,9 +190,19 @@ def place_of(tensor: TensorVariable) -> Any:
 def _hook(tx: Translator, kind: str, tensor: TensorVariable, function: Variable | None) -> HandleVariable | None:
     handle = HandleVariable(None) if function is not None else None
     args = [function] if function is not None else []
-    tx.ledger.bear(handle, NativeMethod(tensor, kind), *args)
+    if tensor.owner is None:
+        tx.ledger.bear(handle, NativeMethod(tensor, kind), *args)
+    else:
+        tx.ledger.bear(handle, tx.from_constant(_QUIETLY[kind]), tensor, *args)
     tx.hooks.append(Hook(kind, tensor, function, handle, place_of(tensor), tx.anchor()))
     return handle
+
+
+#: The methods, of tensors whose class is not to be asked.
+_QUIETLY = {
+    kind: hushed(getattr(torch.Tensor, kind))
+    for kind in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad")
+}
 
 
 def settle(tx: Translator) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, GetSetDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import torch
@@ -59,11 +59,41 @@ def as_number(tx: Translator, variable: Variable) -> Variable:
     return variable if convert is None else convert(tx, variable)
 
 
+def _asking(ask: Callable[..., Variable | None], convert: Callable[[Any, Variable], Any] | None = None) -> Any:
+    """Of a method: where the frame has entered a mode of torch's functions, `ask(tx, self, ...)` comes first."""
+
+    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def run(self: Any, tx: Translator, *args: Any) -> Any:
+            answer = ask(tx, self, *args) if tx.overrides.has_modes else None
+            if answer is None:
+                return method(self, tx, *args)
+            return answer if convert is None else convert(tx, answer)
+
+        return run
+
+    return decorate
+
+
+def _ask_method(
+    tx: Translator, tensor: Variable, name: str, args: list[Variable], kwargs: dict[str, Variable]
+) -> Variable | None:
+    return tx.overrides.ask(tx, operator.methodcaller, [tensor, *args], kwargs, name)
+
+
+def _ask_attribute(tx: Translator, tensor: Variable, name: str, *value: Variable) -> Variable | None:
+    if not isinstance(getattr(torch._C.TensorBase, name, None), GetSetDescriptorType):
+        return None
+    return tx.overrides.ask(tx, setattr if value else getattr, [tensor, ConstantVariable(name), *value])
+
+
 class TensorVariable(Variable):
     """A tensor: `node` in the graph, `fake` for its properties, `cls` its exact type, `value` it if it exists."""
 
     #: Whether it may be another one, too, which is known when the graph runs.
     is_unsure = False
+    #: The object of the program's class that it is the tensor of, if it is.
+    owner: Any = None
 
     def __init__(
         self,
@@ -96,6 +126,7 @@ class TensorVariable(Variable):
         return self.source.text if self.source is not None else self.node.name
 
     # --- attributes -------------------------------------------------------------------------------------------------
+    @_asking(_ask_attribute)
     def getattr(self, tx: Translator, name: str) -> Variable:
         if name == "grad":
             self._check_settled(tx)
@@ -128,6 +159,7 @@ class TensorVariable(Variable):
         if callable(raw):
             return NativeMethod(self, name)
         if name in HISTORY and self.value is not MISSING:
+            self._check_plain(name)
             assert self.source is not None
             before = tx.wrap(getattr(self.value, name), self.source.attr(name))
             if name == "retains_grad" and not self.fake.retains_grad:
@@ -151,6 +183,7 @@ class TensorVariable(Variable):
         if node is None or node in tx.graph.foreign:
             if self.value is MISSING:
                 return ConstantVariable(None)
+            self._check_plain("grad_fn")
             assert self.source is not None
             return tx.wrap(self.value.grad_fn, self.source.attr("grad_fn"))
         self._check_decided(tx, "grad_fn")
@@ -163,8 +196,14 @@ class TensorVariable(Variable):
         if is_written or node in tx.graph.undivided or choice_of(node) is not None:
             raise GraphBreak(UNSURE, name)
 
+    def _check_plain(self, name: str) -> None:
+        """Guards and residual code ask an object by its class."""
+        if self.owner is not None and self.value is not MISSING:
+            raise GraphBreak("tensor subclass", f"{self.describe()}.{name}")
+
     def _check_settled(self, tx: Translator) -> None:
         """In a hook some gradients are accumulated already, and some are not yet."""
+        self._check_plain("grad")
         if any(inner.operation is differentiate_with for inner in tx.graph.inner):
             raise GraphBreak("accumulated gradient in a hook", self.describe())
 
@@ -181,6 +220,7 @@ class TensorVariable(Variable):
         assert self.source is not None
         return tx.wrap(tx.attempt(getattr, self.value, "grad"), self.source.step("grad", "grad"))
 
+    @_asking(_ask_attribute, lambda tx, answer: None)
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
         if name == "grad":
             self._check_settled(tx)
@@ -214,6 +254,7 @@ class TensorVariable(Variable):
         return value.is_constant() and value.constant() is None
 
     # --- operations -------------------------------------------------------------------------------------------------
+    @_asking(_ask_method)
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if (body := METHODS.get(name)) is not None:
             if not takes(body, tx, self, *args, **kwargs):
@@ -242,31 +283,40 @@ class TensorVariable(Variable):
         args, kwargs = [as_number(tx, arg) for arg in args], {key: as_number(tx, arg) for key, arg in kwargs.items()}
         return tx.graph.call_method(name, [self, *args], kwargs)
 
+    @_asking(lambda tx, self, index: tx.overrides.ask(tx, operator.getitem, [self, index]))
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         part, rest = _selected(tx, self, tx.graph.placed(self, _position(tx, index)))
         return part if rest is None else tx.graph.call(operator.getitem, [part, _counted(tx, part, rest)])
 
+    @_asking(lambda tx, self, *args: tx.overrides.ask(tx, operator.setitem, [self, *args]), lambda tx, answer: None)
     def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
         tx.graph.call(operator.setitem, [self, _position(tx, index), value])
 
+    @_asking(lambda tx, self, op, other: tx.overrides.ask(tx, op, [self, other]))
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if not _operand(other):
-            return None
+            return tx.overrides.ask(tx, op, [self, other])
         return tx.graph.call(op, [self, as_number(tx, other)])
 
+    @_asking(lambda tx, self, op, other: tx.overrides.ask(tx, op, [other, self]))
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if not _operand(other):
             return None
         # comparisons come here already reflected by tx.binary
         return tx.graph.call(op, [as_number(tx, other), self])
 
+    @_asking(lambda tx, self, op, other: tx.overrides.ask(tx, op, [self, other]))
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        return tx.graph.call(op, [self, as_number(tx, other)]) if _operand(other) else None
+        if not _operand(other):
+            return tx.overrides.ask(tx, op, [self, other])
+        return tx.graph.call(op, [self, as_number(tx, other)])
 
+    @_asking(lambda tx, self, op: tx.overrides.ask(tx, op, [self]))
     def unary(self, tx: Translator, op: Any) -> Variable:
         assert op in UNARY
         return tx.graph.call(op, [self])
 
+    @_asking(lambda tx, self: tx.overrides.ask(tx, bool, [self]), lambda tx, answer: tx.truth(answer))
     def truth(self, tx: Translator) -> bool:
         answer = foresee(tx, self.node, truth)
         if answer is not MISSING:
@@ -279,14 +329,17 @@ class TensorVariable(Variable):
             raise GraphBreak(UNSURE, self.describe())
         return super().is_same(tx, other)
 
+    @_asking(lambda tx, self: tx.overrides.ask(tx, len, [self]), lambda tx, answer: answer.constant())
     def length(self, tx: Translator) -> int:
         if self.fake.dim() == 0:
             self.refuse(tx, torch.Tensor.__len__)
         return tx.attempt(len, self.fake)
 
+    @_asking(lambda tx, self, item: tx.overrides.ask(tx, operator.contains, [self, item]), lambda tx, it: tx.truth(it))
     def contains(self, tx: Translator, item: Variable) -> bool:
         raise GraphBreak("membership test in a tensor", self.describe())
 
+    @_asking(lambda tx, self: tx.inline(torch.Tensor.__iter__, [self], {}), lambda tx, answer: answer.iterator(tx))
     def iterator(self, tx: Translator) -> Variable:
         if self.fake.dim() == 0:
             self.refuse(tx, torch.Tensor.__iter__)

@@ -25,7 +25,7 @@ from symbolic.variables.classes import NATIVE_CONSTRUCTORS, is_tensor_class
 from symbolic.variables.constants import CONTEXTS, ConstantVariable
 from symbolic.variables.containers import new_size
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.tensors import TensorVariable, as_number
+from symbolic.variables.tensors import DATA_METHODS, TensorVariable, as_number
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -91,9 +91,6 @@ FIXED: dict[Any, Any] = {
     torch.compiler.is_compiling: True,
     torch.compiler.is_dynamo_compiling: True,
     torch.compiler.is_exporting: False,
-    torch.overrides.has_torch_function: False,
-    torch.overrides.has_torch_function_unary: False,
-    torch.overrides.has_torch_function_variadic: False,
     torch.is_tensor: None,  # answered by type, below
 }
 
@@ -152,9 +149,24 @@ class TorchFunction(FixedVariable):
 
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         function = self.value
+        handler = ASKING.get(function)
+        if handler is not None:
+            return handler(tx, *args, **kwargs)
+        if tx.overrides.concerns(args, kwargs):
+            return tx.overrides.called(tx, self, args, kwargs)
+        return self.plain_call(tx, args, kwargs)
+
+    def plain_call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        """Where no `__torch_function__` is asked."""
+        function = self.value
         handler = HANDLERS.get(function)
         if handler is not None:
             return handler(tx, *args, **kwargs)
+        name = getattr(function, "__name__", "")
+        if name in DATA_METHODS and getattr(function, "__objclass__", None) is torch._C.TensorBase and args:
+            if name == "__bool__":
+                return ConstantVariable(tx.truth(args[0]))
+            return args[0].method(tx, name, args[1:], kwargs)
         if function in FIXED:
             return ConstantVariable(FIXED[function])
         if function in REFUSED:
@@ -317,6 +329,10 @@ def _one_hot(tx: Translator, input: Variable, num_classes: Variable | None = Non
     return tx.graph.call(one_hot, [input, tx.binary(operator.add, largest, ConstantVariable(1))])
 
 
+#: Torch's functions about `__torch_function__`, which is not asked about them.
+ASKING: dict[Any, Callable[..., Variable]] = {}
+
+
 HANDLERS: dict[Any, Callable[..., Variable]] = {
     torch._C._nn.one_hot: _one_hot,
     **{each: _side_by_side(each) for each in (torch.max_pool1d, F.max_pool1d)},
@@ -374,7 +390,7 @@ NATIVE_CONSTRUCTORS.update(
 )
 
 
-_TABLES = (HANDLERS, FIXED, QUERIES, SETTERS, REFUSED, ALLOWED, CONSTANT_RESULT)
+_TABLES = (ASKING, HANDLERS, FIXED, QUERIES, SETTERS, REFUSED, ALLOWED, CONSTANT_RESULT)
 
 
 def refused(reason: str, detail: str) -> Variable:
