@@ -38,7 +38,7 @@ from symbolic.operations import Done, Operation, Operations, changes_tensor, fla
 from symbolic.sources import Source
 from symbolic.torch_state import TorchState
 from symbolic.variables.base import Variable
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.containers import TupleVariable
 from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.objects import ObjectVariable, instance_dict
@@ -145,7 +145,7 @@ class Repeats:
                 if any(map(is_made, flat((*args, *kwargs.values())))):  # what it looks at has to be seen
                     return None
             return self.answers.begin(module, args, kwargs)
-        if not isinstance(module.value, torch.nn.Module):
+        if not is_a(module.value, torch.nn.Module):
             return None
         source = module.source
         if source is None or source.is_made or source.kind == "const" or not source.is_end or module.payload:

@@ -25,7 +25,7 @@ from symbolic.inner import InnerGraph
 from symbolic.torch_state import TorchState
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.checkpoints import reachable
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.either import EitherTensor, memory
 from symbolic.variables.generators import GeneratorVariable
@@ -103,7 +103,7 @@ def join(tx: Translator, frame: Frame, value: Variable, target: int, when: bool)
 def _look_at_tensors(tx: Translator, frame: Frame) -> None:
     """Tensors that came in and nobody has looked at yet: one of the sides may, and how they end is known then."""
     for name, each in frame.locals.items():
-        if isinstance(getattr(each, "value", None), torch.Tensor) and not isinstance(each, TensorVariable):
+        if is_a(getattr(each, "value", None), torch.Tensor) and not isinstance(each, TensorVariable):
             frame.locals[name] = each.realize(tx)
 
 

@@ -17,7 +17,7 @@ from symbolic.errors import GraphBreak, Restart
 from symbolic.torch_state import TorchState
 from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.functions import FunctionVariable
 from symbolic.variables.methods import NativeMethod
@@ -252,7 +252,7 @@ class _Question:
         elif variable.is_constant() and isinstance(variable.constant(), _KNOWN):
             return variable.constant()
         else:
-            real = variable.real() if isinstance(variable.real(), type) else object()
+            real = variable.real() if is_a(variable.real(), type) else object()
         self.given[id(real)] = variable
         self.held.append(real)
         return real

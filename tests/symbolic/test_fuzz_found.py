@@ -582,3 +582,25 @@ def test_conditions_on_numbers_of_a_class_do_not_keep_it():
         del first, second
         gc.collect()
         assert [end() for end in ends] == [None, None]
+
+
+class AnswersAll:
+    """Which is asked for its class by `isinstance`, too."""
+
+    asked = []
+
+    def __getattribute__(self, name):
+        AnswersAll.asked.append(name)
+        return 0
+
+
+def test_an_object_beside_a_branch_is_asked_nothing():
+    def program(x):
+        held = AnswersAll()
+        jit.graph_break()
+        AnswersAll.asked.clear()
+        held.number = 0
+        held.number += 1 if x.sum() > 0 else None
+        return list(AnswersAll.asked)
+
+    check(program, torch.ones(2), graphs=None)
