@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._functorch import apis, eager_transforms
 from torch._functorch.vmap import _process_batched_inputs, vmap_impl
+from torch.autograd import forward_ad
 from torch.utils._pytree import SUPPORTED_NODES, tree_flatten, tree_map, tree_unflatten
 
 from symbolic import transforms
@@ -160,6 +161,10 @@ def _jvp(
         raise GraphBreak(OPERATION_RAISES, "primals of jvp that are no tuple")
     if any(_has_symbols(leaf) for leaf in tree_flatten(nested)[0]):
         raise GraphBreak(OPERATION_RAISES, "forward-mode differentiation of tensors of any size")
+    try:
+        forward_ad._maybe_load_decompositions()  # the first time warns: here, where it is shown as the program says
+    except Warning as error:
+        raise GraphBreak(OPERATION_RAISES, str(error)) from error
     inner = _traced(tx, transforms.jvp, func, list(nested), {}, lambda flat: list(map(_like, flat)))
     return _node(tx, transforms.jvp, inner, [argnums, strict, has_aux], nested, directions)
 

@@ -1,5 +1,8 @@
 """torch.func inside a frame: the transform and the function are part of the one graph, or the graph breaks there."""
 import functools
+import os
+import subprocess
+import sys
 from collections import OrderedDict, namedtuple
 
 import pytest
@@ -530,3 +533,14 @@ def test_backward_inside_a_transform_raises_where_there_is_a_gradient_already(tr
         return transform(inner)(x)
 
     check(program, torch.ones(3, requires_grad=True), torch.ones(3))
+
+
+def test_forward_mode_before_anybody_has_used_it():
+    """Torch loads rules for it then, and warns of how they are made."""
+    script = (
+        "import torch, jit\n"
+        "f = jit.compile(lambda x: torch.func.jacfwd(torch.sin)(x), backend='eager', fullgraph=True)\n"
+        "print(torch.equal(f(torch.zeros(2)), torch.eye(2)))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "JIT_BREAK_EVERYWHERE": ""})
+    assert ran.stdout == "True\n", ran.stderr
