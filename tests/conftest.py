@@ -3,6 +3,7 @@ import atexit
 import os
 import shutil
 import tempfile
+import zlib
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from tests.anew import begin_anew
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COMPARING = ("symbolic", "sideeffects", "test_graph_breaks.py", "test_guards.py", "test_recursion.py", "test_threads.py")
-SAMPLE = 6  # one in so many
+SAMPLE = 8  # one in so many
 DEPTHS = {"eager": 0, "aot_eager": 1, "default": 2}
 
 torch.set_num_threads(1)
@@ -24,10 +25,16 @@ jit.config.cache_dir = os.environ["JIT_TEST_CACHE"]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """One in six quick tests of programs also runs with breaks everywhere: a sample of every file, itself unchanging.
-    Where a run is told its backend, tests of several backends are run on the last of them alone."""
+    """One in eight quick tests of programs also runs with breaks everywhere: a sample of every file, itself unchanging.
+    Where a run is told its backend, tests of several backends are run on the last of them alone.
+
+    Of a test that is `sampled`, the cases that are not in the sample are long: which, their names say, so that it holds
+    every value of every parameter."""
     places = {}
     for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled and zlib.crc32(item.name.encode()) % sampled.args[0]:
+            item.add_marker("long")
         inside = os.path.relpath(item.path, HERE).split(os.sep)[0]
         if inside in COMPARING and not item.get_closest_marker("long"):
             places[item.path] = place = places.get(item.path, -1) + 1

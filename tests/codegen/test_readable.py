@@ -498,6 +498,7 @@ def deep(x):
 OWN = [many_parameters, only_by_name, handlers_in_each_other, deep]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_the_text_does_what_the_bytecode_does(program):
     runs_as_text(program, *PROGRAMS[program], breaks=1, nodes=False)

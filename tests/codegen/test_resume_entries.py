@@ -693,6 +693,7 @@ def random_program(seed: int) -> Callable[[], Any]:
     return names["program"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(25))
 def test_random_program(seed: int) -> None:
     breaks(random_program(seed), limit=6)

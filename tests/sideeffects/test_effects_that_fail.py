@@ -302,6 +302,7 @@ def around(x, level, tells):
         return x
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("level", [1, 2, 3, 4])
 @pytest.mark.parametrize("tells", [in_a_try, before_a_write], ids=lambda p: p.__name__)
 @pytest.mark.parametrize("program", [outer, around], ids=lambda p: p.__name__)

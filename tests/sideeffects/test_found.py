@@ -198,6 +198,7 @@ HOLDERS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("turns", [(0,), (0, -1, 0), (-1, 0, 0, 0), (0, 0, 0, -1, -1, 0, 0), (-1, -1, -1, -1, -1, 0, -1, 0, 0)], ids=str)
 @pytest.mark.parametrize("name", HOLDERS)
 def test_iterators_in_others(name, turns):

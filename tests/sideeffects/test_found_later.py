@@ -107,6 +107,7 @@ SETS = [frozenset, set, lambda held: held | {7}, lambda held: held.copy(), lambd
         lambda held: [frozenset(held), {"a": held | {5}}], lambda held: {frozenset(held): 1}]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("change", [changed, lambda held: held.add(9), lambda held: held.clear(), lambda held: held.pop()])
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("make", SETS)

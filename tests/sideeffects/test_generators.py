@@ -186,6 +186,7 @@ def _driven(function, make, times, drive):
         return type(error), str(error), _said(log)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("drive", [drain, send, throw, throw_other, close, drop, inspect_it], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("make", MAKERS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("program", [started, sent_to, stored], ids=lambda f: f.__name__)

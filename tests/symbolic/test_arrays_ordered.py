@@ -124,6 +124,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("program", PROGRAMS)

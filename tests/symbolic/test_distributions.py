@@ -51,6 +51,7 @@ def _world(seed, sign=1.0, skew=0.0):
     return x.requires_grad_(), sign * (x.detach().abs() + 0.3), m
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MAKE)
 def test_is_one_graph(name):
     make, asks_entropy, asks_mean = MAKE[name], name not in NO_ENTROPY, name not in NO_MEAN

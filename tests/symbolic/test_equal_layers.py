@@ -163,6 +163,7 @@ def test_from_the_beginning(change, backend):
         assert_same(called(model, compiled, x), called(plain, plain, x))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("change", CHANGES)
 def test_later(change, backend):
@@ -178,6 +179,7 @@ def test_later(change, backend):
     assert change in UNSEEN or stats.captures > before
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("change", ["a number", "a number of the first", "a flag", "all modes", "a layer twice"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_layers_that_do_more(kind, change):

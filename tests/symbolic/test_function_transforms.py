@@ -286,6 +286,7 @@ def inputs(requires_grad):
     return tuple(numbers(*shape, requires_grad=requires_grad) for shape in ((4,), (4,), (3, 4)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("requires_grad", [False, True], ids=["numbers", "leaves"])
@@ -298,6 +299,7 @@ def test_one_graph(program, requires_grad, backend):
           tolerance=CLOSE)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", WHOLE, ids=lambda program: program.__name__)
 def test_one_graph_for_all_sizes(program):
     check(program, make=lambda: inputs(True), backend="aot_eager", dynamic=True, tolerance=CLOSE)

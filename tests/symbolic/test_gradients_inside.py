@@ -119,6 +119,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("has_gradients", [False, True], ids=["first", "again"])

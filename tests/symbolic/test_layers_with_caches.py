@@ -252,6 +252,7 @@ LATER = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("name", LATER)
 def test_something_else_at_one_layer(name, train, monkeypatch):

@@ -44,6 +44,7 @@ def _program(body):
     return scope["program"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_long_loops_do_what_they_do(name):
     check(_program(PROGRAMS[name]), X, changed=[tensors(2, 4, seed=4)], options=LIMIT, fullgraph=False, recompiles=True)

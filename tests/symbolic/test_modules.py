@@ -41,6 +41,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("form", ["argument", "module", "forward"])
 def test_layer(layer, form):

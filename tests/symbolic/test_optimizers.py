@@ -273,6 +273,7 @@ def _program(body):
     return scope["program"]
 
 
+@pytest.mark.sampled(3)
 @BACKEND
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -282,6 +283,7 @@ def test_numbers_stay_in_the_graph(what, dynamic, backend):
     check(_program(NUMBERS[what]), X, graphs=1, changed=[(X * 3,), (-X,)], **how)
 
 
+@pytest.mark.sampled(3)
 @BACKEND
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("what", DECIDING)

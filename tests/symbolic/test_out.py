@@ -45,6 +45,7 @@ def told(run, x, out):
     return result is out, looks, out.tolist(), [str(each.message)[:60] for each in warned]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("name", WRITING)
 def test_kinds(name, backend):

@@ -27,6 +27,7 @@ FITTING = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", FITTING.values(), ids=FITTING)
 def test_what_does_not_fit(program):
     def careful(x, y):

@@ -248,6 +248,7 @@ def repeated(counts, kind):
     return max(found[kind] for found in counts)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("kind", PROGRAMS, ids=lambda kind: kind.__name__)
 def test_kinds(kind, backend, counts):
@@ -256,6 +257,7 @@ def test_kinds(kind, backend, counts):
     assert not COUNTING or repeated(counts, kind) == PROGRAMS[kind]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("change", CHANGES)
 def test_one_that_differs(change, counts):
     """From the beginning, and later."""

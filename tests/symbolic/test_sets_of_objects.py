@@ -267,12 +267,14 @@ def world(kind, count=3, cls=set, at=0):
     return make
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("program", [*READING, *CHANGING], ids=lambda program: program.__name__)
 @pytest.mark.parametrize("kind", KINDS)
 def test_operations(kind, program):
     check(program, make=world(kind), changed=[world(kind, 2), world(kind, 4), world(kind, 1), world(kind, 2, at=1)])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("program", READING, ids=lambda program: program.__name__)
 @pytest.mark.parametrize("kind", KINDS)
 def test_frozensets(kind, program):
@@ -808,6 +810,7 @@ def any_sets(seed):
     return torch.ones(2), s, s if chance.random() < 0.1 else t, items, [100], steps_of(seed)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_steps(seed):
     check(by_steps, make=lambda: any_sets(seed))

@@ -4,6 +4,7 @@ import pytest
 from tests.symbolic.shape_programs import Author, findings
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_program(seed, dynamic):

@@ -317,6 +317,7 @@ ONE_GRAPH = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", ONE_GRAPH, ids=lambda program: program.__name__)
@@ -590,6 +591,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", OTHERS, ids=lambda program: program.__name__)
 def test_the_same(program, backend):

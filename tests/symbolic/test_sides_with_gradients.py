@@ -257,6 +257,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", OTHERS, ids=lambda program: program.__name__)
 def test_derivatives_the_same(program, backend):

@@ -138,6 +138,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -263,6 +264,7 @@ def _inside_a_checkpoint(x, t):
     return torch.utils.checkpoint.checkpoint(lambda x: (x[: int(t)] * 2).exp(), x, use_reentrant=False)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("program", [_many, _loop, _windows, _stored_at, _inside_a_checkpoint])
 def test_other_uses_break(program, backend):

@@ -91,6 +91,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -339,6 +340,7 @@ def _padded(x, mask):
     return torch.nn.functional.pad(x, (0, 8 - count)), torch.zeros(count + 1), x.narrow(0, 0, mask.sum()), range(count)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", [_each_place, _each_value, _rows, _of_the_frames_own, _written_into, _padded])
 def test_what_masks_say_is_foreseen(program, backend):
@@ -419,6 +421,7 @@ def test_a_size_is_known_again_when_sympy_has_forgotten_its_symbol():
     assert again is not size.node.expr and is_symbol(size, again)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("program", [
     lambda z: list(range(z[z.sum(1) > 0.5].repeat(2, 1).shape[0] % 5)),
@@ -467,6 +470,7 @@ CHANGED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
 def test_a_frame_that_runs_again_changes_no_tensor_twice(change, backend):

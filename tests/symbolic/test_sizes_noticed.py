@@ -14,6 +14,7 @@ from tests.symbolic.test_dynamic_sizes import CASES, X
 THROUGH_KERNELS = [name for number, name in enumerate(CASES) if number % 4 == 0]  # the others are much like these
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name, backend", [*((name, "eager") for name in CASES), *((name, "default") for name in THROUGH_KERNELS)])
 def test_program(name, backend):
     fn, calls, graphs = CASES[name]

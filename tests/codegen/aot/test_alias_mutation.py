@@ -21,6 +21,7 @@ def quiet():
     torch.set_num_threads(threads)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(10))
 def test_programs_drawn(seed):
     assert differences(drawn(120, seed)) == []

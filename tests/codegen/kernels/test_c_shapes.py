@@ -308,6 +308,7 @@ CLOSE = {"many columns": (1e-4, 1e-4), "batch norm's gradient": (1e-4, 1e-4), "b
          "layernorm": (1e-5, 1e-5), "scan of two": (1e-5, 1e-5)}  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", KERNELS)
 def test_kernel(what: str) -> None:
     kernel, sizes = KERNELS[what]

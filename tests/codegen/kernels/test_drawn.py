@@ -8,6 +8,7 @@ from tests.codegen.kernels import fused
 from tests.codegen.kernels.drawn import examine, examined
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(60))
 def test_program(seed):
     text, wrong, _ = examine(seed)

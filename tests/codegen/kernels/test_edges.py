@@ -35,6 +35,7 @@ def threads():
     torch.set_num_threads(before)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 @pytest.mark.parametrize("program", [rows, columns, everything, neighbours], ids=lambda f: f.__name__)
 def test_threads_of_torch(program, count, threads):
@@ -191,6 +192,7 @@ def test_indices_that_were_bools(program, dtype):
     check(program, w, x, x < 0.3, backend="default")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("program", [
     lambda x: x.std(1), lambda x: x.t().contiguous().std(0), lambda x: (x * 2).std(1, correction=0, keepdim=True),

@@ -20,6 +20,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_as_eager(program, dtype):

@@ -46,6 +46,7 @@ def same(function, *args, ulps=2.0):
     compare(found, args, ulps)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [F, D, B, H, torch.int64, torch.bool], ids=str)
 @pytest.mark.parametrize("name", UNARY)
 def test_unary(name, dtype):
@@ -73,6 +74,7 @@ def test_binary(name, dtypes):
     same(function, *args)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", [0.1, 2, -3.5, 1.0])
 @pytest.mark.parametrize("dtype", [F, B, H, torch.int64], ids=str)
 @pytest.mark.parametrize("name", WITH_NUMBER)
@@ -105,6 +107,7 @@ ACTIVATIONS = {
 UNSURE = {"gelu": float("inf"), "logit": -0.0}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [F, D, B, H], ids=str)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activation_and_gradient(name, dtype):
@@ -170,6 +173,7 @@ FORWARD_ONLY = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [F, D, B], ids=str)
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_composite_and_gradient(name, dtype):

@@ -53,6 +53,7 @@ def made(shape, layout):
 CASES = [(layout, wanted) for layout in LAYOUTS for wanted in [(0, 1, 2), (0,), (1, 2)]][:-1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("layout, wanted", CASES, ids=str)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_values_and_gradients(program, layout, wanted):

@@ -10,6 +10,7 @@ functional = torch.nn.functional
 BOOLS, INTS, FLOATS = torch.ones(3, dtype=torch.bool), torch.arange(3), torch.ones(3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize(("operation", "given"), [
     *((each, (BOOLS,)) for each in (torch.relu, torch.abs, torch.ceil, torch.round, torch.trunc, functional.silu)),

@@ -76,6 +76,7 @@ def compiled(function, **options):
     return jit.compile(function, backend="default", **options)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_bits_of_eager_code(name):
     x, v, at = data(9, COLUMNS), data(ROWS, COLUMNS), places(ROWS)

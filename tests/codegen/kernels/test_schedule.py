@@ -196,6 +196,7 @@ def fits(x: torch.Tensor, y: torch.Tensor) -> bool:
     return all(a == b or a == 1 or b == 1 for a, b in zip(reversed(x.shape), reversed(y.shape)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("seed", range(150))
 def test_drawn_programs(seed: int, dynamic: bool) -> None:

@@ -29,6 +29,7 @@ from tests.codegen.kernels.triton_runs import compare
 F, B, L = torch.float32, torch.bool, torch.int64
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name, dtype", op_cases(), ids=str)
 def test_operation(name: str, dtype: torch.dtype) -> None:
     kernel, given = op_kernel(name, dtype), operands(name, dtype, 600)
@@ -70,6 +71,7 @@ def thorough(cases: list[tuple[str, torch.dtype]]) -> list:
 SHAPES = [(3, 5), (5, 1), (2, 5000), (5, 0), (0, 4), (70, 3), (40, 60)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind, dtype", thorough(reduced_cases()))
 def test_reduction(kind: str, dtype: torch.dtype, layout: str) -> None:

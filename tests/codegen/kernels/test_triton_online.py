@@ -43,6 +43,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [F, D, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("what", PROGRAMS)
 def test_program(what: str, dtype: torch.dtype) -> None:

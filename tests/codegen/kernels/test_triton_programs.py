@@ -97,6 +97,7 @@ def cases(quick: Callable[[Case, str, torch.dtype], bool]) -> list[Any]:
 TRAINING_IF_ANY = cases(lambda case, mode, dtype: case.trains == (mode == "training"))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case, mode, dtype", TRAINING_IF_ANY)
 def test_program(case: Case, mode: str, dtype: torch.dtype) -> None:
     """A training's forward graph has the kernels of its forward one, and what it saves."""

@@ -106,6 +106,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_program(program, dynamic):
