@@ -35,10 +35,18 @@ def is_watched() -> bool:
 
 def state_of_operations() -> tuple[Any, ...]:
     """What the values that operations give depend on."""
-    return torch.is_autocast_enabled("cpu"), torch.get_default_dtype(), torch._C._get_default_device()
+    return torch.is_autocast_enabled("cpu"), torch.get_default_dtype(), _C._get_default_device(), attention_kernels()
+
+
+def attention_kernels() -> tuple[Any, ...]:
+    """Which of them may be chosen, and in which order."""
+    enabled = (getattr(_C, f"_get_{kernel}_sdp_enabled")() for kernel in ATTENTION_KERNELS)
+    return (*enabled, *_C._get_sdp_priority_order())
 
 
 _DEVICES = ("cpu", "cuda")
+#: Those that `scaled_dot_product_attention` chooses among.
+ATTENTION_KERNELS = ("cudnn", "flash", "math", "mem_efficient", "overrideable")
 
 
 class TorchState:
@@ -52,6 +60,7 @@ class TorchState:
         self.nesting = torch.autocast_increment_nesting()
         torch.autocast_decrement_nesting()
         self.inference = len(_thread.guards)
+        self.attention = attention_kernels()
         self.modes = _get_current_function_mode_stack()
         self.device = getattr(_default_device, "device_context", None)
 
@@ -65,11 +74,18 @@ class TorchState:
             torch.set_autocast_enabled(device, enabled)
             torch.set_autocast_dtype(device, dtype)
         torch.set_default_dtype(self.dtype)
+        self._restore_attention()
         while torch.autocast_increment_nesting() < self.nesting:
             pass
         while torch.autocast_decrement_nesting() >= self.nesting:
             pass
 
+
+    def _restore_attention(self) -> None:
+        if attention_kernels() != self.attention:
+            for kernel, enabled in zip(ATTENTION_KERNELS, self.attention, strict=False):
+                getattr(_C, f"_set_sdp_use_{kernel}")(enabled)
+            _C._set_sdp_priority_order(list(self.attention[len(ATTENTION_KERNELS) :]))
 
     def _restore_modes(self) -> None:
         now = _get_current_function_mode_stack()

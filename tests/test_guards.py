@@ -615,11 +615,14 @@ def setting(set_, get, value):
         set_(before)
 
 
+ATTENTION = [torch.nn.attention.SDPBackend.FLASH_ATTENTION, torch.nn.attention.SDPBackend.EFFICIENT_ATTENTION, torch.nn.attention.SDPBackend.CUDNN_ATTENTION, torch.nn.attention.SDPBackend.OVERRIDEABLE]
 STATES = {
     "no_grad": torch.no_grad, "inference mode": torch.inference_mode, "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
     "autocast of another dtype": lambda: torch.autocast("cpu", dtype=torch.float16), "default dtype": lambda: setting(torch.set_default_dtype, torch.get_default_dtype, torch.float64),
     "default device": lambda: torch.device("meta"), "deterministic": lambda: setting(torch.use_deterministic_algorithms, torch.are_deterministic_algorithms_enabled, True),
     "threads": lambda: setting(torch.set_num_threads, torch.get_num_threads, 2), "anomaly": torch.autograd.detect_anomaly,
+    "attention kernels": lambda: torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
+    "order of attention kernels": lambda: torch.nn.attention.sdpa_kernel([torch.nn.attention.SDPBackend.MATH, *ATTENTION], set_priority=True),
     "saved tensor hooks": lambda: torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),
 }
 

@@ -28,6 +28,12 @@ EXPOSE(Precisions, &at::Context::fp32_precision);
 EXPOSE(Deterministic, &at::Context::_deterministic_algorithms);
 EXPOSE(DeterministicWarn, &at::Context::_deterministic_algorithms_warn_only);
 EXPOSE(DeterministicFill, &at::Context::_deterministic_fill_uninitialized_memory);
+EXPOSE(AttentionOrder, &at::Context::sdp_priority_order);
+EXPOSE(AttentionFlash, &at::Context::enabled_flashSDP);
+EXPOSE(AttentionEfficient, &at::Context::enabled_mem_efficientSDP);
+EXPOSE(AttentionMath, &at::Context::enabled_mathSDP);
+EXPOSE(AttentionCudnn, &at::Context::enabled_cudnnSDP);
+EXPOSE(AttentionOverrideable, &at::Context::enabled_overrideable);
 
 // Where the state lies: an object of the thread stays where it is as long as the thread lives.
 struct Places {
@@ -64,6 +70,17 @@ uint64_t float32_precisions() {
     // Four bits each, put together without one waiting for the other.
     uint64_t number = static_cast<uint64_t>(context().*exposed(MatmulPrecision{})) << 60;
     for (size_t i = 0; i < all.size(); ++i) number ^= std::rotl(static_cast<uint64_t>(*all[i]), 4 * i);
+    return number;
+}
+
+// Which kernels of attention may be chosen, and in which order: four bits each.
+uint64_t attention_kernels() {
+    uint64_t number = 0;
+    for (auto kernel : context().*exposed(AttentionOrder{})) number = number << 4 | (static_cast<uint64_t>(kernel) & 15);
+    const bool enabled[] = {context().*exposed(AttentionFlash{}), context().*exposed(AttentionEfficient{}),
+                            context().*exposed(AttentionMath{}), context().*exposed(AttentionCudnn{}),
+                            context().*exposed(AttentionOverrideable{})};
+    for (bool each : enabled) number = number << 1 | each;
     return number;
 }
 
@@ -104,6 +121,7 @@ constexpr Setting settings[] = {
     {"deterministic algorithms warn only", [] { return (uint64_t)(context().*exposed(DeterministicWarn{})); }},
     {"fill of uninitialised memory", [] { return (uint64_t)(context().*exposed(DeterministicFill{})); }},
     {"float32 precision", float32_precisions},
+    {"attention kernels", attention_kernels},
     {"number of threads", [] { return (uint64_t)at::get_num_threads(); }},
     {"torch function disabled", [] { return (uint64_t)(find_places().functions->*exposed(FunctionsDisabled{})); }},
     {"torch function modes", [] { return (uint64_t)function_modes().size(); }},

@@ -19,11 +19,11 @@ from torch.fx.experimental.symbolic_shapes import expect_true
 
 from symbolic.errors import GraphBreak
 from symbolic.gradients import parameter
-from symbolic.torch_state import enter_device, leave_device
+from symbolic.torch_state import ATTENTION_KERNELS, enter_device, leave_device
 from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, is_tensor_class
 from symbolic.variables.constants import CONTEXTS, ConstantVariable
-from symbolic.variables.containers import new_size
+from symbolic.variables.containers import ListVariable, new_size
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.tensors import DATA_METHODS, TensorVariable, as_number
 
@@ -60,6 +60,8 @@ QUERIES: set[Any] = {
     torch._C._get_cudnn_enabled,
     torch._C._get_privateuse1_backend_name,
     torch._C._infer_size,
+    torch._C._get_sdp_priority_order,
+    *(getattr(torch._C, f"_get_{kernel}_sdp_enabled") for kernel in ATTENTION_KERNELS),
     torch._C._functorch.peek_interpreter_stack,
     torch.jit.is_scripting,
     torch.jit.is_tracing,
@@ -107,6 +109,8 @@ SETTERS: set[Any] = {
     torch.autocast_decrement_nesting,
     torch.clear_autocast_cache,
     torch.set_default_device,
+    torch._C._set_sdp_priority_order,
+    *(getattr(torch._C, f"_set_sdp_use_{kernel}") for kernel in ATTENTION_KERNELS),
     torch._C._set_default_dtype if hasattr(torch._C, "_set_default_dtype") else torch.set_default_dtype,
 }
 
@@ -176,12 +180,19 @@ class TorchFunction(FixedVariable):
             result = tx.attempt(function, *(a.constant() for a in args), **{k: v.constant() for k, v in kwargs.items()})
             return tx.from_constant(result)
         if function in SETTERS:
-            tx.set_state(function, [arg.constant() for arg in args], {k: v.constant() for k, v in kwargs.items()})
+            tx.set_state(function, [_known(tx, arg) for arg in args], {k: _known(tx, v) for k, v in kwargs.items()})
             return ConstantVariable(None) if "nesting" not in function.__name__ else tx.from_constant(_nesting())
         if not (is_operator(function) or function in ALLOWED):
             raise GraphBreak("function of torch that is no operator", self.describe())
         args, kwargs = [as_number(tx, arg) for arg in args], {name: as_number(tx, arg) for name, arg in kwargs.items()}
         return tx.graph.call(function, args, kwargs)
+
+
+def _known(tx: Translator, variable: Variable) -> Any:
+    """A constant, or a list of such."""
+    if isinstance(variable, ListVariable):
+        return [each.constant() for each in variable.unpack(tx)]
+    return variable.constant()
 
 
 def is_operator(value: Any) -> bool:

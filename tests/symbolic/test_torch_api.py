@@ -2,6 +2,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import jit
 from tests.differential import COUNTING, INNER, check, differentiated_ahead, execute, same_as_eager, tensors
@@ -493,3 +494,36 @@ def test_history_of_an_input_is_guarded():
 
 def test_tensors_as_keys_are_kept_apart():
     check(lambda a, b: (len({a: 1, b: 2}), a in [b], a is b), X, Y, changed=[lambda: (X, X), lambda: (X, X.view(-1).view(3, 4))])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+def test_kernels_of_attention_are_chosen_inside(backend):
+    def program(x):
+        q = x.reshape(1, 1, 2, -1)
+        with sdpa_kernel(SDPBackend.MATH):
+            first = F.scaled_dot_product_attention(q, q, q, is_causal=True), torch.backends.cuda.flash_sdp_enabled()
+        with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
+            second = F.scaled_dot_product_attention(q, q, q), torch._C._get_sdp_priority_order()
+        try:
+            with sdpa_kernel(SDPBackend.MATH):
+                raise ValueError(torch.backends.cuda.flash_sdp_enabled())
+        except ValueError as error:
+            return first, second, error.args, torch.backends.cuda.flash_sdp_enabled(), torch._C._get_sdp_priority_order()
+
+    check(program, *tensors(2, 4), backend=backend, graphs=1, tolerance=None if backend == "eager" else (1e-5, 1e-5))
+
+
+def test_a_choice_of_attention_kernels_that_stays():
+    def program(x):
+        torch.backends.cuda.enable_flash_sdp(not torch.backends.cuda.flash_sdp_enabled())
+        return x + 1
+
+    f = jit.compile(program, backend="eager", fullgraph=COUNTING)
+    before = torch.backends.cuda.flash_sdp_enabled()
+    try:
+        for _ in range(4):
+            now = torch.backends.cuda.flash_sdp_enabled()
+            f(torch.ones(2))
+            assert torch.backends.cuda.flash_sdp_enabled() is not now
+    finally:
+        torch.backends.cuda.enable_flash_sdp(before)
