@@ -315,9 +315,13 @@ def _type(tx: Translator, value: Variable, /, *bases_and_namespace: Variable, **
     if not all(isinstance(parent, type) for parent in parents):
         raise GraphBreak("class made of arguments that are none", value.describe())
     winner = tx.attempt(types._calculate_meta, type, parents)  # type: ignore[attr-defined]
-    if winner is not type:
+    given = [value, *bases_and_namespace]
+    if winner is type:
+        return new_class(tx, type, given, keywords)
+    if lookup(type(winner), "__call__") is not type.__call__:  # which is not asked
         raise GraphBreak("metaclass of a base in place of the one called", winner.__qualname__)
-    return new_class(tx, type, [value, *bases_and_namespace], keywords)
+    bases = zip(tx.unpack(bases_and_namespace[0]), parents, strict=True)
+    return tx.call(next(tx.class_of(base) for base, parent in bases if type(parent) is winner), given, keywords)
 
 
 NATIVE_CONSTRUCTORS[type] = HANDLERS.get(type)

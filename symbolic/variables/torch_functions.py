@@ -60,6 +60,7 @@ QUERIES: set[Any] = {
     torch._C._get_cudnn_enabled,
     torch._C._get_privateuse1_backend_name,
     torch._C._infer_size,
+    torch._C._mtia_isBuilt,
     torch._C._get_sdp_priority_order,
     *(getattr(torch._C, f"_get_{kernel}_sdp_enabled") for kernel in ATTENTION_KERNELS),
     torch._C._functorch.peek_interpreter_stack,

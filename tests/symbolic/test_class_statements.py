@@ -731,3 +731,35 @@ def test_a_base_that_keeps_its_derived_classes():
         return x + 1, Base.derived == [First, Second], Second, First.derived is Second.derived
 
     check(program, *tensors(3), graphs=1)
+
+
+class Marks(type):
+    """Makes classes in its own way, whoever is called to make them."""
+
+    def __new__(meta, name, bases, space, **keywords):
+        return super().__new__(meta, name + "!", bases, {**space, "marked": sorted(keywords)})
+
+    def __init__(cls, name, bases, space, **keywords):
+        super().__init__(name, bases, space)
+        cls.told = name
+
+
+class Marked(metaclass=Marks):
+    def __init_subclass__(cls, **keywords):
+        pass
+
+
+def test_type_leaves_it_to_the_metaclass_of_a_base():
+    def program(x):
+        first = type("First", (collections.UserDict,), {"__missing__": lambda self, key: key * 2})(a=1)
+        second = type("Second", (Marked,), {"held": 3})
+        third = type("Third", (Plain, second), {})
+        fourth = type("Fourth", (abc.ABC,), {"f": abc.abstractmethod(lambda self: 1)})
+        try:
+            fourth()
+        except TypeError as error:
+            said = str(error)
+        made = second, third, fourth, type(first)
+        return x + second.held, first["zz"], first.data, second.told, second.marked, [each.__name__ for each in made], said, [type(each).__name__ for each in made]
+
+    check(program, *tensors(3), graphs=1)
