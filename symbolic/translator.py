@@ -136,6 +136,7 @@ class Translator(Protocols):
         self.weak_references: dict[Variable, Variable] = {}  # that the frame made, by what they lead to
         self.buffers: list[tuple[int, Variable]] = []  # existing ones that it read or changed, and at which step
         self.overrides = Overrides()
+        self.contexts: dict[Any, Variable | None] = {}  # what the frame has set variables of the context to
         self.told_in_modes: list[int] = []  # steps of effects inside of torch's modes
         self.shown_under: list[tuple[int, torch.dtype, GraphBreak]] = []  # messages: the step, the default dtype then
         self.shown_errors: list[tuple[int, Variable, list[Any]]] = []  # in messages: the step, and what is shown

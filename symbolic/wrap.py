@@ -11,6 +11,7 @@ import weakref
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from inspect import CO_NESTED
 from types import (
@@ -45,6 +46,7 @@ from symbolic.variables import (  # noqa: F401  (most fill the tables)
     builtins,
     checkpoints,
     class_making,
+    context_vars,
     control_flow,
     filled,
     gradients,
@@ -656,6 +658,7 @@ WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
     **dict.fromkeys((weakref.ref, weakref.KeyedRef), weak.existing),
     **dict.fromkeys(weakref.ProxyTypes, weak.proxy),
     GenericAlias: aliases.existing,
+    ContextVar: context_vars.existing,
     int: _large_integer,
     **arrays.WRAP,
 }

@@ -19,6 +19,7 @@ The calls, in each of the two worlds:
     back      the first inputs again
 """
 import contextlib
+import contextvars
 import copy
 import enum
 import functools
@@ -44,6 +45,7 @@ from tests.snapshot import ADDRESS, Fields, Items, Snapshot, difference, is_leaf
 HERE = os.path.dirname(os.path.abspath(__file__))
 PLUMBING = {os.path.join(HERE, name) for name in ("differential.py", "snapshot.py", "conftest.py")}
 MISSING = object()
+copy._deepcopy_dispatch[contextvars.ContextVar] = lambda variable, memo: variable  # as modules are: no value
 WRITTEN = []
 #: What tests of backend="eager" run through instead, if said.
 INNER = os.environ.get("JIT_TEST_BACKEND")
