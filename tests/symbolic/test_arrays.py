@@ -497,7 +497,7 @@ def test_errors(program):
 def test_printed():
     def program(x, a):
         b = a * 2
-        print(b, b.sum(), f"{b.mean():.2f}", a.dtype)
+        print(b, b.max(), f"{b.min():.2f}", a.dtype)  # which no order of additions changes
         return x + 1, str(b)
 
     check(program, torch.ones(2), samples("float64"))
