@@ -127,11 +127,15 @@ class Overrides:
         named = {name: plain(each) for name, each in kwargs.items()}
         result = whole(function.plain_call(tx, [plain(each) for each in args], named))
         asked = self.asked((*args, *kwargs.values()))
-        if not asked or value not in _DISPATCHED and not is_operator(value):
+        if not asked or not self.converts(asked[0]) or not self.hands_on(tx, value, args, kwargs):
             return result
         if len({each.cls for each in asked}) > 1:
             raise GraphBreak("tensor subclass", f"several classes are asked by {function.describe()}")
         return converted(tx, result, asked[0].cls)
+
+    def hands_on(self, tx: Translator, what: Any, args: list[Variable], kwargs: dict[str, Variable]) -> bool:
+        """Whether torch asks anybody about a function, or a method by its name."""
+        return _Question(tx).put(what, args, kwargs, self.has_modes) is not None
 
     def answer(
         self,
@@ -164,10 +168,6 @@ class Overrides:
         """Torch itself knows nothing of the modes that the frame has entered: a break in one is a break before it."""
         if self.modes:
             raise Restart(self.modes[0].pushed_at, GraphBreak("torch function mode", "the graph ends inside of it"))
-
-
-#: Functions that hand on what they do, beside operators.
-_DISPATCHED = (torch.autograd.grad,)
 
 
 def _within(variables: Iterable[Variable]) -> Iterable[SubclassVariable]:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 #: What classes have that torch asks nothing.
 _ASKS_NOBODY = torch._C._disabled_torch_function_impl
 _ITERATES = torch.Tensor.__iter__  # over itself, by what it hands on
-#: Methods whose results torch takes no look at.
-_GIVES_ITSELF = frozenset({"as_subclass"})
 NOT_WRAPPED = torch.overrides.get_default_nowrap_functions()
 _alias = torch.ops.aten.alias.default
 
@@ -94,8 +92,9 @@ class SubclassVariable(ObjectVariable):
         if answer is not None:
             return answer
         named = {key: plain(each) for key, each in kwargs.items()}
-        found = self.payload.method(tx, name, [plain(each) for each in args], named)
-        return found if name in _GIVES_ITSELF else self._given(tx, found)
+        found = whole(self.payload.method(tx, name, [plain(each) for each in args], named))
+        is_asked = tx.overrides.converts(self) and tx.overrides.hands_on(tx, name, [self, *args], kwargs)
+        return converted(tx, found, self.cls) if is_asked else found
 
     def _ask(self, tx: Translator, name: str, args: list[Variable], native: Any, convert: Any) -> Any:
         if isinstance(tx.lookup(self.cls, name), NATIVE_DESCRIPTORS):

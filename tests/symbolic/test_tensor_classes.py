@@ -170,7 +170,8 @@ def classes_that_leave_it_to_torch(x):
     p, q = x.as_subclass(Plain), x.as_subclass(Unasked)
     p.note = [1]
     kept = KEPT + 1, KEPT.shape, type(KEPT.exp())
-    return p + 1, q + 1, q.twice(), (p * 2).T, p.note, kept, type(p[0]), torch.is_tensor(p), type(torch.tensor(1) + p), p.max(dim=0)
+    copied = torch.tensor(p), torch.as_tensor(p) is p, torch.zeros_like(p), p.as_subclass(torch.Tensor), torch.stack([x, p])
+    return [type(each) for each in copied], copied, p + 1, q + 1, q.twice(), (p * 2).T, p.note, kept, type(p[0]), torch.is_tensor(p), type(torch.tensor(1) + p), p.max(dim=0)
 
 
 @program
