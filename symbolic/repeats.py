@@ -136,7 +136,7 @@ class Repeats:
     # --- calls ------------------------------------------------------------------------------------------------------
     def begin(self, module: Variable, args: list[Variable], kwargs: dict[str, Variable]) -> Call | None:
         """A call that may be recorded or repeated; None for others."""
-        if not self.enabled or self.tx.ledger.is_reading:
+        if not self.enabled or self.tx.ledger.is_reading or self.tx.overrides.modes:  # which see every operation
             return None
         if type(module) is not ObjectVariable:
             if self.operations.is_on:

@@ -430,3 +430,38 @@ def test_the_state_is_as_it_was():
         result = jit.compile(lambda a: a + 1, backend="eager")(logged(2))
         assert type(result) is torch.Tensor
     assert type(jit.compile(lambda a: a + 1, backend="eager")(logged(2))) is Logged
+
+
+class Layer(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.linear(x).relu() + x
+
+
+@pytest.mark.parametrize("cls", [Logged, Plain, None])
+def test_equal_layers_are_asked_alike(cls):
+    torch.manual_seed(0)
+    layers = [Layer(4) for _ in range(6)]
+
+    def program(x):
+        SAID.clear()
+        with Subtracts() if cls is None else contextlib.nullcontext() as mode:
+            x = x if cls is None else x.as_subclass(cls)
+            for layer in layers:
+                x = layer(x)
+        return x, list(SAID), mode and mode.seen
+
+    check(program, *tensors(3, 4), graphs=1)
+
+
+def test_classes_as_places_and_as_what_is_written():
+    def program(x, places):
+        p = places.as_subclass(Plain)
+        y = x[p]
+        x[0] = (x[1] * 2).as_subclass(Plain)
+        return y, x, type(y).__name__, x[p.clone()] + p
+
+    check(program, torch.arange(6.0).reshape(3, 2), torch.tensor([0, 2]), graphs=None)
