@@ -138,6 +138,7 @@ def _program(body, break_):
     return scope["program"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("break_", BREAKS)
 @pytest.mark.parametrize("place", PLACES)
 def test_break(place, break_):

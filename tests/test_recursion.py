@@ -219,6 +219,7 @@ def nested(x, kind, asks, levels):
         return x - 1, str(error)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("levels", [150, 600, 850, 1700])
 @pytest.mark.parametrize("asks", ["text", "equal"])
 @pytest.mark.parametrize("kind", ["list", "tuple", "view", "dict"])

@@ -293,6 +293,7 @@ def average_of_weights(x, net):
     return ema
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
 @pytest.mark.parametrize(
     "program",

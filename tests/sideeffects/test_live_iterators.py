@@ -184,12 +184,14 @@ def untouched(x, it):
 PROGRAMS = [taken, one_taken, walked, zipped, enumerated, stored, untouched]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ITERATORS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_moved(program, name):
     check(program, make=lambda: (torch.ones(2), ITERATORS[name]()), graphs=1, recompiles=name in UNSEEN)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(ITERATORS.keys() - {"calls", "count", "count of floats", "count from", "repeat", "enumerated count", "cycle", "moved cycle"}))
 def test_ended(name):
     def program(x, it):
@@ -354,6 +356,7 @@ OTHERS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_others(program, name):
@@ -472,6 +475,7 @@ def _with_box(name):
     return make
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", GENERATORS)
 @pytest.mark.parametrize("program", [of_a_loop, one_step, beside_a_change, delegated, sent], ids=lambda p: p.__name__)
 def test_generators_that_do_more_than_compute(program, name):

@@ -381,6 +381,7 @@ def found_by(call):
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda given: given.__name__)
 def test_who_is_told_is_as_in_eager_code(program):
     with contextlib.redirect_stderr(io.StringIO()):

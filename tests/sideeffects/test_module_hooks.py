@@ -151,6 +151,7 @@ INSIDE = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", INSIDE, ids=lambda program: program.__name__)

@@ -64,16 +64,19 @@ def _program(step, end):
     return scope["program"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind, step", ALL)
 def test_statement(kind, step):
     check(_program(step, "return y, x + 1"), make=_make, graphs=None if any(p in step for p in PARTLY) else 1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind, step", ALL[::2])
 def test_statement_then_error(kind, step):
     check(_program(step, "raise ValueError('after')"), make=_make)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind, step", ALL[1::2])
 def test_statement_then_error_of_torch(kind, step):
     check(_program(step, "return y + torch.ones(77)"), make=_make)

@@ -206,6 +206,7 @@ INSIDE = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", [EAGER, "aot_eager", "default"])
 @pytest.mark.parametrize("program", INSIDE, ids=lambda program: program.__name__)
 def test_run_inside(program, backend):
@@ -218,6 +219,7 @@ MODULES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("make", [make, make_with_gradient])
@@ -483,6 +485,7 @@ def before_and_after_a_write(x, w, log):
     return z
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", [EAGER, "aot_eager", "default"])
 @pytest.mark.parametrize(
     "program",

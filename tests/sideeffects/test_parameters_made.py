@@ -131,6 +131,7 @@ WHOLE = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", WHOLE, ids=lambda program: program.__name__)

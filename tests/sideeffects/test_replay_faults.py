@@ -645,6 +645,7 @@ def closed():
     return out
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("make_out", [closed, io.StringIO], ids=["closed", "open"])
 @pytest.mark.parametrize("program", SEEN_BY, ids=lambda program: program.__name__)
 def test_an_error_of_the_replay_is_caught_where_eager_code_s_is(program, make_out):

@@ -314,6 +314,7 @@ def make_history():
     return w * 2, w, log
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", WHOLE, ids=lambda program: program.__name__)

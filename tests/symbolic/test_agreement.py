@@ -67,6 +67,7 @@ def other_shapes(x, y):
 ONE_GRAPH = [equal, equal_by_method, close, close_by_method, close_broadcast, itself, of_ints, both_said, asserted, other_shapes]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", ONE_GRAPH, ids=lambda program: program.__name__)

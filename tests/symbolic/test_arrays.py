@@ -179,6 +179,7 @@ def test_one_array_then_others():
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.lt, operator.ge, operator.eq, operator.ne]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("other", [*DTYPES, 2, 2.5, True, np.float64(2.5), np.float32(0.1), np.int8(3)], ids=str)
 def test_operators_of_dtypes(dtype, other):
@@ -212,6 +213,7 @@ CLOSE_ONES = """sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan arctan sinh
     deg2rad rad2deg reciprocal""".split()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*EXACT, *CLOSE_ONES])
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64", "float16"])
 def test_functions(name, dtype):
@@ -339,6 +341,7 @@ def known_numbers(x, a):
             x.reshape(np.prod(x.shape)), int(n) + n, float(two), bool(two), two.item(), n.dtype, -two, two > 1, not two)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", [
     parts, few_more, matrices_and_inverses, known_numbers, reductions, side_by_side, matrices, constructors, large_ones, indices, numbers, numbers_and_tensors, dtypes, lists_of_them,
     sorted_ones, others,

@@ -132,6 +132,7 @@ def test_functions(program, dtype):
     check(program, rows(dtype), graphs=1, changed=changes(dtype), tolerance=CLOSE)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
 @pytest.mark.parametrize("program", [

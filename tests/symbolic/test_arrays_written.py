@@ -66,6 +66,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -63,6 +63,7 @@ isinstance(x.shape, tuple), x.shape == (3, 4), x.shape[0] == 3, x.shape + (1,), 
 """.strip().splitlines()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("expression", EXPRESSIONS, ids=lambda e: e[:40])
 def test_expression(expression):
     scope = {"torch": torch}

@@ -93,6 +93,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", differentiated_ahead, "default"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_one_graph(program, backend):

@@ -569,6 +569,7 @@ x.flatten()[: math.ceil(h * w * 0.125)] | F.interpolate(x[None, None], size=(int
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("what", [each.strip() for each in SHARES.replace("\n", "|").split("|") if each.strip()])
 def test_whole_parts_of_shares_of_sizes(what, backend):

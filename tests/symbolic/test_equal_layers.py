@@ -153,6 +153,7 @@ def changed(change, *models):
         CHANGES[change](model)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("change", CHANGES)
 def test_from_the_beginning(change, backend):

@@ -305,6 +305,7 @@ def test_one_graph_for_all_sizes(program):
     check(program, make=lambda: inputs(True), backend="aot_eager", dynamic=True, tolerance=CLOSE)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", WHOLE, ids=lambda program: program.__name__)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_gradients_flow_through(program, backend):

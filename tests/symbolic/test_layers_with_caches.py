@@ -116,6 +116,7 @@ def called(call, x):
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("change", CHANGES)
 def test_one_that_differs(change, monkeypatch):
     model = Decoder().requires_grad_(False)

@@ -161,6 +161,7 @@ def _long(x):
     return x + 1, sum(x.detach().repeat(50, 1).flatten().tolist())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("program", [_branch, _loop, _chosen, _sorted, _flags, _with_a_key, _long])
 def test_what_python_decides_by_them_breaks(program, backend):

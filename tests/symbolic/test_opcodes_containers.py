@@ -79,6 +79,7 @@ DICT_STEPS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", DICT_STEPS)
 @pytest.mark.parametrize("where", ["argument", "local"])
 def test_dict(what, where):

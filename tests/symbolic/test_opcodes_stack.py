@@ -73,6 +73,7 @@ def test_inplace_integer_operator(name):
     check(written(f"x {sign}= y\nreturn x + 1", "x", "y"), I.clone(), J, graphs=1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ARITHMETIC + COMPARE)
 @pytest.mark.parametrize("left, right", [(7, 3), (7.5, 2), (2, -1.5), (True, 2)])
 def test_constants_are_computed(name, left, right):

@@ -130,6 +130,7 @@ def test_a_training_step_is_one_graph(case, backend):
     train(classify, make(*CASES[case]), make(*CASES[case]), backend=backend)
 
 
+@pytest.mark.sampled(3)
 @BACKEND
 @pytest.mark.parametrize("name", ["momentum", "adamw"])
 @pytest.mark.parametrize("step", [keeping_zeros, with_closure, with_values_clipped, two_batches], ids=lambda s: s.__name__)
@@ -343,6 +344,7 @@ VARYING = {
 }
 
 
+@pytest.mark.sampled(3)
 @BACKEND
 @pytest.mark.parametrize("what", VARYING)
 def test_floats_that_vary_are_inputs(what, backend):

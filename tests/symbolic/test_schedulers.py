@@ -46,6 +46,7 @@ def plain(state):
     return [plain(each) for each in state] if isinstance(state, list) else str(state)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_schedulers_step_in_the_graph(name):
     make, graphs = SCHEDULERS[name]

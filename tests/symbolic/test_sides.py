@@ -361,6 +361,7 @@ def gradients(loss, x):
     return [layer.weight.grad for layer in LAYERS]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", [trained, one_or_the_other, limited, repeated], ids=lambda program: program.__name__)
 def test_gradients(program, backend):

@@ -170,6 +170,7 @@ def while_an_error_is_handled(x):
     except ValueError as e: return x, repr(e.__context__)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "program",
     [

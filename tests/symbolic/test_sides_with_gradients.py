@@ -125,6 +125,7 @@ ONE_GRAPH = [step, of_two_sides, of_branches_in_branches, beside_a_branch, twice
 CALLS = [(x, W, V) for (x,) in CHANGED]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", ONE_GRAPH, ids=lambda program: program.__name__)
 def test_derivatives_after_branches(program, backend):

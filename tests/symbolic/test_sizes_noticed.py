@@ -26,6 +26,7 @@ def test_program(name, backend):
 LATER = {"causal": 1, "unpacked": 1}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_compilations(name):
     fn, calls, graphs = CASES[name]
@@ -252,6 +253,7 @@ ROWS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("name", ROWS)
 def test_one_of_a_dimension_by_an_int_that_varies(name, backend):

@@ -29,6 +29,7 @@ NEEDING = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NEEDING)
 def test_of_nothing(name):
     """Silently wrong (the largest of nothing was -inf), or a crash (a row of nothing was read)."""

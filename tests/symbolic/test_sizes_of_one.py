@@ -64,6 +64,7 @@ def compare(compiled, program, x):
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("name", SERVED)
 def test_one_among_others(name, backend):
@@ -78,6 +79,7 @@ def test_one_among_others(name, backend):
         assert len(counter.graphs) == (2 if name == "attention" else 4)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("name", ASKING)
 def test_what_asks_is_compiled_for_one(name, backend):

@@ -34,6 +34,7 @@ MATH = ["sqrt(2)", "sqrt(x.shape[1])", "log(10)", "log2(8)", "log10(100)", "log(
         "isclose(0.1 + 0.2, 0.3)", "copysign(1, -0.0)", "fsum([0.1] * 3)", "isqrt(10)", "degrees(1)", "radians(180)", "atan2(1, 2)", "erf(0.5)"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("call", MATH)
 def test_math(call):
     check(_program(f"x * 2, math.{call}"), X, graphs=1, changed=[tensors(5, 9)])
