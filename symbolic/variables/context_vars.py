@@ -12,10 +12,17 @@ from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.tables import library
 
+try:
+    from numpy._core import umath
+except ImportError:  # an older numpy, or none
+    umath = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 _UNSET = object()
+#: Those that the C++ of a library reads while it computes: numpy's, of what becomes of its errors.
+_READ_BY_LIBRARIES = frozenset({getattr(umath, "_extobj_contextvar", None)})
 _METHODS = ("get", "set", "reset")
 
 
@@ -44,6 +51,8 @@ class ContextVariable(FixedVariable):
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if kwargs or name not in _METHODS or len(args) > 1 or (name != "get" and not args):
             return super().method(tx, name, args, kwargs)
+        if self.value in _READ_BY_LIBRARIES:
+            raise GraphBreak("numpy's errors are not as usual", f"{self.describe()}.{name}")
         tx.repeats.tell(None)
         if name == "get":
             found = self._set_to(tx)

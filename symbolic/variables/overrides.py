@@ -24,6 +24,7 @@ from symbolic.variables.methods import NativeMethod
 from symbolic.variables.subclasses import NOT_WRAPPED, SubclassVariable, converted, plain, whole
 from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.torch_functions import ASKING, HANDLERS, QUERIES, SETTERS, TorchFunction, is_operator
+from symbolic.warned import Hearing
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -211,7 +212,8 @@ class _Question:
             if mode is not None:
                 mode.__enter__()
             call, given = (getattr(real[0], what), real[1:]) if isinstance(what, str) else (what, real)
-            call(*given, **named) if named else call(*given)  # torch tells no arguments by name from an empty dict
+            with Hearing():  # the operation itself warns
+                call(*given, **named) if named else call(*given)  # an empty dict would be handed on, too
         except _HandedOn as handed:
             return handed
         except Exception as error:
