@@ -35,7 +35,7 @@ _LONGEST = 200
 
 def asked(tx: Translator, value: Variable) -> Variable:
     """Whose truth it is: a number of numpy's is a tensor, and one of the program's classes may be as a plain one."""
-    if isinstance(value, SubclassVariable) and value.overrides is value.is_usual and not tx.overrides.modes:
+    if isinstance(value, SubclassVariable) and (not value.overrides or value.is_usual) and not tx.overrides.modes:
         return value.payload
     return value.tensor if isinstance(value, ScalarVariable) and not value.is_constant() else value
 

@@ -20,10 +20,17 @@ from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.functions import FunctionVariable
-from symbolic.variables.methods import NativeMethod
 from symbolic.variables.subclasses import NOT_WRAPPED, SubclassVariable, converted, plain, whole
 from symbolic.variables.tensors import TensorVariable
-from symbolic.variables.torch_functions import ASKING, HANDLERS, QUERIES, SETTERS, TorchFunction, is_operator
+from symbolic.variables.torch_functions import (
+    ASKING,
+    HANDLERS,
+    QUERIES,
+    SETTERS,
+    StateGuard,
+    TorchFunction,
+    is_operator,
+)
 from symbolic.warned import Hearing
 
 if TYPE_CHECKING:
@@ -154,6 +161,8 @@ class Overrides:
         if kwargs is not None:
             given.append(tx.new_dict([(ConstantVariable(name), each) for name, each in kwargs.items()]))
         if self.has_modes:
+            if _get_current_function_mode_stack():  # a default device, which is asked in its turn
+                raise GraphBreak("torch function mode", "one inside of another that torch knows of")
             mode = self.modes.pop()
             try:
                 result = tx.call(tx.getattr(mode.variable, "__torch_function__"), given, {})
@@ -197,7 +206,6 @@ class _Question:
         self.tx = tx
         self.given: dict[int, Variable] = {}
         self.held: list[Any] = []
-        self.cls: Variable | None = None
 
     def put(
         self, what: Any, args: list[Variable], kwargs: dict[str, Variable], of_modes: bool
@@ -316,8 +324,6 @@ def _handle(
 
 
 def _push(tx: Translator, mode: Variable) -> Variable:
-    if _get_current_function_mode_stack():
-        raise GraphBreak("torch function mode", "one inside of another that torch knows of")
     tx.repeats.tell(None)
     tx.overrides.modes.append(_Mode(mode, tx.anchor()))
     return ConstantVariable(None)
@@ -360,6 +366,7 @@ ASKING.update(
     }
 )
 
+
 class _NotWrapped(FixedVariable):
     """A set of functions."""
 
@@ -367,8 +374,7 @@ class _NotWrapped(FixedVariable):
         return item.real() in self.value
 
 
-
-class FunctionsOff(Variable):
+class FunctionsOff(StateGuard):
     """`torch._C.DisableTorchFunctionSubclass()` and `DisableTorchFunction()`: a break in between is one before it."""
 
     def __init__(self, cls: type, state: Any, born_at: int) -> None:
@@ -379,11 +385,6 @@ class FunctionsOff(Variable):
 
     def python_type(self) -> type:
         return self.cls
-
-    def getattr(self, tx: Translator, name: str) -> Variable:
-        if name not in ("__enter__", "__exit__"):
-            raise GraphBreak("attribute access not supported", f"{self.describe()}.{name}")
-        return NativeMethod(self, name)
 
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if name == "__enter__":

@@ -97,10 +97,11 @@ class SubclassVariable(ObjectVariable):
         return converted(tx, found, self.cls) if is_asked else found
 
     def _ask(self, tx: Translator, name: str, args: list[Variable], native: Any, convert: Any) -> Any:
-        if isinstance(tx.lookup(self.cls, name), NATIVE_DESCRIPTORS):
-            answer = tx.overrides.ask(tx, operator.methodcaller, [self, *args], {}, name)
-            if answer is not None:
-                return convert(answer)
+        if not isinstance(tx.lookup(self.cls, name), NATIVE_DESCRIPTORS):  # a method of its own says what it gives
+            return super()._ask(tx, name, args, native, convert)
+        answer = tx.overrides.ask(tx, operator.methodcaller, [self, *args], {}, name)
+        if answer is not None:
+            return convert(answer)
         return self._given(tx, super()._ask(tx, name, args, native, convert))
 
     def unary(self, tx: Translator, op: Any) -> Variable:

@@ -245,7 +245,16 @@ def _is_tensor(tx: Translator, value: Variable) -> Variable:
     return ConstantVariable(issubclass(value.python_type(), torch.Tensor))
 
 
-class InferenceGuard(Variable):
+class StateGuard(Variable):
+    """What is entered and left for a state of torch to be another as long."""
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        if name not in ("__enter__", "__exit__"):
+            raise GraphBreak("attribute access not supported", f"{self.describe()}.{name}")
+        return NativeMethod(self, name)
+
+
+class InferenceGuard(StateGuard):
     """`torch._C._InferenceMode(mode)`: entered and left by the graph; a break in between happens before it is made."""
 
     def __init__(self, mode: bool, born_at: int) -> None:
@@ -255,11 +264,6 @@ class InferenceGuard(Variable):
 
     def python_type(self) -> type:
         return torch._C._InferenceMode
-
-    def getattr(self, tx: Translator, name: str) -> Variable:
-        if name not in ("__enter__", "__exit__"):
-            raise GraphBreak("attribute access not supported", f"{self.describe()}.{name}")
-        return NativeMethod(self, name)
 
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if name == "__enter__":

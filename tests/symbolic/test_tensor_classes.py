@@ -382,6 +382,41 @@ def test_a_mode_with_a_break_inside(x):
     return y, mode.seen
 
 
+class GivesPlain(Copied):
+    """Whose own methods give plain tensors."""
+
+    def __getitem__(self, place):
+        return self.as_subclass(torch.Tensor)[place]
+
+    def __neg__(self):
+        return self.as_subclass(torch.Tensor) * -1
+
+
+@same_as_eager(graphs=1)
+def test_what_methods_of_its_own_give_stays(x):
+    a = x.as_subclass(GivesPlain)
+    return type(a[0]).__name__, a[0], type(-a).__name__, -a, type(+a).__name__
+
+
+class Told(torch.overrides.TorchFunctionMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.seen.append((func.__name__, str((kwargs or {}).get("device"))))
+        return func(*args, **(kwargs or {}))
+
+
+@same_as_eager
+def test_a_default_device_is_asked_in_its_turn(x):
+    with Told() as inner_device, torch.device("cpu"):
+        y = torch.ones(2)
+    with torch.device("cpu"), Told() as outer_device:
+        z = torch.ones(2)
+    return x + 1, y, z, inner_device.seen, outer_device.seen
+
+
 def test_several_classes_together():
     """Which is asked first depends on more than each of them."""
     def program(x):
