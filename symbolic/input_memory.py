@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,7 +47,7 @@ def _guard_buffers(graph: GraphBuilder) -> None:
                 continue
             if source.is_made or not _owns_memory(variable.value):
                 raise Restart(step, GraphBreak("buffer beside a tensor in memory of others", buffer.describe()))
-            graph.tx.know(source, "predicate", _owns_memory)
+            graph.tx.know(source, "predicate", _of(variable, _owns_memory))
 
 
 def _guard_places(tx: Translator, group: list[TensorVariable]) -> None:
@@ -77,7 +78,7 @@ def guard_offset(graph: GraphBuilder, variable: TensorVariable) -> None:
         raise GraphBreak("tensor of a part of an array, or of an array in a tensor's memory", "where it begins")
     for known in graph.tensors():
         if known.source is not None and known.fake.untyped_storage()._cdata == memory:
-            graph.tx.know(known.source, "predicate", BeginsAt(known.value.storage_offset()))
+            graph.tx.know(known.source, "predicate", _of(known, BeginsAt(known.value.storage_offset())))
 
 
 def only_claims(tx: Translator, variable: TensorVariable) -> bool:
@@ -85,8 +86,13 @@ def only_claims(tx: Translator, variable: TensorVariable) -> bool:
     For an input that is guarded."""
     if variable.source is not None:
         known = _only_claims if _only_claims(variable.value) else _keeps_its_word
-        tx.know(variable.source, "predicate", known)
+        tx.know(variable.source, "predicate", _of(variable, known))
     return _only_claims(variable.fake)
+
+
+def _of(variable: TensorVariable, holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """The predicate for a guard, which asks no class of the program's."""
+    return holds if variable.owner is None else hushed(holds)
 
 
 class BeginsAt:
@@ -95,18 +101,15 @@ class BeginsAt:
     def __init__(self, offset: int) -> None:
         self.offset = offset
 
-    @hushed
     def __call__(self, value: Any) -> bool:
         return value.storage_offset() == self.offset
 
 
-@hushed
 def _owns_memory(value: torch.Tensor) -> bool:
     """memory of its own"""
     return value.untyped_storage().resizable()
 
 
-@hushed
 def _is_view(value: torch.Tensor) -> bool:
     """a view"""
     return not value.is_inference() and value._is_view()
@@ -117,7 +120,6 @@ def _is_no_view(value: torch.Tensor) -> bool:
     return not _is_view(value)
 
 
-@hushed
 def _only_claims(value: torch.Tensor) -> bool:
     """a view made without grad, which may get no gradient though it says so"""
     if not _is_view(value) or not value._base.requires_grad:  # type: ignore[union-attr]

@@ -40,13 +40,13 @@ def state_of_operations() -> tuple[Any, ...]:
 
 def attention_kernels() -> tuple[Any, ...]:
     """Which of them may be chosen, and in which order."""
-    enabled = (getattr(_C, f"_get_{kernel}_sdp_enabled")() for kernel in ATTENTION_KERNELS)
-    return (*enabled, *_C._get_sdp_priority_order())
+    return (*[is_enabled() for is_enabled in _ENABLED], *_C._get_sdp_priority_order())
 
 
 _DEVICES = ("cpu", "cuda")
 #: Those that `scaled_dot_product_attention` chooses among.
 ATTENTION_KERNELS = ("cudnn", "flash", "math", "mem_efficient", "overrideable")
+_ENABLED = [getattr(_C, f"_get_{kernel}_sdp_enabled") for kernel in ATTENTION_KERNELS]
 
 
 class TorchState:

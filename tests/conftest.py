@@ -28,13 +28,14 @@ def pytest_collection_modifyitems(items):
     """One in eight quick tests of programs also runs with breaks everywhere: a sample of every file, itself unchanging.
     Where a run is told its backend, tests of several backends are run on the last of them alone.
 
-    Of a test that is `sampled`, the cases that are not in the sample are long: which, their names say, so that it holds
-    every value of every parameter."""
-    places = {}
+    Of a test that is `sampled`, the cases that are not in the sample are long: which, their names say, so that it is
+    spread over all parameters; the first is always in it."""
+    places, begun = {}, set()
     for item in items:
         sampled = item.get_closest_marker("sampled")
-        if sampled and zlib.crc32(item.name.encode()) % sampled.args[0]:
+        if sampled and key(item) in begun and zlib.crc32(item.name.encode()) % sampled.args[0]:
             item.add_marker("long")
+        begun.add(key(item))
         inside = os.path.relpath(item.path, HERE).split(os.sep)[0]
         if inside in COMPARING and not item.get_closest_marker("long"):
             places[item.path] = place = places.get(item.path, -1) + 1
