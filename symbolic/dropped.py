@@ -12,13 +12,14 @@ import gc
 import inspect
 import itertools
 import traceback
+import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator
 from types import AsyncGeneratorType, CellType, CoroutineType, FunctionType, GeneratorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from symbolic.code import Inst, decode
-from symbolic.errors import GraphBreak, Observed, SkipFrame
+from symbolic.errors import SEES_END, GraphBreak, Observed, SkipFrame
 from symbolic.frames import Frame
 from symbolic.reach import children, exists, now_held, reachable
 from symbolic.variables.base import MISSING, NULL, Variable
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 
 #: The reason of a frame that runs as it is.
 LEFT = "a generator is dropped with something left to do"
+
+#: What is told of the end of an argument.
+_TOLD = frozenset({weakref.finalize, weakref.ref, weakref.proxy})
+#: Of a call: more values than a call has on the stack beside its arguments.
+_BESIDE = 3
 
 
 #: instruction -> what it drops
@@ -243,3 +249,13 @@ def _may_hold(tx: Translator, variable: Variable) -> bool:
     if variable.source is not None or (type(variable) in _HOLD_NOTHING and not tx.ledger.classes):
         return tx.ledger.touched(variable)
     return True
+
+
+def check_ends(frames: list[Frame], inst: Inst | None) -> None:
+    """At a graph break before `inst`. Raises SkipFrame where an argument that a call not yet made will be told the end
+    of waits on the stack: there it would live until the function that goes on has returned."""
+    for frame in frames:
+        own = (inst.arg or 0) + _BESIDE if inst is not None and frame is frames[-1] else 0
+        for waiting in frame.stack[: max(len(frame.stack) - own, 0)]:
+            if waiting is not NULL and any(waiting.real() is each for each in _TOLD):
+                raise SkipFrame(f"{SEES_END} ({waiting.describe()} waits for an argument)")

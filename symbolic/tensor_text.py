@@ -12,7 +12,6 @@ from torch._tensor_str import PRINT_OPTS
 
 #: Nodes of torch's own operations, whose names are the same for every backend.
 _OF_TORCH = re.compile(r"[A-Za-z]\w*Backward\d+")
-_INDENT = len("tensor(")
 _OTHERS = ("dtype=", "size=", "device=", "layout=")
 
 
@@ -47,7 +46,7 @@ class TextUnder:
 class TensorText:
     """`repr` of a detached tensor as of one of class `cls` with such a `history`."""
 
-    cls: type
+    cls: Any
     history: str
 
     def __call__(self, tensor: torch.Tensor) -> str:
@@ -55,7 +54,8 @@ class TensorText:
             tensor.requires_grad_()
         if issubclass(self.cls, torch.nn.Parameter):
             return repr(torch.nn.Parameter(tensor, tensor.requires_grad))
-        text = repr(tensor)
+        is_plain = self.cls in (torch.Tensor, torch.nn.Buffer)
+        text = torch.Tensor.__repr__(tensor if is_plain else tensor.as_subclass(self.cls))
         return with_suffix(text, self.history) if self.history.startswith("grad_fn") else text
 
 
@@ -66,5 +66,5 @@ def with_suffix(text: str, suffix: str) -> str:
     last = text[text.rfind("\n") + 1 :]
     # torch counts two characters more than there are, but for a line that it began for another word
     length = len(last) + (0 if last.strip().startswith(_OTHERS) else 2)
-    apart = ", " if length + len(suffix) + 2 <= PRINT_OPTS.linewidth else ",\n" + " " * _INDENT
+    apart = ", " if length + len(suffix) + 2 <= PRINT_OPTS.linewidth else ",\n" + " " * (text.index("(") + 1)
     return f"{text}{apart}{suffix})"

@@ -775,6 +775,7 @@ def capture(
         except _Stop as stop:
             outcome = Break(list(tx.frames), stop.inst, tx.located(stop.cause))
             check_shared_names(outcome.frames)
+            dropped.check_ends(outcome.frames, stop.inst)
         tx.overrides.check_left()
         tx.break_at = {}  # what runs from here on, as generators that are closed, is none of the program's steps
         hooks.settle(tx)

@@ -60,6 +60,8 @@ def operation(function: type) -> Callable[..., Any]:
 @handles(_Function.apply.__func__)
 def _apply(tx: Translator, cls: Variable, *args: Variable, **kwargs: Variable) -> Variable:
     assert isinstance(cls, ClassVariable)
+    if tx.overrides.has_modes:
+        raise GraphBreak("torch function mode", "an autograd function inside, whose operations it sees")
     given = [*args, *kwargs.values()]
     for arg in given:
         if not _is_plain(arg):

@@ -177,7 +177,7 @@ def late(tx: Translator, variable: Variable, function: Callable[[Any], str]) -> 
 def late_format(tx: Translator, variable: Variable, spec: str) -> str | None:
     """`format(variable, spec)` as a marker; None if it is known now."""
     if isinstance(variable, TensorVariable):
-        if variable.fake.dim() or variable.cls is not torch.Tensor:
+        if variable.fake.dim() or _class_of(variable) is not torch.Tensor:
             if spec:
                 variable.refuse(tx, torch.Tensor.__format__, ConstantVariable(spec))
             return late(tx, variable, str)
@@ -213,13 +213,18 @@ def _example(variable: Variable) -> Any:
     return _EXAMPLES[variable.python_type()]
 
 
+def _class_of(tensor: TensorVariable) -> type:
+    """Its text begins with the name of the program's class that it is of."""
+    return tensor.cls if tensor.owner is None else tensor.owner.python_type()
+
+
 def _shown(tx: Translator, tensor: TensorVariable) -> tuple[Variable, Callable[[Any], str]]:
     """The tensor as it is now, and what gives its text."""
     came = tensor.value is not MISSING and not tensor.fake.is_leaf
     history = None if came or tensor.fake.grad_fn in tx.graph.foreign else history_of(tensor.fake)
     if history is None:
         raise GraphBreak("text that tells of an autograd graph not known", tensor.describe())
-    return snapshot(tx, tensor), TextUnder(TensorText(tensor.cls, history), torch.get_default_dtype())
+    return snapshot(tx, tensor), TextUnder(TensorText(_class_of(tensor), history), torch.get_default_dtype())
 
 
 def snapshot(tx: Translator, tensor: TensorVariable) -> Variable:

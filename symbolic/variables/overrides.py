@@ -223,7 +223,7 @@ class _Question:
             with Hearing():  # the operation itself warns
                 call(*given, **named) if named else call(*given)  # an empty dict would be handed on, too
         except _HandedOn as handed:
-            return handed
+            return handed.with_traceback(None)  # whose frames would hold it, and what their callers hold
         except Exception as error:
             raise GraphBreak("tensor subclass", f"{type(error).__name__}: {error}") from error
         finally:

@@ -55,9 +55,9 @@ def answers(other: Variable, reflected: str) -> bool:
 
 def stand_in(variable: Variable) -> Any:
     """An object that Python's own code takes for the value: the value if it is known, or, for an object that is no
-    index and no iterable, one of a class of the same name, so that the error message is right. Text that is not known
-    breaks the graph."""
-    if variable.is_constant() or variable.python_type() is str:
+    index and no iterable, one of a class of the same name, so that the error message is right. A text or a truth
+    that is not known breaks the graph."""
+    if variable.is_constant() or variable.python_type() in (str, bool):
         return variable.constant()
     return type(type_name(variable.python_type()), (), {})()
 

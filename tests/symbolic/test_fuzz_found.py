@@ -605,3 +605,44 @@ def test_an_object_beside_a_branch_is_asked_nothing():
         AnswersAll.asked.clear()
         compiled(torch.ones(2))
         assert AnswersAll.asked == ["number"]
+
+
+class JudgedLate:
+    def __init__(self, held):
+        self.held = held
+
+    def __bool__(self):
+        return self.held.max().item() > 2
+
+
+def test_what_bool_gives_may_be_known_late():
+    def program(x):
+        try:
+            return "yes" if JudgedLate(x) else "no", not JudgedLate(x)
+        except TypeError as error:
+            return str(error)
+
+    check(program, torch.ones(2), changed=[(torch.full((2,), 3.0),)])
+
+
+TOLD = []
+
+
+def test_an_argument_that_waits_for_the_next_ones_ends_when_the_call_is_over():
+    def program(box, break_it):
+        def inside():
+            weakref.finalize(JudgedLate(1), TOLD.append, weakref.ref(box)().held).detach()
+            TOLD.append("left")
+
+        def broken():
+            weakref.finalize(JudgedLate(1), TOLD.append, break_it()).detach()
+            return weakref.ref(JudgedLate(1), break_it())() is None
+
+        inside()
+        return broken(), weakref.finalize(JudgedLate(1), TOLD.append, break_it()).alive
+
+    for compiled in (program, jit.compile(program, backend="eager")):
+        for _ in range(2):
+            TOLD.clear()
+            assert compiled(JudgedLate(5), jit.graph_break) == (True, False)
+            assert TOLD == [5, "left", None, None]

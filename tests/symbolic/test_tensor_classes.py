@@ -2,6 +2,8 @@
 while tracing what it is asked when the program runs, and the graph holds what it did."""
 import contextlib
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
@@ -500,3 +502,65 @@ def test_classes_as_places_and_as_what_is_written():
         return y, x, type(y).__name__, x[p.clone()] + p
 
     check(program, torch.arange(6.0).reshape(3, 2), torch.tensor([0, 2]), graphs=None)
+
+
+def test_text_tells_the_class():
+    def program(x):
+        mine = x.as_subclass(Plain) * 2
+        with torch.no_grad():
+            scalar = mine.sum()
+        print(mine, repr(mine), str(mine * 1.5), f"{scalar}", x.double().as_subclass(Unasked))
+        print((mine * torch.ones(2, 400)[:, :3]).expand(4, 2, 3).sum(0), mine.as_subclass(torch.Tensor))
+
+    check(program, torch.ones(2, 3), breaks=0)
+    check(program, torch.ones(2, 3, requires_grad=True))
+
+
+class Doubling(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, value):
+        return value * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+class Seeing(torch.overrides.TorchFunctionMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.seen.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_sees_the_operations_of_an_autograd_function():
+    def program(x):
+        with Seeing() as mode:
+            out = Doubling.apply(x + 1)
+        return out, mode.seen
+
+    check(program, torch.ones(2))
+    check(program, torch.ones(2, requires_grad=True))
+
+
+def test_what_is_asked_of_torch_keeps_nothing_of_the_callers():
+    """The arguments of a call that is compiled end with it."""
+    def program(x, held):
+        with Seeing():
+            return x * 2
+
+    compiled, gone = jit.compile(program, backend="eager"), []
+    compiled(torch.ones(2), nn.Linear(1, 1))  # what is remembered for good, the first call brings
+    gc.collect()
+    gc.disable()
+    try:
+        held = nn.Linear(1, 1)
+        weakref.finalize(held, gone.append, 1)
+        compiled(torch.ones(2, dtype=torch.float64), held)
+        del held
+        assert gone == [1]
+    finally:
+        gc.enable()
