@@ -154,6 +154,7 @@ HOSTILE = {name: _raising(name) for name in ("__eq__", "__hash__", "__getattr__"
                                             "__ne__", "__contains__", "__format__", "__sizeof__", "__reduce__", "__dir__", "__instancecheck__")}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("place", ["argument", "in a list", "in a dict", "closure", "attribute"])
 def test_object_whose_method_raises(name, place):

@@ -65,6 +65,7 @@ CONDITIONS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_condition_on_a_tensor(name):
     check(CONDITIONS[name], X, changed=[(-X,), (X * 10,)])
@@ -171,6 +172,7 @@ class Program:
 D = decimal.Decimal("1.5")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name in vars(Program) if not name.startswith("_")])
 def test_hidden_operand(name):
     program = vars(Program)[name]

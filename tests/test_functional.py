@@ -174,7 +174,7 @@ def assert_same(found, expected):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr")  # of `linearize` itself
 @pytest.mark.parametrize("warm", WARM)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -193,7 +193,7 @@ def test_over_a_compiled_function(case, backend, warm):
     assert_same(use(compiled), expected)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("warm", WARM)
 @pytest.mark.parametrize("case", [name for name, (fn, _) in CASES.items() if fn in (scalar, vector)])
 def test_over_a_function_of_the_library(case, warm):

@@ -138,7 +138,7 @@ def _program(body, break_):
     return scope["program"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("break_", BREAKS)
 @pytest.mark.parametrize("place", PLACES)
 def test_break(place, break_):
@@ -148,6 +148,7 @@ def test_break(place, break_):
           changed=[tensors(3, 4, seed=4)], recompiles=True)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", list(PLACES)[::2])
 def test_break_with_gradients(place):
     if place in ("with a mutated input", "with a view across"):
@@ -344,6 +345,7 @@ DECISIONS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", DECISIONS)
 def test_tensor_decides(what):
     check(_program(DECISIONS[what], ""), X, changed=[(-X,), (X * 0,), (X * 10,)])

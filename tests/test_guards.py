@@ -219,6 +219,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("first", PAIRS)
 @pytest.mark.parametrize("second", PAIRS)
 def test_aliases_among_inputs_in_both_directions(first, second):
@@ -382,6 +383,7 @@ VALUES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", VALUES)
 def test_a_changed_value(what):
     program, values = VALUES[what]
@@ -455,6 +457,7 @@ def _holder():
     return m
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", CHANGES)
 def test_an_object_that_changes_between_calls(what):
     make, program, change, compiles = CHANGES[what]

@@ -44,6 +44,7 @@ SAYS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("channel", SAYS)
 def test_a_channel_says_what_it_names(channel, caplog):
     found = told(caplog, channel)

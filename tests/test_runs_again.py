@@ -81,7 +81,7 @@ def test_arithmetic_of_ints_of_tensors(divide, backend):
     check(program, X, torch.tensor([0, 7]), [], changed=(X, torch.tensor([2, 7]), []), backend=backend, nodes=False)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("what", RAISING)
 def test_what_was_written_and_drawn_before(what, backend):
@@ -101,7 +101,7 @@ def test_what_was_written_and_drawn_before(what, backend):
     same(program, backend, make=world, changed=lambda: world(1), traceback="full")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("what", RAISING)
 def test_the_error_leaves_the_program(what, backend):
@@ -228,7 +228,7 @@ def _world(way=0):
     return x, net, seen, i.clone()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("handled", [False, True])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("function", WRITING)

@@ -198,7 +198,7 @@ HOLDERS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("turns", [(0,), (0, -1, 0), (-1, 0, 0, 0), (0, 0, 0, -1, -1, 0, 0), (-1, -1, -1, -1, -1, 0, -1, 0, 0)], ids=str)
 @pytest.mark.parametrize("name", HOLDERS)
 def test_iterators_in_others(name, turns):
@@ -209,6 +209,7 @@ def test_iterators_in_others(name, turns):
     check(_loop(*turns), make=make, changed=lambda: (torch.ones(2), _numbers(), HOLDERS[name](_numbers())))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("one, other", [*itertools.combinations(("chain", "chain of zip", "islice", "enumerate", "zip", "cycle"), 2)])
 def test_an_iterator_in_two_others(one, other):
     def make(apart=False):

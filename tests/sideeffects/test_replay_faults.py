@@ -365,6 +365,7 @@ def _program(choose):
     return f"def program(x, w, tell):\n{body}    return x + 1, w.l\n"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("tell", [printed, warned], ids=lambda tell: tell.__name__)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_programs_that_stop_anywhere(tell, seed):

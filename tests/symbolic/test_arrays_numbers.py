@@ -42,7 +42,7 @@ def a_size(x, n):
 KINDS = {"float64": np.float64, "int64": np.int64, "float32": np.float32, "float": float, "int": int, "int32": np.int32}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("of", [torch.float64, torch.float32, torch.int64], ids=str)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("program", [beside_arrays, beside_tensors, alone, decided, a_size])

@@ -325,6 +325,7 @@ def special_methods_that_are_none(x):
     return x + 1, said, list(B())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
 def test_class_and_a_break(fn):
     if not COUNTING and "__subclasses__" in fn.__code__.co_names:

@@ -613,6 +613,7 @@ def typed_dict(x):
     return t["a"] + 1, T
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda fn: fn.__name__)
 def test_class_statement(fn):
     (x,) = tensors(2, 3)

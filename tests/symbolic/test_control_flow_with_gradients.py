@@ -106,7 +106,7 @@ def again(result, *args):
     return found, [each is not None and each.requires_grad for each in found], shared
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", ONE_GRAPH, ids=lambda program: program.__name__)
 def test_one_graph(program, backend):
@@ -114,7 +114,7 @@ def test_one_graph(program, backend):
     check(program, A, B, changed=[(N, B)], graphs=graphs, backend=backend, tolerance=(1e-5, 1e-5))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", ONE_GRAPH, ids=lambda program: program.__name__)
 def test_derivatives_after(program, backend):
@@ -233,7 +233,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", OTHERS, ids=lambda program: program.__name__)
 def test_the_same(program, backend):

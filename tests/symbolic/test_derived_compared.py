@@ -22,6 +22,7 @@ class List(list):
         return NotImplemented
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cls, same, other", (
     (declining(list), [1], [2]), (List, [1], [2]), (declining(tuple), (1,), (2,)), (declining(str), "b", "c"),
     (declining(set), {1}, {1, 2}), (declining(dict), {1: 2}, {}), (declining(int), 3, 4), (declining(bytes), b"b", b"c"),

@@ -487,7 +487,7 @@ def random_input(choice):
     return x.t() if layout == 0 else X(shape[0] + 2, *shape[1:])[2:] if layout == 1 else x
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_program_over_random_shapes(seed):
     fn, text = program_of(seed)

@@ -22,6 +22,7 @@ def said(call):
     return None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dynamic", [None, pytest.param(True, marks=pytest.mark.long)], ids=["static", "dynamic"])
 @pytest.mark.parametrize("op", [
     pytest.param(op, marks=() if at % 6 == 0 or op.name in ("complex", "aminmax") else pytest.mark.long)

@@ -66,7 +66,7 @@ def said(view, x):
         return type(error), str(error)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("inference", [False, True])
 @pytest.mark.parametrize("tensor", TENSORS)
 @pytest.mark.parametrize("view", VIEWS)

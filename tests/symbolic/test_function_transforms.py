@@ -286,7 +286,7 @@ def inputs(requires_grad):
     return tuple(numbers(*shape, requires_grad=requires_grad) for shape in ((4,), (4,), (3, 4)))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("requires_grad", [False, True], ids=["numbers", "leaves"])
@@ -452,6 +452,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.break_everywhere
 @pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr")  # of `linearize` itself
 @pytest.mark.parametrize("backend", BACKENDS)

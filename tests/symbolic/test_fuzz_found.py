@@ -196,6 +196,7 @@ def keys_missed_while_an_error_is_handled(x, n):
     return said, x + n
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fn, calls", PROGRAMS)
 def test_program(fn, calls):
     first, *changed = [lambda rest=rest: (torch.ones(2, 3), *rest) for rest in calls]

@@ -119,7 +119,7 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("has_gradients", [False, True], ids=["first", "again"])
@@ -243,6 +243,7 @@ def test_a_training_step_by_hand(backend):
         assert len(counter.graphs) <= 2  # without gradients, and with those of the last step
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("change", ["x.data = torch.ones(2, 2)", "x.data = x.data.double()", "x.set_(torch.ones(2, 2))",
                                     "x.t_()", "x.unsqueeze_(0)", "x.resize_(2, 2)", "x.data.resize_(2, 2)"])

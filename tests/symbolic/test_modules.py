@@ -41,7 +41,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("form", ["argument", "module", "forward"])
 def test_layer(layer, form):

@@ -56,6 +56,7 @@ LIST_STEPS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", LIST_STEPS)
 @pytest.mark.parametrize("where", ["argument", "local"])
 def test_list(what, where):

@@ -35,6 +35,7 @@ def occurs(program, *opnames):
     assert found & set(opnames), f"{opnames} not in {sorted(found)}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ARITHMETIC + COMPARE)
 @pytest.mark.parametrize("constant", [2, 2.5, True])
 def test_tensor_with_constant(name, constant):

@@ -282,7 +282,7 @@ def outcome(call, x):
         return repr(error)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("name", FORWARDS)
 def test_what_layers_do(name, train, monkeypatch, capsys):

@@ -124,6 +124,7 @@ BACKEND = pytest.mark.parametrize("backend", BACKENDS if COUNTING else ["aot_eag
 CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}{'-foreach' if case[1] else ''}")
 
 
+@pytest.mark.sampled(3)
 @BACKEND
 @CASE
 def test_a_training_step_is_one_graph(case, backend):
@@ -298,6 +299,7 @@ def test_nobody_compiles_for_optimizers_only():
 
 # --- numbers that vary from call to call ------------------------------------------------------------------------------
 
+@pytest.mark.sampled(3)
 @BACKEND
 @CASE
 def test_a_schedule_does_not_compile_again(case, backend):

@@ -257,7 +257,7 @@ def test_kinds(kind, backend, counts):
     assert not COUNTING or repeated(counts, kind) == PROGRAMS[kind]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("change", CHANGES)
 def test_one_that_differs(change, counts):
     """From the beginning, and later."""
@@ -550,6 +550,7 @@ def test_sizes_that_vary(counts):
     assert not COUNTING or (not repeated(counts, Block))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", [
     Block, Tuples, Named, Views, Splits, Same, InPlace, InPlaceInside, OwnWritten, OwnGiven, OthersWritten, Batch, Drop,
     Written,

@@ -182,7 +182,7 @@ def outcome(model, call, x, grad):
     return results, left, buffers, torch.rand(1), TALLY["count"], Layer.total, [each.level for each in model.layers]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_layers(seed, monkeypatch):
     """As they are made, and after another change."""

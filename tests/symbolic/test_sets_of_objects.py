@@ -267,14 +267,14 @@ def world(kind, count=3, cls=set, at=0):
     return make
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("program", [*READING, *CHANGING], ids=lambda program: program.__name__)
 @pytest.mark.parametrize("kind", KINDS)
 def test_operations(kind, program):
     check(program, make=world(kind), changed=[world(kind, 2), world(kind, 4), world(kind, 1), world(kind, 2, at=1)])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("program", READING, ids=lambda program: program.__name__)
 @pytest.mark.parametrize("kind", KINDS)
 def test_frozensets(kind, program):

@@ -317,7 +317,7 @@ ONE_GRAPH = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", ONE_GRAPH, ids=lambda program: program.__name__)
@@ -592,7 +592,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", OTHERS, ids=lambda program: program.__name__)
 def test_the_same(program, backend):
@@ -629,8 +629,8 @@ def test_kernels_of_sides_are_shown(tmp_path):
         f = jit.compile(two)
         f(X)
     (entry,) = f.debug_state().frames[0].entries
-    assert [graph.name for graph in entry.graphs] == [
-        "inference of to_gt", "inference of inner_0", "inference of inner_1", "inference of to_add"
-    ]
+    names = [graph.name for graph in entry.graphs]
+    assert names[:3] == ["inference of to_gt", "inference of inner_0", "inference of inner_1"]
+    assert names[3:] in ([], ["inference of to_add"])  # Python 3.13 compiles a short end once for each side
     written = {path.name for path in tmp_path.rglob("*.c")}
     assert {"inner_0_forward_kernels.c", "inner_1_forward_kernels.c"} <= written, written

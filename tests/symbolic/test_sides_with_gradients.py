@@ -125,7 +125,7 @@ ONE_GRAPH = [step, of_two_sides, of_branches_in_branches, beside_a_branch, twice
 CALLS = [(x, W, V) for (x,) in CHANGED]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", ONE_GRAPH, ids=lambda program: program.__name__)
 def test_derivatives_after_branches(program, backend):
@@ -258,7 +258,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", OTHERS, ids=lambda program: program.__name__)
 def test_derivatives_the_same(program, backend):

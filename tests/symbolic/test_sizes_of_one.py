@@ -79,7 +79,7 @@ def test_one_among_others(name, backend):
         assert len(counter.graphs) == (2 if name == "attention" else 4)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("name", ASKING)
 def test_what_asks_is_compiled_for_one(name, backend):
@@ -163,6 +163,7 @@ MODELS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["aot_eager", "default"])
 @pytest.mark.parametrize("name", MODELS)
 def test_training_with_batches_of_one_and_of_none(name, backend):

@@ -74,6 +74,7 @@ NOT_ONE_GRAPH = ("torch.allclose", "torch.vmap", "torch.nn.utils.parametrize")
 WITHOUT_OPS = ("torch.finfo", "x.size()", "torch.is_tensor", "torch.promote", "torch.device", "torch.float32 is")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("expression", FUNCTIONS, ids=lambda e: e[:50])
 def test_function(expression):
     graphs = None if expression.startswith(NOT_ONE_GRAPH) else 0 if expression.startswith(WITHOUT_OPS) else 1
@@ -144,6 +145,7 @@ x.float_power_(2) if False else x.pow_(2); x
 """.strip().splitlines()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("body", INPLACE)
 def test_in_place(body):
     whole = not any(word in body for word in ("resize_", "set_", "x.data =", "x.unsqueeze_", "t_()", "transpose_", "swapaxes_", "out=", "init."))
@@ -219,6 +221,7 @@ VIEWS = ["x.view(-1)", "x[1:]", "x.t()", "x[None]", "x.detach()", "x.expand(2, 3
          "x.to(torch.float32), x.float(), x.cpu()", "x.view(torch.int32)", "x.movedim(0, 1)", "x.chunk(2)[1]", "x.data"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("expression", VIEWS)
 def test_views_are_views(expression):
     check(_program(expression), X, graphs=1 if expression != "x.to(torch.float32), x.float(), x.cpu()" else None)

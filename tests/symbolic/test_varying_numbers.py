@@ -39,6 +39,7 @@ INTS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("what", INTS)
 def test_ints_that_vary(what, backend):
@@ -54,6 +55,7 @@ def test_ints_that_vary(what, backend):
         assert len(counter.graphs) == (EACH if asks else INTS[what])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("what", [
     "x[: int(h * 0.3)]", "x[: int(h * (0.7 / 1.3))]", "x[: int(h / 3 * 2)]", "x[: round(h * 0.5)]", "x[: math.ceil(h * 0.3)]",
@@ -84,6 +86,7 @@ def test_lines_of_as_many_steps_as_there_are_rows(dtype):
     check(program, torch.ones(4, 3), 2.0, changed=[(torch.ones(shape), 3.0) for shape in shapes], backend="default")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("periodic", [True, False])
 @pytest.mark.parametrize("window", ["hann", "hamming", "bartlett", "blackman", "kaiser"])
 def test_windows_as_long_as_there_are_rows(window, periodic):
@@ -365,6 +368,7 @@ class Chosen(Scaled):
         return (g * math.exp(ctx.s) if ctx.s != 3 else g).float(), None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
 @pytest.mark.parametrize("kind", [int, float])
 @pytest.mark.parametrize("function", [Scaled, Typed, Matched, Chosen])
@@ -482,6 +486,7 @@ def test_the_start_of_enumerate():
     counter.expect(2)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("other", [None, "a", b"a", {}, (), [1], {1}, datetime.timedelta(2)], ids=repr)
 def test_errors_name_the_operator_as_it_was_written(other):
     def program(x, n, other):

@@ -67,7 +67,7 @@ def outcome(program, x, gradients):
     return found, torch.get_rng_state().tolist()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("gradients", [False, True], ids=["plain", "gradients"])
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -138,6 +138,7 @@ def assert_same(found, expected):
             assert a.requires_grad == b.requires_grad
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)

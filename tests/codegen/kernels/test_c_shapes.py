@@ -549,6 +549,7 @@ def random_kernel(seed: int, large: bool = False) -> tuple[Kernel, tuple[int, ..
     return Kernel(f"random{seed}", tuple(outer), tuple(loops), tuple(made), tuple(sizes)), tuple(sizes.values())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(60))
 def test_a_random_kernel(seed: int) -> None:
     kernel, sizes = random_kernel(seed)

@@ -114,7 +114,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("requires_grad", [False, True], ids=["infer", "train"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)

@@ -126,6 +126,7 @@ def run(planned, host, *args, fallback=None):
         return build(planned, fallback)(*args)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_as_eager(name, dynamic, store):

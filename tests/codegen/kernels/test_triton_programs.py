@@ -97,7 +97,7 @@ def cases(quick: Callable[[Case, str, torch.dtype], bool]) -> list[Any]:
 TRAINING_IF_ANY = cases(lambda case, mode, dtype: case.trains == (mode == "training"))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("case, mode, dtype", TRAINING_IF_ANY)
 def test_program(case: Case, mode: str, dtype: torch.dtype) -> None:
     """A training's forward graph has the kernels of its forward one, and what it saves."""
@@ -125,7 +125,7 @@ def is_compiled(kernel: Kernel, capability: int) -> None:
     compiles(kernel, capability)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("capability", [90, *(pytest.param(other, marks=pytest.mark.long) for other in (80, 100))])
 @pytest.mark.parametrize("case, mode, dtype", TRAINING_IF_ANY)
 def test_compiled(case: Case, mode: str, dtype: torch.dtype, capability: int) -> None:

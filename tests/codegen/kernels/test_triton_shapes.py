@@ -43,7 +43,7 @@ def tiles_of(kernel: Kernel) -> list[Config]:
     return [*candidates(kernel), few, replace(few, wide=True)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("what", KERNELS)
 def test_kernel(what: str) -> None:
     kernel, sizes = KERNELS[what]

@@ -28,6 +28,7 @@ def tensors_in(value):
     return [found for item in value for found in tensors_in(item)] if isinstance(value, list | tuple) else []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(CASES.keys() - UNWRITABLE))
 def test_what_is_read_is_what_was_written(name):
     plan = CASES[name].plan
