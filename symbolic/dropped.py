@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LEFT = "a generator is dropped with something left to do"
 
 #: What is told of the end of an argument.
-_TOLD = frozenset({weakref.finalize, weakref.ref, weakref.proxy})
+_TOLD = (weakref.finalize, weakref.ref, weakref.proxy)
 #: Of a call: more values than a call has on the stack beside its arguments.
 _BESIDE = 3
 

@@ -50,12 +50,12 @@ class TensorText:
     history: str
 
     def __call__(self, tensor: torch.Tensor) -> str:
-        if self.history == "requires_grad=True":
-            tensor.requires_grad_()
+        requires_grad = self.history == "requires_grad=True"
         if issubclass(self.cls, torch.nn.Parameter):
-            return repr(torch.nn.Parameter(tensor, tensor.requires_grad))
-        is_plain = self.cls in (torch.Tensor, torch.nn.Buffer)
-        text = torch.Tensor.__repr__(tensor if is_plain else tensor.as_subclass(self.cls))
+            return repr(torch.nn.Parameter(tensor, requires_grad))
+        if self.cls not in (torch.Tensor, torch.nn.Buffer):
+            tensor = tensor.as_subclass(self.cls)  # a leaf still
+        text = torch.Tensor.__repr__(tensor.requires_grad_(requires_grad))
         return with_suffix(text, self.history) if self.history.startswith("grad_fn") else text
 
 
