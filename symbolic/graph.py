@@ -49,6 +49,7 @@ from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import ListVariable, TupleVariable
+from symbolic.variables.dispatched import DispatchedTensor, ask, below
 from symbolic.variables.either import check_sure
 from symbolic.variables.foreseen import foresee, geometry, item, number
 from symbolic.variables.functions import FunctionVariable
@@ -63,6 +64,7 @@ from symbolic.variables.numbers import (
     given,
     holds_number,
     numbers_in,
+    parts_of,
     replaced,
     value_of,
 )
@@ -142,6 +144,8 @@ class GraphBuilder(SizesByValue):
         self._input_point: fx.Node | None = None
         self.names: dict[Source, str] = {}
         self._marks: list[tuple[torch.Tensor, Any]] = []  # of every fake tensor when it was first met
+        self.dispatches = False  # whether there are tensors that answer operators themselves
+        self.below = False  # whether one of them is answering, which autograd does not see
         self.hushed = False  # whether tensors of the program's classes are among the inputs
         self._inference: list[int] = []  # where the inference guards were made that the frame is inside of
         self.holds = Holds(tx)
@@ -186,7 +190,7 @@ class GraphBuilder(SizesByValue):
         self.inputs.append(variable)
         self.parameters += value.requires_grad or isinstance(value, torch.nn.Parameter)
         self.by_fake[id(fake)] = variable
-        facts = self._facts(value)
+        facts = self.facts(value)
         self.tx.know(source, "tensor", facts)
         if self.shapes is not None:
             self.shapes.add_input(value, fake, source, facts, varying)
@@ -305,7 +309,7 @@ class GraphBuilder(SizesByValue):
         """The inputs that are tensors."""
         return [variable for variable in self.inputs if isinstance(variable, TensorVariable)]
 
-    def _facts(self, value: torch.Tensor) -> dict[str, Any]:
+    def facts(self, value: torch.Tensor) -> dict[str, Any]:
         """The properties that the native tensor guard compares."""
         keys = (torch._C._dispatch_keys(value) | self._included) - self._excluded
         facts = {
@@ -460,6 +464,10 @@ class GraphBuilder(SizesByValue):
     def _record(
         self, op: str, target: Any, run: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable]
     ) -> Variable:
+        if self.dispatches and any(parts_of([*args, *kwargs.values()], DispatchedTensor)):
+            return ask(self.tx, target, run, args, kwargs)
+        if self.below:
+            return below(self, self.call if op == "call_function" else self.call_method, target, args, kwargs)
         if target in _BY_SIZE and args and args[-1].python_type() is torch.Size:
             args, kwargs = args[:-1], {**kwargs, "size": args[-1]}
         while True:
@@ -556,6 +564,8 @@ class GraphBuilder(SizesByValue):
             raise GraphBreak(OUT_OF_ITS_OWN, target.__name__)
         draws = self.fake_mode.draws
         plain = {name: value for name, value in kwargs.items() if name != "out"}
+        if isinstance(target, torch._ops.OpOverload):  # it has no such overload
+            target = run = target.overloadpacket
         made = tensors_in(self.fake_run(target, run, args, plain))
         self.fake_mode.draws = draws
         by_value = self.shapes is not None and bool(self._born())

@@ -424,7 +424,7 @@ class Protocols:
         return [real]
 
     def _isinstance(self: Any, value: Variable, cls: Any) -> bool:
-        special = torch_functions.is_instance(value, cls) if isinstance(cls, type) else None
+        special = torch_functions.is_instance(self, value, cls) if isinstance(cls, type) else None
         if special is not None:
             return special
         kind = value.python_type()

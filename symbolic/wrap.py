@@ -48,6 +48,7 @@ from symbolic.variables import (  # noqa: F401  (most fill the tables)
     class_making,
     context_vars,
     control_flow,
+    dispatched,
     filled,
     gradients,
     hook_dicts,
@@ -219,7 +220,8 @@ def _constant(tx: Translator, value: Any, source: Source) -> Variable:
 
 def _tensor(tx: Translator, value: torch.Tensor, source: Source) -> Variable:
     if type(value) not in TENSOR_TYPES:
-        return subclasses.existing(tx, value, source)
+        known = dispatched if dispatched.answers(type(value)) else subclasses
+        return known.existing(tx, value, source)
     if torch._C._functorch.is_functorch_wrapped_tensor(value):
         raise GraphBreak("tensor inside a function transform", source.text)
     if is_traceable_wrapper_subclass(value) or value.layout is not torch.strided or _exotic(value):
@@ -506,6 +508,11 @@ def _builtin(tx: Translator, value: Any, source: Source) -> Variable:
     return BuiltinVariable(value, source)
 
 
+def _schema(tx: Translator, value: Any, source: Source) -> Variable:
+    _fixed(tx, value, source)
+    return torch_functions.SchemaVariable(value, source)
+
+
 def _module(tx: Translator, value: ModuleType, source: Source) -> Variable:
     _fixed(tx, value, source)
     return PythonModuleVariable(value, source)
@@ -629,6 +636,7 @@ def _handle(tx: Translator, value: RemovableHandle, source: Source) -> Variable:
 
 #: exact type -> wrapper
 WRAP: dict[type, Callable[[Any, Any, Source], Variable]] = {
+    **dict.fromkeys(torch_functions.SCHEMAS, _schema),
     list: _list,
     tuple: _tuple,
     torch.Size: _tuple,

@@ -168,6 +168,8 @@ class Snapshot:
             return (kind.__name__, ADDRESS.sub("at 0x", repr(obj)) if kind is str else repr(obj))
         if kind in VALUES:
             return (kind.__name__, repr(obj))
+        if kind in (torch._ops.OpOverload, torch._ops.OpOverloadPacket):  # which torch fills as it comes by them
+            return ("operator", str(obj))
         if kind is tuple and all(type(item) in ATOMS for item in obj):
             return ("tuple", repr(obj))
         if issubclass(kind, enum.Enum):

@@ -30,6 +30,7 @@ from symbolic.variables import (
     containers,
     context_vars,
     digests,
+    dispatched,
     drawn,
     exceptions,
     functions,
@@ -289,6 +290,10 @@ def _subclass(w: Writer, v: subclasses.SubclassVariable) -> None:
     w.call(runtime.of_class, v.payload, v.cls)
 
 
+def _dispatched(w: Writer, v: dispatched.DispatchedVariable) -> None:
+    w.call_with(torch.Tensor._make_wrapper_subclass, *v.made_of)
+
+
 def _torch_method(w: Writer, v: subclasses.TorchMethod) -> None:
     _bind(w, getattr(torch.Tensor, v.name), v.owner)
 
@@ -342,6 +347,7 @@ BUILD.update(
         mappings.SetVariable: _set,
         proxies.ProxyVariable: lambda w, v: w.call(types.MappingProxyType, v.shown),
         constants.SliceVariable: _slice,
+        dispatched.DispatchedVariable: _dispatched,
         subclasses.SubclassVariable: _subclass,
         subclasses.TorchMethod: _torch_method,
         tensors.TensorVariable: _tensor,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from types import FunctionType, GetSetDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -142,36 +143,43 @@ class TorchMethod(NativeMethod):
         return owner.torch_method(tx, self.name, args, kwargs)
 
 
+def through(variable: Variable, change: Callable[[Variable], Variable]) -> Variable:
+    """What `change` makes of a value, and of those in tuples and lists: these stay where nothing in them changes."""
+    if not isinstance(variable, (TupleVariable, ListVariable)) or variable.python_type() is torch.Size:
+        return change(variable)
+    items = [through(each, change) for each in variable.items]
+    if all(item is each for item, each in zip(items, variable.items, strict=True)):
+        return variable
+    is_list = isinstance(variable, ListVariable)
+    return ListVariable(items) if is_list else TupleVariable(items, None, variable.python_type())
+
+
 def plain(variable: Variable) -> Variable:
     """What torch's code gets where no `__torch_function__` is asked."""
-    if isinstance(variable, SubclassVariable):
-        return variable.payload
-    if isinstance(variable, ListVariable) and any(isinstance(each, SubclassVariable) for each in variable.items):
-        return ListVariable([plain(each) for each in variable.items])
-    if isinstance(variable, TupleVariable) and any(isinstance(each, SubclassVariable) for each in variable.items):
-        return TupleVariable([plain(each) for each in variable.items], None, variable.python_type())
-    return variable
+    return through(variable, lambda each: each.payload if isinstance(each, SubclassVariable) else each)
 
 
 def whole(variable: Variable) -> Variable:
     """The object whose tensor an operation gave, as those in place do; any other result as it is."""
+    return through(variable, _owner)
+
+
+def _owner(variable: Variable) -> Variable:
     owner = getattr(variable, "owner", None) if isinstance(variable, TensorVariable) else None
     return owner if isinstance(owner, SubclassVariable) else variable
 
 
 def converted(tx: Translator, result: Variable, cls: type) -> Variable:
     """What `torch.Tensor.__torch_function__` makes of a result: an object of the class."""
-    if isinstance(result, ObjectVariable):
-        return result
-    if type(result) is TensorVariable:
-        return _made(tx, cls, tx.graph.call(_alias, [result]))
-    if isinstance(result, TensorVariable):
-        raise GraphBreak("tensor subclass", result.describe())
-    if isinstance(result, TupleVariable) and result.python_type() is not torch.Size:
-        return TupleVariable([converted(tx, each, cls) for each in result.items], None, result.python_type())
-    if isinstance(result, ListVariable):
-        return ListVariable([converted(tx, each, cls) for each in result.items])
-    return result
+
+    def convert(variable: Variable) -> Variable:
+        if not isinstance(variable, TensorVariable):
+            return variable
+        if type(variable) is not TensorVariable:
+            raise GraphBreak("tensor subclass", variable.describe())
+        return _made(tx, cls, tx.graph.call(_alias, [variable]))
+
+    return through(result, convert)
 
 
 def _check_usual(cls: type) -> None:

@@ -25,6 +25,7 @@ from symbolic.variables.classes import NATIVE_CONSTRUCTORS, is_tensor_class
 from symbolic.variables.constants import CONTEXTS, ConstantVariable
 from symbolic.variables.containers import ListVariable, new_size
 from symbolic.variables.methods import NativeMethod
+from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.tensors import DATA_METHODS, TensorVariable, as_number
 
 if TYPE_CHECKING:
@@ -187,6 +188,27 @@ class TorchFunction(FixedVariable):
             raise GraphBreak("function of torch that is no operator", self.describe())
         args, kwargs = [as_number(tx, arg) for arg in args], {name: as_number(tx, arg) for name, arg in kwargs.items()}
         return tx.graph.call(function, args, kwargs)
+
+
+_added_in_place: Any = torch.ops.aten.add_.Tensor._schema.arguments[0]
+SCHEMAS = (torch._C.FunctionSchema, torch._C.Argument, type(_added_in_place.alias_info))
+
+
+class SchemaVariable(FixedVariable):
+    """What an operator declares: its arguments, its results, what it writes to."""
+
+    def describe(self) -> str:
+        return f"what is declared: {self.value}"
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        return self._part(tx, tx.attempt(getattr, self.value, name))
+
+    def _part(self, tx: Translator, value: Any) -> Variable:
+        if isinstance(value, SCHEMAS):
+            return SchemaVariable(value, tx.sources.const(value, "declared"))
+        if type(value) is list:
+            return tx.new_list([self._part(tx, each) for each in value])
+        return tx.from_constant(value)
 
 
 def _known(tx: Translator, variable: Variable) -> Any:
@@ -414,13 +436,16 @@ def refused(reason: str, detail: str) -> Variable:
     raise GraphBreak(reason, detail)
 
 
-def is_instance(variable: Variable, cls: type) -> bool | None:
+def is_instance(tx: Translator, variable: Variable, cls: type) -> bool | None:
     """`isinstance` against torch's classes with an `__instancecheck__` of their own; None: no special rule."""
     if cls is torch.nn.Parameter or cls is torch.nn.Buffer:  # a metaclass may have an `==` of its own
-        if not isinstance(variable, TensorVariable):
+        kind = variable.python_type()
+        if not issubclass(kind, torch.Tensor):
             return False
-        marked = cls is torch.nn.Parameter and bool(getattr(variable.real(), "_is_param", False))
-        return issubclass(variable.cls, cls) or marked
+        if cls is torch.nn.Parameter and isinstance(variable, ObjectVariable):  # of a class of the program's
+            marked = variable.find(tx, "_is_param")
+            return issubclass(kind, cls) or (marked is not None and tx.truth(marked))
+        return issubclass(kind, cls)
     if isinstance(variable, TensorVariable) and cls in _LEGACY_TENSORS:
         return isinstance(variable.fake, cls)
     return None
