@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import builtins
 import importlib.util
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from symbolic import versions
@@ -15,8 +13,8 @@ from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.classes import ClassVariable, SuperVariable
-from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.functions import CellVariable
+from symbolic.variables.imported import FIRST, imported
 from symbolic.variables.tables import BuiltinVariable
 
 if TYPE_CHECKING:
@@ -222,7 +220,7 @@ def import_name(tx: Translator, frame: Frame, inst: Inst) -> None:
         full = importlib.util.resolve_name("." * level.constant() + inst.argval, package.constant())
     found = _imported(tx, full)
     if found is None:
-        raise GraphBreak("first import of a module", full)
+        raise GraphBreak(FIRST, full)
     package_only = "." in full and not names.constant() and not level.constant()
     frame.push((_imported(tx, full.partition(".")[0]) if package_only else None) or found)
 
@@ -232,13 +230,7 @@ def _imported(tx: Translator, name: str) -> Variable | None:
     function = tx.getattr(tx.wrap(builtins, tx.sources.const(builtins, "builtins")), "__import__")
     if not isinstance(function, BuiltinVariable) or function.real() is not _IMPORT:
         raise GraphBreak("import by a function of the program", name)
-    modules = tx.getattr(tx.wrap(sys, tx.sources.const(sys, "sys")), "modules")
-    if modules.python_type() is not dict:
-        raise GraphBreak("first import of a module", f"{name}, among modules of another kind")
-    found = modules.method(tx, "get", [ConstantVariable(name)], {})
-    if found.is_constant() and found.constant() is None:
-        return None
-    return tx.wrap(found.real(), tx.sources.const(found.real(), name)) if is_a(found.real(), ModuleType) else found
+    return imported(tx, name)
 
 
 @opcode("IMPORT_FROM")

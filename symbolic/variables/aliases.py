@@ -6,7 +6,9 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
 from symbolic import polyfills
+from symbolic.errors import GraphBreak
 from symbolic.variables.base import Variable
+from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.objects import ObjectVariable
 
 if TYPE_CHECKING:
@@ -41,3 +43,12 @@ def existing(tx: Translator, value: GenericAlias, source: Source) -> Variable:
     if source.kind != "const":
         tx.know(source, "type", GenericAlias)
     return AliasVariable(GenericAlias, value, source)
+
+
+def _make(tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+    if kwargs:
+        raise GraphBreak("arguments do not fit the function", "types.GenericAlias")
+    return tx.of_classes(GenericAlias, *args)
+
+
+NATIVE_CONSTRUCTORS[GenericAlias] = _make

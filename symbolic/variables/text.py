@@ -14,7 +14,7 @@ import sys
 from array import array
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
+from types import GenericAlias, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -179,6 +179,15 @@ def _defaultdict_shell(tx: Translator, variable: Variable) -> _Text:
     return _Text(f"{variable.python_type().__name__}({factory}, {_dict_shell(tx, variable)!r})")
 
 
+def _alias_shell(tx: Translator, variable: Variable) -> GenericAlias:
+    """Of `list[int]`: classes are told of by their names."""
+    origin, args = (tx.getattr(variable, name) for name in ("__origin__", "__args__"))
+    parts = [origin.constant(), *[each.constant() for each in tx.unpack(args)]]
+    if any(type(part) is not type for part in parts):
+        raise GraphBreak("text of an object", "an alias of others than classes")
+    return GenericAlias(parts[0], tuple(parts[1:]))
+
+
 _SHELLS: dict[Any, Callable[[Translator, Variable], Any]] = {
     list.__repr__: lambda tx, variable: _texts(tx, native_part(variable)),
     tuple.__repr__: lambda tx, variable: tuple(_texts(tx, native_part(variable))),
@@ -189,6 +198,7 @@ _SHELLS: dict[Any, Callable[[Translator, Variable], Any]] = {
     frozenset.__repr__: _set_shell,
     deque.__repr__: _deque_shell,
     **{type(view).__repr__: _view_shell for kind in (dict, OrderedDict) for view in _views(kind())},
+    GenericAlias.__repr__: _alias_shell,
     SimpleNamespace.__repr__: _namespace_shell,
     bytearray.__repr__: _buffer_shell,
     array.__repr__: _buffer_shell,

@@ -717,3 +717,9 @@ def test_what_is_left_to_the_running_program(expression):
     space = dict(globals())
     exec(compile(f"def function(x):\n    y = x.abs() + 1\n    z = {expression}\n    return y * 2, z\n", __file__, "exec"), space)
     check(space["function"], *tensors(3, 4))
+
+
+@same_as_eager(graphs=1)
+def test_aliases_by_the_name_of_their_class(x):
+    made = types.GenericAlias(list, (int,)), types.GenericAlias(dict, (str, int))
+    return x + 1, made[0] == list[int], made[1].__args__, repr(made[1]), made[0]([1]), typing.get_origin(made[0]) is list

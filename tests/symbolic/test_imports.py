@@ -1,4 +1,5 @@
 """Imports inside of functions: which module comes, when a module runs, and by whom it sees itself imported."""
+import importlib
 import sys
 import types
 import warnings
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import check
+from tests.differential import COUNTING, check
 
 X = torch.ones(2)
 
@@ -156,3 +157,28 @@ def test_a_name_that_an_object_in_the_place_of_a_module_has_not(monkeypatch, has
             return x + 1, str(error)
 
     check(program, X)
+
+
+@pytest.mark.parametrize("name, package", [
+    ("math", None), ("os.path", None), (".nn", "torch"), ("..functional", "torch.nn.modules"), ("framejit_not_there", None), (".nn", None)])
+def test_import_module(name, package):
+    def program(x):
+        try:
+            found = importlib.import_module(name, package) if package else importlib.import_module(name)
+            return x + 1, found.__name__, found is sys.modules[found.__name__]
+        except (ImportError, TypeError) as error:
+            return type(error).__name__, str(error)
+
+    check(program, X, graphs=None)
+    if COUNTING and "not" not in name and name != package and (package or name[0] != "."):
+        assert jit.explain(program)(X).graph_break_count == 0
+
+
+def test_import_module_of_one_that_is_replaced(monkeypatch):
+    compiled = jit.compile(lambda x: x + importlib.import_module("framejit_replaced").value, backend="eager")
+    for value in (1, 1, 2):
+        monkeypatch.setitem(sys.modules, "framejit_replaced", module(value))
+        assert compiled(X).tolist() == [1.0 + value] * 2
+    monkeypatch.delitem(sys.modules, "framejit_replaced")
+    with pytest.raises(ModuleNotFoundError, match="framejit_replaced"):
+        compiled(X)
