@@ -55,12 +55,14 @@ from symbolic.variables.positions import as_index, has, stand_in
 from symbolic.variables.tables import (
     CODES,
     GROWING,
+    HANDLERS,
     KINDS,
     POLYFILLS,
     REFUSED,
     WRAPPERS,
     Args,
     Kwargs,
+    fold,
     handles,
     is_tensor,
     known,
@@ -456,9 +458,32 @@ REFUSED[sys.getrefcount] = SEES_END  # compiled code has references to constants
 REFUSED[sys.getsizeof] = SEES_SIZE
 REFUSED[sys.getallocatedblocks] = SEES_SIZE  # what is compiled in between stays
 pure((sys.intern, os.path.join, os.path.basename, os.path.dirname, os.path.splitext, os.path.normpath, os.path.isabs))
+
+
+def _pretty(tx: Translator, args: Args, kwargs: Kwargs) -> Variable:
+    """`pprint.pformat`: keys that have no order it sorts by where they lie."""
+    if not all(_have_an_order(known(tx, arg)) for arg in (*args, *kwargs.values())):
+        raise GraphBreak("text of an object", "pprint.pformat, of keys that have no order")
+    folded = fold(tx, pprint.pformat, args, kwargs)
+    if folded is None:
+        raise GraphBreak("text processing", "pformat")
+    return folded
+
+
+def _have_an_order(value: Any) -> bool:
+    if isinstance(value, (dict, set, frozenset)):
+        try:
+            sorted(value)
+        except TypeError:
+            return False
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    return not isinstance(value, (dict, set, frozenset, list, tuple)) or all(map(_have_an_order, parts))
+
+
+HANDLERS[pprint.pformat] = _pretty
 pure((struct.calcsize, struct.pack, struct.unpack, struct.unpack_from))
 pure((re.escape, re.split, re.findall, re.sub, re.subn, string.capwords))
-pure((os.path.split, os.path.normcase, os.path.commonpath, os.path.commonprefix, pprint.pformat))
+pure((os.path.split, os.path.normcase, os.path.commonpath, os.path.commonprefix))
 pure((fnmatch.fnmatch, fnmatch.fnmatchcase, fnmatch.filter, fnmatch.translate, json.dumps, json.loads))
 pure((urllib.parse.quote, urllib.parse.quote_plus, urllib.parse.unquote, urllib.parse.unquote_plus))
 pure((unicodedata.normalize, unicodedata.category, unicodedata.name, unicodedata.lookup, unicodedata.combining))

@@ -14,6 +14,7 @@ import unicodedata
 import urllib.parse
 import zlib
 
+import jit
 from tests.differential import same_as_eager
 
 UserId = typing.NewType("UserId", int)
@@ -148,3 +149,12 @@ def test_a_dataclass_is_made_of_a_base(x):
         def f(self): return self.x
     C = dataclasses.make_dataclass("C", ["x", "y"], bases=(B,), frozen=True)
     return C(x, 1).f() + 1, C
+
+
+def test_pretty_text_of_keys_that_have_no_order():
+    """They are sorted by their addresses."""
+    keys, others = [(1,), (None,)], [(None,), (1,)]
+    compiled = jit.compile(lambda keys: pprint.pformat([dict.fromkeys(keys, 0)]), backend="eager")
+    for each in (keys, others, keys[::-1], others[::-1]):
+        one, other = sorted(each, key=id)
+        assert compiled(each) == f"[{{{one}: 0, {other}: 0}}]"
