@@ -47,7 +47,8 @@ def install_requirements(torch: str) -> None:
     print(f"Installing torch {torch} and the requirements into {Path(sys.prefix).name}", file=sys.stderr, flush=True)
     project = tomllib.loads(pyproject.decode())["project"]
     extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
-    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
+    # Most of torch is never imported: what is, Python compiles then.
+    pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
     run([*pip, f"torch=={torch}", *project["dependencies"], *extras], ROOT / "build" / "requirements.log")
     # What an editable install would do, without a build: the checkout's path and the start-up line.
     start_up = "from tools.build_backend import START_UP_LINE as line, START_UP_NAME as name; print(name); print(line)"

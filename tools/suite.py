@@ -21,6 +21,19 @@ def step(title: str, *command: str, environment: dict[str, str] | None = None) -
     return subprocess.run([sys.executable, "-m", *command], cwd=ROOT, env=environment).returncode
 
 
+def beside(*command: str) -> subprocess.Popen[str]:
+    """Begins a command that takes one core while others run; `told` waits for it."""
+    module = [sys.executable, "-m", *command]
+    return subprocess.Popen(module, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def told(title: str, begun: subprocess.Popen[str]) -> int:
+    """What such a command says, and its exit status."""
+    said, _ = begun.communicate()
+    print(f"\n== {title}\n{said}", end="", flush=True)
+    return begun.returncode
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="tools/test", allow_abbrev=False, epilog="Every other argument goes to pytest, such as a file or -k NAME."
@@ -45,12 +58,13 @@ def run(options: argparse.Namespace, arguments: list[str], cache: str) -> int:
     broken = {**environment, "JIT_BREAK_EVERYWHERE": "1"}
 
     results = {"ruff": step("ruff", "ruff", "check", ".")}
-    if sys.version_info[:2] == MYPY_PYTHON:
-        results["mypy"] = step("mypy", "mypy")
+    types = beside("mypy") if sys.version_info[:2] == MYPY_PYTHON else None
     if options.ci:
         part = "the marked part of the suite, through kernels and with a graph break everywhere"
         ahead = {**broken, "JIT_TEST_BACKEND": "default"}
         results[part] = step(part, *pytest, "-m", "break_everywhere and not long", *arguments, environment=ahead)
+    if types is not None:
+        results["mypy"] = told("mypy", types)
     failed = [title for title, status in results.items() if status != 0]
     if failed:
         print(f"\n** Failed so far: {'; '.join(failed)}.")
