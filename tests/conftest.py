@@ -13,7 +13,7 @@ from tests.anew import begin_anew
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COMPARING = ("symbolic", "sideeffects", "test_graph_breaks.py", "test_guards.py", "test_recursion.py", "test_threads.py")
-SAMPLE = 12  # one in so many
+SAMPLE = 16  # one in so many
 DEPTHS = {"eager": 0, "aot_eager": 1, "default": 2}
 
 torch.set_num_threads(1)

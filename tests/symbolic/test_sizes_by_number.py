@@ -138,7 +138,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize("program", PROGRAMS)

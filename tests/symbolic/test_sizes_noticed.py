@@ -55,6 +55,7 @@ class Mixing(nn.Module):
         return self.head(x)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
 def test_training_over_many_sizes(backend, masked):

@@ -118,6 +118,7 @@ def test_what_is_made_of_unpooled_images():
     assert looks(found) == looks(expected) and torch.equal(found, expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("operation", LOOKUPS)
 def test_lookups(operation):
     rng = random.Random(0)

@@ -106,7 +106,7 @@ def op_library(dtype: torch.dtype):
     return compile_unit([op_kernel(name, dt) for name, dt in op_cases() if dt == dtype])
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("name, dtype", op_cases(), ids=str)
 def test_operation(name: str, dtype: torch.dtype) -> None:
     kernel, given = op_kernel(name, dtype), operands(name, dtype, 600)
@@ -227,7 +227,7 @@ def reduced_values(kind: str, dtype: torch.dtype, shape: tuple[int, int], specia
 SHAPES = [(3, 5), (5, 1), (7, 1000), (1, 5000), (5, 9000), (700, 3), (600, 600), (4, 0), (0, 4)]
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind, dtype", reduced_cases(), ids=str)
 def test_reduction(kind: str, dtype: torch.dtype, layout: str) -> None:

@@ -46,6 +46,7 @@ def test_ten_thousand_programs():
     assert not wrong, "\n".join(wrong[:5])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("batch", fused.batches(20_000, 150), ids=str)
 def test_fused_programs(batch):
     found = fused.examined(batch)

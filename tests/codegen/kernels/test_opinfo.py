@@ -24,7 +24,7 @@ def sampled():
     return verdicts("kernels.opinfo", "--samples", "2", *WHOLE, *MIXED)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole(name, sampled):
     assert sampled[name] and [v for v in sampled[name] if v["outcome"] != "whole"] == []

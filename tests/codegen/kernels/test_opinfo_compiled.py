@@ -18,7 +18,7 @@ def sampled():
     return verdicts("kernels.opinfo_compiled", "--samples", "1", *SAMPLE)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_same_as_eager(name, sampled):
     assert sampled[name] and [v for v in sampled[name] if v["outcome"] != "same"] == []

@@ -202,6 +202,7 @@ def test_what_it_gives():
 QUICK = ("gpt2", "bert")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.long]) for n in MODELS])
 def test_a_model(name, train, monkeypatch):
