@@ -19,7 +19,7 @@ _C: Any = torch._C
 _default_device: Any = torch._GLOBAL_DEVICE_CONTEXT  # of the thread
 #: Dispatch keys that every thread adds to its operations. Dispatch modes, function transforms and tracers add others.
 _USUAL_KEYS = 0
-for _key in ("BackendSelect", "ADInplaceOrView"):
+for _key in ("BackendSelect", "ADInplaceOrView", "Dense"):  # the last is left behind by what ran on the meta device
     _USUAL_KEYS |= torch._C.DispatchKeySet(torch._C._dispatch_key_parse(_key)).raw_repr()
 
 

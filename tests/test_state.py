@@ -1,5 +1,7 @@
 """What a compiled function says of itself: `debug_state()`, `jit.stats()`."""
 
+import concurrent.futures
+
 import pytest
 import torch
 
@@ -113,3 +115,16 @@ def test_of_a_function_that_is_never_called_and_after_reset():
     f(X)
     jit.reset()
     assert f.debug_state().frames[0].entries == ()
+
+
+def test_what_torch_leaves_of_a_device_for_which_nothing_is_done():
+    """As after `return_and_correct_aliasing` of an operator in place that changes sizes."""
+    def run():
+        torch._C._set_meta_in_tls_dispatch_include(True)
+        torch._C._set_meta_in_tls_dispatch_include(False)
+        compiled = jit.compile(lambda x: x + 1, backend="eager", fullgraph=True)
+        before = jit.stats()["graphs"]
+        return compiled(torch.ones(2)).tolist(), jit.stats()["graphs"] - before
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:  # the state is a thread's
+        assert thread.submit(run).result() == ([2.0, 2.0], 1)
