@@ -40,6 +40,8 @@ _LOOKS = frozenset({
     *("is_sparse", "is_quantized", "is_nested", "is_mkldnn", "is_xpu", "is_mps"),
     *("T", "mT", "H", "mH", "real", "imag", "data"),
 })  # fmt: skip
+#: Of longer lists of numbers torch makes no tensors in graphs.
+MOST_NUMBERS = 256
 _OURS = ("symbolic.", "codegen.", "jit.", "sideeffects.")
 
 
@@ -214,19 +216,19 @@ class _Asking:
         """What that stands for which torch gave or handed on."""
         if isinstance(value, torch.Tensor):
             variable = getattr(value, "variable", None)
-            return self.number(value) if variable is None else variable
+            return self.made(value) if variable is None else variable
         if isinstance(value, tuple) and not isinstance(value, torch.Size):
             return self.tx.new_tuple([self.back(each) for each in value], type(value))
         if isinstance(value, list):
             return self.tx.new_list([self.back(each) for each in value])
         return self.tx.from_constant(value)
 
-    def number(self, value: torch.Tensor) -> Variable:
-        """A number that torch itself made a tensor of."""
-        if type(value) is not torch.Tensor or value.dim() or value.device.type != "cpu":
+    def made(self, value: torch.Tensor) -> Variable:
+        """A tensor that torch itself made of numbers: of a value that is stored, of a list of places."""
+        if type(value) is not torch.Tensor or value.device.type != "cpu" or value.numel() > MOST_NUMBERS:
             raise GraphBreak("tensor subclass", "a tensor that torch made by itself")
-        given = [self.tx.new_tuple([]), ConstantVariable(value.item())]
-        return self.tx.graph.call(torch.full, given, {"dtype": ConstantVariable(value.dtype)})
+        numbers = self.tx.from_constant(value.tolist())
+        return self.tx.graph.call(torch.tensor, [numbers], {"dtype": ConstantVariable(value.dtype)})
 
     def answer(self, function: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         """What the class answers, or what the graph has of an operator on plain tensors alone."""

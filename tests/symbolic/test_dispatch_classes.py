@@ -1,6 +1,7 @@
 """Tensors of classes with a `__torch_dispatch__`: what it does to the tensors inside is in the graph, and the objects are
 made, changed and handed on as the program does it."""
 import contextlib
+import copy
 
 import pytest
 import torch
@@ -454,3 +455,66 @@ def test_a_function_that_fails_in_the_graph_leaves_nothing_behind():
     with pytest.raises(RuntimeError, match="shape"):
         f(of(torch.ones(5)))
     assert torch.equal(f(of(torch.ones(6))), torch.full((2, 3), 2.0))
+
+
+def shared(x):
+    v, w = Two(x, x), Two(x, x + 1)
+    v.add_(1)
+    return [v.a is w.a, *inner(w)]
+
+
+def another_inside(x):
+    w = of(x)
+    w.a = w.b * 3
+    return inner(w + 1)
+
+
+def random_numbers(x):
+    w = of(x)
+    return [inner(each) for each in (torch.rand_like(w), F.dropout(w, 0.5), w.new_zeros(2), torch.empty_like(w).fill_(2))]
+
+
+def of_such_tensors(x):
+    w = Two(of(x), of(x + 2))
+    return [inner((w * 2).a), inner(w.sum().b), type(w.T.a).__name__]
+
+
+def places(x):
+    w = of(x)
+    found = w[torch.tensor([0, 1])], w[[0, 1], [1, 2]], w.index_select(0, torch.tensor([1])), w.topk(2)[1], w.sort()[0]
+    return [inner(each) for each in found]
+
+
+def layouts(x):
+    w, image = of(x), of(torch.arange(24.0).view(1, 2, 3, 4))
+    found = w + x[:1].expand(2, 3), image.contiguous(memory_format=torch.channels_last), F.conv2d(image, torch.ones(2, 2, 1, 1))
+    return [(each.stride(), inner(each)) for each in found]
+
+
+def conversions(x):
+    w = of(x)
+    return [inner(each) for each in (w.cpu(), w.double(), w.to(torch.int32), w.data, w.detach(), w.half().float())]
+
+
+def losses(x):
+    w = of(x)
+    return inner(F.cross_entropy(w, torch.tensor([0, 1]))), inner(F.batch_norm(w, torch.zeros(3), torch.ones(3), training=True))
+
+
+@pytest.mark.parametrize("program", [shared, another_inside, random_numbers, of_such_tensors, places, layouts, conversions, losses])
+def test_in_one_graph(program):
+    check(program, torch.linspace(-1, 1, 6).view(2, 3), graphs=1)
+
+
+def test_what_breaks_and_is_right():
+    """In place to another size, values that are asked for, sizes that depend on them, copies."""
+    def sizes(x):
+        w = of(x)
+        return w.unsqueeze_(0).shape, w.squeeze_().shape
+
+    def values(x):
+        w = of(x)
+        return w.sum().item(), inner(w[w.a > 0]), inner(w.nonzero()), inner(copy.deepcopy(w))
+
+    for program in (sizes, values):
+        check(program, torch.linspace(-1, 1, 6).view(2, 3), graphs=None)
