@@ -145,8 +145,9 @@ using Plan = Instance<PlanState>;
 // --- who may run it ---------------------------------------------------------------------------------------------------
 using c10::DispatchKey;
 
-// That every thread adds to its operations. Dispatch modes, function transforms and tracers add others.
-constexpr c10::DispatchKeySet USUAL({DispatchKey::BackendSelect, DispatchKey::ADInplaceOrView});
+// That every thread adds to its operations, and what torch leaves behind of the meta device. Dispatch modes, function
+// transforms and tracers add others.
+constexpr c10::DispatchKeySet USUAL({DispatchKey::BackendSelect, DispatchKey::ADInplaceOrView, DispatchKey::Dense});
 // Of tensors that stand for others, or have no elements to read.
 constexpr c10::DispatchKeySet STAND_INS({DispatchKey::Python, DispatchKey::PythonTLSSnapshot, DispatchKey::Functionalize,
                                          DispatchKey::FuncTorchBatched, DispatchKey::FuncTorchGradWrapper, DispatchKey::Batched,
