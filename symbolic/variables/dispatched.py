@@ -7,6 +7,7 @@ read there, and what it does to plain tensors is recorded.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, Variable, lookup
+from symbolic.variables.base import INPLACE, MISSING, Variable, lookup
 from symbolic.variables.constants import ConstantVariable, SliceVariable
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.numbers import parts_of
@@ -42,6 +43,7 @@ _LOOKS = frozenset({
 })  # fmt: skip
 #: Of longer lists of numbers torch makes no tensors in graphs.
 MOST_NUMBERS = 256
+_IN_PLACE = frozenset({*INPLACE, operator.setitem, "__setitem__"})
 _OURS = ("symbolic.", "codegen.", "jit.", "sideeffects.")
 
 
@@ -152,14 +154,17 @@ def ask(
     tx.repeats.tell(None)
     asking = _Asking(tx)
     given, named = asking.arguments(args), {key: asking.argument(each) for key, each in kwargs.items()}
-    looks = [_looks(each) for each in asking.given.values()]
+    looks, hearing = [_looks(each) for each in asking.given.values()], Hearing()
     try:
-        with Hearing():
+        with hearing:
             result = run(*given, **named)
     except Exception as error:
-        if error is asking.raised:
+        raised, asking.raised = asking.raised, None  # which holds the frames that hold it
+        if error is raised:
             raise
         raise GraphBreak("tensor subclass", f"{name}: {type(error).__name__}: {error}") from error
+    if hearing.found:
+        raise GraphBreak("tensor subclass", f"{name} warns")
     if [_looks(each) for each in asking.given.values()] != looks:
         raise GraphBreak("tensor subclass", f"{name} changes what a tensor looks like")
     return asking.back(result)
@@ -233,9 +238,8 @@ class _Asking:
     def answer(self, function: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         """What the class answers, or what the graph has of an operator on plain tensors alone."""
         tx = self.tx
-        given, named = [whole(self.back(each)) for each in args], {
-            name: whole(self.back(each)) for name, each in (kwargs or {}).items()
-        }
+        given = [whole(self.back(each)) for each in args]
+        named = {name: whole(self.back(each)) for name, each in (kwargs or {}).items()}
         asked = list(parts_of([*given, *named.values()], SubclassVariable))
         try:
             with _C._ForceDispatchKeyGuard(*self.state):
@@ -247,11 +251,7 @@ class _Asking:
             raise
 
     def asked(
-        self,
-        function: OpOverload,
-        asked: list[SubclassVariable],
-        args: list[Variable],
-        kwargs: dict[str, Variable],
+        self, function: OpOverload, asked: list[SubclassVariable], args: list[Variable], kwargs: dict[str, Variable]
     ) -> Variable:
         """`__torch_dispatch__` of the class."""
         tx, first = self.tx, asked[0]
@@ -288,10 +288,7 @@ def below(
 ) -> Variable:
     """Records an operation that autograd does not see: it counts no write, knows no view, wants no gradient. In the
     graph that is what is done to `tensor.data`."""
-    declared = target._schema.arguments if isinstance(target, OpOverload) else []
-    given = {**dict(zip((each.name for each in declared), args, strict=False)), **kwargs}
-    written = [each.name for each in declared if each.alias_info is not None and each.alias_info.is_write]
-    changed = set(parts_of([given[name] for name in written if name in given], TensorVariable))
+    changed = set(parts_of(_written(target, args, kwargs), TensorVariable))
     instead: dict[Variable, Variable] = {}  # what the graph has in place of arguments -> these
 
     def data(variable: Variable) -> Variable:
@@ -317,6 +314,18 @@ def below(
         return through(record(target, args, kwargs), raised)
     finally:
         graph.below = True
+
+
+def _written(target: Any, args: list[Variable], kwargs: dict[str, Variable]) -> list[Variable]:
+    """The arguments that an operation writes to, as far as it says so."""
+    if isinstance(target, OpOverload):
+        declared = target._schema.arguments
+        given = {**dict(zip((each.name for each in declared), args, strict=False)), **kwargs}
+        names = [each.name for each in declared if each.alias_info is not None and each.alias_info.is_write]
+        return [given[name] for name in names if name in given]
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    is_in_place = target in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
+    return [*(args[:1] if is_in_place else ()), *(each for name, each in kwargs.items() if name == "out")]
 
 
 def _correct(tx: Translator, func: Variable, args: Variable, kwargs: Variable, out: Variable) -> Variable:

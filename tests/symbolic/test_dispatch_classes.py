@@ -506,6 +506,34 @@ def test_in_one_graph(program):
     check(program, torch.linspace(-1, 1, 6).view(2, 3), graphs=1)
 
 
+class Counted(Two):
+    """Writes to what is inside as it likes."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        first = args[0]
+        first.a.add_(1)
+        first.b[0] = 2.0
+        first.b += 1
+        torch.mul(first.a, 2, out=first.b)
+        return first.a.view(-1), func(first.a.view(-1)[:2])
+
+
+def test_writes_inside():
+    def program(x):
+        a, b = x.clone(), x + 1
+        found = torch.max(Counted(a, b), 0)
+        return a, b, found, a._version, b._version, [each._is_view() for each in found]
+
+    check(program, torch.linspace(-1, 1, 6).view(2, 3), graphs=None)
+
+
+def test_what_warns_runs_as_written():
+    """Torch says it once in a process, so that eager code can't say it beside compiled code."""
+    found = jit.explain(lambda x: inner(of(x).T))(torch.ones(2, 3, 4))
+    assert any(each.detail.endswith(" warns") for each in found.break_reasons), found
+
+
 def test_what_breaks_and_is_right():
     """In place to another size, values that are asked for, sizes that depend on them, copies."""
     def sizes(x):
