@@ -292,6 +292,8 @@ class Protocols:
 
     def _attempts(self: Any, op: Any, a: Variable, b: Variable) -> Variable | None:
         """Python's order: a subclass's own reflected method first, then left, then right. None: nobody answers."""
+        if type(a) is type(b) is ConstantVariable and (result := a.binary(self, op, b)) is not None:
+            return result
         a, b = arrays.numbers(self, a, b)
         left, right = a.python_type(), b.python_type()
         objects = isinstance(a, ObjectVariable) and isinstance(b, ObjectVariable)

@@ -213,7 +213,7 @@ class ConstantVariable(Variable):
             theirs = late or op not in BINARY or answers(other, BINARY[op][1])
             return None if theirs else self.as_sequence(tx, op, other)
         right = other.constant()
-        if op in _QUIET and type(self.value) is type(right) and type(right) in _ALIKE:
+        if type(self.value) is type(right) and type(right) in _ALIKE and (op in _QUIET or op in _SUMS[type(right)]):
             return ConstantVariable(op(self.value, right))
         if op in _SIZED and isinstance(self.value, int) and isinstance(right, int) and abs(right) > 4096:
             raise GraphBreak("very large integer", f"{op.__name__} by {right}")
@@ -286,6 +286,7 @@ _JOINED: dict[type, Any] = {str: str, bytes: (bytes, bytearray, array)}
 #: What neither raises nor warns between two values of one of these types.
 _QUIET = frozenset(COMPARISONS.values())
 _ALIKE = frozenset({int, float, str})
+_SUMS = {str: frozenset(), **dict.fromkeys((int, float), {operator.add, operator.sub, operator.iadd, operator.isub})}
 _SIZED = frozenset({operator.pow, operator.lshift, operator.ipow, operator.ilshift})
 #: What templates with values that are not wholly known become, and the value of what is known though it is no constant;
 #: `text` has the rows.
