@@ -183,7 +183,8 @@ def _alias_shell(tx: Translator, variable: Variable) -> GenericAlias:
     """Of `list[int]`: classes are told of by their names."""
     origin, args = (tx.getattr(variable, name) for name in ("__origin__", "__args__"))
     parts = [origin.constant(), *[each.constant() for each in tx.unpack(args)]]
-    if any(type(part) is not type for part in parts):
+    is_starred = tx.getattr(variable, "__unpacked__").constant()
+    if is_starred or any(type(part) is not type for part in parts):
         raise GraphBreak("text of an object", "an alias of others than classes")
     return GenericAlias(parts[0], tuple(parts[1:]))
 

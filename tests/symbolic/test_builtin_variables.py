@@ -723,3 +723,9 @@ def test_what_is_left_to_the_running_program(expression):
 def test_aliases_by_the_name_of_their_class(x):
     made = types.GenericAlias(list, (int,)), types.GenericAlias(dict, (str, int))
     return x + 1, made[0] == list[int], made[1].__args__, repr(made[1]), made[0]([1]), typing.get_origin(made[0]) is list
+
+
+@same_as_eager
+def test_the_text_of_an_alias_that_is_unpacked(x):
+    starred = next(iter(tuple[int, str]))
+    return x + 1, repr(starred), repr(tuple[int, str]), starred.__unpacked__
