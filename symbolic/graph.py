@@ -132,6 +132,7 @@ class GraphBuilder(SizesByValue):
         self.inner: list[InnerGraph] = []  # inside the root, the innermost last
         self._left: dict[fx.Graph, int] = {}  # a finished inner graph -> where it was born
         self.inputs: list[TensorVariable | NumberInput | SymbolInput | DrawnNumber] = []
+        self._at: dict[fx.Node, int] = {}  # placeholders -> which of the inputs; the last may lack
         self.by_fake: dict[int, TensorVariable] = {}
         self._symbols: dict[Any, SymbolVariable] = {}  # ints by their expressions: equal ones are one number
         self._of_results: list[Any] = []
@@ -304,6 +305,12 @@ class GraphBuilder(SizesByValue):
         """The fake of an input as it came, with the same symbols, in a mode of its own: the frame changes that which
         it runs on. None where no sizes vary."""
         return None if self._came is None else self._came.from_tensor(fake)
+
+    def inputs_at(self, nodes: Iterable[fx.Node]) -> list[Any]:
+        """Those of these placeholders, in the order of the inputs."""
+        for at, each in enumerate(self.inputs[len(self._at) :], len(self._at)):
+            self._at[each.node] = at
+        return [self.inputs[at] for at in sorted(self._at[node] for node in nodes if node in self._at)]
 
     def tensors(self) -> list[TensorVariable]:
         """The inputs that are tensors."""

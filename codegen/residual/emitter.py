@@ -137,6 +137,7 @@ class Emitter:
         self._code.docstring = None  # co_consts[0], or a string constant would become the function's `__doc__`
         self._constants: dict[int, Constant] = {}
         self._names = set(self.params)
+        self._next: dict[str, int] = {}  # prefix of fresh names -> the number to try first
         self._depths: dict[Label, int] = {}
         self._marked: set[Label] = set()
         self._regions: list[Region] = []
@@ -209,9 +210,10 @@ class Emitter:
 
     def fresh(self, prefix: str) -> str:
         """A new local name; its dot keeps it apart from every name a user can write."""
-        number = 0
+        number = self._next.get(prefix, 0)
         while (name := f"{prefix}.{number}") in self._names:
             number += 1
+        self._next[prefix] = number + 1
         self._names.add(name)
         return name
 

@@ -171,7 +171,7 @@ def _question(
     graph = tx.graph
     nodes = _reached([each for each in sides if isinstance(each, fx.Node)])
     places = [each for each in nodes if each.op == "placeholder"]
-    given: list[Any] = [each for each in graph.inputs if each.node in places and each.python_type() in (int, float)]
+    given = [each for each in graph.inputs_at(places) if each.python_type() in (int, float)]
     are_known = len(places) == len(given) and all(hasattr(each, "number") for each in given)
     computed = all(each.op == "placeholder" or _is_size(each) or _is_of_numbers(each) for each in nodes)
     if not are_known or not computed or len(nodes) > MOST_OPERATIONS or graph.inner or graph.computed >= MOST_GUARDS:

@@ -604,3 +604,10 @@ def test_positions_far_to_the_right(column: int, steps: tuple[int, ...]) -> None
     lines = [line for start, end, line in made.co_lines() for _ in range(start, end, 2)]
     assert [position[0] for position in made.co_positions()] == lines
     assert list(dict.fromkeys(made.co_positions())) == wanted
+
+
+def test_names_of_locals_are_found_at_once():
+    emit, asked = Emitter("f", "f", "user.py", 1, ["x"]), []
+    emit._names = type("Names", (set,), {"__contains__": lambda self, name: asked.append(name) or set.__contains__(self, name)})()
+    assert [emit.fresh("item") for _ in range(300)][::299] == ["item.0", "item.299"]
+    assert len(asked) == 300

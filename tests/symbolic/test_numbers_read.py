@@ -3,11 +3,13 @@ comparisons, `max`. What Python decides by them breaks it."""
 
 import math
 import operator
+import random
 
 import pytest
 import torch
 
 import jit
+from symbolic.variables.numbers import DrawnNumber
 from tests.differential import COUNTING, check, tensors
 
 BACKENDS = {"eager": None, "aot_eager": None, "default": (1e-5, 1e-6)}
@@ -198,3 +200,20 @@ def test_numbers_that_come_in_are_read_again_of_a_tensor_of_them(read):
         return x + 1 if read(torch.tensor([1, number, 2])) > 1 else x - 1
 
     check(program, torch.ones(2), 3, changed=[(torch.ones(2), -2), (torch.ones(2), 8), (torch.ones(2), -30)])
+
+
+def test_what_is_asked_of_drawn_numbers_grows_as_they_do(monkeypatch):
+    """Each that is drawn is an input of the graph: what is computed of one asks nothing of the others."""
+    asked = []
+    node = property(lambda self: asked.append(1) or vars(self)["node"], lambda self, node: vars(self).update(node=node))
+    monkeypatch.setattr(DrawnNumber, "node", node, raising=False)
+
+    def program(x, drawn, count):
+        return x + sum(drawn.randrange(1000) % 3 == 2 for _ in range(count))
+
+    counts = []
+    for count in (50, 100, 200):
+        asked.clear()
+        jit.explain(program)(torch.ones(2), random.Random(0), count)
+        counts.append(len(asked))
+    assert 0 < counts[2] - counts[1] < 3 * (counts[1] - counts[0])
