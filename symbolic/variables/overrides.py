@@ -20,6 +20,7 @@ from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.containers import ListVariable, TupleVariable
 from symbolic.variables.functions import FunctionVariable
+from symbolic.variables.numbers import EXAMPLES
 from symbolic.variables.subclasses import NOT_WRAPPED, SubclassVariable, converted, plain, whole
 from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.torch_functions import (
@@ -57,6 +58,17 @@ class _StandIn(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         raise _HandedOn(func, types, args, kwargs)
+
+
+class _Int(int):
+    """Of an int that varies, which another one with its value is not."""
+
+
+class _Float(float):
+    """The same of a float."""
+
+
+_NUMBERS: dict[type, Callable[[Any], Any]] = {int: _Int, float: _Float}
 
 
 class _Asking(TorchFunctionMode):
@@ -259,6 +271,8 @@ class _Question:
         elif isinstance(variable, TupleVariable):
             items = [self.stand_in(each) for each in variable.items]
             real = torch.Size(items) if variable.python_type() is torch.Size else tuple(items)
+        elif variable.varies() and variable.python_type() in _NUMBERS:
+            real = _NUMBERS[variable.python_type()](EXAMPLES[variable.python_type()])
         elif variable.is_constant() and isinstance(variable.constant(), _KNOWN):
             return variable.constant()
         else:

@@ -556,3 +556,18 @@ def test_what_is_asked_of_torch_keeps_nothing_of_the_callers():
         assert gone == [1]
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("kind", ["mode", "class"])
+def test_sizes_and_numbers_that_vary_are_handed_on(kind):
+    """Found by the fuzzer: a size that varies was no number to what asks torch."""
+    def program(x, by, times):
+        with Subtracts() if kind == "mode" else contextlib.nullcontext() as mode:
+            a = x if kind == "mode" else x.as_subclass(Logged)
+            made = torch.zeros(x.size()) + torch.ones(x.shape[0], 3) * by + a.new_zeros(x.shape) + a * times
+            view = (a + by).view(x.size(0) * 3)[: x.shape[0]].expand(x.size(1), x.size(0))
+        return made.as_subclass(torch.Tensor), view.as_subclass(torch.Tensor), mode and mode.seen
+
+    SAID.clear()
+    given = [(torch.ones(rows, 3), 0.5 + rows, rows * 2) for rows in (2, 3, 5, 7)]
+    check(program, *given[0], graphs=1, changed=given[1:])
