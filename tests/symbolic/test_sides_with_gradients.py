@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from tests.differential import check, tensors
+from tests.differential import INNER, check, tensors
 
 (X,) = tensors(3, 4)
 (G,) = tensors(3, 4, requires_grad=True)
@@ -265,5 +265,6 @@ def test_derivatives_the_same(program, backend):
     check(program, X, W, V, changed=CALLS, backend=backend, tolerance=(1e-4, 1e-4))
 
 
+@pytest.mark.skipif(INNER is not None, reason="through kernels what autograd.grad answers with lies dense, a known difference")
 def test_layouts_of_gradients():
     check(of_other_layouts, X, W, V, changed=CALLS)
