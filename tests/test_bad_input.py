@@ -486,6 +486,7 @@ def test_no_leak_of_tensors_and_functions():
     assert out.split() == ["0", "True", "0"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("variable, value", [("JIT_ON_ERROR", "fallback"), ("JIT_LOGS", "recompiles,breaks"), ("JIT_RECOMPILE_LIMIT", "2")])
 def test_environment(variable, value):
     out = in_a_child("""

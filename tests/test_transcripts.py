@@ -219,7 +219,7 @@ LONG = {"a call of what can't be read", "a setting that is none", "a channel tha
         "a program that raises by itself"}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in PROGRAMS])
 def test_the_first_message_is_this_one(name, golden, tmp_path):
     found = transcript(name, tmp_path)

@@ -99,6 +99,7 @@ def test_generation_with_a_compiled_forward(name):
     assert torch.equal(model.generate(**inputs, max_new_tokens=4, do_sample=False, pad_token_id=0), wanted)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend, tolerance", [("aot_eager", (0, 0)), ("default", CLOSE)], ids=["aot_eager", "default"])
 @pytest.mark.parametrize("name", NAMES)
 def test_training_step_ahead_of_time(name, backend, tolerance):

@@ -41,6 +41,7 @@ def test_one_that_does_not_load_is_refused():
     assert caught.value.__suppress_context__ and "\n" not in str(caught.value)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("package, extension", [("codegen", "codegen._C"), ("jit", "jit._C"), ("jit", "codegen._C")])
 def test_importing_a_package_checks_its_extensions(child, package, extension):
     child(f"""

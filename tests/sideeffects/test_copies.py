@@ -173,6 +173,7 @@ def deep(x, thing):
 PARTLY = {(shallow, name) for name in ("parameter", "leaf", "tensor", "partial", "method")} | {(deep, "method")}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OBJECTS)
 @pytest.mark.parametrize("how", [shallow, deep])
 def test_copied(how, name):

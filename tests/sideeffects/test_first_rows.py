@@ -270,6 +270,7 @@ PLACES = [of_an_input, of_an_intermediate, of_an_output, of_a_leaf_after_accumul
           handle_stored, handle_removed, handle_removed_by_with]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
 @pytest.mark.parametrize("kind", HOOKS)
 def test_hooks(place, kind):

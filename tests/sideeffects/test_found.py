@@ -455,6 +455,7 @@ def emptied_after(x, a, b, w):
     return x + 1, s, sorted(s)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", [unions, grown, made_before_a_write, asked_for, one_into_another, emptied_after], ids=lambda p: p.__name__)
 def test_sets_made_of_existing_ones_are_iterated_as_in_eager_code(program):
     """How existing ones lie in memory shows where elements collide."""

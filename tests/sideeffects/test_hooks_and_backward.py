@@ -240,7 +240,7 @@ def make():
     return torch.randn(3, 3), torch.randn(3, 3, requires_grad=True), []
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)

@@ -94,6 +94,7 @@ def by_number(x, w, log, handle):
     return (w * x).sum(), by_id
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("make", [of_a_leaf, after_accumulation, of_what_is_gone], ids=lambda make: make.__name__)

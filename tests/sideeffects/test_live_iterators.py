@@ -184,7 +184,7 @@ def untouched(x, it):
 PROGRAMS = [taken, one_taken, walked, zipped, enumerated, stored, untouched]
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", ITERATORS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_moved(program, name):

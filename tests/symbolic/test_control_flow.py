@@ -79,7 +79,7 @@ def mapped_to_two(x):
     return map_(lambda r, k: (r * k, r.sum()), x, y)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(

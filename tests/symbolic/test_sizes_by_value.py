@@ -522,6 +522,7 @@ def _of_known_lengths(x, lengths):
     return out.data * 2, hidden, rnn.unpack_sequence(out), rnn.pad_sequence([x[0], x[1, :4]]) + 1, rnn.unpad_sequence(x, lengths.long(), batch_first=True)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", [_through_a_network, _of_known_lengths])
 def test_networks_of_packed_sequences(program, backend):

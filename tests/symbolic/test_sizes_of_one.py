@@ -163,7 +163,7 @@ MODELS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("backend", ["aot_eager", "default"])
 @pytest.mark.parametrize("name", MODELS)
 def test_training_with_batches_of_one_and_of_none(name, backend):

@@ -70,7 +70,7 @@ def stand_in(operation, given, shape_env=None, static=True):
         return operation(*tree_map_only(torch.Tensor, lambda t: mode.from_tensor(t, static_shapes=static), given))
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize(("operation", "count"), [
     *((each, 1) for each in OF_ONE), *((each, 2) for each in OF_TWO), *((each, 3) for each in OF_THREE),
 ])  # fmt: skip

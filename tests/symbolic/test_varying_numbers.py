@@ -39,7 +39,7 @@ INTS = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("what", INTS)
 def test_ints_that_vary(what, backend):
@@ -86,7 +86,7 @@ def test_lines_of_as_many_steps_as_there_are_rows(dtype):
     check(program, torch.ones(4, 3), 2.0, changed=[(torch.ones(shape), 3.0) for shape in shapes], backend="default")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("periodic", [True, False])
 @pytest.mark.parametrize("window", ["hann", "hamming", "bartlett", "blackman", "kaiser"])
 def test_windows_as_long_as_there_are_rows(window, periodic):
@@ -439,6 +439,7 @@ def test_numbers_that_are_asked_for_one_by_one_are_no_system_of_equations(monkey
         assert compiled([first, 7 * first, 5 * first]).tolist() == [first, 7 * first, 5 * first]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("body", [
     "while i < n:\n        i += 1", "while n:\n        n, i = n - 1, i + 2", "while True:\n        i += 1\n        if i == n:\n            break",
     "for k in range(900):\n        i += bool(k % n)",

@@ -108,7 +108,7 @@ def called(function, requires_grad, sizes):
     return args, function(*args)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.skipif(not COUNTING, reason="the graph is looked at")
 @pytest.mark.parametrize("dynamic", [False, True], ids=["plain sizes", "symbolic sizes"])
 @pytest.mark.parametrize("name", NAMES)

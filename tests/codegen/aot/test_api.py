@@ -106,6 +106,7 @@ MODE = pytest.mark.parametrize("mode", MODES)
 DYNAMIC = pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("keep", [False, True], ids=["outside", "inside"])
 @DYNAMIC
 @MODE

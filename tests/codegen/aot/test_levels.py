@@ -214,7 +214,7 @@ def one_after_the_other(results, inputs):
     return found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("partition", [None, min_cut_partition], ids=["default", "min cut"])
 @pytest.mark.parametrize("look", [between_all, second, retained, hooked, one_after_the_other])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)

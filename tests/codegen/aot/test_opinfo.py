@@ -31,7 +31,7 @@ def sampled():
     return verdicts("aot.opinfo", "--samples", "2", *SAMPLE, *REFUSED)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_same_as_eager(name, sampled):
     assert sampled[name] and [v for v in sampled[name] if v["outcome"] not in PASSED] == []

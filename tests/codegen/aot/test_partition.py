@@ -289,7 +289,7 @@ CASES = [(fn, mode, phased) for fn in PROGRAMS for mode, phased in (("fake", Fal
          if mode == "fake" or fn in SYMBOLIC]
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("fn, mode, phased", CASES, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_halves_do_what_eager_does(fn, mode, phased, rule):

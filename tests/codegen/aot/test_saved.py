@@ -141,6 +141,7 @@ def alike(found, expected, program, what):
         assert ours == theirs, f"{program.__name__}, {what[at]}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("partition", [default_partition, min_cut_partition])
 @pytest.mark.parametrize("program", AFTER_ONE_ANOTHER)
 def test_one_backward_after_the_other(program, partition):

@@ -270,7 +270,7 @@ def made_of(leaves):
     return [leaf * 1 for leaf in leaves]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("inner", [False, True], ids=["leaves", "made of something"])
 @pytest.mark.parametrize("look", LOOKS, ids=lambda look: look.__name__)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)

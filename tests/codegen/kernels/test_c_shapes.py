@@ -308,7 +308,7 @@ CLOSE = {"many columns": (1e-4, 1e-4), "batch norm's gradient": (1e-4, 1e-4), "b
          "layernorm": (1e-5, 1e-5), "scan of two": (1e-5, 1e-5)}  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("what", KERNELS)
 def test_kernel(what: str) -> None:
     kernel, sizes = KERNELS[what]
@@ -353,6 +353,7 @@ BELOW = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("length", [5, 7, 12, 30])
 @pytest.mark.parametrize("where", [*BEYOND, *BELOW])
 def test_nothing_is_read_behind_a_mask_of_signs(where: str, length: int) -> None:

@@ -8,13 +8,14 @@ from tests.codegen.kernels import fused
 from tests.codegen.kernels.drawn import examine, examined
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(60))
 def test_program(seed):
     text, wrong, _ = examine(seed)
     assert not wrong, f"{text}\n{wrong}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", [382, 2332, 3889, 4285, 5240, 6158, 6570, 8575, 9569])
 def test_programs_that_were_wrong(seed):
     text, wrong, _ = examine(seed)

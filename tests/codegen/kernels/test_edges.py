@@ -35,7 +35,7 @@ def threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 @pytest.mark.parametrize("program", [rows, columns, everything, neighbours], ids=lambda f: f.__name__)
 def test_threads_of_torch(program, count, threads):
@@ -124,6 +124,7 @@ def test_memory_that_no_element_would_begin_at():
 ENDS = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-45, -1e-40, 1.1754942e-38, 3.4e38, -3.4e38, 65504.0, 1e-8, 0.1, -1.0]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
 def test_numbers_at_their_ends(dtype):
     """In every bit."""
@@ -192,7 +193,7 @@ def test_indices_that_were_bools(program, dtype):
     check(program, w, x, x < 0.3, backend="default")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("program", [
     lambda x: x.std(1), lambda x: x.t().contiguous().std(0), lambda x: (x * 2).std(1, correction=0, keepdim=True),

@@ -51,6 +51,7 @@ def product_in(program) -> torch.fx.Node:
     return next(node for node in graph.graph.nodes if is_candidate(node))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program, library, passing, kernel, wins", [
     (plain, 2.0, 9.0, 1.0, True), (plain, 1.0, 9.0, 2.0, False), (followed, 1.0, 1.5, 2.0, True), (followed, 1.0, 0.5, 2.0, False),
     (plain, 2.0, 9.0, None, False),

@@ -96,6 +96,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("shape", [(6, 8), (2, 3, 8), (1, 4)], ids=str)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
@@ -196,7 +197,7 @@ def fits(x: torch.Tensor, y: torch.Tensor) -> bool:
     return all(a == b or a == 1 or b == 1 for a, b in zip(reversed(x.shape), reversed(y.shape)))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("seed", range(150))
 def test_drawn_programs(seed: int, dynamic: bool) -> None:

@@ -341,6 +341,7 @@ def test_one_runtime_in_the_process_and_as_many_threads_as_asked_for(store):
     assert len(runtimes) == 1, runtimes
 
 
+@pytest.mark.sampled(3)
 @torchs_threads
 @pytest.mark.parametrize("variable, number, wanted", [("1", None, 1), ("2", None, 2), ("1", 3, 3), ("3", 2, 2)])
 def test_threads_are_as_many_as_torchs(tmp_path, variable, number, wanted):

@@ -108,6 +108,7 @@ def compiled(kernel: Kernel, capability: int, tf32: bool = False, number: int = 
     return triton_launch.compiled(kernel.name, source, types, range(len(kernel.buffers)), capability, options)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("capability, instruction", [(80, "mma.sync"), (90, "wgmma.mma_async"), (100, "tcgen05.mma")])
 def test_halves_go_to_tensor_cores(capability: int, instruction: str) -> None:
     text = compiled(product(4096, 4096, 1024, BF, after=gelu, bias=True), capability).asm["ptx"]

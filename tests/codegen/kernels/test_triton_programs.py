@@ -125,7 +125,7 @@ def is_compiled(kernel: Kernel, capability: int) -> None:
     compiles(kernel, capability)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("capability", [90, *(pytest.param(other, marks=pytest.mark.long) for other in (80, 100))])
 @pytest.mark.parametrize("case, mode, dtype", TRAINING_IF_ANY)
 def test_compiled(case: Case, mode: str, dtype: torch.dtype, capability: int) -> None:

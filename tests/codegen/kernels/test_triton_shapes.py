@@ -43,7 +43,7 @@ def tiles_of(kernel: Kernel) -> list[Config]:
     return [*candidates(kernel), few, replace(few, wide=True)]
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("what", KERNELS)
 def test_kernel(what: str) -> None:
     kernel, sizes = KERNELS[what]
@@ -76,6 +76,7 @@ def test_a_random_kernel(seed: int) -> None:
     compare(kernel, filled(kernel, sizes, seed), sizes, close=(1e-4, 1e-4), configs=configs)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_a_scheduled_program(program, dynamic: bool) -> None:
@@ -178,6 +179,7 @@ def test_indices_are_divided_as_python_divides() -> None:
     compare(kernel, filled(kernel, (6,)), (6,), exact=True)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["argmax", "argmin"])
 @pytest.mark.parametrize("dtype", [F, torch.float64, torch.int32], ids=str)
 def test_the_first_of_several_extremes(kind: str, dtype: torch.dtype) -> None:

@@ -149,7 +149,7 @@ def weights(count, width=6):
     return [*(torch.randn(width, width) for _ in range(count)), *(torch.randn(width) for _ in range(count))]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program(name):
     function, is_short = PROGRAMS[name]

@@ -91,6 +91,7 @@ def test_sizes_that_vary_are_left_alone():
         torch.testing.assert_close(compiled(given, weight, scale), chain(given, weight, scale)[0])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("wanted", [(0,), (1,), (0, 1, 2)], ids=str)
 @pytest.mark.parametrize("program", [*PROGRAMS, with_strides])
 def test_gradients(program, wanted):

@@ -27,7 +27,7 @@ def outcome(function, case):
     return [*map(look, args)], [*map(look, results)], shared, memory
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CASES)
 def test_as_the_interpreter(name):
     case = CASES[name]
