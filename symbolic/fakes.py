@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import (
 from symbolic import lines, viewed
 from symbolic.looks import LOOKS
 from symbolic.refusals import refuse, refuse_kinds, refuse_overlaps, tensors_in
+from symbolic.schemas import written_by
 from symbolic.shapes import Environment, PlainSizesAsked, expression, expressions, usually
 from symbolic.strides import strides_of
 
@@ -142,7 +143,7 @@ class FakeMode(FakeTensorMode):
                     return self._looked_up(func, types, args, kwargs or {})
                 self.draws += torch.Tag.nondeterministic_seeded in func.tags
                 return self._laid_out(func, types, args, kwargs or {})
-        written = _written(func)
+        written = written_by(func)
         if written:
             refuse_overlaps(func, written, args, kwargs or {})
         if torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in _KNOWN:
@@ -403,15 +404,6 @@ def memories(values: list[Any]) -> frozenset[int]:
     """The storages of tensors among values and lists of them, by their addresses; sparse ones have none."""
     strided = (each for each in tensors_in(values) if each.layout is torch.strided)
     return frozenset(each.untyped_storage()._cdata for each in strided)
-
-
-@cache
-def _written(func: Any) -> tuple[tuple[int, str], ...]:
-    """The arguments that it writes into: place and name."""
-    if not isinstance(func, OpOverload) or not func._schema.is_mutable:
-        return ()
-    arguments = enumerate(func._schema.arguments)
-    return tuple((at, each.name) for at, each in arguments if each.alias_info is not None and each.alias_info.is_write)
 
 
 def _rest(value: torch.Tensor) -> Any:

@@ -25,7 +25,7 @@ jit.config.cache_dir = os.environ["JIT_TEST_CACHE"]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """One in twelve quick tests of programs also runs with breaks everywhere: a sample of every file, itself unchanging.
+    """One in sixteen quick tests of programs also runs with breaks everywhere: a sample of every file, itself unchanging.
     Where a run is told its backend, tests of several backends are run on the last of them alone.
 
     Of a test that is `sampled`, the cases that are not in the sample are long: which, their names say, so that it is

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import get_alias_info, return_and_correct_alia
 from torch.utils._pytree import tree_leaves
 
 from symbolic.errors import GraphBreak
+from symbolic.schemas import bind, written_by
 from symbolic.sources import Source
 from symbolic.variables.base import INPLACE, MISSING, Variable, lookup
 from symbolic.variables.constants import ConstantVariable, SliceVariable
@@ -44,7 +45,6 @@ _LOOKS = frozenset({
 #: Of longer lists of numbers torch makes no tensors in graphs.
 MOST_NUMBERS = 256
 _IN_PLACE = frozenset({*INPLACE, operator.setitem, "__setitem__"})
-_OURS = ("symbolic.", "codegen.", "jit.", "sideeffects.")
 
 
 def answers(cls: type) -> bool:
@@ -146,7 +146,7 @@ def ask(
 ) -> Variable:
     """What `run(*args, **kwargs)` gives, an operation with a `DispatchedTensor` among its arguments."""
     name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
-    if (getattr(target, "__module__", None) or "").startswith(_OURS):
+    if (getattr(target, "__module__", None) or "").startswith("symbolic."):
         raise GraphBreak("tensor subclass", f"{name} of a tensor of such a class")
     is_cast = any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda"))
     if is_cast or tx.graph.inner or tx.overrides.has_modes or torch.is_inference_mode_enabled():
@@ -319,10 +319,8 @@ def below(
 def _written(target: Any, args: list[Variable], kwargs: dict[str, Variable]) -> list[Variable]:
     """The arguments that an operation writes to, as far as it says so."""
     if isinstance(target, OpOverload):
-        declared = target._schema.arguments
-        given = {**dict(zip((each.name for each in declared), args, strict=False)), **kwargs}
-        names = [each.name for each in declared if each.alias_info is not None and each.alias_info.is_write]
-        return [given[name] for name in names if name in given]
+        given = bind(target, args, kwargs)
+        return [given[name] for _, name in written_by(target)]
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     is_in_place = target in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
     return [*(args[:1] if is_in_place else ()), *(each for name, each in kwargs.items() if name == "out")]

@@ -201,14 +201,7 @@ class SchemaVariable(FixedVariable):
         return f"what is declared: {self.value}"
 
     def getattr(self, tx: Translator, name: str) -> Variable:
-        return self._part(tx, tx.attempt(getattr, self.value, name))
-
-    def _part(self, tx: Translator, value: Any) -> Variable:
-        if isinstance(value, SCHEMAS):
-            return SchemaVariable(value, tx.sources.const(value, "declared"))
-        if type(value) is list:
-            return tx.new_list([self._part(tx, each) for each in value])
-        return tx.from_constant(value)
+        return tx.from_constant(tx.attempt(getattr, self.value, name))
 
 
 def _known(tx: Translator, variable: Variable) -> Any:
