@@ -282,8 +282,12 @@ class World:
 # --- one call, observed ------------------------------------------------------------------------------------------
 
 
+#: Without a device torch would keep the text of the stack each time, until there is one.
+_seed_torch = torch.manual_seed if torch.accelerator.is_available() else torch.default_generator.manual_seed
+
+
 def _seed():
-    torch.manual_seed(1234)
+    _seed_torch(1234)
     random.seed(1234)
     numpy.random.seed(1234)
 

@@ -213,6 +213,8 @@ class Snapshot:
             return str(error)
 
     def _tensor(self, t):
+        if torch._C._functorch.is_functorch_wrapped_tensor(t):  # a transform's, which has ended: without memory
+            return {"dtype": str(t.dtype), "shape": tuple(t.shape), "around": self.see(torch._C._functorch.get_unwrapped(t))}
         self.tensors.append(t)
         with torch.inference_mode(False), torch.no_grad():
             tree = {"dtype": str(t.dtype), "shape": tuple(t.shape), "device": str(t.device), "layout": str(t.layout),

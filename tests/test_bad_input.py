@@ -10,12 +10,15 @@ import pytest
 import torch
 
 import jit
+from tests import children
 from tests.differential import COUNTING, check, execute, tensors
 
 X, Y = tensors(3, 4, count=2)
 
 
 def in_a_child(program, timeout=300, **environment):
+    if not environment:
+        return children.run(program, timeout)
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=timeout,
                           env={**os.environ, **environment})
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"

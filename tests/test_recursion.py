@@ -1,7 +1,5 @@
 """Recursion through compiled code: as deep as eager goes, and the error that eager gives."""
-import subprocess
 import sys
-import textwrap
 import time
 import traceback
 
@@ -11,6 +9,7 @@ from test.support import import_helper
 
 import jit
 from jit import compiler
+from tests import children
 from tests.differential import COUNTING, Counting, check, tensors
 
 X, = tensors(3, 4)
@@ -93,7 +92,7 @@ def test_compiled_in_compiled():
 
 @pytest.mark.parametrize("depth", [2000])
 def test_deep_recursion_in_a_child(depth):
-    program = textwrap.dedent(f"""
+    printed = children.run(f"""
         import sys
         import torch
         import jit
@@ -113,14 +112,12 @@ def test_deep_recursion_in_a_child(depth):
         print(jit.compile(down, backend="eager")(x, {depth}).tolist())
         print(jit.compile(deep, backend="eager")(x, {depth}).tolist())
     """)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines() == ["[2.0, 2.0]"] * 2
+    assert printed.splitlines() == ["[2.0, 2.0]"] * 2
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="before 3.12 nothing but the recursion limit saves the C stack")
 def test_recursion_through_c_ends_before_the_stack_does():
-    program = textwrap.dedent("""
+    printed = children.run("""
         import sys
         import jit
         sys.setrecursionlimit(100_000)
@@ -134,10 +131,8 @@ def test_recursion_through_c_ends_before_the_stack_does():
             f(90_000)
         except RecursionError:
             print("too deep")
-    """)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines() == ["0", "too deep"]
+    """, 100)
+    assert printed.splitlines() == ["0", "too deep"]
 
 
 def endless(x, way):

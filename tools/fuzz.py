@@ -15,6 +15,7 @@ import resource
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -107,6 +108,8 @@ def examined(
         return workers.submit(examine, name, text, patience).result(), workers
     except BrokenProcessPool:
         verdict = Verdict("crash", f"crashes, or runs longer than {LIMIT} s")
+    except Exception:  # the judge's own
+        return Finding(name, Verdict("no verdict", traceback.format_exc()), text), workers
     workers = pool()
     try:
         verdict = verdict if workers.submit(ends, text).result() else Verdict(judged=False)

@@ -1,12 +1,10 @@
 """Every test here is a leak test too: its body is repeated, and memory must not climb. A crash is met in a child process."""
 
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.leaks import pytest_pyfunc_call  # noqa: F401
 
 
@@ -14,18 +12,7 @@ from tests.leaks import pytest_pyfunc_call  # noqa: F401
 def child():
     """Runs a script in a process of its own, so that a crash is a failed test and not the end of all tests."""
 
-    def run(script):
-        done = subprocess.run(
-            [sys.executable, "-X", "faulthandler", "-c", PRELUDE + textwrap.dedent(script)],
-            cwd=Path(__file__).parents[2],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    return run
+    return lambda script: children.run(PRELUDE + textwrap.dedent(script), 120)
 
 
 PRELUDE = """

@@ -371,6 +371,11 @@ def kept_outside(x, w, rows):
     return g + held
 
 
+def kept_after_its_transform(x, w, rows):
+    kept = []
+    return vmap(lambda a: [kept.append(a), a * w][1])(rows), grad(lambda a: [kept.append(a), a.sum()][1])(x), kept
+
+
 def pull_back_over_a_break(x, w, rows):
     y, back = vjp(vector, x * 2)
     jit.graph_break()
@@ -447,8 +452,8 @@ def custom_function(x, w, rows):
 
 
 BROKEN = [
-    printed, branch_on_values, kept_in_a_list, kept_outside, pull_back_over_a_break, named_tuples, named_results,
-    ordered_dicts, in_chunks, functionalized, batched_derivatives, forward_mode, inference, custom_function, linearized,
+    printed, branch_on_values, kept_in_a_list, kept_outside, kept_after_its_transform, pull_back_over_a_break,
+    named_tuples, named_results, ordered_dicts, in_chunks, functionalized, batched_derivatives, forward_mode, inference, custom_function, linearized,
 ]
 
 

@@ -86,6 +86,15 @@ def test_a_program_that_takes_all_memory_or_ends_its_process_is_none() -> None:
     workers.shutdown()
 
 
+def test_a_program_that_cannot_be_judged_is_a_finding() -> None:
+    """Its process goes on with the next one."""
+    workers = pool()
+    for text, kind in [(lambda: "no text", "no verdict"), (PROGRAM, "")]:
+        found, workers = examined(workers, "", text, 0)  # type: ignore[arg-type]
+        assert found.verdict.kind == kind
+    workers.shutdown()
+
+
 CHANCE = """
 import time, weakref, torch
 KNOWN = weakref.WeakValueDictionary()
