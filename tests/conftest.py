@@ -13,7 +13,7 @@ from tests.anew import begin_anew
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COMPARING = ("symbolic", "sideeffects", "test_graph_breaks.py", "test_guards.py", "test_recursion.py", "test_threads.py")
-SAMPLE = 16  # one in so many
+SAMPLE = 20  # one in so many
 DEPTHS = {"eager": 0, "aot_eager": 1, "default": 2}
 
 torch.set_num_threads(1)
@@ -25,7 +25,7 @@ jit.config.cache_dir = os.environ["JIT_TEST_CACHE"]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """One in sixteen quick tests of programs also runs with breaks everywhere: a sample of every file, itself unchanging.
+    """One in twenty quick tests of programs also runs with breaks everywhere: a sample of every file, itself unchanging.
     Where a run is told its backend, tests of several backends are run on the last of them alone.
 
     Of a test that is `sampled`, the cases that are not in the sample are long: which, their names say, so that it is

@@ -12,6 +12,12 @@ pytest.importorskip("expecttest")
 ROOT = Path(__file__).parents[2]
 
 
+def chosen(request, names):
+    """Those of the names that tests of this run, in the file that asks, are about."""
+    wanted = {item.callspec.params.get("name") for item in request.session.items if item.path == request.path and hasattr(item, "callspec")}
+    return [name for name in names if name in wanted]
+
+
 def verdicts(module, *arguments):
     """By operation: what `python -m tests.codegen.MODULE ARGUMENTS` says of it."""
     command = [sys.executable, "-m", f"tests.codegen.{module}", *arguments]

@@ -131,7 +131,7 @@ def run(function):
         return type(error).__name__
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("program", REFUSED, ids=lambda program: program.__name__)
 def test_what_they_refuse_or_differentiate(program):
     """Results and errors are torch's own. Its compiler, which reads the functions there, leaves its hook in place when

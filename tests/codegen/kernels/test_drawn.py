@@ -35,8 +35,8 @@ def test_sums_of_stretches_do_not_lie_where_their_kernel_still_reads():
 
 def test_programs_are_as_they_are_meant_to_be():
     """Kernels run nearly all of them, and many change something."""
-    found = list(examined(range(1000, 1030), 1))
-    assert sum(ran for *_, ran in found) > 25
+    found = list(examined(range(1000, 1012), 1))
+    assert sum(ran for *_, ran in found) > 9
     assert all("return" in text for _, text, *_ in found)
 
 
