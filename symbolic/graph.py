@@ -34,7 +34,7 @@ from symbolic.inner import InnerGraph
 from symbolic.late import Number, Standing, Unknown, elements
 from symbolic.operators import run_with_symbols, with_symbols
 from symbolic.quick_graph import Graph
-from symbolic.refusals import holds, tensors_in
+from symbolic.refusals import holds, tensors_in, told
 from symbolic.shapes import (
     MOST,
     SMALLEST,
@@ -538,7 +538,7 @@ class GraphBuilder(SizesByValue):
         if not has_tensor and by_value:
             raise GraphBreak("tensor value needed", str(target))
         if not has_tensor and (self.shapes is None or not holds(result, SYMBOLIC)):
-            return self.tx.from_constant(result)
+            return self.tx.from_constant(told(target, result))
         if self.unsure and (writes or target in MOVES or target in CHANGES):
             check_sure(self.unsure, given, by_name)
         self.moves = self.moves or target in MOVES

@@ -6,6 +6,7 @@ Each does what the native one does, in the same order, down to the message of it
 from __future__ import annotations
 
 import builtins
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -101,7 +102,7 @@ def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial
             raise TypeError("reduce() of empty iterable with no initial value")
     else:
         value = initial
-    for item in iterator:
+    while (item := next(iterator, ABSENT)) is not ABSENT:
         value = function(value, item)
     return value
 
@@ -146,9 +147,10 @@ def _backwards(sequence: Any, position: int) -> Iterator[Any]:
 
 
 def tee(iterable: Iterable[Any], n: int = 2, /) -> tuple[Iterator[Any], ...]:
+    n = operator.index(n)
     if n < 0:
         raise ValueError("n must be >= 0")
-    iterator, link = iter(iterable), [None, None]
+    iterator, link = iter(iter(iterable)), [None, None]
     return tuple([_tee(iterator, link) for _ in range(n)])
 
 

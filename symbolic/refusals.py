@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from symbolic.errors import GraphBreak
 from symbolic.warned import Hearing
 
 aten = torch.ops.aten
@@ -259,6 +260,23 @@ def _hint(size: Any) -> Any:
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+#: What a stand-in may tell of the tensor that it stands for: anything else is its own.
+_NUMBERS_AND_TEXTS = (bool, int, float, complex, str, bytes, type(None))
+_TOLD = (*_NUMBERS_AND_TEXTS, torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+def told(target: Any, result: Any) -> Any:
+    """What an operation on stand-ins says that is no tensor.
+
+    Raises: GraphBreak -- it may be of the stand-in: its storage, its class."""
+    items = result.values() if isinstance(result, dict) else result if isinstance(result, (tuple, list)) else ()
+    if not isinstance(result, (*_TOLD, tuple, list, dict)):
+        raise GraphBreak("tensor method not captured", str(target))
+    for item in items:
+        told(target, item)
+    return result
 
 
 def holds(value: Any, kinds: Any) -> bool:

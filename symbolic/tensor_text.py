@@ -55,7 +55,8 @@ class TensorText:
             return repr(torch.nn.Parameter(tensor, requires_grad))
         if self.cls not in (torch.Tensor, torch.nn.Buffer):
             tensor = tensor.as_subclass(self.cls)  # a leaf still
-        text = torch.Tensor.__repr__(tensor.requires_grad_(requires_grad))
+        with torch._C.DisableTorchFunctionSubclass():  # its class has been asked
+            text = torch.Tensor.__repr__(tensor.requires_grad_(requires_grad))
         return with_suffix(text, self.history) if self.history.startswith("grad_fn") else text
 
 

@@ -207,7 +207,8 @@ _FIXED_TYPES = (
 def _constant(tx: Translator, value: Any, source: Source) -> Variable:
     if type(value) in (int, float) and not source.is_made and varies(tx, value, source):
         return tx.graph.add_number(value, source)
-    if type(value) is slice and not source.is_made and some_vary(tx, value, source):
+    has_others = type(value) is slice and not is_constant_value(value)
+    if has_others or type(value) is slice and not source.is_made and some_vary(tx, value, source):
         tx.know(source, "type", slice)
         return SliceVariable([tx.wrap(part, at) for at, part in leaves(source, value)], source, value)
     if source.kind != "const":
@@ -255,6 +256,8 @@ MOST_VARYING = 128
 
 
 def _elements(tx: Translator, value: Any, source: Source, step: str) -> list[Variable]:
+    if is_a(value, deque):
+        value = elements_of(value)
     tx.know(source, "len", len(value))
     if len(value) > MOST_VARYING:
         different = sum(some_vary(tx, item, source.step(step, i)) for i, item in enumerate(value))

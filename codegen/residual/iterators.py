@@ -15,6 +15,7 @@ from symbolic.errors import GraphBreak, Restart
 from symbolic.reach import exists
 from symbolic.variables import containers, iterators, mappings
 from symbolic.variables.base import Variable
+from symbolic.variables.objects import ObjectVariable
 
 _END = object()
 _GROUP: Any = iterators.GroupIterator.KIND
@@ -85,6 +86,10 @@ def dict_iterator(owner: Any, kind: str, index: int, reverse: bool) -> Iterator[
     return advance(reversed(made) if reverse else iter(made), index)
 
 
+def pack(*items: Any) -> tuple[Any, ...]:
+    return items
+
+
 def star(function: Callable[..., Any], arguments: tuple[Any, ...], named: tuple[tuple[str, Any], ...]) -> Any:
     return function(*arguments, **dict(named))
 
@@ -117,6 +122,16 @@ class Nothing:
 
     def __getitem__(self, index: int) -> Any:
         raise IndexError(index)
+
+
+class Given:
+    """An iterable that has been asked for its iterator."""
+
+    def __init__(self, iterator: Any) -> None:
+        self.iterator = iterator
+
+    def __iter__(self) -> Any:
+        return self.iterator
 
 
 def accumulate_from(source: Any, function: Any, initial: Any) -> Iterator[Any]:
@@ -171,16 +186,23 @@ def dropped(source: Any) -> Iterator[Any]:
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
-def _or_empty(variable: Variable | None) -> Any:
-    return variable if variable is not None else ()
+def _source(w: Writer, iterator: Any) -> Any:
+    """An iterator for what would ask it for itself once more, which one of the program's may notice."""
+    if not isinstance(iterator, ObjectVariable):
+        return iterator if iterator is not None else ()
+    return Emit(lambda: w.call(Given, iterator))
 
 
 def _tuple(w: Writer, items: Any) -> Emit:
     return Emit(lambda: w.load_tuple(items))
 
 
+def _sources(w: Writer, items: Any) -> Emit:
+    return Emit(lambda: w.call(pack, *(_source(w, item) for item in items)))
+
+
 def _star(w: Writer, function: Any, items: Any, **named: Any) -> None:
-    w.call(star, function, _tuple(w, items), tuple(named.items()))
+    w.call(star, function, _sources(w, items), tuple(named.items()))
 
 
 _EMPTY: dict[type, Any] = {list: [], tuple: (), bytearray: bytearray(), array: array("b")}
@@ -213,7 +235,8 @@ def _map(w: Writer, v: Any) -> None:
     emit.const(map)
     emit.end_callable()
     w.load(v.function)
-    w.load_all(v.iterators)
+    for iterator in v.iterators:
+        w.push(_source(w, iterator))
     emit.call(1 + len(v.iterators))
 
 
@@ -221,9 +244,9 @@ def _chain(w: Writer, v: Any) -> None:
     if v.iterables is None:
         w.call(advance, Emit(lambda: w.call(itertools.chain)), 1)
     elif v.active is None:
-        w.call(itertools.chain.from_iterable, v.iterables)
+        w.call(itertools.chain.from_iterable, _source(w, v.iterables))
     else:
-        w.call(chain_in, v.active, v.iterables)
+        w.call(chain_in, _source(w, v.active), _source(w, v.iterables))
 
 
 def _islice(w: Writer, v: Any) -> None:
@@ -231,21 +254,21 @@ def _islice(w: Writer, v: Any) -> None:
     if v.source_iterator is None:
         w.call(itertools.islice, (), 0)
     else:
-        w.call(itertools.islice, v.source_iterator, max(v.wanted - v.position, 0), stop, v.step)
+        w.call(itertools.islice, _source(w, v.source_iterator), max(v.wanted - v.position, 0), stop, v.step)
 
 
 def _takewhile(w: Writer, v: Any) -> None:
     if v.stopped:
         w.call(stopped)
     else:
-        w.call(itertools.takewhile, v.function, v.source_iterator)
+        w.call(itertools.takewhile, v.function, _source(w, v.source_iterator))
 
 
 def _dropwhile(w: Writer, v: Any) -> None:
     if v.started:
-        w.call(dropped, v.source_iterator)
+        w.call(dropped, _source(w, v.source_iterator))
     else:
-        w.call(itertools.dropwhile, v.function, v.source_iterator)
+        w.call(itertools.dropwhile, v.function, _source(w, v.source_iterator))
 
 
 def _dict(w: Writer, v: Any) -> None:
@@ -266,22 +289,22 @@ def _getitem(w: Writer, v: Any) -> None:
 
 def _accumulate(w: Writer, v: Any) -> None:
     if v.total is not None:
-        w.call(accumulate, v.source_iterator, v.function, v.total)
+        w.call(accumulate, _source(w, v.source_iterator), v.function, v.total)
     elif v.initial is not None:
-        w.call(accumulate_from, v.source_iterator, v.function, v.initial)
+        w.call(accumulate_from, _source(w, v.source_iterator), v.function, v.initial)
     else:
-        w.call(itertools.accumulate, v.source_iterator, v.function)
+        w.call(itertools.accumulate, _source(w, v.source_iterator), v.function)
 
 
 def _pairwise(w: Writer, v: Any) -> None:
     if v.previous is None:
-        w.call(itertools.pairwise, _or_empty(v.source_iterator))
+        w.call(itertools.pairwise, _source(w, v.source_iterator))
     else:
-        w.call(paired, v.source_iterator, v.previous)
+        w.call(paired, _source(w, v.source_iterator), v.previous)
 
 
 def _zip_longest(w: Writer, v: Any) -> None:
-    made = Emit(lambda: w.call(zip_longest, v.fill, *map(_or_empty, v.iterators)))
+    made = Emit(lambda: w.call(zip_longest, v.fill, *(_source(w, each) for each in v.iterators)))
     w.call(advance, made, 0 if any(v.iterators) else 1)
 
 
@@ -315,12 +338,12 @@ def _callable(w: Writer, v: Any) -> None:
 def _groupby(w: Writer, v: Any) -> None:
     function = v.function if v.function is not None else None
     if v.current is None:
-        w.call(itertools.groupby, v.source_iterator, function)
+        w.call(itertools.groupby, _source(w, v.source_iterator), function)
     elif versions.PY312:  # which warns when it is told a state
         raise Restart(0, GraphBreak("value can't be rebuilt", v.describe()))
     else:
         value = () if v.value is None else (v.value,)
-        w.call(grouped, v.source_iterator, function, v.current, _tuple(w, value), v.target)
+        w.call(grouped, _source(w, v.source_iterator), function, v.current, _tuple(w, value), v.target)
 
 
 def _group(w: Writer, v: Any) -> None:
@@ -341,30 +364,36 @@ BUILD.update(
         iterators.ConstantIterator: lambda w, v: w.call(constant, v.value, v.index),
         iterators.ReversedText: _reversed_text,
         iterators.ZipIterator: lambda w, v: _star(w, zip, v.iterators, strict=v.strict),
-        iterators.EnumerateIterator: lambda w, v: w.call(enumerate, v.source_iterator, v.count),
+        iterators.EnumerateIterator: lambda w, v: w.call(enumerate, _source(w, v.source_iterator), v.count),
         iterators.MapIterator: _map,
-        iterators.FilterIterator: lambda w, v: w.call(filter, v.function, v.source_iterator),
-        iterators.FilterfalseIterator: lambda w, v: w.call(itertools.filterfalse, v.function, v.source_iterator),
+        iterators.FilterIterator: lambda w, v: w.call(filter, v.function, _source(w, v.source_iterator)),
+        iterators.FilterfalseIterator: lambda w, v: w.call(
+            itertools.filterfalse, v.function, _source(w, v.source_iterator)
+        ),
         iterators.ChainIterator: _chain,
         iterators.CountIterator: lambda w, v: w.call(itertools.count, v.value, v.step),
         iterators.RepeatIterator: lambda w, v: w.call(
             itertools.repeat, v.element, *(() if v.times is None else (v.times,))
         ),
         iterators.CycleIterator: lambda w, v: w.call(
-            cycle, _or_empty(v.source_iterator), Emit(lambda: w.load_list(v.saved)), v.index
+            cycle, _source(w, v.source_iterator), Emit(lambda: w.load_list(v.saved)), v.index
         ),
         iterators.IsliceIterator: _islice,
         iterators.AccumulateIterator: _accumulate,
         iterators.CombinedIterator: _combined,
         iterators.TakewhileIterator: _takewhile,
         iterators.DropwhileIterator: _dropwhile,
-        iterators.StarmapIterator: lambda w, v: w.call(itertools.starmap, v.function, v.source_iterator),
+        iterators.StarmapIterator: lambda w, v: w.call(
+            itertools.starmap, v.function, _source(w, v.source_iterator)
+        ),
         iterators.GetitemIterator: _getitem,
         iterators.DequeIterator: _deque,
         iterators.SetIterator: _set,
         iterators.PairwiseIterator: _pairwise,
         iterators.ZipLongestIterator: _zip_longest,
-        iterators.CompressIterator: lambda w, v: w.call(itertools.compress, v.data, v.selectors),
+        iterators.CompressIterator: lambda w, v: w.call(
+            itertools.compress, _source(w, v.data), _source(w, v.selectors)
+        ),
         iterators.CallableIterator: _callable,
         iterators.GroupbyIterator: _groupby,
         iterators.GroupIterator: _group,

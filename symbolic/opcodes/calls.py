@@ -16,7 +16,7 @@ from symbolic.variables.base import NULL, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.functions import CellVariable, ClosureFunction
 from symbolic.variables.native import is_iterable, taken
-from symbolic.variables.positions import has
+from symbolic.variables.positions import has, type_name
 from symbolic.variables.tables import BuiltinVariable
 
 if TYPE_CHECKING:
@@ -89,21 +89,30 @@ def call_function_ex(tx: Translator, frame: Frame, inst: Inst) -> None:
         mapping = frame.pop()
         if not has(mapping.python_type(), "keys"):
             raise GraphBreak("keyword arguments from no mapping", mapping.describe())
-        for key in tx.unpack(mapping.method(tx, "keys", [], {})):
+        for key, item in tx.new_dict([]).incoming(tx, [mapping], {}):
             if not isinstance(key.constant(), str):
                 tx.raise_(TypeError, "keywords must be strings")
-            keywords[key.constant()] = mapping.getitem(tx, key)
+            keywords[key.constant()] = item
     sequence = frame.pop()
-    if not is_iterable(sequence):
-        raise GraphBreak("arguments from no iterable", sequence.describe())
-    args = taken(tx, sequence)
     if versions.CALLABLE_FIRST:
         frame.pop()
         function = frame.pop()
     else:
         function = frame.pop()
         frame.pop()
-    tx.invoke(function, args, keywords)
+    if not is_iterable(sequence):
+        kind = type_name(sequence.python_type())
+        tx.raise_(TypeError, f"{_named(tx, function)} argument after * must be an iterable, not {kind}")
+    tx.invoke(function, taken(tx, sequence), keywords)
+
+
+def _named(tx: Translator, function: Variable) -> str:
+    """What the interpreter calls a function in what it says of its arguments."""
+    if not tx.hasattr(function, "__qualname__"):
+        raise GraphBreak("arguments from no iterable", function.describe())
+    module = tx.getattr(function, "__module__").constant() if tx.hasattr(function, "__module__") else None
+    name = f"{tx.getattr(function, '__qualname__').constant()}()"
+    return name if module in (None, "builtins") else f"{module}.{name}"
 
 
 @opcode("MAKE_FUNCTION")

@@ -11,7 +11,7 @@ from symbolic.opcodes.table import opcode
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.native import is_iterable
+from symbolic.variables.native import is_iterable, taken
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import has, type_name
 
@@ -98,10 +98,10 @@ def dict_merge(tx: Translator, frame: Frame, inst: Inst) -> None:
     target = frame.stack[-inst.arg]
     if not has(value.python_type(), "keys"):
         raise GraphBreak("keyword arguments from no mapping", value.describe())
-    for key in tx.unpack(value.method(tx, "keys", [], {})):
+    for key, item in tx.new_dict([]).incoming(tx, [value], {}):
         if tx.contains(target, key):
             raise GraphBreak("keyword argument given twice", key.describe())
-        target.setitem(tx, key, value.getitem(tx, key))
+        target.setitem(tx, key, item)
 
 
 @opcode("UNPACK_SEQUENCE")
@@ -135,11 +135,14 @@ def _check_iterable(tx: Translator, value: Variable) -> None:
 def unpack_ex(tx: Translator, frame: Frame, inst: Inst) -> None:
     before, after = inst.arg & 0xFF, inst.arg >> 8
     _check_iterable(tx, frame.stack[-1])
-    items = tx.unpack(frame.pop())
-    if len(items) < before + after:
-        tx.raise_(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
-    end = len(items) - after
-    frame.stack.extend(reversed([*items[:before], tx.new_list(items[before:end]), *items[end:]]))
+    iterator = tx.iter(frame.pop())
+    first = [item for _ in range(before) if (item := tx.next(iterator)) is not None]
+    rest = taken(tx, iterator) if len(first) == before else []
+    if len(rest) < after or len(first) < before:
+        count = len(first) + len(rest)
+        tx.raise_(ValueError, f"not enough values to unpack (expected at least {before + after}, got {count})")
+    end = len(rest) - after
+    frame.stack.extend(reversed([*first, tx.new_list(rest[:end]), *rest[end:]]))
 
 
 # --- pattern matching -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from symbolic import versions
 from symbolic.code import Inst
-from symbolic.errors import GraphBreak
+from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.base import NULL, Variable
@@ -236,9 +236,11 @@ def _imported(tx: Translator, name: str) -> Variable | None:
 @opcode("IMPORT_FROM")
 def import_from(tx: Translator, frame: Frame, inst: Inst) -> None:
     module = frame.stack[-1]
-    if tx.hasattr(module, inst.argval):
-        frame.push(tx.getattr(module, inst.argval))
-        return
+    try:
+        return frame.push(tx.getattr(module, inst.argval))
+    except Observed as raised:
+        if not issubclass(raised.variable.python_type(), AttributeError):
+            raise
     name = tx.getattr(module, "__name__").constant() if tx.hasattr(module, "__name__") else None
     submodule = _imported(tx, f"{name}.{inst.argval}") if isinstance(name, str) else None
     if submodule is None:

@@ -266,7 +266,10 @@ def _hash(tx: Translator, value: Variable, /) -> Variable:
 
 @handles(range)
 def _range(tx: Translator, *bounds: Variable) -> Variable:
-    return ConstantVariable(tx.attempt(range, *(as_index(tx, bound) for bound in bounds)))
+    values = [as_index(tx, bounds[0])] if len(bounds) == 1 else []
+    for bound in bounds if 1 < len(bounds) < 4 else ():  # one is refused before the next is asked
+        values.append(tx.attempt(operator.index, as_index(tx, bound)))
+    return ConstantVariable(tx.attempt(range, *(values or map(stand_in, bounds))))
 
 
 @handles(slice)
@@ -296,6 +299,7 @@ def _sum(tx: Translator, iterable: Variable, /, start: Variable | None = None) -
     """Numbers before the first other value are added by the real `sum`, whose float sums are compensated since 3.12."""
     total = start if start is not None else ConstantVariable(0)
     if total.python_type() in (str, bytes, bytearray):
+        tx.iter(iterable)
         tx.attempt(sum, [], total.python_type()())
     numbers = _is_number(total)
     iterator, prefix = tx.iter(iterable), list[Variable]()

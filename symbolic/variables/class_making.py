@@ -49,7 +49,10 @@ _METACLASSES = (
     type(torch.autograd.Function),
 )
 #: What an enum class may define that runs when the class is made.
-_RUN_BY_ENUMS = frozenset("__new__ __init__ _generate_next_value_ __init_subclass__ __set_name__ __setattr__".split())
+_RUN_BY_ENUMS = frozenset(
+    """__new__ __init__ _generate_next_value_ __init_subclass__ __set_name__ __setattr__ __getattr__
+    __getattribute__""".split()
+)
 
 
 # --- made by the residual code as well --------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from symbolic.passing import namespace_of
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, FixedVariable, Variable, joins, lookup
 from symbolic.variables.buffers import BufferVariable, array_of
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable, TupleVariable
 from symbolic.variables.exceptions import ExceptionVariable
 from symbolic.variables.functions import BoundMethod
@@ -551,11 +551,16 @@ class PythonModuleVariable(FixedVariable):
         if name == "__annotations__" and lookup(type(self.value), name) is lookup(ModuleType, name):
             space.store(tx, name, made := tx.new_dict([]))  # what asks for them makes them
             return made
-        value = tx.attempt(getattr, self.value, name)  # lazily importing modules answer here
+        hook = self.value.__dict__.get("__getattr__")
+        if isinstance(hook, FunctionType) and hook.__module__.partition(".")[0] not in ("torch", "numpy"):
+            return tx.call(space.getitem(tx, ConstantVariable("__getattr__")), [ConstantVariable(name)], {})
+        value = tx.attempt(getattr, self.value, name)  # lazily importing modules of libraries answer here
         if name in self.value.__dict__:
             found = space.find(tx, name)
             assert found is not None
             return found
+        if is_constant_value(value) and self.source is not None:  # flags of torch's, which its modules look up
+            return tx.wrap(value, self.source.attr(name))
         return tx.wrap(value, tx.sources.const(value, f"{self._name()}.{name}"))
 
     def _deleted(self, tx: Translator, space: Any, name: str) -> Variable:

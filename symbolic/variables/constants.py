@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Collection
 from datetime import date, datetime, time, timedelta, timezone
 from struct import Struct
-from types import BuiltinMethodType, EllipsisType, NoneType, NotImplementedType
+from types import BuiltinMethodType, EllipsisType, FunctionType, NoneType, NotImplementedType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -212,12 +212,23 @@ class ConstantVariable(Variable):
             late = issubclass(kind, type(self.value))
             theirs = late or op not in BINARY or answers(other, BINARY[op][1])
             return None if theirs else self.as_sequence(tx, op, other)
+        if op in (operator.mod, operator.imod) and isinstance(self.value, str) and not TEMPLATES["native"](other):
+            return TEMPLATES["%"](tx, self.value, other)
         right = other.constant()
         if type(self.value) is type(right) and type(right) in _ALIKE and (op in _QUIET or op in _SUMS[type(right)]):
             return ConstantVariable(op(self.value, right))
         if op in _SIZED and isinstance(self.value, int) and isinstance(right, int) and abs(right) > 4096:
             raise GraphBreak("very large integer", f"{op.__name__} by {right}")
-        return tx.from_constant(tx.attempt(op, self.value, right))
+        answer = tx.attempt(op, self.value, right)
+        if op in (operator.mod, operator.imod) and isinstance(self.value, str) and "%" not in self.value:
+            return self.whole  # a template without places is given back
+        return tx.from_constant(answer)
+
+    @property
+    def whole(self) -> Variable:
+        """The object of a derived class whose native part this is, if it is one's."""
+        owner: Variable | None = getattr(self, "owner", None)
+        return self if owner is None else owner
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if isinstance(other, ConstantVariable):
@@ -295,6 +306,10 @@ TEMPLATES: dict[str, Callable[..., Any]] = {}
 
 
 
+#: Special methods of enums that are asked when there are no members yet.
+_OF_THE_CLASS = frozenset({"__new__", "__init__", "__init_subclass__", "__new_member__", "__set_name__"})
+
+
 def is_a(value: Any, kinds: Any) -> bool:
     """`isinstance` by the real type alone: a user's `__class__` or `__getattribute__` is not asked."""
     return issubclass(type(value), kinds)
@@ -314,8 +329,20 @@ def is_constant_value(value: Any) -> bool:
 
 
 def is_member(value: Any) -> bool:
-    """Whether it is a member of an enum, which has its name: not while its class is being made."""
-    return is_a(value, enum.Enum) and "_name_" in object.__getattribute__(value, "__dict__")
+    """Whether it is a member of an enum, which has its name: not while its class is being made. One whose class has
+    code of its own for what Python asks of it is an object like any other."""
+    if not is_a(value, enum.Enum) or "_name_" not in object.__getattribute__(value, "__dict__"):
+        return False
+    return not any(_is_asked(name, raw) for cls in type(value).__mro__ for name, raw in vars(cls).items())
+
+
+def _is_asked(name: str, raw: Any) -> bool:
+    """Whether it is code of the program's that is run without being called: a special method or a property."""
+    if isinstance(raw, property):
+        raw = raw.fget
+    elif not (name.startswith("__") and name.endswith("__")) or name in _OF_THE_CLASS:
+        return False
+    return isinstance(raw, FunctionType) and raw.__code__.co_filename != enum.__file__
 
 
 def is_library_value(value: Any) -> bool:

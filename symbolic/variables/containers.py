@@ -33,6 +33,7 @@ from symbolic.variables.native import (
     each,
     each_of_some,
     is_iterable,
+    taken,
 )
 from symbolic.variables.positions import answers, as_index, has, native_part, stand_in, type_name
 from symbolic.variables.unread import Veiled
@@ -294,7 +295,8 @@ class MutableSequence(SequenceVariable):
         new: Any = value
         if isinstance(at, slice) and self.NATIVE is list:
             given = self if native_part(value) is self else value  # a list does not ask itself
-            new = tx.unpack(given) if is_iterable(given) else stand_in(given)
+            is_read = given.python_type() in (list, tuple)
+            new = stand_in(given) if not is_iterable(given) else taken(tx, given if is_read else tx.iter(given))
         tx.ledger.keep(self)
         contents = self.model()
         tx.attempt(operator.setitem, contents, at, new)
@@ -557,7 +559,10 @@ class DequeVariable(MutableSequence):
         return tx.from_constant(self.maxlen) if name == "maxlen" else super().getattr(tx, name)
 
     def do___init__(self, tx: Translator, iterable: Variable | None = None, maxlen: Variable | None = None) -> None:
-        bound = as_index(tx, maxlen) if maxlen is not None else None
+        bound = None
+        if maxlen is not None:  # whose `__index__` nobody asks
+            is_int = issubclass(maxlen.python_type(), int)
+            bound = as_index(tx, maxlen) if is_int or maxlen.is_constant() else stand_in(maxlen)
         tx.attempt(deque, (), bound)
         self.replace(tx, [])
         self.is_bound_anew = self.is_bound_anew or bound != self.maxlen

@@ -63,6 +63,7 @@ def _copy(tx: Translator, x: Variable) -> Variable:
     if kind in _NATIVE_COPIES and not (isinstance(x, NativeVariable) and x.attributes(tx)):
         return x.method(tx, "copy", [], {})
     if isinstance(x, TensorVariable):
+        tx.overrides.refuse("copy of a tensor")
         return _shallow_tensor(tx, x)
     own = tx.lookup(kind, "__copy__")
     if isinstance(own, FunctionType):
@@ -118,6 +119,7 @@ def _deep(tx: Translator, x: Variable, memo: DictVariable) -> Variable:
     if copier is not None:
         return copier(tx, x, memo)
     if isinstance(x, TensorVariable):
+        tx.overrides.refuse("copy of a tensor")
         return _deep_tensor(tx, x, memo)
     if isinstance(x, PartialVariable):
         if not (x.is_bare if x.value is MISSING else has_empty_attributes(x.value)):

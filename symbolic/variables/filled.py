@@ -4,6 +4,7 @@ what the tensor is of, and the plain ones that graphs have in their places do no
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,6 +40,8 @@ def _of_data(function: Any) -> None:
     before = HANDLERS.get(function)
 
     def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
+        if args and any(map(_answers_itself, _leaves(args[0]))):
+            raise GraphBreak("native operator of an object", f"{name_of(function)} of what has its own methods")
         if args and _leaves_open(kwargs.get("dtype")):
             kwargs |= _said_by_numpy(function, args[0])
         made = _filled(tx, args[0], kwargs) if len(args) == 1 and kwargs.keys() <= {"dtype", "device"} else None
@@ -47,6 +50,13 @@ def _of_data(function: Any) -> None:
         return before(tx, *args, **kwargs) if before is not None else tx.graph.call(function, list(args), kwargs)
 
     HANDLERS[function] = handler
+
+
+def _answers_itself(data: Variable) -> bool:
+    """A list or tuple of a class that says itself what it holds."""
+    methods = ("__len__", "__getitem__", "__iter__")
+    is_one = isinstance(data, ObjectVariable) and isinstance(data.payload, ListVariable | TupleVariable)
+    return is_one and any(isinstance(getattr(data.python_type(), name), FunctionType) for name in methods)
 
 
 def _leaves_open(dtype: Variable | None) -> bool:

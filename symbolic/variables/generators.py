@@ -65,7 +65,12 @@ class GeneratorVariable(Variable):
         self.state = "new"  # new, suspended, running, closed
         self.is_counted = False
         self.stands_for: type | None = None  # the class of an iterator of Python's own, which this does the work of
+        self.sequence: Variable | None = None  # that such an iterator goes over
         frame.is_generator = True
+
+    @property
+    def sized(self) -> Variable | None:
+        return None if self.state == "closed" else self.sequence
 
     def born(self, tx: Translator) -> None:
         """It has been made by a call; it has the names that its function has now."""
@@ -278,6 +283,10 @@ class CoroutineVariable(GeneratorVariable):
     PREFIX = "cr_"
     DELEGATE = "cr_await"
     METHODS = ("send", "throw", "close", "__await__")
+
+    @property
+    def sized(self) -> Variable | None:
+        return None if self.state == "closed" else self.sequence
 
     def born(self, tx: Translator) -> None:
         super().born(tx)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable
+from types import FunctionType, NoneType
 from typing import TYPE_CHECKING, Any
 
 from symbolic import polyfills
@@ -12,9 +13,9 @@ from symbolic.errors import GraphBreak
 from symbolic.variables import iterators
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.native import NativeVariable
+from symbolic.variables.native import NativeVariable, taken
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.positions import as_index, type_name
+from symbolic.variables.positions import as_index, native_part, stand_in, type_name
 from symbolic.variables.tables import class_method, handles, is_tensor, special
 
 if TYPE_CHECKING:
@@ -78,6 +79,11 @@ def _filter(tx: Translator, function: Variable, iterable: Variable, /) -> Variab
 def _reversed(tx: Translator, sequence: Variable, /) -> Variable:
     if (answer := special(tx, sequence, "__reversed__")) is not None:
         return answer
+    kind = sequence.python_type()
+    asked = [tx.lookup(kind, name) for name in ("__len__", "__getitem__")]
+    is_own = MISSING not in asked and any(isinstance(each, FunctionType) for each in asked)
+    if is_own and tx.lookup(kind, "__reversed__") is MISSING:
+        return _backwards(tx, sequence)
     native = sequence.payload if isinstance(sequence, ObjectVariable) else sequence
     if isinstance(native, NativeVariable):
         return native.reversed(tx)
@@ -86,14 +92,20 @@ def _reversed(tx: Translator, sequence: Variable, /) -> Variable:
         if isinstance(native.value, range):
             return tx.constant_iterator(native.value[::-1])
         return iterators.ReversedText(native.value, len(native.value) - 1)
-    kind = sequence.python_type()
     if is_tensor(sequence):
         return tx.getattr(sequence, "__reversed__").call(tx, [], {})
     if tx.lookup(kind, "__reversed__") is not MISSING:
         raise GraphBreak("operation not supported by the object", f"reversed of {sequence.describe()}")
-    if tx.lookup(kind, "__len__") is MISSING or tx.lookup(kind, "__getitem__") is MISSING:
+    if MISSING in asked:
         tx.raise_(TypeError, f"{type_name(kind)!r} object is not reversible")
-    return _standing_in(tx, reversed, polyfills.reversed, [sequence], {})
+    return _backwards(tx, sequence)
+
+
+def _backwards(tx: Translator, sequence: Variable) -> Variable:
+    """By its `__len__` and `__getitem__`."""
+    made: Any = _standing_in(tx, reversed, polyfills.reversed, [sequence], {})
+    made.sequence = sequence
+    return made
 
 
 # --- itertools --------------------------------------------------------------------------------------------------------
@@ -125,6 +137,8 @@ def _count(tx: Translator, start: Variable | None = None, step: Variable | None 
     for kind in (first.python_type(), by.python_type()):
         if kind is not complex and all(tx.lookup(kind, n) is MISSING for n in ("__index__", "__int__", "__float__")):
             tx.raise_(TypeError, "a number is required")
+    if type(first) is ObjectVariable and issubclass(first.cls, int) and by.is_constant() and by.constant() == 1:
+        first = native_part(first)  # counted by the interpreter itself
     return iterators.CountIterator(first, by)
 
 
@@ -181,6 +195,8 @@ def _product(tx: Translator, *iterables: Variable, repeat: Variable | None = Non
 
 @handles(itertools.permutations)
 def _permutations(tx: Translator, iterable: Variable, r: Variable | None = None) -> Variable:
+    if r is not None and not issubclass(r.python_type(), int | NoneType):
+        tx.attempt(itertools.permutations, taken(tx, iterable), stand_in(r))
     counts = [] if r is None else [as_index(tx, r)]
     return iterators.combined(tx, itertools.permutations, [iterable], *counts)
 

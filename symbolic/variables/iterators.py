@@ -16,7 +16,7 @@ from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import DequeIterator, ReversedIterator, SequenceIterator
 from symbolic.variables.mappings import DictIterator
-from symbolic.variables.native import IteratorVariable
+from symbolic.variables.native import IteratorVariable, taken
 from symbolic.variables.sets import SetIterator
 
 if TYPE_CHECKING:
@@ -198,6 +198,10 @@ class GetitemIterator(IteratorVariable):
     def __init__(self, sequence: Variable | None, index: int = 0) -> None:
         self.sequence = sequence
         self.index = index
+
+    @property
+    def sized(self) -> Variable | None:
+        return self.sequence
 
     def next(self, tx: Translator) -> Variable | None:
         if self.sequence is None:
@@ -604,7 +608,7 @@ class CombinedIterator(IteratorVariable):
 
 def combined(tx: Translator, function: Any, iterables: list[Variable], *counts: Any, **options: Any) -> Variable:
     """`function(*iterables, *counts, **options)` of itertools, which looks at all its input first."""
-    pools = [tx.unpack(iterable) for iterable in iterables]
+    pools = [taken(tx, iterable) for iterable in iterables]
     found = tx.attempt(_tuples, function, pools, counts, options, tx.options.unroll_limit)
     return CombinedIterator(function, [tx.new_tuple(pool) for pool in pools], counts, tuple(options.items()), 0, found)
 

@@ -125,11 +125,10 @@ LATE = (TextVariable, NumberVariable, SymbolVariable)
 # --- markers ----------------------------------------------------------------------------------------------------------
 def marked(tx: Translator, text: Variable) -> str:
     """A str that stands for `text`, a variable of type str, among others."""
-    if not issubclass(text.python_type(), str):
-        raise GraphBreak("text of an object", f"{text.describe()} is none")
-    if text.is_constant():
+    if text.is_constant() and isinstance(text.constant(), str):
         return str(text.constant())
-    assert isinstance(text, TextVariable)
+    if not isinstance(text, TextVariable):
+        raise GraphBreak("text of an object", f"{text.describe()} is none, or of a class of its own")
     tx.late_texts.append(text)
     return f"\x00{_SIGN}:{len(tx.late_texts) - 1}\x00"
 
@@ -165,6 +164,8 @@ def joined(tx: Translator, pieces: list[Variable]) -> Variable:
 def late(tx: Translator, variable: Variable, function: Callable[[Any], str]) -> str | None:
     """`function(variable)` (str, repr, ascii) as a marker; None if the text of such a value is known now."""
     if isinstance(variable, TensorVariable):
+        if (text := _asked(tx, function, variable)) is not None:
+            return text
         shown, function = _shown(tx, variable)
         return marked(tx, TextVariable(function, [shown]))
     if isinstance(variable, TextVariable) and function is str:
@@ -177,6 +178,8 @@ def late(tx: Translator, variable: Variable, function: Callable[[Any], str]) -> 
 def late_format(tx: Translator, variable: Variable, spec: str) -> str | None:
     """`format(variable, spec)` as a marker; None if it is known now."""
     if isinstance(variable, TensorVariable):
+        if (text := _asked(tx, format, variable, ConstantVariable(spec))) is not None:
+            return text
         if variable.fake.dim() or _class_of(variable) is not torch.Tensor:
             if spec:
                 variable.refuse(tx, torch.Tensor.__format__, ConstantVariable(spec))
@@ -198,12 +201,24 @@ def late_template(tx: Translator, template: str, right: Variable) -> Variable | 
     late_ones = [isinstance(item, (TensorVariable, *LATE)) for item in items]
     if not any(late_ones) or not all(late or item.is_constant() for item, late in zip(items, late_ones, strict=True)):
         return None
+    if tx.overrides.has_modes and any(isinstance(item, TensorVariable) for item in items):
+        return None
     if any(isinstance(item, TensorVariable) and item.fake.requires_grad for item in items):
         raise GraphBreak("tensor value needed", f"{template!r} % {right.describe()}")
     examples = tuple(_example(item) if late else item.constant() for item, late in zip(items, late_ones, strict=True))
     tx.attempt(template.__mod__, examples)
     shown = [snapshot(tx, item) if isinstance(item, TensorVariable) else item for item in items]
     return TextVariable(TextUnder(template.__mod__, torch.get_default_dtype()), [tx.new_tuple(shown)])
+
+
+def _asked(tx: Translator, function: Callable[..., str], tensor: TensorVariable, *spec: Variable) -> str | None:
+    """The text that a mode of torch's functions says; None where there is none."""
+    answer = tx.overrides.ask(tx, function, [tensor, *spec]) if tx.overrides.has_modes else None
+    if answer is None:
+        return None
+    if function is ascii or answer.python_type() is not str:
+        tx.overrides.refuse(f"{function.__name__} of a tensor")
+    return marked(tx, answer)
 
 
 def _example(variable: Variable) -> Any:

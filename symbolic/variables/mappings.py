@@ -10,7 +10,7 @@ import inspect
 import operator
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from symbolic.errors import GraphBreak
@@ -28,6 +28,7 @@ from symbolic.variables.native import (
     each,
     hash_key,
     is_iterable,
+    may_ask,
     raise_with,
     stored_key,
 )
@@ -138,7 +139,7 @@ class DictVariable(Veiled, NativeVariable):
             self._know_newer(tx, key)
             self._absent.add(hashed)
             return None
-        if self._names is None and not key.is_constant():
+        if self._names is None and (not key.is_constant() or may_ask(dict.keys(self._contents))):
             self._load_names(tx)
         if self._names is not None:
             if hashed not in self._names:
@@ -376,7 +377,7 @@ class DictVariable(Veiled, NativeVariable):
         if maker.owner is not None and issubclass(maker.cls, _MAKERS):
             return maker.joined(tx, self.whole, theirs.whole)
         cls = theirs.cls if issubclass(theirs.cls, mine) else self.cls
-        made = self.born(tx, self.pairs(tx), cls if issubclass(cls, _MAKERS) else dict)
+        made = self._copied(tx, cls if issubclass(cls, _MAKERS) else dict)
         if made.cls is not self.cls:
             made.default_factory = theirs.default_factory
         DictVariable.do_update(made, tx, theirs.whole)
@@ -506,8 +507,15 @@ class DictVariable(Veiled, NativeVariable):
             for key in self.unpack(tx):
                 made.setitem(tx, key, self.owner.getitem(tx, key))
             return made
-        copied = self.cls if self.cls in (OrderedDict, defaultdict, Counter) else dict
-        return self.born(tx, self.pairs(tx), copied)
+        return self._copied(tx, self.cls if self.cls in (OrderedDict, defaultdict, Counter) else dict)
+
+    def _copied(self, tx: Translator, cls: type) -> DictVariable:
+        """Of the pairs, which a class with an `__iter__` of its own is asked for."""
+        if self.owner is None or not isinstance(inspect.getattr_static(self.owner.cls, "__iter__"), FunctionType):
+            return self.born(tx, self.pairs(tx), cls)
+        made = self.born(tx, [], cls)
+        DictVariable.do_update(made, tx, self.owner)
+        return made
 
     def do___copy__(self, tx: Translator, /) -> Variable:
         return self.do_copy(tx)
@@ -549,7 +557,9 @@ class DictVariable(Veiled, NativeVariable):
             self.misuse(tx, self.blank().update, *[None] * len(args))
         for other in args:
             theirs = native_part(other)
-            iters = _DICT_ITERS if theirs is other or not issubclass(self.cls, OrderedDict) else ()
+            iters: tuple[Any, ...] = _DICT_ITERS if theirs is other else (dict.__iter__,)
+            if theirs is not other and issubclass(self.cls, OrderedDict):
+                iters = ()
             if isinstance(theirs, DictVariable) and getattr(other.python_type(), "__iter__", None) in iters:
                 pairs, before = theirs.pairs(tx), theirs.state
                 for pair in pairs:
@@ -702,6 +712,8 @@ class DictViewVariable(NativeVariable):
         name = OPERATORS.get(op)
         if name is None:
             return None
+        if op is operator.and_ and right.python_type() is set and left.length(tx) <= right.length(tx):
+            return right.method(tx, "intersection", [left], {})
         if op is operator.and_ and isinstance(right, DictViewVariable) and right.length(tx) > self.length(tx):
             left, right = right, left
         made = SetVariable({})

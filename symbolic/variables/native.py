@@ -7,9 +7,10 @@ value of the type, so that the exception is Python's, too.
 from __future__ import annotations
 
 import copy
+import enum
 import inspect
 import operator
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from types import BuiltinMethodType, MethodType, MethodWrapperType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
@@ -61,7 +62,17 @@ def each(tx: Translator, iterable: Variable) -> Iterator[Variable]:
 
 def taken(tx: Translator, iterable: Variable) -> list[Variable]:
     """`tuple(iterable)`, element by element"""
-    return list(each_of_some(tx, iterable)) if hasattr(iterable, "special") else tx.unpack(iterable)
+    is_seen = hasattr(iterable, "special") or hasattr(iterable, "of_metaclass") or _sized(tx, iterable) is not None
+    return list(each_of_some(tx, iterable)) if is_seen else tx.unpack(iterable)
+
+
+def _sized(tx: Translator, iterable: Variable) -> Variable | None:
+    """What is seen to be asked for its length: a tensor, by a mode of torch's functions, or the program's sequence that
+    an iterator of Python's goes over."""
+    if issubclass(iterable.python_type(), torch.Tensor):
+        return iterable if tx.overrides.has_modes else None
+    sequence: Variable | None = getattr(iterable, "sized", None)
+    return sequence if sequence is not None and has(sequence.python_type(), "__len__") else None
 
 
 def _rest(tx: Translator, iterator: Variable, iterable: Variable) -> Iterator[Variable]:
@@ -76,13 +87,17 @@ def each_of_some(tx: Translator, iterable: Variable) -> Iterator[Variable]:
     """The same where the interpreter, with the iterator in hand, asks the iterable how many elements there may be."""
     iterator = tx.iter(iterable)
     names = [name for name in ("__len__", "__length_hint__") if has(iterable.python_type(), name)]
-    own = iterable.special(tx, names[0]) if names and hasattr(iterable, "special") else None
-    if own is not None:
-        try:
+    ask = getattr(iterable, "special", None) or getattr(iterable, "of_metaclass", None)
+    own = ask(tx, names[0]) if names and ask is not None else None
+    sized = _sized(tx, iterable)
+    try:
+        if own is not None:
             tx.call(own, [], {})
-        except Observed as raised:
-            if not issubclass(raised.variable.python_type(), TypeError):
-                raise
+        elif sized is not None:
+            tx.len(sized)
+    except Observed as raised:
+        if not issubclass(raised.variable.python_type(), TypeError):
+            raise
     yield from _rest(tx, iterator, iterable)
 
 
@@ -97,6 +112,27 @@ def has_own_hash(variable: Variable) -> bool:
     """Whether the user's code decides which keys are equal: `__hash__` and `__eq__` are called as a dict calls them."""
     kind = variable.python_type()
     return hasattr(variable, "special") and inspect.isfunction(inspect.getattr_static(kind, "__hash__"))
+
+
+def _compares_by_itself(kind: type) -> bool:
+    """Whether a class has an `__eq__` of the user's beside a `__hash__` of values that is Python's own."""
+    is_native = not inspect.isfunction(kind.__hash__) and kind.__hash__ not in IDENTITY_HASHES
+    return is_native and inspect.isfunction(inspect.getattr_static(kind, "__eq__"))
+
+
+def decides(kind: type) -> bool:
+    """Whether code of the user's is run where an existing container looks for a key that is of this class."""
+    if kind.__hash__ in (torch.Tensor.__hash__, enum.Enum.__hash__):
+        return False
+    return any(inspect.isfunction(inspect.getattr_static(kind, name)) for name in ("__hash__", "__eq__"))
+
+
+def may_ask(keys: Collection[Any]) -> bool:
+    """Whether looking among these keys of an existing container may run code of the user's."""
+    kinds = set(map(type, keys))
+    if any(map(decides, kinds)):
+        return True
+    return not kinds.isdisjoint((tuple, frozenset)) and any(may_ask(k) for k in keys if type(k) in (tuple, frozenset))
 
 
 class _Hashed:
@@ -186,7 +222,7 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
     if kind.__hash__ is None:
         tx.raise_(TypeError, f"unhashable type: '{type_name(kind)}'")
     if isinstance(variable, NativeVariable) and issubclass(kind, tuple):
-        if inspect.isfunction(kind.__hash__):
+        if decides(kind):
             raise GraphBreak("key with its own hash", variable.describe())
         return tuple([hash_key(tx, item) for item in variable.unpack(tx)])
     if (behind := variable.hashed_as()) is not None:
@@ -204,6 +240,8 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
         if first.hashed != found.hashed:  # what held it then, and what is made of that, has it where it was
             first.stays()
         return found
+    if _compares_by_itself(kind):
+        raise GraphBreak("key with its own hash", variable.describe())
     key = variable.key()
     if kind is int:
         _check_number(tx, variable)

@@ -54,6 +54,7 @@ def _asarray(tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Varia
     if len(rest) > 1 or kwargs.keys() - {"dtype"} or dtype is MISSING:
         return refuse(function, "with such arguments")
     if isinstance(first, TensorVariable):
+        tx.overrides.refuse("array of a tensor")
         rehearse(tx, function, [torch.zeros(1)])
         first = in_memory_of(tx, first)
     if isinstance(first, ArrayVariable):
@@ -65,6 +66,7 @@ def _asarray(tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Varia
 
 def _new_array(tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Variable:
     if args and isinstance(args[0], TensorVariable):
+        tx.overrides.refuse("array of a tensor")
         rehearse(tx, function, [torch.zeros(1)])
         args = [in_memory_of(tx, args[0]), *args[1:]]
     return call_by(tx, FUNCTIONS[numpy.array], function, args, kwargs)

@@ -93,6 +93,11 @@ class Overrides:
     def has_modes(self) -> bool:
         return bool(self.modes) and self.state != _State.ALL_DISABLED
 
+    def refuse(self, what: str) -> None:
+        """Where modes would be told what is done to a tensor, step by step."""
+        if self.has_modes:
+            raise GraphBreak("torch function mode", f"{what} inside of it")
+
     def asked(self, variables: Iterable[Variable]) -> list[SubclassVariable]:
         """Those among these values, and in tuples and lists of them, whose classes are asked."""
         return [] if self.state != _State.ENABLED else [each for each in _within(variables) if each.overrides]

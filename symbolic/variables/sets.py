@@ -502,7 +502,8 @@ class SetVariable(Veiled, NativeVariable):
     def update(self, tx: Translator, iterable: Variable) -> None:
         """Adds the elements, those before a failure included."""
         theirs = native_part(iterable)
-        if isinstance(theirs, (SetVariable, ConstantVariable)) or _is_dict(iterable):
+        is_set = issubclass(theirs.python_type(), set | frozenset)
+        if is_set or isinstance(iterable, ConstantVariable) or _is_dict(iterable):
             return self.combine_in_place(tx, "union", [theirs])
         for item in each(tx, iterable):
             self.add(tx, item)

@@ -41,7 +41,7 @@ from symbolic import polyfills
 from symbolic.errors import MEMORY, READS_STACK, SEES_END, SEES_SIZE, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.exceptions import NONE, AnyException, TracebackVariable, is_none
 from symbolic.variables.functions import (
     BoundMethod,
@@ -50,6 +50,7 @@ from symbolic.variables.functions import (
     PartialVariable,
     has_no_attributes,
 )
+from symbolic.variables.native import taken
 from symbolic.variables.numbers import inverse_of, truth_of
 from symbolic.variables.positions import as_index, has, stand_in
 from symbolic.variables.tables import (
@@ -110,7 +111,8 @@ def _over(fn: Any) -> Callable[..., Variable]:
     """A function of the numbers that an iterable gives."""
 
     def handler(tx: Translator, *iterables: Variable) -> Variable:
-        values = [known(tx, tx.new_tuple(tx.unpack(iterable))) for iterable in iterables]
+        items = [tx.unpack(iterable) if fn is math.fsum else taken(tx, iterable) for iterable in iterables]
+        values = [known(tx, tx.new_tuple(each)) for each in items]
         if any(value is MISSING for value in values):
             raise GraphBreak("number needed", name_of(fn))
         return tx.from_constant(tx.attempt(fn, *values))
@@ -269,15 +271,19 @@ def _new_getter(kind: type) -> Callable[..., Variable]:
     return handler
 
 
+def _held(tx: Translator, part: Any) -> Variable:
+    return tx.wrap(part, tx.sources.const(part, repr(part) if is_constant_value(part) else type(part).__qualname__))
+
+
 def _existing_getter(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     """A getter made before the frame; `__reduce__` says with which arguments."""
     kind, parts = fn.__reduce__()
     if not isinstance(kind, type):  # methodcaller with keywords: partial(methodcaller, name, **keywords), (args)
-        named = {name: tx.wrap(value, tx.sources.const(value, repr(value))) for name, value in kind.keywords.items()}
+        named = {name: _held(tx, value) for name, value in kind.keywords.items()}
         parts, kind = (*kind.args, *parts), operator.methodcaller
     else:
         named = {}
-    made = GetterVariable(kind, [tx.wrap(part, tx.sources.const(part, repr(part))) for part in parts], named)
+    made = GetterVariable(kind, [_held(tx, part) for part in parts], named)
     return made.call(tx, args, kwargs)
 
 

@@ -202,10 +202,7 @@ Row = Callable[["Translator", list[Variable]], "Variable | None"]
 
 
 def _length(tx: Translator, args: list[Variable]) -> Variable | None:
-    if len(args) != 1 or not isinstance(args[0], TensorVariable):
-        return None
-    sizes = tx.graph.sizes(args[0])
-    return sizes[0] if sizes else None
+    return args[0].rows(tx) if len(args) == 1 and isinstance(args[0], TensorVariable) else None
 
 
 def _extreme(recorded: Callable[..., Any], function: Any) -> Row:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 DATA_METHODS = frozenset(
     """item tolist numpy data_ptr storage untyped_storage storage_offset_ptr __array__ __bool__ __int__
     __float__ __index__ __complex__ __len_data__ share_memory_ is_pinned is_shared is_set_to _is_view __dlpack__
-    __cuda_array_interface__ __reduce_ex__ __deepcopy__ pin_memory""".split()
+    __cuda_array_interface__ __reduce_ex__ _reduce_ex_internal __getstate__ __deepcopy__ pin_memory storage_type
+    _typed_storage""".split()
 )
 #: name -> handler(tx, tensor, *args, **kwargs) of methods that are more than an operation
 METHODS: dict[str, Callable[..., Variable]] = {}
@@ -271,7 +272,7 @@ class TensorVariable(Variable):
         if name == "__iter__":
             return self.iterator(tx)
         if name == "__len__":
-            return ConstantVariable(self.length(tx))
+            return self.rows(tx)
         if name == "requires_grad_":
             wanted = [arg.constant() for arg in (*args, *kwargs.values())] or [True]
             if wanted == [self.fake.requires_grad] and not (wanted[0] and input_memory.only_claims(tx, self)):
@@ -328,6 +329,12 @@ class TensorVariable(Variable):
         if self is not other and isinstance(other, TensorVariable) and (self.is_unsure or other.is_unsure):
             raise GraphBreak(UNSURE, self.describe())
         return super().is_same(tx, other)
+
+    @_asking(lambda tx, self: tx.overrides.ask(tx, len, [self]))
+    def rows(self, tx: Translator) -> Variable:
+        """What `len` gives: a number of the graph where it varies."""
+        sizes = tx.graph.sizes(self) if tx.graph.shapes is not None else []
+        return sizes[0] if sizes else ConstantVariable(self.length(tx))
 
     @_asking(lambda tx, self: tx.overrides.ask(tx, len, [self]), lambda tx, answer: answer.constant())
     def length(self, tx: Translator) -> int:

@@ -8,6 +8,7 @@ import _string
 import builtins
 import enum
 import inspect
+import operator
 import re
 import string
 import sys
@@ -22,7 +23,7 @@ import torch
 from symbolic.errors import GraphBreak
 from symbolic.variables.base import Variable
 from symbolic.variables.base import lookup as type_lookup
-from symbolic.variables.constants import TEMPLATES, ConstantVariable
+from symbolic.variables.constants import OWN_METHODS, TEMPLATES, ConstantVariable
 from symbolic.variables.exceptions import ExceptionVariable
 from symbolic.variables.late_text import (
     TextVariable,
@@ -349,7 +350,7 @@ def join(tx: Translator, separator: str, parts: Variable) -> Variable:
     return joined(tx, [piece for item in items for piece in (between, item)][1:])
 
 
-TEMPLATES.update({"%": percent, "format": format_method, "join": join, "known": known})
+TEMPLATES.update({"native": _native_text, "%": percent, "format": format_method, "join": join, "known": known})
 
 
 @handles(str)
@@ -373,6 +374,33 @@ def _format_of_object(tx: Translator, variable: Variable, spec: str) -> str:
 @handles(object.__format__)
 def _object_format(tx: Translator, variable: Variable, spec: Variable, /) -> Variable:
     return unmarked(tx, _format_of_object(tx, variable, spec.constant()))
+
+
+def _text_of_owner(
+    tx: Translator, value: ConstantVariable, args: list[Variable], kwargs: dict[str, Variable]
+) -> Variable | None:
+    """Without a specification the native method asks an object of a derived class for its text."""
+    is_bare = not kwargs and [arg.is_constant() and arg.constant() for arg in args] == [""]
+    return unmarked(tx, str_of(tx, value.whole)) if is_bare and value.whole is not value else None
+
+
+def _bare_template(
+    tx: Translator, value: ConstantVariable, args: list[Variable], kwargs: dict[str, Variable]
+) -> Variable | None:
+    """One without places is given back."""
+    return value.whole if not {"{", "}"} & set(value.constant()) else None
+
+
+OWN_METHODS.update({(kind, "__format__"): _text_of_owner for kind in (str, int, float, complex)})
+def _bare_percent(
+    tx: Translator, value: ConstantVariable, args: list[Variable], kwargs: dict[str, Variable]
+) -> Variable | None:
+    """The same of the operator, called as a method."""
+    return value.binary(tx, operator.mod, args[0]) if len(args) == 1 and not kwargs else None
+
+
+OWN_METHODS[str, "format"] = _bare_template
+OWN_METHODS[str, "__mod__"] = _bare_percent
 
 
 def _tensor_text(tx: Translator, tensor: Variable) -> Variable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 from collections.abc import Callable
@@ -88,6 +89,18 @@ QUERIES: set[Any] = {
     torch.Size,
     torch.is_storage,
     torch._C._log_api_usage_once,
+}
+
+_DTYPE_SETTERS = (torch.set_autocast_dtype, torch.set_autocast_cpu_dtype, torch.set_autocast_gpu_dtype)
+#: Those that the state at entry does not have -> what sets the answer: until the frame does, it is that of the entry.
+APART: dict[Any, tuple[Any, ...]] = {
+    torch._C._get_cudnn_enabled: (torch._C._set_cudnn_enabled,),
+    torch.distributed.is_initialized: (),
+    torch.is_anomaly_enabled: (torch.set_anomaly_enabled,),
+    torch.is_autocast_cache_enabled: (torch.set_autocast_cache_enabled,),
+    torch.get_autocast_dtype: _DTYPE_SETTERS,
+    torch.get_autocast_cpu_dtype: _DTYPE_SETTERS,
+    torch.get_autocast_gpu_dtype: _DTYPE_SETTERS,
 }
 
 #: Answers that do not follow the running program: inside a capture these are what they are.
@@ -179,7 +192,11 @@ class TorchFunction(FixedVariable):
             raise GraphBreak(REFUSED[function], self.describe())
         known = function in QUERIES and all(arg.is_constant() for arg in (*args, *kwargs.values()))
         if known or function in CONSTANT_RESULT:
-            result = tx.attempt(function, *(a.constant() for a in args), **{k: v.constant() for k, v in kwargs.items()})
+            given = [arg.constant() for arg in args]
+            result = tx.attempt(function, *given, **{k: v.constant() for k, v in kwargs.items()})
+            is_apart = function in APART and not kwargs
+            if is_apart and not any(node.target in APART[function] for node in tx.graph.graph.nodes):
+                return tx.wrap(result, tx.sources.const(torch, "torch").step("call", _asking(function, *given)))
             return tx.from_constant(result)
         if function in SETTERS:
             tx.set_state(function, [_known(tx, arg) for arg in args], {k: _known(tx, v) for k, v in kwargs.items()})
@@ -188,6 +205,17 @@ class TorchFunction(FixedVariable):
             raise GraphBreak("function of torch that is no operator", self.describe())
         args, kwargs = [as_number(tx, arg) for arg in args], {name: as_number(tx, arg) for name, arg in kwargs.items()}
         return tx.graph.call(function, args, kwargs)
+
+
+@functools.cache
+def _asking(function: Callable[..., Any], *args: Any) -> Callable[[Any], Any]:
+    """What a guard asks torch for."""
+
+    def ask(torch: Any) -> Any:
+        return function(*args)
+
+    ask.__name__ = function.__name__
+    return ask
 
 
 _added_in_place: Any = torch.ops.aten.add_.Tensor._schema.arguments[0]

@@ -1,0 +1,340 @@
+"""Objects that say each time what they are asked by Python's own code: special methods, in order, and their arguments."""
+import enum
+import operator
+
+import torch
+
+#: What they were asked, since it was emptied.
+LOG = []
+
+
+def log(what):
+    """For programs, whose own globals are copied."""
+    LOG.append(what)
+
+
+def said(name, answer):
+    def run(self, *args, **kwargs):
+        LOG.append((type(self).__name__, name, *[arg for arg in args if type(arg) in (int, str, slice)]))
+        return answer(self, *args, **kwargs)
+
+    return run
+
+
+def says(cls, answers):
+    for name, answer in answers.items():
+        setattr(cls, f"__{name}__", said(name, answer))
+
+
+def saying(base, names, methods=""):
+    """A class derived from a built-in one whose methods say that they were called."""
+    made = type(f"Sub{base.__name__.title()}", (base,), {"__module__": __name__})
+    says(made, {name: getattr(base, f"__{name}__") for name in names.split()})
+    for name in methods.split():
+        setattr(made, name, said(name, getattr(base, name)))
+    return made
+
+
+class Num:
+    def __init__(self, v=3):
+        self.v = v
+
+
+def value(other):
+    return other.v if isinstance(other, Num) else other
+
+
+for _name in "add sub mul floordiv mod pow lshift rshift and_ or_ xor".split():
+    _op, _name = getattr(operator, _name), _name.removesuffix("_")
+    says(Num, {
+        _name: lambda s, o, *m, op=_op: Num(op(s.v, value(o))),
+        f"r{_name}": lambda s, o, *m, op=_op: Num(op(value(o), s.v)),
+    })
+for _name in "lt le gt ge eq ne".split():
+    says(Num, {_name: lambda s, o, op=getattr(operator, _name): op(s.v, value(o))})
+says(Num, {
+    "hash": lambda s: hash(s.v), "bool": lambda s: s.v != 0, "int": lambda s: s.v, "float": lambda s: float(s.v),
+    "index": lambda s: s.v, "complex": lambda s: complex(s.v), "neg": lambda s: Num(-s.v), "pos": lambda s: s,
+    "abs": lambda s: Num(abs(s.v)), "invert": lambda s: Num(~s.v), "round": lambda s, *n: s.v, "trunc": lambda s: s.v,
+    "floor": lambda s: s.v, "ceil": lambda s: s.v, "str": lambda s: f"n{s.v}", "repr": lambda s: f"N{s.v}",
+    "format": lambda s, spec: f"<{s.v}{spec}>", "bytes": lambda s: b"n", "truediv": lambda s, o: Num(s.v),
+    "rtruediv": lambda s, o: Num(s.v), "divmod": lambda s, o: (s.v // value(o), s.v % value(o)), "rdivmod": lambda s, o: (1, 1),
+})
+
+
+class Seq:
+    def __init__(self, items=(1, 2, 3)):
+        self.items = list(items)
+
+
+says(Seq, {
+    "len": lambda s: len(s.items), "getitem": lambda s, i: s.items[i], "iter": lambda s: iter(s.items),
+    "contains": lambda s, x: x in s.items, "reversed": lambda s: iter(s.items[::-1]), "length_hint": lambda s: 7,
+    "setitem": lambda s, i, v: s.items.__setitem__(i, v), "delitem": lambda s, i: s.items.__delitem__(i),
+    "eq": lambda s, o: s.items == getattr(o, "items", o), "hash": lambda s: 5, "bool": lambda s: bool(s.items),
+    "add": lambda s, o: Seq(s.items + list(o)), "iadd": lambda s, o: s, "mul": lambda s, n: Seq(s.items * n),
+    "call": lambda s, *args: args,
+})
+
+
+class Old:
+    """A sequence with no more than this."""
+
+    def __len__(self):
+        LOG.append("old len")
+        return 3
+
+    def __getitem__(self, index):
+        LOG.append(("old getitem", repr(index)))
+        if index >= 3:
+            raise IndexError(index)
+        return index * 10
+
+
+class It:
+    def __init__(self):
+        self.count = 0
+
+    def __iter__(self):
+        LOG.append("it iter")
+        return self
+
+    def __next__(self):
+        LOG.append("it next")
+        self.count += 1
+        if self.count > 4:
+            raise StopIteration
+        return self.count
+
+    def __length_hint__(self):
+        LOG.append("it hint")
+        return 4
+
+
+class Map:
+    def __init__(self):
+        self.held = {"a": 1, "b": 2}
+
+
+says(Map, {
+    "getitem": lambda s, k: s.held[k], "iter": lambda s: iter(s.held), "len": lambda s: len(s.held),
+    "contains": lambda s, k: k in s.held,
+})
+Map.keys = said("keys", lambda s: s.held.keys())
+Map.items = said("items", lambda s: s.held.items())
+Map.values = said("values", lambda s: s.held.values())
+Map.get = said("get", lambda s, k, d=None: s.held.get(k, d))
+
+
+class Att:
+    x = 1
+
+    def __getattr__(self, name):
+        LOG.append(("getattr", name))
+        raise AttributeError(name)
+
+    def __setattr__(self, name, value):
+        LOG.append(("setattr", name))
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name):
+        LOG.append(("delattr", name))
+        object.__delattr__(self, name)
+
+    def __dir__(self):
+        LOG.append("dir")
+        return ["x"]
+
+
+class Ctx:
+    def __enter__(self):
+        LOG.append("enter")
+        return self
+
+    def __exit__(self, kind, error, trace):
+        LOG.append(("exit", kind))
+        return True
+
+
+class Pure(enum.Enum):
+    A = 1
+
+    def __str__(self):
+        log("s")
+        return "own"
+
+    def __eq__(self, o):
+        log("eq")
+        return True
+
+    def __hash__(self):
+        log("h")
+        return 5
+
+    def __bool__(self):
+        log("b")
+        return True
+
+    def __len__(self):
+        log("l")
+        return 4
+
+    def __getitem__(self, k):
+        log("g")
+        return 4
+
+    def __contains__(self, k):
+        log("c")
+        return True
+
+    def __call__(self, k):
+        log("call")
+        return k
+
+    def __format__(self, k):
+        log("f")
+        return "F"
+
+    def __repr__(self):
+        log("r")
+        return "R"
+
+    def __neg__(self):
+        log("n")
+        return 1
+
+    def __iter__(self):
+        log("i")
+        return iter("ab")
+
+    @property
+    def pp(self):
+        log("p")
+        return 1
+
+    def m(self):
+        log("m")
+        return 2
+
+    def __lt__(self, o):
+        log("lt")
+        return True
+
+    def __index__(self):
+        log("ix")
+        return 1
+
+    def __enter__(self):
+        log("en")
+        return 1
+
+    def __exit__(self, *args):
+        log("ex")
+
+    def __getattr__(self, k):
+        if k.startswith("__"): raise AttributeError(k)
+        log(k); return 3
+
+
+class Whole(int, enum.Enum):
+    A = 3
+
+    def __add__(self, o):
+        log("add")
+        return 7
+
+    def __radd__(self, o):
+        log("radd")
+        return 7
+
+    def __eq__(self, o):
+        log("eq")
+        return True
+
+    __hash__ = int.__hash__
+
+    def __bool__(self):
+        log("b")
+        return True
+
+    def __index__(self):
+        log("ix")
+        return 1
+
+    def __int__(self):
+        log("int")
+        return 1
+
+    def __float__(self):
+        log("fl")
+        return 1.
+
+    def __neg__(self):
+        log("n")
+        return 1
+
+    def __lt__(self, o):
+        log("lt")
+        return True
+
+
+
+class Text(str, enum.Enum):
+    A = "x"
+
+    def __str__(self):
+        log("s")
+        return "own"
+
+    def __len__(self):
+        log("l")
+        return 4
+
+    def __add__(self, o):
+        log("add")
+        return "z"
+
+    def __contains__(self, k):
+        log("c")
+        return True
+
+    def __getitem__(self, k):
+        log("g")
+        return "q"
+
+    def __iter__(self):
+        log("i")
+        return iter("ab")
+
+    def upper(self):
+        log("up")
+        return "U"
+
+
+SubInt = saying(int, "add radd mul lt eq hash index int bool str repr float format")
+SubList = saying(list, "len getitem iter contains setitem eq add reversed", "append extend")
+SubDict = saying(dict, "len getitem iter contains setitem eq or reversed", "keys items get update pop")
+SubStr = saying(str, "len getitem iter contains eq hash add str repr format mod")
+
+NAMES = "n m z s t o i d a c si sl sd ss pure whole text"
+
+
+def objects():
+    """Those of NAMES, in order; nothing has been asked of them."""
+    made = (Num(3), Num(2), Num(0), Seq(), Seq((3, 1)), Old(), It(), Map(), Att(), Ctx(), SubInt(2), SubList([3, 1, 2]),
+            SubDict(a=1, b=2), SubStr("ab c"), Pure.A, Whole.A, Text.A)  # fmt: skip
+    LOG.clear()
+    return made
+
+
+class Watch(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        LOG.append(getattr(func, "__name__", str(func)))
+        return func(*args, **(kwargs or {}))
+
+
+class Marked(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        LOG.append(getattr(func, "__name__", str(func)))
+        return super().__torch_function__(func, types, args, kwargs or {})
