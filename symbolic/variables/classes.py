@@ -261,8 +261,15 @@ class ClassVariable(FixedVariable):
             return MAKERS[enum.EnumMeta](tx, self, args, kwargs)
         if all(arg.is_constant() for arg in (*args, *kwargs.values())) and isinstance(self.value, _EnumMeta):
             named = {name: arg.constant() for name, arg in kwargs.items()}
-            return tx.from_constant(tx.attempt(self.value, *(arg.constant() for arg in args), **named))
+            return self._member(tx, tx.attempt(self.value, *(arg.constant() for arg in args), **named))
         return tx.call(tx.class_attribute(type(self.value), "__call__"), [self, *args], kwargs)
+
+    def _member(self, tx: Translator, value: Any) -> Variable:
+        """A member of the enum that this is: the constant, or the object that the class has under that name."""
+        name: str = getattr(value, "_name_", None) or ""
+        members: dict[str, Any] = self.value._member_map_  # type: ignore[attr-defined]
+        is_object = not is_constant_value(value) and members.get(name) is value
+        return tx.getattr(self, name) if is_object else tx.from_constant(value)
 
     def _plain_call(self, tx: Translator) -> bool:
         return (
@@ -328,7 +335,7 @@ class ClassVariable(FixedVariable):
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         if isinstance(self.value, _EnumMeta):
-            return tx.from_constant(tx.attempt(lambda: self.value[index.constant()]))  # type: ignore[index]
+            return self._member(tx, tx.attempt(lambda: self.value[index.constant()]))  # type: ignore[index]
         of_meta = tx.lookup(type(self.value), "__getitem__")
         name = "__class_getitem__" if of_meta is MISSING else "__getitem__"
         if of_the_program(tx.lookup(self.value, name) if of_meta is MISSING else of_meta):
@@ -337,7 +344,7 @@ class ClassVariable(FixedVariable):
 
     def iterator(self, tx: Translator) -> Variable:
         if isinstance(self.value, _EnumMeta):
-            return tx.new_tuple([tx.from_constant(item) for item in self.value]).iterator(tx)
+            return tx.new_tuple([self._member(tx, item) for item in self.value]).iterator(tx)
         own = self.of_metaclass(tx, "__iter__")
         found = super().iterator(tx) if own is None else tx.call(own, [], {})
         if not has(found.python_type(), "__next__"):
