@@ -10,7 +10,7 @@ from tests.differential import check
 
 #: What is read -> what the caller does between the calls, and how that ends.
 READS = {
-    "torch.backends.cudnn.enabled": ("torch.backends.cudnn.enabled = False", "torch.backends.cudnn.enabled = True"),
+    "torch.backends.cudnn.enabled": ("torch._C._set_cudnn_enabled(False)", "torch._C._set_cudnn_enabled(True)"),
     "torch.is_anomaly_enabled()": ("torch.autograd.set_detect_anomaly(True)", "torch.autograd.set_detect_anomaly(False)"),
     "torch.is_autocast_cache_enabled()": ("torch.set_autocast_cache_enabled(False)", "torch.set_autocast_cache_enabled(True)"),
     "torch.get_autocast_dtype('cpu')": (
