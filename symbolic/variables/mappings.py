@@ -6,6 +6,7 @@ their number or their order guards these. Stores and deletions are kept as such,
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 from collections import Counter, OrderedDict, defaultdict
@@ -139,7 +140,7 @@ class DictVariable(Veiled, NativeVariable):
             self._know_newer(tx, key)
             self._absent.add(hashed)
             return None
-        if self._names is None and (not key.is_constant() or may_ask(dict.keys(self._contents))):
+        if self._names is None and (not key.is_constant() or self._may_ask):
             self._load_names(tx)
         if self._names is not None:
             if hashed not in self._names:
@@ -154,6 +155,10 @@ class DictVariable(Veiled, NativeVariable):
         value = tx.wrap(dict.__getitem__(self._contents, real), self.source.step("item", real))
         self.entries[hashed] = (key, value)
         return value
+
+    @functools.cached_property
+    def _may_ask(self) -> bool:
+        return may_ask(dict.keys(self._contents))
 
     def _know_newer(self, tx: Translator, key: Variable) -> None:
         assert key.absent_if is not None
@@ -177,6 +182,7 @@ class DictVariable(Veiled, NativeVariable):
     def read_again(self) -> None:
         """What it was made of has changed: the namespace of a class that the frame makes."""
         self.entries, self._names, self._absent, self.complete = {}, None, set(), False
+        self.__dict__.pop("_may_ask", None)
         self.state += 1
 
     def names(self, tx: Translator) -> dict[Any, Variable]:
