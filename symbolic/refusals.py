@@ -263,8 +263,9 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 #: What a stand-in may tell of the tensor that it stands for: anything else is its own.
-_NUMBERS_AND_TEXTS = (bool, int, float, complex, str, bytes, type(None))
-_TOLD = (*_NUMBERS_AND_TEXTS, torch.dtype, torch.device, torch.layout, torch.memory_format)
+_TOLD = (
+    bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format,
+)  # fmt: skip
 
 
 def told(target: Any, result: Any) -> Any:

@@ -266,10 +266,10 @@ def _hash(tx: Translator, value: Variable, /) -> Variable:
 
 @handles(range)
 def _range(tx: Translator, *bounds: Variable) -> Variable:
-    values = [as_index(tx, bounds[0])] if len(bounds) == 1 else []
-    for bound in bounds if 1 < len(bounds) < 4 else ():  # one is refused before the next is asked
-        values.append(tx.attempt(operator.index, as_index(tx, bound)))
-    return ConstantVariable(tx.attempt(range, *(values or map(stand_in, bounds))))
+    if not 1 <= len(bounds) <= 3:
+        tx.attempt(range, *map(stand_in, bounds))
+    values = [tx.attempt(operator.index, as_index(tx, bound)) for bound in bounds]  # each before the next is asked
+    return ConstantVariable(tx.attempt(range, *values))
 
 
 @handles(slice)

@@ -306,10 +306,6 @@ TEMPLATES: dict[str, Callable[..., Any]] = {}
 
 
 
-#: Special methods of enums that are asked when there are no members yet.
-_OF_THE_CLASS = frozenset({"__new__", "__init__", "__init_subclass__", "__new_member__", "__set_name__"})
-
-
 def is_a(value: Any, kinds: Any) -> bool:
     """`isinstance` by the real type alone: a user's `__class__` or `__getattribute__` is not asked."""
     return issubclass(type(value), kinds)
@@ -333,7 +329,12 @@ def is_member(value: Any) -> bool:
     code of its own for what Python asks of it is an object like any other."""
     if not is_a(value, enum.Enum) or "_name_" not in object.__getattribute__(value, "__dict__"):
         return False
-    return not any(_is_asked(name, raw) for cls in type(value).__mro__ for name, raw in vars(cls).items())
+    classes = [cls for cls in type(value).__mro__ if cls.__module__ not in ("enum", "builtins")]
+    return not any(_is_asked(name, raw) for cls in classes for name, raw in vars(cls).items())
+
+
+#: Special methods of enums that are asked when there are no members yet.
+_OF_THE_CLASS = frozenset({"__new__", "__init__", "__init_subclass__", "__new_member__", "__set_name__"})
 
 
 def _is_asked(name: str, raw: Any) -> bool:

@@ -284,10 +284,6 @@ class CoroutineVariable(GeneratorVariable):
     DELEGATE = "cr_await"
     METHODS = ("send", "throw", "close", "__await__")
 
-    @property
-    def sized(self) -> Variable | None:
-        return None if self.state == "closed" else self.sequence
-
     def born(self, tx: Translator) -> None:
         super().born(tx)
         tx.know(tx.sources.const(sys, "sys").step("call", origin_depth), "eq", 0)

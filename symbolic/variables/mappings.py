@@ -563,9 +563,8 @@ class DictVariable(Veiled, NativeVariable):
             self.misuse(tx, self.blank().update, *[None] * len(args))
         for other in args:
             theirs = native_part(other)
-            iters: tuple[Any, ...] = _DICT_ITERS if theirs is other else (dict.__iter__,)
-            if theirs is not other and issubclass(self.cls, OrderedDict):
-                iters = ()
+            own = () if issubclass(self.cls, OrderedDict) else (dict.__iter__,)
+            iters = _DICT_ITERS if theirs is other else own
             if isinstance(theirs, DictVariable) and getattr(other.python_type(), "__iter__", None) in iters:
                 pairs, before = theirs.pairs(tx), theirs.state
                 for pair in pairs:

@@ -159,54 +159,6 @@ class Ctx:
 class Pure(enum.Enum):
     A = 1
 
-    def __str__(self):
-        log("s")
-        return "own"
-
-    def __eq__(self, o):
-        log("eq")
-        return True
-
-    def __hash__(self):
-        log("h")
-        return 5
-
-    def __bool__(self):
-        log("b")
-        return True
-
-    def __len__(self):
-        log("l")
-        return 4
-
-    def __getitem__(self, k):
-        log("g")
-        return 4
-
-    def __contains__(self, k):
-        log("c")
-        return True
-
-    def __call__(self, k):
-        log("call")
-        return k
-
-    def __format__(self, k):
-        log("f")
-        return "F"
-
-    def __repr__(self):
-        log("r")
-        return "R"
-
-    def __neg__(self):
-        log("n")
-        return 1
-
-    def __iter__(self):
-        log("i")
-        return iter("ab")
-
     @property
     def pp(self):
         log("p")
@@ -216,99 +168,41 @@ class Pure(enum.Enum):
         log("m")
         return 2
 
-    def __lt__(self, o):
-        log("lt")
-        return True
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        log(name)
+        return 3
 
-    def __index__(self):
-        log("ix")
-        return 1
 
-    def __enter__(self):
-        log("en")
-        return 1
-
-    def __exit__(self, *args):
-        log("ex")
-
-    def __getattr__(self, k):
-        if k.startswith("__"): raise AttributeError(k)
-        log(k); return 3
+says(Pure, {
+    "str": lambda s: "own", "eq": lambda s, o: True, "hash": lambda s: 5, "bool": lambda s: True, "len": lambda s: 4,
+    "getitem": lambda s, k: 4, "contains": lambda s, k: True, "call": lambda s, k: k, "format": lambda s, spec: "F",
+    "repr": lambda s: "R", "neg": lambda s: 1, "iter": lambda s: iter("ab"), "lt": lambda s, o: True, "index": lambda s: 1,
+    "enter": lambda s: 1, "exit": lambda s, *args: None,
+})
 
 
 class Whole(int, enum.Enum):
     A = 3
 
-    def __add__(self, o):
-        log("add")
-        return 7
 
-    def __radd__(self, o):
-        log("radd")
-        return 7
-
-    def __eq__(self, o):
-        log("eq")
-        return True
-
-    __hash__ = int.__hash__
-
-    def __bool__(self):
-        log("b")
-        return True
-
-    def __index__(self):
-        log("ix")
-        return 1
-
-    def __int__(self):
-        log("int")
-        return 1
-
-    def __float__(self):
-        log("fl")
-        return 1.
-
-    def __neg__(self):
-        log("n")
-        return 1
-
-    def __lt__(self, o):
-        log("lt")
-        return True
-
+says(Whole, {
+    "add": lambda s, o: 7, "radd": lambda s, o: 7, "eq": lambda s, o: True, "bool": lambda s: True, "index": lambda s: 1,
+    "int": lambda s: 1, "float": lambda s: 1.0, "neg": lambda s: 1, "lt": lambda s, o: True,
+})
+Whole.__hash__ = int.__hash__
 
 
 class Text(str, enum.Enum):
     A = "x"
 
-    def __str__(self):
-        log("s")
-        return "own"
 
-    def __len__(self):
-        log("l")
-        return 4
-
-    def __add__(self, o):
-        log("add")
-        return "z"
-
-    def __contains__(self, k):
-        log("c")
-        return True
-
-    def __getitem__(self, k):
-        log("g")
-        return "q"
-
-    def __iter__(self):
-        log("i")
-        return iter("ab")
-
-    def upper(self):
-        log("up")
-        return "U"
+says(Text, {
+    "str": lambda s: "own", "len": lambda s: 4, "add": lambda s, o: "z", "contains": lambda s, k: True,
+    "getitem": lambda s, k: "q", "iter": lambda s: iter("ab"),
+})
+Text.upper = said("upper", lambda s: "U")
 
 
 SubInt = saying(int, "add radd mul lt eq hash index int bool str repr float format")
