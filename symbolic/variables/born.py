@@ -250,14 +250,20 @@ def model(tx: Translator, variable: Variable) -> Any:
 def holds_model(tx: Translator, value: Any) -> bool:
     """Whether an object that tracing came by holds what stands for something else: the program must not get it."""
     models = {id(found) for variable, found in tx.models.items() if type(variable) is not TupleVariable}
-    found, layer = False, [value]
-    for _ in range(_DEPTH if models or tx.ledger.classes else 0):
+    if not models and not tx.ledger.classes:
+        return False
+    return holds(value, lambda it: id(it) in models or isinstance(tx.known.get(id(it)), (BornClass, MadeVariable)))
+
+
+def holds(value: Any, is_meant: Callable[[Any], bool]) -> bool:
+    """Whether there is such an object among what a value is made of, some steps deep."""
+    layer = [value]
+    for _ in range(_DEPTH):
         parts = gc.get_referents(*layer)
-        found = found or any(
-            id(part) in models or isinstance(tx.known.get(id(part)), (BornClass, MadeVariable)) for part in parts
-        )
+        if any(map(is_meant, parts)):
+            return True
         layer = [part for part in parts if not isinstance(part, _APART)]
-    return found
+    return False
 
 
 def varies(variable: Variable) -> bool:
@@ -271,7 +277,7 @@ def varies(variable: Variable) -> bool:
     return variable.source is not None and variable.source.root.kind != "const"
 
 
-#: How deep `holds_model` looks, and what it does not look into.
+#: How deep `holds` looks, and what it does not look into.
 _DEPTH = 3
 _APART = (type, types.ModuleType, FunctionType, types.CodeType)
 

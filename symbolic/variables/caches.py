@@ -11,16 +11,20 @@ import math
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from sideeffects.effects import DELETED
 from symbolic import polyfills
 from symbolic.errors import GraphBreak, Observed
 from symbolic.told_to import INSTALLED
 from symbolic.variables import born
-from symbolic.variables.base import MISSING, Variable, lookup
+from symbolic.variables.base import MISSING, NUMBERS, FixedVariable, Variable, lookup
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import TupleVariable
+from symbolic.variables.functions import ClosureFunction, FunctionVariable
 from symbolic.variables.methods import NativeMethod
+from symbolic.variables.numbers import Given
 from symbolic.variables.objects import ObjectVariable, is_data_descriptor
 from symbolic.variables.outside import logged
 from symbolic.variables.tables import HANDLERS, KINDS, PURE, Args, Kwargs, handles, library, name_of
@@ -34,34 +38,76 @@ _WRITES = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR
 
 
 def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
-    """A cached function of constants. One of an installed library is called now. One of the program is called now
-    without its cache, if it is a function of its arguments alone, and by the residual code, which fills the cache."""
+    """A cached function of known values. One of an installed library is called now; without its cache, as any other,
+    where numbers among its arguments vary. One of the program is called now without its cache, if it is a function of
+    its arguments alone, and by the residual code, which fills the cache."""
     if args and issubclass(args[0].python_type(), logging.Logger):
         return logged(tx, fn, args, kwargs)  # `warning_once` and its like
     if fn.__module__ == "typing" and not kwargs:
         for arg in args:
             _same_again(tx, arg)
         return tx.of_classes(fn, *args)
+    own = fn.__wrapped__
+    if inspect.isfunction(own) and own.__code__.co_filename.startswith(INSTALLED):
+        return _installed(tx, fn, args, kwargs)
     if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
         raise GraphBreak("cached function of values not known", name_of(fn))
-    own = fn.__wrapped__
-    installed = inspect.isfunction(own) and own.__code__.co_filename.startswith(INSTALLED)
-    if not installed and not (own in PURE if not inspect.isfunction(own) else _of_its_arguments(own)):
+    if not (own in PURE if not inspect.isfunction(own) else _of_its_arguments(own)):
         raise GraphBreak("cached function of more than its arguments", name_of(fn))
-    function = fn if installed else own
-    known = {name: arg.constant() for name, arg in kwargs.items()}
     try:
-        result = tx.attempt(function, *(arg.constant() for arg in args), **known)
+        result = tx.attempt(own, *(arg.constant() for arg in args), **{k: arg.constant() for k, arg in kwargs.items()})
     except Observed as raised:
-        if installed:
-            raise
         raise GraphBreak("cached function that raises", name_of(fn)) from raised  # it is counted, but not remembered
-    parts = result if installed and type(result) is tuple else (result,)
-    if not all(is_constant_value(item) for item in parts):
+    if not is_constant_value(result):
         raise GraphBreak("cached function that makes an object", name_of(fn))
-    if not installed:
-        tx.ledger.call(library(tx, fn), *args, **kwargs)
+    tx.ledger.call(library(tx, fn), *args, **kwargs)
     return tx.from_constant(result)
+
+
+def _installed(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """One of a library. What it remembers is the object that later calls find, too."""
+    variables = [arg.realize(tx) for arg in (*args, *kwargs.values())]
+    values = [_again(tx, variable) for variable in variables]
+    if any(value is MISSING for value in values):
+        if not all(_is_its_value(tx, variable) for variable in variables):
+            raise GraphBreak("cached function of values not known", name_of(fn))
+        return tx.inline(fn.__wrapped__, args, kwargs)
+    misses = fn.cache_info().misses
+    result = tx.attempt(fn, *values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
+    if is_constant_value(result) or type(result) is tuple and all(map(is_constant_value, result)):
+        return tx.from_constant(result)
+    if fn.cache_info().misses > misses and born.holds((result,), lambda part: isinstance(part, torch.Tensor)):
+        raise GraphBreak("cached function that makes an object", name_of(fn))  # under what modes the program has
+    return tx.wrap(result, tx.sources.const(result, f"<what {name_of(fn)} remembers>"))
+
+
+def _again(tx: Translator, variable: Variable) -> Any:
+    """The value, if it is known to be the same one in later calls, and nothing of it was written to; else MISSING."""
+    if isinstance(variable, Given):
+        return MISSING
+    if variable.is_constant():
+        return variable.constant()
+    if type(variable) is TupleVariable and variable.cls in (tuple, torch.Size):
+        items = [_again(tx, item.realize(tx)) for item in variable.items]
+        return MISSING if any(item is MISSING for item in items) else variable.cls(items)
+    if tx.ledger.touched(variable):
+        return MISSING
+    if isinstance(variable, (FunctionVariable, FixedVariable)):
+        return variable.key()
+    value = variable.real()
+    if value is MISSING or born.varies(variable) or type(value).__hash__ is not object.__hash__:
+        return MISSING
+    return value if variable.source is not None and variable.source.is_end else MISSING
+
+
+def _is_its_value(tx: Translator, variable: Variable) -> bool:
+    """Whether a cache can't tell it from another one that is equal, or has not come upon it yet."""
+    if type(variable) is TupleVariable:
+        return all(_is_its_value(tx, item.realize(tx)) for item in variable.items)
+    if isinstance(variable, Given):
+        return variable.python_type() in NUMBERS
+    is_new = isinstance(variable, (ClosureFunction, ObjectVariable)) and variable.real() is MISSING
+    return is_new and variable.python_type().__hash__ is object.__hash__ or _again(tx, variable) is not MISSING
 
 
 def _same_again(tx: Translator, variable: Variable) -> None:
