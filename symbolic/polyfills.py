@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import partial, update_wrapper
 from itertools import islice
 from types import FunctionType, GenericAlias, SimpleNamespace, UnionType
 from typing import Any
@@ -117,7 +117,8 @@ def _searched(sequence: Iterable[Any]) -> Iterator[Any]:
 
 def count_of(sequence: Iterable[Any], value: Any, /) -> int:
     count = 0
-    for item in _searched(sequence):
+    iterator = _searched(sequence)
+    while (item := next(iterator, ABSENT)) is not ABSENT:
         if item is value or item == value:
             count += 1
     return count
@@ -125,7 +126,8 @@ def count_of(sequence: Iterable[Any], value: Any, /) -> int:
 
 def index_of(sequence: Iterable[Any], value: Any, /) -> int:
     index = 0
-    for item in _searched(sequence):
+    iterator = _searched(sequence)
+    while (item := next(iterator, ABSENT)) is not ABSENT:
         if item is value or item == value:
             return index
         index += 1
@@ -237,8 +239,15 @@ class ComparisonKey:
         return self.compare(self.obj, other.obj) == 0
 
 
-def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    return partial(ComparisonKey, mycmp)
+def with_bounds(bisected: Callable[..., Any]) -> Callable[..., Any]:
+    """The native versions of `bisect` turn bounds into integers first, and take -1 for the length."""
+
+    def run(a: Any, x: Any, lo: Any = 0, hi: Any = None, *, key: Any = None) -> Any:
+        lo = operator.index(lo)
+        hi = None if hi is None else operator.index(hi)
+        return bisected(a, x, lo, None if hi == -1 else hi, key=key)
+
+    return update_wrapper(run, bisected)
 
 
 class Keywords:

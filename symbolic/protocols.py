@@ -13,6 +13,8 @@ import sys
 import types
 import typing
 import weakref
+from array import array
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -25,8 +27,8 @@ from symbolic.variables import arrays, born, subclasses, torch_functions
 from symbolic.variables.base import BINARY, INPLACE, MISSING, NUMBERS, Variable, lookup
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.class_making import new_class
-from symbolic.variables.classes import ClassVariable, payload_for
-from symbolic.variables.constants import ConstantVariable, is_constant_value, is_library_value
+from symbolic.variables.classes import ClassVariable, of_the_program, payload_for
+from symbolic.variables.constants import ConstantVariable, is_a, is_constant_value, is_library_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable, WeekDate, is_named
 from symbolic.variables.exceptions import (
     AnyException,
@@ -76,11 +78,22 @@ def _native_new(cls: type) -> Any:
 
 _VARYING = (NumberVariable, SymbolVariable)
 #: What a number repeats.
-_REPEATED = (str, bytes, bytearray, list, tuple)
-
-
+_REPEATED = (str, bytes, bytearray, list, tuple, deque, array)
+#: What an object is asked that is given as a class and is none.
+_OF_CLASSES = ("__bases__", "__class__", "__getattr__", "__getattribute__")
 #: What Python adds where nobody answers to `print >> file`, as Python 2 had it.
 _OF_PRINT = '. Did you mean "print(<message>, file=<output_stream>)"?'
+_HEAP_TYPE = 1 << 9  # a class made by a statement: all of these know of sequences
+
+
+def _is_not_repeated(op: Any, a: Variable, b: Variable) -> bool:
+    """Whether `a *= b` leaves b alone where `a * b` asks it to repeat itself: `a` is of a class that knows of
+    sequences."""
+    kind = b.python_type()
+    native = next((base for base in _REPEATED if issubclass(kind, base)), None) if op is operator.imul else None
+    if native is None or not a.python_type().__flags__ & _HEAP_TYPE:
+        return False
+    return lookup(kind, "__rmul__") is lookup(native, "__rmul__")
 
 
 def _is_print(variable: Variable) -> bool:
@@ -348,7 +361,8 @@ class Protocols:
             a, b = (each.plain() if isinstance(each, _VARYING) else each for each in (a, b))
         result = a.inplace(self, op, b)
         if result is None:
-            result = self._attempts(INPLACE[op][0], a, b)
+            attempts = self._attempts if not _is_not_repeated(op, a, b) else lambda op, a, b: a.binary(self, op, b)
+            result = attempts(INPLACE[op][0], a, b)
         return result if result is not None else self._unsupported(op, _INPLACE_SYMBOLS[op], a, b)
 
     def unary(self: Any, op: Any, a: Variable) -> Variable:
@@ -421,7 +435,7 @@ class Protocols:
             real = cls.constant()
         if isinstance(real, types.UnionType) or typing.get_origin(real) is typing.Union:
             return [type(None) if one is None else one for one in real.__args__]
-        if real is MISSING:
+        if real is MISSING or not is_a(real, type) and any(of_the_program(lookup(type(real), n)) for n in _OF_CLASSES):
             raise GraphBreak("class not known", cls.describe())
         return [real]
 

@@ -371,6 +371,7 @@ BUILD.update(
         functions.CellVariable: lambda w, v: w.call(runtime.make_cell),
         functions.BoundMethod: _method,
         functions.PartialVariable: _partial,
+        stdlib.ComparisonVariable: lambda w, v: w.call(functools.cmp_to_key, v.args[0]),
         caches.CachedFunction: _cache,
         digests.DigestVariable: _digest,
         generators.GeneratorVariable: _generator,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, GetSetDescriptorType, MethodDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -292,6 +292,8 @@ def _at_its_length(function: Callable[..., Any], model: Any, args: Any, kwargs: 
 def _run_method(name: str, self: BufferVariable, tx: Translator, /, *args: Variable, **kwargs: Variable) -> Variable:
     if name not in _ADDING or any(native_part(arg) is self for arg in args):
         self.contents(tx)
+    if name in _COMPARING and any(_asks(arg, ["__eq__"]) for arg in args):
+        raise GraphBreak("value of a buffer not known", f"{name} of what compares itself")
     if name == "extend" and len(args) == 1 and self.cls is array and _feeds(args[0]):
         for item in each(tx, args[0]):  # which may look at it meanwhile
             self.run(tx, array.append, _argument(tx, item))
@@ -300,6 +302,16 @@ def _run_method(name: str, self: BufferVariable, tx: Translator, /, *args: Varia
     given = [taken(tx, arg) for arg in args]
     named = {key: _argument(tx, arg) for key, arg in kwargs.items()}
     return self.answer(tx, getattr(self.cls, name), *given, **named)
+
+
+_COMPARING = ("count", "index", "remove")
+
+
+def _asks(variable: Variable, names: Sequence[str]) -> bool:
+    """Whether it has such a special method of the user's."""
+    return hasattr(variable, "special") and any(
+        isinstance(lookup(variable.python_type(), name), FunctionType) for name in names
+    )
 
 
 def _feeds(variable: Variable) -> bool:
@@ -353,6 +365,8 @@ _NO_ITERABLES = ("__index__", "__bytes__", "__buffer__", "typecode")
 
 def array_of(tx: Translator, *args: Variable) -> Variable:
     """`array(typecode, initializer)`"""
+    if any(issubclass(arg.python_type(), (list, tuple)) and _asks(arg, ["__len__", "__getitem__"]) for arg in args):
+        raise GraphBreak("value of a buffer not known", "an array of what answers itself")
     given = [_fed(tx, arg) for arg in args]
     if given[:1] == ["u"]:
         raise GraphBreak("operation that warns", "array('u')")

@@ -109,6 +109,8 @@ def _callable(tx: Translator, value: Variable, /) -> Variable:
 
 def _attribute_name(tx: Translator, fn: Any, name: Variable, *more: None) -> str:
     if name.python_type() is not str:
+        if isinstance(name, ObjectVariable) and name.special(tx, "__hash__") is not None:
+            raise GraphBreak("operation not supported by the object", f"__hash__ of {name.describe()}")
         tx.attempt(fn, None, stand_in(name), *more)
     return name.constant()
 
@@ -298,9 +300,9 @@ def _sorted(
 def _sum(tx: Translator, iterable: Variable, /, start: Variable | None = None) -> Variable:
     """Numbers before the first other value are added by the real `sum`, whose float sums are compensated since 3.12."""
     total = start if start is not None else ConstantVariable(0)
-    if total.python_type() in (str, bytes, bytearray):
+    if text := next((kind for kind in (str, bytes, bytearray) if issubclass(total.python_type(), kind)), None):
         tx.iter(iterable)
-        tx.attempt(sum, [], total.python_type()())
+        tx.attempt(sum, [], text())
     numbers = _is_number(total)
     iterator, prefix = tx.iter(iterable), list[Variable]()
     while (item := tx.next(iterator)) is not None:

@@ -12,10 +12,11 @@ import collections
 import dataclasses
 import enum
 import functools
+import inspect
 import types
 import typing
 from builtins import __build_class__
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from symbolic.variables.classes import MAKERS, NATIVE_CONSTRUCTORS, ClassVariabl
 from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.functions import CellVariable, ClosureFunction, PartialVariable
 from symbolic.variables.mappings import DictVariable
-from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS
+from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectVariable
 from symbolic.variables.positions import has, type_name
 from symbolic.variables.tables import HANDLERS, class_method, handles, known, library, misused
 
@@ -332,7 +333,17 @@ MAKERS[enum.EnumMeta] = enum_of_names
 
 
 def _maker(function: Callable[..., Any]) -> None:
-    handles(function)(lambda tx, *args, **kwargs: make(tx, function, list(args), kwargs))
+    @handles(function)
+    def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
+        _check_unasked((*args, *kwargs.values()), ["__getattr__", "__getattribute__"])
+        return make(tx, function, list(args), kwargs)
+
+
+def _check_unasked(given: Iterable[Variable], names: Iterable[str]) -> None:
+    """What Python's own code asks the program's objects while it makes something is asked when the program runs."""
+    for each in given:
+        if isinstance(each, ObjectVariable) and any(inspect.isfunction(lookup(each.cls, name)) for name in names):
+            raise GraphBreak("argument of an operation not supported", each.describe())
 
 
 for _kind in (
@@ -348,6 +359,7 @@ def _namedtuple(
     tx: Translator, typename: Variable, field_names: Variable, *, rename: Variable = NONE, defaults: Variable = NONE,
     module: Variable = NONE,
 ) -> Variable:  # fmt: skip
+    _check_unasked([typename, field_names], ["__str__", "__repr__", "__iter__", "__getitem__"])
     if module is NONE:  # that of the caller
         module = tx.load_name(tx.frames[-1].namespace, "__name__")
     named = {"rename": rename, "defaults": defaults, "module": module}

@@ -17,7 +17,7 @@ import torch
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
-from symbolic.variables.base import BINARY, COMPARISONS, MISSING, Variable
+from symbolic.variables.base import BINARY, COMPARISONS, MISSING, NUMBERS, Variable, lookup
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.positions import answers, as_index, has, native_part, stand_in
 
@@ -170,7 +170,8 @@ class ConstantVariable(Variable):
             if isinstance(self.value, str) and name == "format":
                 return TEMPLATES["format"](tx, self.value, args, kwargs)
             if name in _INDEXED and len(args) == 1 and has(type(self.value), name) and not kwargs:
-                return _INDEXED[name](self, tx, args[0]) or ConstantVariable(NotImplemented)
+                answer = _INDEXED[name](self, tx, args[0])
+                return answer or tx.from_constant(tx.attempt(getattr(self.value, name), stand_in(args[0])))
             raise GraphBreak("method of a constant with arguments not known", f"{self.describe()}.{name}")
         if (check := ASKED.get((type(self.value), name))) is not None:
             check(tx, self.value, name, values)
@@ -203,26 +204,31 @@ class ConstantVariable(Variable):
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if not other.is_constant():
             if op in (operator.mod, operator.imod) and isinstance(self.value, str):
-                return TEMPLATES["%"](tx, self.value, other)
+                return self._filled(tx, other)
             if op in (operator.mod, operator.imod) and isinstance(self.value, bytes):
                 raise GraphBreak("bytes not known", f"{self.describe()} % {other.describe()}")
             kind, part = other.python_type(), native_part(other)
-            if isinstance(self.value, float) and issubclass(kind, int) and part is not other:
-                return self.binary(tx, op, part)  # floats take any int, and don't ask its class
+            is_number = isinstance(self.value, NUMBERS) and not issubclass(kind, type(self.value))
+            if is_number and part is not other and part.is_constant() and answers_for(op, self.value, part.constant()):
+                return self.binary(tx, op, part)  # it does not ask that class
             late = issubclass(kind, type(self.value))
             theirs = late or op not in BINARY or answers(other, BINARY[op][1])
             return None if theirs else self.as_sequence(tx, op, other)
         if op in (operator.mod, operator.imod) and isinstance(self.value, str) and not TEMPLATES["native"](other):
-            return TEMPLATES["%"](tx, self.value, other)
+            return self._filled(tx, other)
         right = other.constant()
         if type(self.value) is type(right) and type(right) in _ALIKE and (op in _QUIET or op in _SUMS[type(right)]):
             return ConstantVariable(op(self.value, right))
         if op in _SIZED and isinstance(self.value, int) and isinstance(right, int) and abs(right) > 4096:
             raise GraphBreak("very large integer", f"{op.__name__} by {right}")
         answer = tx.attempt(op, self.value, right)
-        if op in (operator.mod, operator.imod) and isinstance(self.value, str) and "%" not in self.value:
-            return self.whole  # a template without places is given back
-        return tx.from_constant(answer)
+        is_bare = op in (operator.mod, operator.imod) and isinstance(self.value, str) and "%" not in self.value
+        return self.whole if is_bare else tx.from_constant(answer)
+
+    def _filled(self, tx: Translator, other: Variable) -> Variable:
+        """A template with values that are not wholly known; one without places is given back."""
+        answer: Variable = TEMPLATES["%"](tx, self.value, other)
+        return answer if "%" in self.value else self.whole
 
     @property
     def whole(self) -> Variable:
@@ -309,6 +315,15 @@ TEMPLATES: dict[str, Callable[..., Any]] = {}
 def is_a(value: Any, kinds: Any) -> bool:
     """`isinstance` by the real type alone: a user's `__class__` or `__getattribute__` is not asked."""
     return issubclass(type(value), kinds)
+
+
+def answers_for(op: Any, left: Any, right: Any) -> bool:
+    """Whether the operator of `left`'s class answers for that on its right, whose class is not asked then."""
+    own = lookup(type(left), BINARY[op][0]) if op in BINARY else MISSING
+    try:
+        return own is not MISSING and own(left, right) is not NotImplemented
+    except (ArithmeticError, ValueError, TypeError):  # which is an answer, too
+        return True
 
 
 def is_constant_value(value: Any) -> bool:

@@ -316,19 +316,18 @@ class MutableSequence(SequenceVariable):
             self.METHODS["append"].run(self, tx, item)
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        if op is operator.iadd:
-            if answers(other, "__radd__"):
-                return None
-            self.extend(tx, other)
-            return self
-        if op is operator.imul:
-            if answers(other, "__rmul__"):
-                return None
-            repeated = tx.unpack(SequenceVariable.repeated(self, tx, other))
-            if len(repeated) != len(self.items):  # else iterators over a deque do not notice
-                self.replace(tx, repeated)
-            return self
-        return None
+        own = {operator.iadd: ("__radd__", self.do___iadd__), operator.imul: ("__rmul__", self.do___imul__)}.get(op)
+        return None if own is None or answers(other, own[0]) else own[1](tx, other)
+
+    def do___iadd__(self, tx: Translator, other: Variable, /) -> Variable:
+        self.extend(tx, other)
+        return self
+
+    def do___imul__(self, tx: Translator, other: Variable, /) -> Variable:
+        repeated = tx.unpack(SequenceVariable.repeated(self, tx, other))
+        if len(repeated) != len(self.items):  # else iterators over a deque do not notice
+            self.replace(tx, repeated)
+        return self
 
     def do___init__(self, tx: Translator, iterable: Variable | None = None, /) -> None:
         self.replace(tx, [])

@@ -452,7 +452,10 @@ class NativeVariable(Variable):
 
 def _operator_methods() -> Iterator[tuple[str, Method]]:
     def binary(op: Any) -> Callable[..., Variable]:
-        return lambda self, tx, other, /: self.binary(tx, op, other) or tx.from_constant(NotImplemented)
+        def run(self: Variable, tx: Translator, other: Variable, /) -> Variable:
+            return self.binary(tx, op, other) or self.as_sequence(tx, op, other) or tx.from_constant(NotImplemented)
+
+        return run
 
     def reflected(op: Any) -> Callable[..., Variable]:
         return lambda self, tx, other, /: self.reflected(tx, op, other) or tx.from_constant(NotImplemented)

@@ -30,7 +30,7 @@ from symbolic.passing import namespace_of
 from symbolic.signatures import takes
 from symbolic.sources import Source
 from symbolic.variables.base import ALIASES, BINARY, INPLACE, MISSING, UNARY, Variable, joins, lookup, raw_attributes
-from symbolic.variables.constants import ConstantVariable, is_library_value
+from symbolic.variables.constants import ConstantVariable, answers_for, is_library_value
 from symbolic.variables.functions import BoundMethod, PythonFunction
 from symbolic.variables.generic_attributes import is_generic
 from symbolic.variables.methods import NativeMethod
@@ -485,7 +485,15 @@ class ObjectVariable(Variable):
         if op is operator.or_ and self.cls in ALIASES and joins(other):
             return tx.of_classes(op, self, other)
         self._check_asked(other)
-        return self._operator(tx, BINARY[op][0], other, lambda p: p.binary(tx, op, _native_part(other)))
+        theirs = _native_part(other)
+
+        def native(part: Variable) -> Variable | None:
+            is_known = theirs is not other and part.is_constant() and theirs.is_constant()
+            if is_known and not answers_for(op, part.constant(), theirs.constant()):
+                return None
+            return part.binary(tx, op, theirs)
+
+        return self._operator(tx, BINARY[op][0], other, native)
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if op is operator.or_ and self.cls in ALIASES and joins(other):

@@ -7,7 +7,7 @@ import ctypes
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -47,6 +47,19 @@ _IN_PLACE = {
 
 _CHANGED = "order of an existing set that the frame changed"
 _ITEM_BY_ITEM = ("union", "difference")
+
+
+class _Pulled:
+    """Keys that are asked for one by one: sets leave off where they know the answer. `taken` are those so far."""
+
+    def __init__(self, keys: Iterator[Any]) -> None:
+        self.keys = keys
+        self.taken: list[Any] = []
+
+    def __iter__(self) -> Iterator[Any]:
+        for key in self.keys:
+            self.taken.append(key)
+            yield key
 
 
 class HasOrder:
@@ -519,13 +532,21 @@ class SetVariable(Veiled, NativeVariable):
         if _is_dict(iterable):
             names = iterable.names(tx)  # type: ignore[attr-defined]
             return dict.fromkeys(names), {id(key): item for key, item in names.items()}
-        keys = [(hash_key(tx, item), item) for item in each(tx, iterable)]
-        return [key for key, _ in keys], {id(key): item for key, item in keys}
+        found: dict[int, Variable] = {}
+
+        def keys() -> Iterator[Any]:
+            for item in each(tx, iterable):
+                key = hash_key(tx, item)
+                found[id(key)] = item
+                yield key
+
+        return _Pulled(keys()), found
 
     def combined(self, tx: Translator, name: str, others: Sequence[Variable]) -> SetVariable:
         """The new set that the method `name` makes of this one and other iterables."""
-        operands = [self.keys_in(tx, other) for other in others]
-        table = getattr(self.table, name)(*(keys for keys, _ in operands))
+        asked = [self.keys_in(tx, other) for other in others]
+        table = getattr(self.table, name)(*(keys for keys, _ in asked))
+        operands = _taken(asked)
         made = SetVariable({}, cls=self.native())
         so_far = self.history if self.source is None else [("from", (_now(self.native()(self.table), self),))]
         made.history = [*so_far, (name, _told(others, [keys for keys, _ in operands]))]
@@ -537,7 +558,10 @@ class SetVariable(Veiled, NativeVariable):
         return made
 
     def combine_in_place(self, tx: Translator, name: str, others: Sequence[Variable]) -> None:
-        operands = [self.keys_in(tx, other) for other in others]
+        asked = [self.keys_in(tx, other) for other in others]
+        pull = self.table.intersection if name == "intersection" else _pull
+        pull(*(keys for keys, _ in asked))
+        operands = _taken(asked)
         items = [item for _, variables in operands for item in variables.values()]
         if name in _ITEM_BY_ITEM and self._takes_unread(*items):
             for item in items:
@@ -705,6 +729,16 @@ def _asking(name: str) -> Callable[..., Variable]:
         return tx.from_constant(getattr(self.table, name)(self.keys_in(tx, other)[0]))
 
     return run
+
+
+def _pull(*operands: Any) -> None:
+    for keys in operands:
+        if isinstance(keys, _Pulled):
+            list(keys)
+
+
+def _taken(operands: list[tuple[Any, dict[int, Variable]]]) -> list[tuple[Any, dict[int, Variable]]]:
+    return [(keys.taken if isinstance(keys, _Pulled) else keys, variables) for keys, variables in operands]
 
 
 SetVariable.METHODS.update({name: Method(_combining(name, False)) for name in OPERATORS.values()})

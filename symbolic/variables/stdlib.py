@@ -33,14 +33,14 @@ import uuid
 import weakref
 import zlib
 from collections.abc import Callable
-from types import BuiltinFunctionType, MethodType
+from types import BuiltinFunctionType, MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from sideeffects.effects import DELETED
 from symbolic import polyfills
 from symbolic.errors import MEMORY, READS_STACK, SEES_END, SEES_SIZE, GraphBreak, Observed
 from symbolic.sources import Source
-from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
+from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable, lookup
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.exceptions import NONE, AnyException, TracebackVariable, is_none
 from symbolic.variables.functions import (
@@ -52,6 +52,7 @@ from symbolic.variables.functions import (
 )
 from symbolic.variables.native import taken
 from symbolic.variables.numbers import inverse_of, truth_of
+from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import as_index, has, stand_in
 from symbolic.variables.tables import (
     CODES,
@@ -60,6 +61,7 @@ from symbolic.variables.tables import (
     KINDS,
     POLYFILLS,
     REFUSED,
+    SUITED,
     WRAPPERS,
     Args,
     Kwargs,
@@ -142,7 +144,11 @@ def _concatenation(fn: Any, op: Any) -> Callable[..., Variable]:
     def handler(tx: Translator, a: Variable, b: Variable, /) -> Variable:
         if not has(a.python_type(), "__getitem__") or issubclass(a.python_type(), dict):
             tx.attempt(fn, stand_in(a), stand_in(b))
-        return tx.binary(op, a, b) if op in BINARY else tx.inplace(op, a, b)
+        if isinstance(a, ObjectVariable) and a.special(tx, "__add__") is not None:  # which makes it a number, too
+            raise GraphBreak("native operator of an object", a.describe())
+        if op in BINARY:
+            return a.as_sequence(tx, op, b) or tx.binary(op, a, b)
+        return a.inplace(tx, op, b) or a.as_sequence(tx, operator.add, b) or tx.inplace(op, a, b)
 
     return handler
 
@@ -209,6 +215,8 @@ def _index(tx: Translator, value: Variable, /) -> Variable:
 
 @handles(operator.length_hint)
 def _length_hint(tx: Translator, value: Variable, default: Variable | None = None, /) -> Variable:
+    if default is not None:
+        tx.attempt(operator.index, as_index(tx, default))
     if tx.lookup(value.python_type(), "__len__") is MISSING:
         raise GraphBreak("length hint of an iterator", value.describe())
     return ConstantVariable(tx.len(value))
@@ -293,7 +301,24 @@ for _kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
 
 # --- functools --------------------------------------------------------------------------------------------------------
 
-POLYFILLS.update({functools.reduce: polyfills.reduce, functools.cmp_to_key: polyfills.cmp_to_key})
+POLYFILLS[functools.reduce] = polyfills.reduce
+
+
+class ComparisonVariable(PartialVariable):
+    """`functools.cmp_to_key(mycmp)`, which makes a `polyfills.ComparisonKey` of what it is called with."""
+
+    def python_type(self) -> type:
+        return type(functools.cmp_to_key(len))  # type: ignore[arg-type]
+
+    def getattr(self, tx: Translator, name: str) -> Variable:
+        raise GraphBreak("native attribute of an object born in the frame", f"{name} of {self.describe()}")
+
+
+@handles(functools.cmp_to_key)
+def _cmp_to_key(tx: Translator, mycmp: Variable) -> Variable:
+    return ComparisonVariable(tx.class_variable(polyfills.ComparisonKey), [mycmp], {})
+
+
 REFUSED[functools.total_ordering] = "class made while running"
 
 
@@ -440,7 +465,20 @@ def _in_python(module: Any, native: str) -> dict[Any, Any]:
 
 
 POLYFILLS[collections._count_elements] = polyfills.count_elements  # type: ignore[attr-defined]
-POLYFILLS.update({**_in_python(heapq, "_heapq"), **_in_python(bisect, "_bisect")})
+def _is_plain_list(kind: type) -> bool:
+    """The native versions ask no method of a derived class."""
+    names = ("__len__", "__getitem__", "__setitem__", "append", "pop")
+    return issubclass(kind, list) and all(lookup(kind, name) is lookup(list, name) for name in names)
+
+
+def _is_sequence(kind: type) -> bool:
+    return has(kind, "__getitem__") and not issubclass(kind, (dict, MappingProxyType))
+
+
+for _native, _twin in _in_python(heapq, "_heapq").items():
+    POLYFILLS[_native], SUITED[_native] = _twin, _is_plain_list
+for _native, _twin in _in_python(bisect, "_bisect").items():
+    POLYFILLS[_native], SUITED[_native] = polyfills.with_bounds(_twin), _is_sequence
 
 # --- types, typing, inspect, os, sys ----------------------------------------------------------------------------------
 

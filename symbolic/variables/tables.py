@@ -88,6 +88,7 @@ class CallableTable(Generic[T]):
 
 HANDLERS: CallableTable[Handler] = CallableTable()
 POLYFILLS: CallableTable[Any] = CallableTable()
+SUITED: CallableTable[Callable[[type], bool]] = CallableTable()  # the first arguments that a polyfill is for
 PURE: CallableTable[bool] = CallableTable()
 REFUSED: CallableTable[str] = CallableTable()
 LATE: CallableTable[Callable[[Translator, Args, Kwargs], Variable | None]] = CallableTable()
@@ -261,7 +262,7 @@ class BuiltinVariable(FixedVariable):
     def enter(self, tx: Translator, args: Args, kwargs: Kwargs) -> Frame | None:
         if (wrapped := self._wrapped(tx, args)) is not None:
             return wrapped[0].enter(tx, wrapped[1], kwargs)
-        polyfill = POLYFILLS.get(self.value)
+        polyfill = self._polyfill(args)
         if polyfill is None or (self.value in LATE and any(arg.varies() for arg in args)):
             return None
         if self.value in PURE and fold(tx, self.value, args, kwargs) is not None:
@@ -278,7 +279,7 @@ class BuiltinVariable(FixedVariable):
             return folded
         if (handler := HANDLERS.get(fn)) is not None:
             return handler(tx, args, kwargs)
-        if (polyfill := POLYFILLS.get(fn)) is not None:
+        if (polyfill := self._polyfill(args)) is not None:
             return tx.inline(polyfill, args, kwargs)
         if (reason := REFUSED.get(fn)) is not None:
             raise GraphBreak(reason, name_of(fn))
@@ -290,6 +291,10 @@ class BuiltinVariable(FixedVariable):
         if any(is_tensor(arg) for arg in args):
             raise GraphBreak("tensor value needed", name_of(fn))
         raise GraphBreak(reason_of(fn), name_of(fn))
+
+    def _polyfill(self, args: Args) -> Any:
+        suits = SUITED.get(self.value)
+        return POLYFILLS.get(self.value) if suits is None or not args or suits(args[0].python_type()) else None
 
     def _wrapped(self, tx: Translator, args: Args) -> tuple[Variable, Args] | None:
         """Of a wrapper in WRAPPERS: what to call, and the positional arguments."""
@@ -312,23 +317,31 @@ def library(tx: Translator, fn: Any) -> Variable:
 _CONTAINERS: dict[type, Callable[[Any], Any]] = {list: list, tuple: tuple, set: set, frozenset: frozenset}
 
 
-def known(tx: Translator, variable: Variable, depth: int = 0) -> Any:
+def known(tx: Translator, variable: Variable) -> Any:
     """The value as a Python object of its own, MISSING if part of it is not known: constants and containers of them."""
-    if depth > DEEPEST:  # it may hold itself
-        return MISSING
+    return _known(tx, variable, {}, 0)
+
+
+def _known(tx: Translator, variable: Variable, found: dict[Variable, Any], depth: int) -> Any:
+    """`found` has what was met so far: in containers that hold one another each is looked at once."""
     if variable.is_constant():
         return variable.constant()
     if isinstance(variable, BufferVariable):
         return variable.known(tx)
+    if variable in found:
+        return found[variable]
     kind = variable.python_type()
-    if kind in _CONTAINERS and not isinstance(variable, ObjectVariable):
-        items = [known(tx, item, depth + 1) for item in tx.unpack(variable)]
-        return MISSING if any(item is MISSING for item in items) else tx.attempt(_CONTAINERS[kind], items)
-    if kind is dict and not isinstance(variable, ObjectVariable):
-        keys = tx.unpack(variable)
-        pairs = [(known(tx, key, depth + 1), known(tx, variable.getitem(tx, key), depth + 1)) for key in keys]
-        return MISSING if any(MISSING in pair for pair in pairs) else dict(pairs)
-    return MISSING
+    if depth > DEEPEST or isinstance(variable, ObjectVariable) or kind is not dict and kind not in _CONTAINERS:
+        return MISSING
+    found[variable] = MISSING  # it may hold itself
+    items = [_known(tx, item, found, depth + 1) for item in tx.unpack(variable)]
+    if kind is dict:
+        items += [_known(tx, variable.getitem(tx, key), found, depth + 1) for key in tx.unpack(variable)]
+    if not any(item is MISSING for item in items):
+        half = len(items) // 2
+        make = _CONTAINERS.get(kind, lambda both: dict(zip(both[:half], both[half:], strict=True)))
+        found[variable] = tx.attempt(make, items)
+    return found[variable]
 
 
 def fold(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable | None:

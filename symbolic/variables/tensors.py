@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 from collections.abc import Callable
 from types import FunctionType, GetSetDescriptorType
@@ -18,7 +19,7 @@ from symbolic.errors import ASKS_NODE, UNSURE, GraphBreak
 from symbolic.gradients import differentiate_with
 from symbolic.signatures import takes
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, UNARY, Variable
+from symbolic.variables.base import MISSING, UNARY, Variable, lookup
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.foreseen import count, foresee, item, truth
 from symbolic.variables.methods import NativeMethod
@@ -144,7 +145,7 @@ class TensorVariable(Variable):
             return tx.class_variable(self.cls)
         if (attribute := ATTRIBUTES.get(name)) is not None:
             return attribute(tx, self)
-        if name in DATA_METHODS or name in ("__dict__", "_cdata"):
+        if name in DATA_METHODS or name in ("__dict__", "_cdata", "_python_dispatch"):
             if name in DATA_METHODS and hasattr(torch.Tensor, name):
                 return NativeMethod(self, name)
             raise GraphBreak("tensor attribute not known while tracing", name)
@@ -159,6 +160,8 @@ class TensorVariable(Variable):
             return tx.raise_(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         if callable(raw):
             return NativeMethod(self, name)
+        if is_constant_value(raw):  # of the class: what stands in for the tensor is of another one
+            return tx.from_constant(getattr(self.cls, name))
         if name in HISTORY and self.value is not MISSING:
             self._check_plain(name)
             assert self.source is not None
@@ -295,12 +298,14 @@ class TensorVariable(Variable):
 
     @_asking(lambda tx, self, op, other: tx.overrides.ask(tx, op, [self, other]))
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        _check_unasked(other)
         if not _operand(other):
             return tx.overrides.ask(tx, op, [self, other])
         return tx.graph.call(op, [self, as_number(tx, other)])
 
     @_asking(lambda tx, self, op, other: tx.overrides.ask(tx, op, [other, self]))
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        _check_unasked(other)
         if not _operand(other):
             return None
         # comparisons come here already reflected by tx.binary
@@ -308,6 +313,7 @@ class TensorVariable(Variable):
 
     @_asking(lambda tx, self, op, other: tx.overrides.ask(tx, op, [self, other]))
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        _check_unasked(other)
         if not _operand(other):
             return tx.overrides.ask(tx, op, [self, other])
         return tx.graph.call(op, [self, as_number(tx, other)])
@@ -367,6 +373,19 @@ def take_data(tensor: torch.Tensor, data: torch.Tensor) -> None:
 MOVES = (take_data, torch.Tensor.set_, "set_")
 #: Those that change a tensor without writing into its memory: no dispatch mode sees it.
 CHANGES = (take_data, "requires_grad_", "detach_")
+
+
+def _check_unasked(other: Variable) -> None:
+    """Torch looks for a `__torch_function__` in what it is given, and into sequences: what answers that itself is
+    asked."""
+    kind = other.python_type()
+    if issubclass(kind, torch.Tensor) or not hasattr(other, "special"):
+        return
+    names = ["__getattr__", "__getattribute__"]
+    if issubclass(kind, (list, tuple)):
+        names += ["__len__", "__getitem__", "__iter__"]
+    if any(inspect.isfunction(lookup(kind, name)) for name in names):
+        raise GraphBreak("operation not supported by the object", f"{other.describe()} beside a tensor")
 
 
 def _operand(variable: Variable) -> bool:

@@ -376,10 +376,17 @@ def _object_format(tx: Translator, variable: Variable, spec: Variable, /) -> Var
     return unmarked(tx, _format_of_object(tx, variable, spec.constant()))
 
 
+_AS_FLOATS = tuple("eEfFgG%")
+
+
 def _text_of_owner(
     tx: Translator, value: ConstantVariable, args: list[Variable], kwargs: dict[str, Variable]
 ) -> Variable | None:
-    """Without a specification the native method asks an object of a derived class for its text."""
+    """Without a specification the native method asks an object of a derived class for its text; where an int is
+    written as a float, for that."""
+    if isinstance(value.value, int) and args and args[0].is_constant() and str(args[0].constant())[-1:] in _AS_FLOATS:
+        if inspect.isfunction(type_lookup(value.whole.python_type(), "__float__")):
+            raise GraphBreak("text of a value not known", value.whole.describe())
     is_bare = not kwargs and [arg.is_constant() and arg.constant() for arg in args] == [""]
     return unmarked(tx, str_of(tx, value.whole)) if is_bare and value.whole is not value else None
 

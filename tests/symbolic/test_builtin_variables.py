@@ -146,10 +146,10 @@ def test_polyfill_cmp_to_key():
         return (a % 3) - (b % 3)
 
     for order in itertools.permutations(range(5)):
-        assert sorted(order, key=polyfills.cmp_to_key(compare)) == sorted(order, key=functools.cmp_to_key(compare))
-    real, ours = functools.cmp_to_key(compare)(4), polyfills.cmp_to_key(compare)(4)
+        assert sorted(order, key=functools.partial(polyfills.ComparisonKey, compare)) == sorted(order, key=functools.cmp_to_key(compare))
+    real, ours = functools.cmp_to_key(compare)(4), functools.partial(polyfills.ComparisonKey, compare)(4)
     for op in (operator.lt, operator.le, operator.eq, operator.ge, operator.gt):
-        assert op(real, functools.cmp_to_key(compare)(1)) == op(ours, polyfills.cmp_to_key(compare)(1))
+        assert op(real, functools.cmp_to_key(compare)(1)) == op(ours, functools.partial(polyfills.ComparisonKey, compare)(1))
     with pytest.raises(TypeError):
         hash(ours)
 

@@ -3,6 +3,7 @@
 import abc
 import base64
 import binascii
+import copy
 import dataclasses
 import enum
 import fnmatch
@@ -103,6 +104,20 @@ def test_a_list_that_holds_itself(x):
     l = []; l.append(l)
     try: return x + 1, json.dumps(l)
     except ValueError as e: return x - 1, str(e)
+
+
+@same_as_eager
+def test_a_list_that_holds_itself_thrice(x):
+    l = [1]; l += [l, l, l]
+    try: return x + 1, json.dumps(l)
+    except ValueError as e: return x - len(str(l)), str(e), list(map(str, l)), copy.deepcopy(l)[-1][-1][0]
+
+
+@same_as_eager(graphs=1)
+def test_lists_that_hold_one_another_twice(x):
+    l = [1]
+    for _ in range(40): l = [l, l]
+    return x + len(l), l[0] is l[1], tuple(l)[0] is l[1], isinstance(l, list)
 
 
 @same_as_eager
