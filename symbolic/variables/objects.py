@@ -488,8 +488,7 @@ class ObjectVariable(Variable):
         theirs = _native_part(other)
 
         def native(part: Variable) -> Variable | None:
-            is_known = theirs is not other and part.is_constant() and theirs.is_constant()
-            if is_known and not answers_for(op, part.constant(), theirs.constant()):
+            if part.is_constant() and theirs.is_constant() and not answers_for(op, part.constant(), theirs.constant()):
                 return None
             return part.binary(tx, op, theirs)
 

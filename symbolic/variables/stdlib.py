@@ -36,6 +36,8 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from sideeffects.effects import DELETED
 from symbolic import polyfills
 from symbolic.errors import MEMORY, READS_STACK, SEES_END, SEES_SIZE, GraphBreak, Observed
@@ -142,7 +144,7 @@ for _op in INPLACE:
 
 def _concatenation(fn: Any, op: Any) -> Callable[..., Variable]:
     def handler(tx: Translator, a: Variable, b: Variable, /) -> Variable:
-        if not has(a.python_type(), "__getitem__") or issubclass(a.python_type(), dict):
+        if not _is_sequence(a.python_type()):
             tx.attempt(fn, stand_in(a), stand_in(b))
         if isinstance(a, ObjectVariable) and a.special(tx, "__add__") is not None:  # which makes it a number, too
             raise GraphBreak("native operator of an object", a.describe())
@@ -472,7 +474,7 @@ def _is_plain_list(kind: type) -> bool:
 
 
 def _is_sequence(kind: type) -> bool:
-    return has(kind, "__getitem__") and not issubclass(kind, (dict, MappingProxyType))
+    return has(kind, "__getitem__") and not issubclass(kind, (dict, MappingProxyType, torch.Tensor))
 
 
 for _native, _twin in _in_python(heapq, "_heapq").items():
