@@ -95,8 +95,8 @@ def star(function: Callable[..., Any], arguments: tuple[Any, ...], named: tuple[
 
 
 def chain_in(active: Any, rest: Any) -> Iterator[Any]:
-    """A chain that stands inside `active`, the first of its iterables"""
-    return itertools.chain.from_iterable(itertools.chain([active], rest))
+    """A chain that stands inside `active`, the first of its iterables, which copies of it share."""
+    return advance(itertools.chain.from_iterable(itertools.chain([itertools.chain((True,), active)], rest)), 1)
 
 
 def cycle(source: Any, saved: list[Any], index: int) -> Iterator[Any]:

@@ -52,7 +52,7 @@ from symbolic.variables.functions import (
     PartialVariable,
     has_no_attributes,
 )
-from symbolic.variables.native import taken
+from symbolic.variables.native import each, taken
 from symbolic.variables.numbers import inverse_of, truth_of
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import as_index, has, stand_in
@@ -111,21 +111,24 @@ for _fn, _name in ((math.floor, "__floor__"), (math.ceil, "__ceil__"), (math.tru
     handles(_fn)(_rounding(_fn, _name))
 
 
-def _over(fn: Any) -> Callable[..., Variable]:
-    """A function of the numbers that an iterable gives."""
-
-    def handler(tx: Translator, *iterables: Variable) -> Variable:
-        items = [tx.unpack(iterable) if fn is math.fsum else taken(tx, iterable) for iterable in iterables]
-        values = [known(tx, tx.new_tuple(each)) for each in items]
-        if any(value is MISSING for value in values):
-            raise GraphBreak("number needed", name_of(fn))
-        return tx.from_constant(tx.attempt(fn, *values))
-
-    return handler
+@handles(math.dist)
+def _dist(tx: Translator, p: Variable, q: Variable, /) -> Variable:
+    values = [known(tx, tx.new_tuple(taken(tx, each))) for each in (p, q)]
+    if any(value is MISSING for value in values):
+        raise GraphBreak("number needed", name_of(math.dist))
+    return tx.from_constant(tx.attempt(math.dist, *values))
 
 
-for _fn in (math.fsum, math.dist):
-    handles(_fn)(_over(_fn))
+@handles(math.fsum)
+def _fsum(tx: Translator, seq: Variable, /) -> Variable:
+    """Each number is looked at before the next one is asked for."""
+    values = []
+    for item in each(tx, seq):
+        values.append(known(tx, item))
+        if values[-1] is MISSING:
+            raise GraphBreak("number needed", item.describe())
+        tx.attempt(math.fsum, values[-1:])
+    return tx.from_constant(tx.attempt(math.fsum, values))
 
 # --- operator ---------------------------------------------------------------------------------------------------------
 

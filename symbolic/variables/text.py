@@ -35,6 +35,7 @@ from symbolic.variables.late_text import (
     marked,
     unmarked,
 )
+from symbolic.variables.native import taken
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import has, native_part, type_name
 from symbolic.variables.tables import fold, handles, known, of_class
@@ -341,7 +342,7 @@ def join(tx: Translator, separator: str, parts: Variable) -> Variable:
     """`separator.join(parts)`"""
     if not (has(parts.python_type(), "__iter__") or has(parts.python_type(), "__getitem__")):
         tx.raise_(TypeError, "can only join an iterable")
-    items = tx.unpack(parts)
+    items = tx.unpack(parts) if parts.python_type() in (list, tuple) else taken(tx, tx.iter(parts))  # as `list` of that
     if not all(item.is_constant() or isinstance(item, TextVariable) for item in items):
         raise GraphBreak("text of a value not known", "join")
     if all(item.is_constant() for item in items):

@@ -1,5 +1,7 @@
 """Objects that say each time what they are asked by Python's own code: special methods, in order, and their arguments."""
+import collections  # noqa: F401 (ITERATORS are written with it)
 import enum
+import itertools  # noqa: F401 (the same)
 import operator
 
 import torch
@@ -232,3 +234,68 @@ class Marked(torch.Tensor):
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         LOG.append(getattr(func, "__name__", str(func)))
         return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def noted(v):
+    LOG.append(("noted", v))
+    return v
+
+
+def gen():
+    LOG.append("begin")
+    for v in (3, 1, 2, 1):
+        LOG.append(("gen", v))
+        yield v
+    LOG.append("end")
+
+
+#: Iterators by name, as they are written.
+ITERATORS = {
+    "li": 'iter([3, 1, 2, 1])',
+    "ti": 'iter((3, 1, 2, 1))',
+    "ri": 'reversed([3, 1, 2, 1])',
+    "rg": 'iter(range(4))',
+    "si": "iter('abca')",
+    "di": "iter({1: 'a', 2: 'b', 0: 'c'})",
+    "dv": "iter({1: 'a', 2: 'b'}.items())",
+    "dl": 'iter({1: 4, 2: 5}.values())',
+    "mi": 'map(noted, [3, 1, 2, 1])',
+    "fi": 'filter(noted, [3, 0, 2, 1])',
+    "zi": "zip([1, 2, 3], 'abcd')",
+    "ei": "enumerate('abcd', 1)",
+    "ca": 'iter([0, 5, 0, 2, 1].pop, 0)',
+    "ge": '(noted(v) for v in [3, 1, 2, 1])',
+    "gf": 'gen()',
+    "it": 'It()',
+    "co": 'itertools.islice(itertools.count(2), 5)',
+    "cy": 'itertools.islice(itertools.cycle([1, 2]), 5)',
+    "ch": 'itertools.chain([1, 2], gen())',
+    "isl": 'itertools.islice(gen(), 1, 3)',
+    "rp": 'itertools.repeat(7, 3)',
+    "te": 'itertools.tee(gen())[0]',
+    "sm": 'itertools.starmap(noted, [(1,), (2,), (0,)])',
+    "tw": 'itertools.takewhile(noted, [3, 1, 0, 1])',
+    "dw": 'itertools.dropwhile(noted, [3, 0, 1, 2])',
+    "ff": 'itertools.filterfalse(noted, [0, 1, 0, 2])',
+    "gb": 'itertools.groupby([1, 1, 2, 3, 3])',
+    "ac": 'itertools.accumulate([1, 2, 3])',
+    "cp": "itertools.compress('abcd', gen())",
+    "pr": "itertools.product([1, 2], 'ab')",
+    "pm": 'itertools.permutations([1, 2, 3], 2)',
+    "cb": "itertools.combinations('abc', 2)",
+    "zl": 'itertools.zip_longest([1, 2], gen())',
+    "pw": 'itertools.pairwise(gen())',
+    "fz": 'iter(frozenset({5}))',
+    "dq": 'iter(collections.deque([1, 2, 3]))',
+    "by": "iter(b'abc')",
+    "rd": 'reversed({1: 2, 3: 4})',
+    "od": 'iter(collections.OrderedDict(a=1, b=2))',
+    "sq": 'iter(Old())',
+    "fs": 'iter(Seq())',
+}
+
+
+def iterator(name):
+    found = eval(ITERATORS[name])
+    LOG.clear()
+    return found

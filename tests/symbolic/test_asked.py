@@ -1,5 +1,6 @@
 """What Python's own code asks of the program's objects, and of tensors that say what they are asked, is asked in the
 same order: what they say of it is compared."""
+import itertools
 import pathlib
 import textwrap
 
@@ -11,9 +12,9 @@ from tests.symbolic import asked
 
 HERE = pathlib.Path(__file__).parent
 IMPORTS = """
-import array, bisect, cmath, collections, contextlib, copy, dataclasses, decimal, enum, fractions, functools, heapq, io
+import array, bisect, cmath, collections, collections.abc, contextlib, copy, dataclasses, decimal, enum, fractions, functools, heapq, io
 import itertools, json, logging, math, operator, pickle, random, re, statistics, string, struct, textwrap, types, warnings
-import numpy
+import jit, numpy, torch
 """
 
 
@@ -45,6 +46,23 @@ def test_objects(line):
         return torch.ones(2), *asked.objects()
 
     check(program(line, ", ".join(["y", *names])), make=arguments, then=said, nodes=False)
+
+
+def left_of(result, y, given):
+    said = list(asked.LOG)
+    try:
+        left = list(itertools.islice(given, 6))
+    except Exception as error:
+        left = repr(error)
+    return said, left, asked.LOG[len(said) :]
+
+
+@pytest.mark.sampled(24)
+@pytest.mark.parametrize("line", lines("asked_iterators.txt"))
+def test_iterators(line):
+    """What is asked of an iterator, how far it gets, and what is left in it."""
+    name, text = line.split("|", 1)
+    check(program(text, "y, given"), make=lambda: (torch.ones(2), asked.iterator(name)), then=left_of, nodes=False)
 
 
 def tensors(rows, cls):
