@@ -43,7 +43,7 @@ from symbolic.variables.iterators import ConstantIterator, GetitemIterator
 from symbolic.variables.mappings import DictVariable, SetVariable
 from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.positions import NO_INSTANCES, type_name
+from symbolic.variables.positions import NO_INSTANCES, has, type_name
 from symbolic.variables.properties import PropertyVariable
 from symbolic.variables.symbols import SymbolVariable
 from symbolic.variables.tables import BuiltinVariable
@@ -91,7 +91,7 @@ def _is_not_repeated(op: Any, a: Variable, b: Variable) -> bool:
     sequences."""
     kind = b.python_type()
     native = next((base for base in _REPEATED if issubclass(kind, base)), None) if op is operator.imul else None
-    if native is None or not a.python_type().__flags__ & _HEAP_TYPE:
+    if native is None or not (a.python_type().__flags__ & _HEAP_TYPE or has(a.python_type(), "__len__")):
         return False
     return lookup(kind, "__rmul__") is lookup(native, "__rmul__")
 
@@ -350,6 +350,8 @@ class Protocols:
             return ConstantVariable(a.is_same(self, b))
         if op is operator.ne:
             return ConstantVariable(not a.is_same(self, b))
+        if symbol == "*" and issubclass(b.python_type(), _REPEATED):
+            return self.raise_(TypeError, f"can't multiply sequence by non-int of type {type_name(a.python_type())!r}")
         names = f"{type_name(a.python_type())!r} and {type_name(b.python_type())!r}"
         if op in _REFLECTED:
             return self.raise_(TypeError, f"{symbol!r} not supported between instances of {names}")

@@ -209,8 +209,9 @@ class ConstantVariable(Variable):
                 raise GraphBreak("bytes not known", f"{self.describe()} % {other.describe()}")
             kind, part = other.python_type(), native_part(other)
             is_number = isinstance(self.value, NUMBERS) and not issubclass(kind, type(self.value))
-            if is_number and part is not other and part.is_constant() and answers_for(op, self.value, part.constant()):
-                return self.binary(tx, op, part)  # it does not ask that class
+            if is_number and part is not other and part.is_constant() and op in BINARY:
+                if answers_for(BINARY[op][0], self.value, part.constant()):
+                    return self.binary(tx, op, part)  # it does not ask that class
             late = issubclass(kind, type(self.value))
             theirs = late or op not in BINARY or answers(other, BINARY[op][1])
             return None if theirs else self.as_sequence(tx, op, other)
@@ -317,11 +318,11 @@ def is_a(value: Any, kinds: Any) -> bool:
     return issubclass(type(value), kinds)
 
 
-def answers_for(op: Any, left: Any, right: Any) -> bool:
-    """Whether the operator of `left`'s class answers for that on its right, whose class is not asked then."""
-    own = lookup(type(left), BINARY[op][0]) if op in BINARY else MISSING
+def answers_for(name: str, value: Any, other: Any) -> bool:
+    """Whether the method of `value`'s class answers for the other, whose class is not asked then."""
+    own = lookup(type(value), name)
     try:
-        return own is not MISSING and own(left, right) is not NotImplemented
+        return own is not MISSING and own(value, other) is not NotImplemented
     except (ArithmeticError, ValueError, TypeError):  # which is an answer, too
         return True
 

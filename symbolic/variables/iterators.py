@@ -549,7 +549,8 @@ class GroupbyIterator(IteratorVariable):
 
     def next(self, tx: Translator) -> Variable | None:
         self.group = None
-        while self.current is None or (self.target is not None and tx.equal(self.target, self.current)):
+        # What a group has given is not compared again.
+        while self.value is None or self.current is None or (self.target and tx.equal(self.target, self.current)):
             if not self.advance(tx):
                 return None
         self.target = self.current

@@ -636,7 +636,9 @@ def _implemented(answer: Variable) -> Variable | None:
 
 
 def _in_order(contents: Any, keys: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The keys of an OrderedDict in its own order, which methods of dict leave as it is."""
+    """The keys of an OrderedDict in its own order, which methods of dict leave as it is. They are hashed for that."""
+    if may_ask(keys):
+        raise GraphBreak("operation not supported by the object", "OrderedDict of keys that hash themselves")
     try:
         ordered = tuple(OrderedDict.__iter__(contents))
     except KeyError:  # of one that is in its order alone

@@ -411,10 +411,17 @@ class NativeVariable(Variable):
         self.misuse(tx, operator.getitem, self.blank(), stand_in(index))
 
     def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
+        self._check_index(index)
         self.misuse(tx, operator.setitem, self.blank(), stand_in(index), None)
 
     def delitem(self, tx: Translator, index: Variable) -> None:
+        self._check_index(index)
         self.misuse(tx, operator.delitem, self.blank(), stand_in(index))
+
+    def _check_index(self, index: Variable) -> None:
+        """What may be a number is asked for it before it shows that nothing has a place here."""
+        if not index.is_constant() and has(index.python_type(), "__index__"):
+            raise GraphBreak("operation of a container not supported", f"places of {self.describe()}")
 
     def unary(self, tx: Translator, op: Any) -> Variable:
         self.misuse(tx, op, self.blank())
@@ -453,6 +460,8 @@ class NativeVariable(Variable):
 def _operator_methods() -> Iterator[tuple[str, Method]]:
     def binary(op: Any) -> Callable[..., Variable]:
         def run(self: Variable, tx: Translator, other: Variable, /) -> Variable:
+            if op is operator.mul and not has(other.python_type(), "__index__"):
+                tx.attempt(operator.index, stand_in(other))
             return self.binary(tx, op, other) or self.as_sequence(tx, op, other) or tx.from_constant(NotImplemented)
 
         return run

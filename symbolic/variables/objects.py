@@ -485,20 +485,24 @@ class ObjectVariable(Variable):
         if op is operator.or_ and self.cls in ALIASES and joins(other):
             return tx.of_classes(op, self, other)
         self._check_asked(other)
-        theirs = _native_part(other)
-
-        def native(part: Variable) -> Variable | None:
-            if part.is_constant() and theirs.is_constant() and not answers_for(op, part.constant(), theirs.constant()):
-                return None
-            return part.binary(tx, op, theirs)
-
-        return self._operator(tx, BINARY[op][0], other, native)
+        return self._of_parts(tx, BINARY[op][0], other, lambda part, theirs: part.binary(tx, op, theirs))
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if op is operator.or_ and self.cls in ALIASES and joins(other):
             return tx.of_classes(op, other, self)
         self._check_asked(other)
-        return self._operator(tx, BINARY[op][1], other, lambda p: p.rbinary(tx, op, _native_part(other)))
+        return self._of_parts(tx, BINARY[op][1], other, lambda part, theirs: part.rbinary(tx, op, theirs))
+
+    def _of_parts(
+        self, tx: Translator, name: str, other: Variable, run: Callable[[Variable, Variable], Variable | None]
+    ) -> Variable | None:
+        theirs = _native_part(other)
+
+        def native(part: Variable) -> Variable | None:
+            known = part.is_constant() and theirs.is_constant()
+            return None if known and not answers_for(name, part.constant(), theirs.constant()) else run(part, theirs)
+
+        return self._operator(tx, name, other, native)
 
     def _check_asked(self, other: Variable) -> None:
         """Values of the library ask other operands: a `timedelta` a float for its ratio, whoever has written that."""
