@@ -52,6 +52,8 @@ def positional(name: str, kinds: str) -> Callable[..., Variable | None]:
     """A method that is Python's own, run on the variables; `kinds` says what its arguments are: v(alue), i(ndex)."""
 
     def run(self: SequenceVariable, tx: Translator, *args: Variable, **kwargs: Variable) -> Variable | None:
+        if len(args) > len(kinds):
+            self.misuse(tx, getattr(self.blank(), name), *args)  # nothing is asked of them
         given = [as_index(tx, a) if kind == "i" else a for a, kind in zip_longest(args, kinds) if a is not None]
         tx.ledger.keep(self)
         with_contents = self.model()
