@@ -311,7 +311,7 @@ def _chain(snap, chain):
 def _parts(chain):
     _, _, *state = _reduce(chain)
     source, *active = state[0] if state else ((),)
-    return active + _left(source)
+    return [*map(_alone, active), *_left(source)]
 
 
 def _cycle(snap, cycle):
