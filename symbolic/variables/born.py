@@ -96,16 +96,18 @@ class BornClass(ClassVariable):
         if name == "__module__" and tx.frames[-1].namespace.real() is vars(dataclasses) and not tx.ledger.stores(self):
             do(tx, self, set_module, {"module": value})  # `make_dataclass` is not done yet
             return
+        before = lookup(self.value, name)
         tx.attempt(type.__setattr__, self.value, name, model(tx, value))
         self.changed(tx)
-        tx.ledger.store(self, name, value)
+        self.put(tx, name, value, before)
 
     def plain_delattr(self, tx: Translator, name: str) -> None:
         if name in _STRUCTURE:
             raise GraphBreak("deletion of a class attribute", f"{self.value.__qualname__}.{name}")
+        before = lookup(self.value, name)
         tx.attempt(type.__delattr__, self.value, name)
         self.changed(tx)
-        tx.ledger.store(self, name, DELETED)
+        self.put(tx, name, DELETED, before)
 
     def changed(self, tx: Translator) -> None:
         if (shown := self.shown(tx)) is not None:

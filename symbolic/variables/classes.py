@@ -62,7 +62,7 @@ def of_the_program(raw: Any) -> bool:
     """Whether a hook is written in Python, and not by the library; objects that are called may do anything."""
     function = getattr(raw, "__func__", raw)
     if isinstance(function, FunctionType):
-        return function.__module__.partition(".")[0] not in _LIBRARY
+        return str(function.__module__).partition(".")[0] not in _LIBRARY
     return callable(function) and not isinstance(function, (type, *NATIVE_DESCRIPTORS))
 
 
@@ -199,7 +199,13 @@ class ClassVariable(FixedVariable):
         if self.shown(tx) is not None:
             raise GraphBreak("store to a class whose attributes are shown", f"{self.value.__qualname__}.{name}")
         tx.stored_on_classes.add(name)
+        self.put(tx, name, value, lookup(self.value, name))
+
+    def put(self, tx: Translator, name: str, value: Any, before: Any) -> None:
+        """A data descriptor that was there took what was stored to instances till now."""
         tx.ledger.store(self, name, value)
+        if is_data_descriptor(before):
+            tx.ledger.border()
 
     def shown(self, tx: Translator) -> Variable | None:
         """The dict that its `__dict__` shows, if the frame has looked at that."""
@@ -284,7 +290,7 @@ class ClassVariable(FixedVariable):
         if isinstance(raw, (staticmethod, FunctionType)):
             function = raw.__func__ if isinstance(raw, staticmethod) else raw
             fields = getattr(self.value, "_fields", None) if issubclass(self.value, tuple) else None
-            if fields is not None and function.__module__.startswith("namedtuple_"):
+            if fields is not None and str(function.__module__).startswith("namedtuple_"):
                 bound = tx.function(function).bind(tx, [self, *args], kwargs)
                 return TupleVariable([bound[name] for name in fields], None, self.value)
             if function.__module__ == "typing" and issubclass(self.value, tuple):
@@ -559,7 +565,7 @@ class PythonModuleVariable(FixedVariable):
             space.store(tx, name, made := tx.new_dict([]))  # what asks for them makes them
             return made
         hook = self.value.__dict__.get("__getattr__")
-        if isinstance(hook, FunctionType) and hook.__module__.partition(".")[0] not in ("torch", "numpy"):
+        if isinstance(hook, FunctionType) and str(hook.__module__).partition(".")[0] not in ("torch", "numpy"):
             return tx.call(space.getitem(tx, ConstantVariable("__getattr__")), [ConstantVariable(name)], {})
         value = tx.attempt(getattr, self.value, name)  # lazily importing modules of libraries answer here
         if name in self.value.__dict__:

@@ -380,6 +380,17 @@ def _state(tx: Translator, x: Variable) -> Variable | None:
     return _own_state(tx, x)
 
 
+def _slot_names(tx: Translator, x: Variable) -> list[str]:
+    """A class remembers them when the program asks, not while tracing."""
+    cls = x.python_type()
+    is_new = "__slotnames__" not in namespace_of(cls)
+    found: list[str] = _copyreg._slotnames(cls)
+    if is_new and "__slotnames__" in namespace_of(cls):
+        type.__delattr__(cls, "__slotnames__")
+        tx.ledger.call(library(tx, _copyreg._slotnames), tx.class_of(x))
+    return found
+
+
 def _own_state(tx: Translator, x: Variable) -> Variable | None:
     """`object.__getstate__(x)`, None for none."""
     cls = x.python_type()
@@ -388,7 +399,7 @@ def _own_state(tx: Translator, x: Variable) -> Variable | None:
         return tx.new_dict(attributes) if attributes else None
     namespace = tx.instance_namespace(x) if cls.__dictoffset__ else None
     state: Variable | None = namespace if namespace is not None and namespace.length(tx) else None
-    slots = {name: _optional(tx, x, name) for name in _copyreg._slotnames(cls)}
+    slots = {name: _optional(tx, x, name) for name in _slot_names(tx, x)}
     held: list[tuple[Variable, Variable]] = [
         (ConstantVariable(name), value) for name, value in slots.items() if value is not None
     ]
