@@ -100,6 +100,8 @@ class GeneratorVariable(Variable):
         if self.state == "running":
             return tx.raise_(ValueError, f"{self.word} already executing")
         if self.state == "closed":
+            if self.KIND is CoroutineType:
+                return tx.raise_(RuntimeError, "cannot reuse already awaited coroutine")
             if error is not None:
                 raise Observed(error)
             self.returned: Variable = ConstantVariable(None)
@@ -109,6 +111,8 @@ class GeneratorVariable(Variable):
                 return tx.raise_(TypeError, f"can't send non-None value to a just-started {self.word}")
         if self.state == "new" and error is not None:
             self.state = "closed"
+            if not versions.PY312:  # there it is the body that looks at what leaves it
+                self._check_stop(tx, error)
             raise Observed(error)
         self.count(tx)
         inner = self.delegate() if error is not None else None
@@ -125,9 +129,7 @@ class GeneratorVariable(Variable):
             kind, result = tx.run_generator(self.frame, error)
         except Observed as raised:
             self.state = "closed"
-            if issubclass(raised.variable.python_type(), StopIteration):
-                cause = raised.variable
-                tx.raise_from(RuntimeError, f"{self.word} raised StopIteration", cause=cause)
+            self._check_stop(tx, raised.variable)
             raise
         if kind == "yield":
             self.state = "suspended"
@@ -135,6 +137,11 @@ class GeneratorVariable(Variable):
         self.state = "closed"
         self.returned = result
         return None
+
+    def _check_stop(self, tx: Translator, error: Variable) -> None:
+        """What would end its iteration does not leave it."""
+        if issubclass(error.python_type(), StopIteration):
+            tx.raise_from(RuntimeError, f"{self.word} raised StopIteration", cause=error)
 
     def _next_inst(self) -> Inst:
         """Where it goes on after its `yield`; after that of a `yield from` with the jump back to its SEND."""

@@ -308,3 +308,54 @@ def test_never_awaited():
         return x + 1, [str(w.message) for w in seen]
 
     check(warned, X)
+
+
+async def _given(n):
+    return n
+
+
+class _Stop:
+    def __await__(self):
+        yield "stop"
+
+
+async def _stopping():
+    await _Stop()
+    return 3
+
+
+def _asked(*calls):
+    out = []
+    for call in calls:
+        try: out.append(call())
+        except BaseException as e: out.append(repr(e))
+    return out
+
+
+def awaited_twice(x):
+    async def main():
+        one = _given(2)
+        return await one, await one
+
+    return _asked(lambda: main().send(None)), x + 1
+
+
+def awaited_by_two(x):
+    one = _stopping()
+
+    async def main(): return await one
+
+    first, second = main(), main()
+    return _asked(*(lambda m=m: m.send(None) for m in (first, second, first, second))), x + 1
+
+
+def sent_to_again(x):
+    one, closed = _given(1), _given(2)
+    closed.close()
+    again = _asked(*[lambda: one.send(None)] * 3, one.close, lambda: one.throw(ValueError(1)))
+    return again, _asked(lambda: closed.send(None), lambda: next(closed.__await__()), lambda: closed.throw(KeyError(3)), closed.close), x + 1
+
+
+@pytest.mark.parametrize("program", [awaited_twice, awaited_by_two, sent_to_again])
+def test_coroutines_that_are_over(program):
+    check(program, *tensors(2))

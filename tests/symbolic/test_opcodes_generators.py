@@ -531,3 +531,18 @@ def test_breaks_inside_of_generators_that_run_on(x):
         out.append(y)
         log.append("round")
     return out, log
+
+
+@same_as_eager
+def test_what_ends_an_iteration_is_thrown_into_one_that_has_not_begun(x):
+    def counting():
+        yield 1
+
+    async def waiting(): ...
+
+    told = []
+    for made in (counting(), waiting()):
+        for _ in range(2):
+            try: made.throw(StopIteration(4))
+            except BaseException as e: told.append((repr(e), repr(e.__context__), repr(e.__cause__)))
+    return x + 1, told
