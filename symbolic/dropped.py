@@ -50,11 +50,35 @@ DROPS: dict[str, Callable[[Frame, Inst], list[Variable | None]]] = {
 }
 
 
+#: Instructions that drop what they are given when they have used it, if nobody has taken it.
+TAKES = frozenset(
+    "CALL CALL_KW CALL_FUNCTION_EX LIST_EXTEND SET_UPDATE UNPACK_SEQUENCE UNPACK_EX CONTAINS_OP SEND END_SEND".split()
+)
+
+
+def given(tx: Translator, frame: Frame, inst: Inst) -> tuple[list[Variable], set[Variable]]:
+    """What such an instruction finds on the stack, and the generators that were begun before it."""
+    many = (inst.arg or 0) if inst.op.startswith("CALL") else 0
+    return frame.stack[-many - _BESIDE :], set(tx.waiting)
+
+
+def used(tx: Translator, values: list[Variable], before: set[Variable]) -> list[Variable]:
+    """The generators that have something left to do of those that it has begun, or that these values hold."""
+    waiting = suspended(tx)
+    within = _within(tx, [each for each in values if each is not NULL], set(waiting)) if waiting else ()
+    return [each for each in waiting if each in within or each not in before]
+
+
+def suspended(tx: Translator) -> list[Variable]:
+    """The generators that have something left to do."""
+    tx.waiting = [each for each in tx.waiting if each.state != "closed"]
+    return [each for each in tx.waiting if each.state == "suspended" and each.has_something_left()]
+
+
 def unfinished(tx: Translator, frame: Frame, values: Iterable[Variable | None]) -> list[Variable]:
     """The generators with something left to do that the frame may be about to drop with the values, and what of these
     existed before and tells of its end."""
-    tx.waiting = [each for each in tx.waiting if each.state != "closed"]
-    waiting = [each for each in tx.waiting if each.state == "suspended" and each.has_something_left()]
+    waiting = suspended(tx)
     if not waiting and not tx.given_generators:
         return []
     dropped = [each for each in values if each is not None and each is not NULL]
@@ -90,10 +114,11 @@ def is_given(value: Any) -> bool:
         return value.cr_frame is not None
     if type(value) in _STEPS_OF_ASYNC:
         return any(is_given(each) for each in gc.get_referents(value) if type(each) is AsyncGeneratorType)
-    kind = _SUSPENDED.get(type(value))
-    if kind is None or getattr(value, f"{kind}_frame") is None:
+    kind, delegate = _SUSPENDED.get(type(value), ("", ""))
+    if not kind or getattr(value, f"{kind}_frame") is None:
         return tells_of_end(value)
-    return any(inst.op == "PUSH_EXC_INFO" for inst in decode(getattr(value, f"{kind}_code")).insts)
+    is_delegating = getattr(value, delegate) is not None  # to what is closed, too
+    return is_delegating or any(inst.op == "PUSH_EXC_INFO" for inst in decode(getattr(value, f"{kind}_code")).insts)
 
 
 async def _nothing() -> AsyncGenerator[None, None]:
@@ -107,8 +132,8 @@ def _steps_of_async() -> Iterator[type]:
         step.close()  # or it says that nobody has awaited it
 
 
-#: generators -> how their attributes begin
-_SUSPENDED: dict[type, str] = {GeneratorType: "gi", AsyncGeneratorType: "ag"}
+#: generators -> how their attributes begin, and what they go through
+_SUSPENDED = {GeneratorType: ("gi", "gi_yieldfrom"), AsyncGeneratorType: ("ag", "ag_await")}
 #: What holds an asynchronous generator and steps it.
 _STEPS_OF_ASYNC = frozenset(_steps_of_async())
 #: What may have something left to do.

@@ -523,6 +523,7 @@ class Translator(Protocols):
             frame.index += 1
             drops = inst.op in dropped.DROPS and self._may_end()
             left = dropped.unfinished(self, frame, dropped.DROPS[inst.op](frame, inst)) if drops else None
+            given = dropped.given(self, frame, inst) if inst.op in dropped.TAKES and not anchors else None
             written = len(ledger.written)
             try:
                 handler = handlers.get(inst.op)
@@ -534,6 +535,8 @@ class Translator(Protocols):
                 handler(self, frame, inst)
                 if len(ledger.written) > written:
                     dropped.check_replaced(self, ledger.written[written:])
+                if given is not None and not left and self.waiting:
+                    left = dropped.used(self, *given)
                 if left:
                     dropped.close(self, left)
             except Observed as raised:

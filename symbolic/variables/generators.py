@@ -183,7 +183,11 @@ class GeneratorVariable(Variable):
             tx.waiting.append(self)
 
     def has_something_left(self) -> bool:
-        """Whether it stands inside of a `try` or `with`, which run on when nobody has the generator any more."""
+        """Whether it stands inside of a `try` or `with`, which run on when nobody has the generator any more, or of a
+        `yield from`, which closes what it goes through."""
+        inner = self.delegate()
+        if inner is not None and lookup(inner.python_type(), "close") is not MISSING:
+            return True
         code = self.frame.code
         row = code.handler(code.insts[self.frame.current].offset) if self.state == "suspended" else None
         while row is not None:

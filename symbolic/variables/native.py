@@ -11,7 +11,7 @@ import enum
 import inspect
 import operator
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
-from types import BuiltinMethodType, MethodType, MethodWrapperType
+from types import BuiltinMethodType, FunctionType, MethodType, MethodWrapperType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import torch
@@ -19,7 +19,7 @@ import torch
 from sideeffects.effects import DELETED
 from symbolic.errors import GraphBreak, Observed, Restart
 from symbolic.signatures import takes
-from symbolic.variables.base import BINARY, COMPARISONS, INPLACE, MISSING, UNARY, Identity, Variable
+from symbolic.variables.base import BINARY, COMPARISONS, INPLACE, MISSING, UNARY, Identity, Variable, lookup
 from symbolic.variables.constants import is_constant_value
 from symbolic.variables.identity import IdVariable
 from symbolic.variables.methods import NativeMethod
@@ -111,20 +111,20 @@ def raise_with(tx: Translator, kind: type[Exception], value: Variable) -> NoRetu
 def has_own_hash(variable: Variable) -> bool:
     """Whether the user's code decides which keys are equal: `__hash__` and `__eq__` are called as a dict calls them."""
     kind = variable.python_type()
-    return hasattr(variable, "special") and inspect.isfunction(inspect.getattr_static(kind, "__hash__"))
+    return hasattr(variable, "special") and isinstance(lookup(kind, "__hash__"), FunctionType)
 
 
 def _compares_by_itself(kind: type) -> bool:
     """Whether a class has an `__eq__` of the user's beside a `__hash__` of values that is Python's own."""
-    is_native = not inspect.isfunction(kind.__hash__) and kind.__hash__ not in IDENTITY_HASHES
-    return is_native and inspect.isfunction(inspect.getattr_static(kind, "__eq__"))
+    is_native = not isinstance(kind.__hash__, FunctionType) and kind.__hash__ not in IDENTITY_HASHES
+    return is_native and isinstance(lookup(kind, "__eq__"), FunctionType)
 
 
 def decides(kind: type) -> bool:
     """Whether code of the user's is run where an existing container looks for a key that is of this class."""
     if kind.__hash__ in (torch.Tensor.__hash__, enum.Enum.__hash__):
         return False
-    return any(inspect.isfunction(inspect.getattr_static(kind, name)) for name in ("__hash__", "__eq__"))
+    return any(isinstance(lookup(kind, name), FunctionType) for name in ("__hash__", "__eq__"))
 
 
 def may_ask(keys: Collection[Any]) -> bool:

@@ -546,3 +546,61 @@ def test_what_ends_an_iteration_is_thrown_into_one_that_has_not_begun(x):
             try: made.throw(StopIteration(4))
             except BaseException as e: told.append((repr(e), repr(e.__context__), repr(e.__cause__)))
     return x + 1, told
+
+
+def _through(inner):
+    yield from inner
+
+
+def _three():
+    yield from (1, 2, 3)
+
+
+def dropped_after_a_call(x, given):
+    inner = _three()
+    return next(_through(inner)), list(inner), x + 1
+
+
+def dropped_twice_removed(x, given):
+    inner = _three()
+    a, *_ = itertools.islice(_through(_through(inner)), 2)
+    return a, [*inner], x + 1
+
+
+def dropped_by_name(x, given):
+    inner = _three()
+    outer = _through(inner)
+    first = next(outer)
+    del outer
+    return first, list(inner), x + 1
+
+
+def kept(x, given):
+    inner = _three()
+    outer = _through(inner)
+    return next(outer), list(inner), x + 1
+
+
+def through_what_came_in(x, given):
+    return next(_through(given)), list(given), x + 1
+
+
+def awaited_and_dropped(x, given):
+    class Stop:
+        def __await__(self): yield 1; yield 2
+
+    async def inner(): await Stop()
+    async def outer(one): await one
+
+    one = inner()
+    told = [outer(one).send(None)]
+    try: told.append(one.send(None))
+    except RuntimeError as e: told.append(str(e))
+    return told, x + 1
+
+
+@pytest.mark.parametrize(
+    "program", [dropped_after_a_call, dropped_twice_removed, dropped_by_name, kept, through_what_came_in, awaited_and_dropped]
+)
+def test_who_is_dropped_closes_what_it_goes_through(program):
+    check(program, make=lambda: (torch.ones(2), _three()))
