@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import math
 import operator
 import re
@@ -210,7 +211,7 @@ class ConstantVariable(Variable):
             kind, part = other.python_type(), native_part(other)
             is_number = isinstance(self.value, NUMBERS) and not issubclass(kind, type(self.value))
             if is_number and part is not other and part.is_constant() and op in BINARY:
-                if answers_for(BINARY[op][0], self.value, part.constant()):
+                if answers_for(BINARY[op][0], type(self.value), part.python_type()):
                     return self.binary(tx, op, part)  # it does not ask that class
             late = issubclass(kind, type(self.value))
             theirs = late or op not in BINARY or answers(other, BINARY[op][1])
@@ -318,11 +319,14 @@ def is_a(value: Any, kinds: Any) -> bool:
     return issubclass(type(value), kinds)
 
 
-def answers_for(name: str, value: Any, other: Any) -> bool:
-    """Whether the method of `value`'s class answers for the other, whose class is not asked then."""
-    own = lookup(type(value), name)
+@functools.cache
+def answers_for(name: str, kind: type, other: type) -> bool:
+    """Whether the method of a class of constants answers for one of the other class, which is not asked then."""
+    if kind not in LITERALS or other not in LITERALS:
+        return True
+    own = lookup(kind, name)
     try:
-        return own is not MISSING and own(value, other) is not NotImplemented
+        return own is not MISSING and own(kind(), other()) is not NotImplemented
     except (ArithmeticError, ValueError, TypeError):  # which is an answer, too
         return True
 

@@ -500,7 +500,8 @@ class ObjectVariable(Variable):
 
         def native(part: Variable) -> Variable | None:
             known = part.is_constant() and theirs.is_constant()
-            return None if known and not answers_for(name, part.constant(), theirs.constant()) else run(part, theirs)
+            answers = not known or answers_for(name, part.python_type(), theirs.python_type())
+            return run(part, theirs) if answers else None
 
         return self._operator(tx, name, other, native)
 
