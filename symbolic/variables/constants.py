@@ -211,7 +211,7 @@ class ConstantVariable(Variable):
             kind, part = other.python_type(), native_part(other)
             is_number = isinstance(self.value, NUMBERS) and not issubclass(kind, type(self.value))
             if is_number and part is not other and part.is_constant() and op in BINARY:
-                if answers_for(BINARY[op][0], type(self.value), part.python_type()):
+                if answers_for(BINARY[op][0], self.python_type(), part.python_type()):
                     return self.binary(tx, op, part)  # it does not ask that class
             late = issubclass(kind, type(self.value))
             theirs = late or op not in BINARY or answers(other, BINARY[op][1])
@@ -320,7 +320,7 @@ def is_a(value: Any, kinds: Any) -> bool:
 
 
 @functools.cache
-def answers_for(name: str, kind: type, other: type) -> bool:
+def answers_for(name: str, kind: Any, other: Any) -> bool:
     """Whether the method of a class of constants answers for one of the other class, which is not asked then."""
     if kind not in LITERALS or other not in LITERALS:
         return True
