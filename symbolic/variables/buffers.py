@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from types import FunctionType, GetSetDescriptorType, MethodDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable, lookup
 from symbolic.variables.containers import ReversedIterator, SequenceIterator
 from symbolic.variables.native import Method, NativeVariable, each, each_of_some, is_iterable
-from symbolic.variables.positions import answers, as_index, has, native_part, stand_in
+from symbolic.variables.positions import answers, as_index, has, has_own, native_part, stand_in
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -292,7 +292,7 @@ def _at_its_length(function: Callable[..., Any], model: Any, args: Any, kwargs: 
 def _run_method(name: str, self: BufferVariable, tx: Translator, /, *args: Variable, **kwargs: Variable) -> Variable:
     if name not in _ADDING or any(native_part(arg) is self for arg in args):
         self.contents(tx)
-    if name in _COMPARING and any(_asks(arg, ["__eq__"]) for arg in args):
+    if name in _COMPARING and any(has_own(arg, ["__eq__"]) for arg in args):
         raise GraphBreak("value of a buffer not known", f"{name} of what compares itself")
     if name == "extend" and len(args) == 1 and self.cls is array and _feeds(args[0]):
         for item in each(tx, args[0]):  # which may look at it meanwhile
@@ -305,13 +305,6 @@ def _run_method(name: str, self: BufferVariable, tx: Translator, /, *args: Varia
 
 
 _COMPARING = ("count", "index", "remove")
-
-
-def _asks(variable: Variable, names: Sequence[str]) -> bool:
-    """Whether it has such a special method of the user's."""
-    return hasattr(variable, "special") and any(
-        isinstance(lookup(variable.python_type(), name), FunctionType) for name in names
-    )
 
 
 def _feeds(variable: Variable) -> bool:
@@ -365,7 +358,7 @@ _NO_ITERABLES = ("__index__", "__bytes__", "__buffer__", "typecode")
 
 def array_of(tx: Translator, *args: Variable) -> Variable:
     """`array(typecode, initializer)`"""
-    if any(issubclass(arg.python_type(), (list, tuple)) and _asks(arg, ["__len__", "__getitem__"]) for arg in args):
+    if any(issubclass(arg.python_type(), (list, tuple)) and has_own(arg, ["__len__", "__getitem__"]) for arg in args):
         raise GraphBreak("value of a buffer not known", "an array of what answers itself")
     given = [_fed(tx, arg) for arg in args]
     if given[:1] == ["u"]:

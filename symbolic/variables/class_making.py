@@ -12,7 +12,6 @@ import collections
 import dataclasses
 import enum
 import functools
-import inspect
 import types
 import typing
 from builtins import __build_class__
@@ -32,8 +31,8 @@ from symbolic.variables.classes import MAKERS, NATIVE_CONSTRUCTORS, ClassVariabl
 from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.functions import CellVariable, ClosureFunction, PartialVariable
 from symbolic.variables.mappings import DictVariable
-from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectVariable
-from symbolic.variables.positions import has, type_name
+from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS
+from symbolic.variables.positions import has, has_own, type_name
 from symbolic.variables.tables import HANDLERS, class_method, handles, known, library, misused
 
 if TYPE_CHECKING:
@@ -342,7 +341,7 @@ def _maker(function: Callable[..., Any]) -> None:
 def _check_unasked(given: Iterable[Variable], names: Iterable[str]) -> None:
     """What Python's own code asks the program's objects while it makes something is asked when the program runs."""
     for each in given:
-        if isinstance(each, ObjectVariable) and any(inspect.isfunction(lookup(each.cls, name)) for name in names):
+        if has_own(each, names):
             raise GraphBreak("argument of an operation not supported", each.describe())
 
 

@@ -24,7 +24,7 @@ from symbolic.variables.constants import is_constant_value
 from symbolic.variables.identity import IdVariable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import instance_dict
-from symbolic.variables.positions import has, stand_in, type_name
+from symbolic.variables.positions import has, has_own, stand_in, type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -110,8 +110,7 @@ def raise_with(tx: Translator, kind: type[Exception], value: Variable) -> NoRetu
 
 def has_own_hash(variable: Variable) -> bool:
     """Whether the user's code decides which keys are equal: `__hash__` and `__eq__` are called as a dict calls them."""
-    kind = variable.python_type()
-    return hasattr(variable, "special") and isinstance(lookup(kind, "__hash__"), FunctionType)
+    return has_own(variable, ("__hash__",))
 
 
 def _compares_by_itself(kind: type) -> bool:

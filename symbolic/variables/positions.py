@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from array import array
 from collections import deque
+from collections.abc import Iterable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -41,6 +43,12 @@ def native_part(variable: Variable) -> Variable:
     """The container in an instance of a container's subclass, which other variables call its payload."""
     payload = getattr(variable, "payload", None)
     return payload if isinstance(payload, Variable) else variable
+
+
+def has_own(variable: Variable, names: Iterable[str]) -> bool:
+    """Whether it is an object whose class has one of these methods written in Python."""
+    kind = variable.python_type()
+    return hasattr(variable, "special") and any(isinstance(lookup(kind, name), FunctionType) for name in names)
 
 
 def answers(other: Variable, reflected: str) -> bool:

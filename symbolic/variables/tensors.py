@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import operator
 from collections.abc import Callable
 from types import FunctionType, GetSetDescriptorType
@@ -19,11 +18,11 @@ from symbolic.errors import ASKS_NODE, UNSURE, GraphBreak
 from symbolic.gradients import differentiate_with
 from symbolic.signatures import takes
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, UNARY, Variable, lookup
+from symbolic.variables.base import MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.foreseen import count, foresee, item, truth
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.positions import index_method
+from symbolic.variables.positions import has_own, index_method
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -379,12 +378,8 @@ def _check_unasked(other: Variable) -> None:
     """Torch looks for a `__torch_function__` in what it is given, and into sequences: what answers that itself is
     asked."""
     kind = other.python_type()
-    if issubclass(kind, torch.Tensor) or not hasattr(other, "special"):
-        return
-    names = ["__getattr__", "__getattribute__"]
-    if issubclass(kind, (list, tuple)):
-        names += ["__len__", "__getitem__", "__iter__"]
-    if any(inspect.isfunction(lookup(kind, name)) for name in names):
+    of_elements = ("__len__", "__getitem__", "__iter__") if issubclass(kind, (list, tuple)) else ()
+    if not issubclass(kind, torch.Tensor) and has_own(other, ("__getattr__", "__getattribute__", *of_elements)):
         raise GraphBreak("operation not supported by the object", f"{other.describe()} beside a tensor")
 
 
