@@ -44,7 +44,7 @@ _BESIDE = 3
 
 #: instruction -> what it drops
 DROPS: dict[str, Callable[[Frame, Inst], list[Variable | None]]] = {
-    **dict.fromkeys(("POP_TOP", "FOR_ITER"), lambda frame, inst: [frame.stack[-1]]),  # the latter when it is over
+    "POP_TOP": lambda frame, inst: [frame.stack[-1]],
     **dict.fromkeys(("STORE_FAST", "DELETE_FAST"), lambda frame, inst: [frame.locals.get(inst.argval)]),
     **dict.fromkeys(("RETURN_VALUE", "RETURN_CONST"), lambda frame, inst: [*frame.held()]),
 }
@@ -78,14 +78,12 @@ def suspended(tx: Translator) -> list[Variable]:
 def unfinished(tx: Translator, frame: Frame, values: Iterable[Variable | None]) -> list[Variable]:
     """The generators with something left to do that the frame may be about to drop with the values, and what of these
     existed before and tells of its end."""
-    waiting = suspended(tx)
-    if not waiting and not tx.given_generators:
-        return []
     dropped = [each for each in values if each is not None and each is not NULL]
     holding = [each for each in dropped if _may_hold(tx, each)]
     ends = {*dropped, *_within(tx, holding)} if tx.given_generators else ()
     given = [each for each in ends if _existing(each) is not None]
-    if not waiting or not holding:
+    waiting = suspended(tx) if holding else ()
+    if not waiting:
         return given
     within = _within(tx, holding, set(waiting), _kept(tx, frame, dropped))
     return [*given, *(each for each in waiting if each in within)]
@@ -96,7 +94,8 @@ def _kept(tx: Translator, frame: Frame, dropped: Iterable[Variable]) -> set[Vari
     kept = {each for other in tx.frames if other is not frame for each in other.held()}
     mine = frame.held()
     for each in dropped:
-        mine.remove(each)
+        if each in mine:  # or it is gone already
+            mine.remove(each)
     return kept.union(mine)
 
 

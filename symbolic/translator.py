@@ -524,6 +524,7 @@ class Translator(Protocols):
             drops = inst.op in dropped.DROPS and self._may_end()
             left = dropped.unfinished(self, frame, dropped.DROPS[inst.op](frame, inst)) if drops else None
             given = dropped.given(self, frame, inst) if inst.op in dropped.TAKES and not anchors else None
+            loop = frame.stack[-1] if inst.op == "FOR_ITER" else None
             written = len(ledger.written)
             try:
                 handler = handlers.get(inst.op)
@@ -535,6 +536,8 @@ class Translator(Protocols):
                 handler(self, frame, inst)
                 if len(ledger.written) > written:
                     dropped.check_replaced(self, ledger.written[written:])
+                if loop is not None and frame.index != frame.current + 1 and self._may_end():
+                    left = dropped.unfinished(self, frame, [loop])  # it is over
                 if given is not None and not left and self.waiting:
                     left = dropped.used(self, *given)
                 if left:

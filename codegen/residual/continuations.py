@@ -102,10 +102,12 @@ _PASSED = ("arg", "index")
 class Watch:
     """Whether it may be seen that a frame's variable holds a value, though it is not read again: objects that existed
     before may do something when they end, or have weak references, or be in a container that ends with them; of those
-    born here the ones in `watched` are looked for. `ledger` knows what they hold as attributes."""
+    born here the ones in `watched` are looked for. `ledger` knows what they hold as attributes. `unseen`: what was
+    looked through in vain."""
 
     watched: Container[Variable] = ()
     ledger: Ledger | None = None
+    unseen: set[Variable] = field(default_factory=set)
 
     def sees(self, variable: Variable) -> bool:
         if isinstance(variable, ClassVariable) or _existing(variable):
@@ -120,8 +122,9 @@ class Watch:
             if part.source is not None and part.source.kind in _PASSED and _existing(part):
                 return True
             inside = part.reachable() if self.ledger is None else now_held(part, self.ledger)
-            waiting += [each for each in inside if each not in seen]
+            waiting += [each for each in inside if each not in seen and each not in self.unseen]
             seen.update(inside)
+        self.unseen.update(seen)
         return False
 
 

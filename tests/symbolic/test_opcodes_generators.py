@@ -1,10 +1,12 @@
 """Generators that are consumed within the program, and what becomes of those that are not."""
+import contextlib
 import itertools
 
 import pytest
 import torch
 
 import jit
+from symbolic import dropped
 from tests.differential import COUNTING, check, execute, same_as_eager, tensors
 
 X, Y = tensors(3, 4, count=2)
@@ -604,3 +606,26 @@ def awaited_and_dropped(x, given):
 )
 def test_who_is_dropped_closes_what_it_goes_through(program):
     check(program, make=lambda: (torch.ones(2), _three()))
+
+
+@contextlib.contextmanager
+def opened():
+    try: yield
+    finally: pass
+
+
+def loop_beside_what_is_open(x, many):
+    found = {}
+    with opened():
+        for i in range(many):
+            found[i] = i
+    return found, x * 2
+
+
+def test_a_loop_beside_what_is_open_looks_for_it_at_its_end_alone(monkeypatch):
+    """Of each turn nothing is dropped that could hold a generator."""
+    looked = []
+    within = dropped._within
+    monkeypatch.setattr(dropped, "_within", lambda *args: looked.append(args) or within(*args))
+    check(loop_beside_what_is_open, X, 300, graphs=1)
+    assert 0 < len(looked) < 100
