@@ -63,9 +63,12 @@ def given(tx: Translator, frame: Frame, inst: Inst) -> tuple[list[Variable], set
 
 
 def used(tx: Translator, values: list[Variable], before: set[Variable]) -> list[Variable]:
-    """The generators that have something left to do of those that it has begun, or that these values hold."""
+    """The generators that have something left to do of those that it has begun, or that these values hold, but for
+    what frames hold."""
     waiting = suspended(tx)
-    within = _within(tx, [each for each in values if each is not NULL], set(waiting)) if waiting else ()
+    if not waiting:
+        return []
+    within = _within(tx, [each for each in values if each is not NULL], set(waiting), _kept(tx, tx.frames[-1], ()))
     return [each for each in waiting if each in within or each not in before]
 
 

@@ -30,7 +30,7 @@ from typing import Any
 from test import support
 
 from tools import coverage_auto
-from tools.coverage_child import FALLS_BACK, Outcome, Task
+from tools.coverage_child import FALLS_BACK, RUNS, Outcome, Task
 from tools.environment import ROOT
 from tools.report import machine, show
 
@@ -97,8 +97,9 @@ class Runner:
         return found
 
     def allowed(self, plain: Outcome) -> float:
-        """The seconds that the compiled method may take: it is captured instruction by instruction, up to a limit."""
-        return self.limit + min(100 * plain.seconds, 5 * self.limit)
+        """The seconds that the compiled method may take: each run of it may be captured instruction by instruction, up
+        to a limit."""
+        return RUNS * self.limit + min(100 * plain.seconds, 5 * self.limit)
 
     def again(self, task: Task, name: str, before: Outcome) -> Outcome | None:
         """The outcome of a method alone; None if it is not to be judged, since so it does not pass plain either."""
