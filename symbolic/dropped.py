@@ -13,19 +13,21 @@ import inspect
 import itertools
 import traceback
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator
 from types import AsyncGeneratorType, CellType, CoroutineType, FunctionType, GeneratorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
+from symbolic import polyfills
 from symbolic.code import Inst, decode
 from symbolic.errors import SEES_END, GraphBreak, Observed, SkipFrame
 from symbolic.frames import Frame
 from symbolic.reach import children, exists, now_held, reachable
 from symbolic.variables.base import MISSING, NULL, Variable
-from symbolic.variables.constants import ConstantVariable, is_a
-from symbolic.variables.containers import MutableSequence
+from symbolic.variables.constants import ConstantVariable, SliceVariable, is_a
+from symbolic.variables.containers import MutableSequence, TupleVariable
 from symbolic.variables.exceptions import FrameVariable
+from symbolic.variables.functions import ClosureFunction, PartialVariable
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.weak import existing_object
@@ -36,17 +38,34 @@ if TYPE_CHECKING:
 #: The reason of a frame that runs as it is.
 LEFT = "a generator is dropped with something left to do"
 
+#: The reason of a break before a call.
+ENDS_INSIDE = "a generator ends inside of a call"
+
 #: What is told of the end of an argument.
 _TOLD = (weakref.finalize, weakref.ref, weakref.proxy)
+#: What lets go of its contents from the last to the first.
+_BACKWARDS: tuple[type, ...] = (
+    *(list, tuple, type(iter([])), type(iter(())), zip, map, BaseException),
+    *(itertools.chain, itertools.zip_longest, itertools.product),
+)
+#: What has an order of its own.
+_LETS_GO: dict[type[Variable], Callable[[Any], list[Variable | None]]] = {
+    PartialVariable: lambda it: [it.function, *it.args[::-1], *it.kwargs.values()],
+    ClosureFunction: lambda it: [it.defaults, it.kwdefaults, *it.closure[::-1]],
+    SliceVariable: lambda it: [it.parts[2], *it.parts[:2]],
+}
+_CONTAINERS = frozenset({list, tuple, dict, set})
+#: Those within each other that are looked into.
+_MOST_INSIDE = 100
 #: Of a call: more values than a call has on the stack beside its arguments.
 _BESIDE = 3
 
 
 #: instruction -> what it drops
 DROPS: dict[str, Callable[[Frame, Inst], list[Variable | None]]] = {
-    "POP_TOP": lambda frame, inst: [frame.stack[-1]],
+    **dict.fromkeys(("POP_TOP", "YIELD_VALUE"), lambda frame, inst: [frame.stack[-1]]),
     **dict.fromkeys(("STORE_FAST", "DELETE_FAST"), lambda frame, inst: [frame.locals.get(inst.argval)]),
-    **dict.fromkeys(("RETURN_VALUE", "RETURN_CONST"), lambda frame, inst: [*frame.held()]),
+    **dict.fromkeys(("RETURN_VALUE", "RETURN_CONST"), lambda frame, inst: [*frame.in_order()]),
 }
 
 
@@ -68,8 +87,9 @@ def used(tx: Translator, values: list[Variable], before: set[Variable]) -> list[
     waiting = suspended(tx)
     if not waiting:
         return []
-    within = _within(tx, [each for each in values if each is not NULL], set(waiting), _kept(tx, tx.frames[-1], ()))
-    return [each for each in waiting if each in within or each not in before]
+    values = [each for each in values if each is not NULL]
+    within = _within(tx, values, set(waiting), _kept(tx))
+    return _in_order(tx, values, [each for each in waiting if each in within or each not in before])
 
 
 def suspended(tx: Translator) -> list[Variable]:
@@ -83,19 +103,64 @@ def unfinished(tx: Translator, frame: Frame, values: Iterable[Variable | None]) 
     existed before and tells of its end."""
     dropped = [each for each in values if each is not None and each is not NULL]
     holding = [each for each in dropped if _may_hold(tx, each)]
-    ends = {*dropped, *_within(tx, holding)} if tx.given_generators else ()
+    ends = {*_unpacked(dropped), *_within(tx, holding)} if tx.given_generators and not tx.anchors else ()
     given = [each for each in ends if _existing(each) is not None]
     waiting = suspended(tx) if holding else ()
     if not waiting:
         return given
     within = _within(tx, holding, set(waiting), _kept(tx, frame, dropped))
-    return [*given, *(each for each in waiting if each in within)]
+    return [*given, *_in_order(tx, holding, [each for each in waiting if each in within])]
 
 
-def _kept(tx: Translator, frame: Frame, dropped: Iterable[Variable]) -> set[Variable]:
-    """What frames hold besides what is dropped: that stays, with all that it holds."""
+def _unpacked(values: Iterable[Variable]) -> Iterator[Variable]:
+    """The values, and what tuples hold that are known by that alone."""
+    for each in values:
+        yield each
+        if isinstance(each, TupleVariable) and each.source is not None:
+            yield from _unpacked(each.reachable())
+
+
+def _in_order(tx: Translator, values: list[Variable], generators: list[Variable]) -> list[Variable]:
+    """`generators` in the order in which the interpreter lets go of them with the values: who has lost its last holder
+    lets go of what it holds."""
+    if len(generators) < 2:
+        return generators
+    inside: dict[Variable, list[Variable]] = {}
+    holders, work = Counter(values), [*values]
+    while work:
+        each = work.pop()
+        if each not in inside:
+            inside[each] = _lets_go(tx, each) if _may_hold(tx, each) else []
+            holders.update(inside[each])
+            work += inside[each]
+    ended, work = [], values[::-1]
+    while work:
+        each = work.pop()
+        holders[each] -= 1
+        if not holders[each]:
+            ended.append(each)
+            work += inside[each][::-1]
+    return [*(each for each in ended if each in generators), *(each for each in generators if each not in ended)]
+
+
+def _lets_go(tx: Translator, variable: Variable) -> list[Variable]:
+    """What a value holds, as it lets go of it at its end: its attributes, then its contents."""
+    attributes = [each for each in tx.ledger.stores(variable).values() if isinstance(each, Variable)]
+    if isinstance(variable, GeneratorVariable):
+        contents = variable.frame.in_order() if variable.state != "closed" else []
+    elif (order := _LETS_GO.get(type(variable))) is not None:
+        contents = [each for each in order(variable) if each is not None]
+    else:
+        contents = variable.holds()
+        if issubclass(variable.python_type(), _BACKWARDS):
+            contents = contents[::-1]
+    return [*attributes, *contents]
+
+
+def _kept(tx: Translator, frame: Frame | None = None, dropped: Iterable[Variable] = ()) -> set[Variable]:
+    """What frames hold besides what this one drops: that stays, with all that it holds."""
     kept = {each for other in tx.frames if other is not frame for each in other.held()}
-    mine = frame.held()
+    mine = frame.held() if frame is not None else []
     for each in dropped:
         if each in mine:  # or it is gone already
             mine.remove(each)
@@ -143,12 +208,29 @@ _RUN_ON = (CoroutineType, GeneratorType, AsyncGeneratorType, *_STEPS_OF_ASYNC)
 
 
 def tells_of_end(value: Any) -> bool:
-    """Whether its class has a `__del__` of the program's, or that of what a container holds."""
-    kind = type(value)
-    inside = value.values() if kind is dict else value if kind in (list, tuple, set) else ()
-    return isinstance(getattr(kind, "__del__", None), FunctionType) or any(
-        isinstance(getattr(each, "__del__", None), FunctionType) for each in {*map(type, inside)}
-    )
+    """Whether its class has a `__del__` of the program's, or that of what a container holds, or this holds a generator
+    with something left to do."""
+    if _has_end(type(value)):
+        return True
+    work, seen = [value], {id(value)}
+    while work and len(seen) < _MOST_INSIDE:
+        each = work.pop()
+        inside = each.values() if type(each) is dict else each if type(each) in _CONTAINERS else ()
+        kinds = {*map(type, inside)}  # there may be very many
+        if any(map(_has_end, kinds)) or (not kinds.isdisjoint(_RUN_ON) and any(map(_runs_on, inside))):
+            return True
+        if not kinds.isdisjoint(_CONTAINERS):
+            work += [item for item in inside if type(item) in _CONTAINERS and id(item) not in seen]
+            seen.update(map(id, work))
+    return False
+
+
+def _has_end(kind: type) -> bool:
+    return isinstance(getattr(kind, "__del__", None), FunctionType)
+
+
+def _runs_on(value: Any) -> bool:
+    return type(value) in _RUN_ON and is_given(value)
 
 
 def _existing(variable: Variable) -> Any:
@@ -164,15 +246,40 @@ def _object(variable: Variable) -> Any:
     return None if found is MISSING else found
 
 
-def close(tx: Translator, generators: list[Variable]) -> None:
-    """Closes those that nobody has any more."""
+def overdue(tx: Translator, left: list[Variable] | None) -> list[Variable]:
+    """Those that were dropped while the instruction ran that is over now, and what else is left of it."""
+    own: list[Variable] = [each for each in tx.overdue if _is_own(tx, each)]
+    return [*own, *(each for each in left or () if each not in own)]
+
+
+def _is_own(tx: Translator, generator: GeneratorVariable) -> bool:
+    """Whether it was made in the nested run that is going on: no instruction that waits for that has it."""
+    return not tx.anchors or generator.made_at > tx.anchors[-1]
+
+
+def _seen(tx: Translator) -> Any:
+    """What differs when something may have been done meanwhile."""
+    return len(tx.ledger.written), tx.graph.calls
+
+
+def close(tx: Translator, generators: list[Variable], is_handed: bool) -> None:
+    """Closes those that nobody has any more. `is_handed`: whether `tx.result` is handed out at this moment.
+
+    What an instruction that waits for a nested run may hold is looked at when it is over. It may have been dropped
+    before: then GraphBreak is raised, if something was done since."""
+    now = _seen(tx)
+    dropped_at = {each: tx.overdue.pop(each, now) for each in generators if isinstance(each, GeneratorVariable)}
     if all(isinstance(each, GeneratorVariable) for each in generators):
-        held = _within(tx, (each for frame in reversed(tx.frames) for each in frame.held()), set(generators))
+        # What is written in Python here lets go of its values later than what it stands for.
+        shown = [frame for frame in reversed(tx.frames) if frame.filename != polyfills.__file__]
+        held = _within(tx, (each for frame in shown for each in frame.held()), set(generators))
         generators = [each for each in generators if each not in held]
     if not generators:
         return
     roots = [each for frame in tx.frames for each in frame.held()]
-    alive = set(reachable([*roots, tx.result, *([tx.handled] if tx.handled is not None else [])], tx.ledger))
+    roots += [tx.result] if is_handed and not tx.anchors else []
+    alive = {*_unpacked(reachable([*roots, *([tx.handled] if tx.handled is not None else [])], tx.ledger))}
+    handed = _within(tx, [tx.result], set(generators)) if is_handed and tx.anchors else ()
     for each in generators:
         if not isinstance(each, GeneratorVariable) and not any(_object(other) is _existing(each) for other in alive):
             tx.split_next = GraphBreak("a value ends", each.describe())
@@ -182,7 +289,14 @@ def close(tx: Translator, generators: list[Variable]) -> None:
         if not isinstance(each, GeneratorVariable):
             continue
         if each in alive or each in _within(tx, each.reachable()):  # what holds itself ends when the collector runs
+            if any(each in frame.held() for frame in tx.frames if frame.filename == polyfills.__file__):
+                tx.overdue[each] = dropped_at[each]
             continue
+        if each in handed or not _is_own(tx, each):
+            tx.overdue[each] = now
+            continue
+        if dropped_at[each] != now:
+            raise GraphBreak(ENDS_INSIDE, each.describe())
         try:
             each.method(tx, "close", [], {})
         except Observed as raised:

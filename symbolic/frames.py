@@ -78,6 +78,14 @@ class Frame:
         held = [*self.stack, *self.locals.values(), *self.cells.values()]
         return [each for each in (*held, self.on_return) if each is not None and each is not NULL]
 
+    def in_order(self) -> list[Variable]:
+        """The same, as the frame lets go of it at its end."""
+        raw = self.code.raw
+        names = dict.fromkeys((*raw.co_varnames, *raw.co_cellvars, *raw.co_freevars))
+        slots = {name: self.locals.get(name, self.cells.get(name)) for name in (*names, *self.locals, *self.cells)}
+        held = [*slots.values(), *self.stack, self.on_return]
+        return [each for each in held if each is not None and each is not NULL]
+
     def push(self, value: Variable) -> None:
         self.stack.append(value)
 

@@ -103,7 +103,7 @@ class Translator(Protocols):
         self.step = 0
         self.started = 0  # the step of the instruction under way, without those of nested runs
         self.depth = 0  # of the data under way in the data that it lies in
-        self.anchors: list[int] = []  # steps of instructions that wait for a nested run
+        self.anchors: list[int] = []  # the steps at which nested runs began, the outermost first
         self.result: Variable = ConstantVariable(None)
         self.spaces: dict[int, NamespaceVariable] = {}
         self._instance_spaces: dict[Variable, InstanceNamespace] = {}
@@ -114,6 +114,7 @@ class Translator(Protocols):
         self._own: set[tuple[int, str]] = set()  # classes and names that were asked for there
         self.generators: list[GeneratorVariable] = []  # that the frame started
         self.waiting: list[GeneratorVariable] = []  # of these the ones that have not ended (see `dropped`)
+        self.overdue: dict[GeneratorVariable, Any] = {}  # that may have been dropped, and what was written by then
         self.given_generators = False  # whether the frame was handed one whose end may be seen
         self.telling: dict[tuple[Variable, str | None], list[Any]] = {}  # what existed and was replaced (see `dropped`)
         self.moved_generators: list[LiveIterator | LiveGenerator] = []  # existing ones whose steps are run again
@@ -380,7 +381,7 @@ class Translator(Protocols):
         frame.entered = self.anchor()
         depth = len(self.frames)
         self.frames.append(frame)
-        self.anchors.append(self.anchor())
+        self.anchors.append(self.step)
         try:
             self._loop(depth)
         finally:
@@ -394,7 +395,7 @@ class Translator(Protocols):
         frame.above = None  # who asks it may be another than the last time
         depth = len(self.frames)
         self.frames.append(frame)
-        self.anchors.append(self.anchor())
+        self.anchors.append(self.step)
         handled, self._yielded = self.handled, False
         self.handled = frame.handled or handled  # what its own except block is handling
         try:
@@ -472,7 +473,7 @@ class Translator(Protocols):
 
     def anchor(self) -> int:
         """The step at which a break would take back the instruction being executed."""
-        return self.anchors[0] if self.anchors else self.started
+        return self.started
 
     def apart(self, *variables: Variable) -> None:
         """Guards that these are different objects, so far as they exist outside the frame and may come in as one."""
@@ -523,7 +524,7 @@ class Translator(Protocols):
             frame.index += 1
             drops = inst.op in dropped.DROPS and self._may_end()
             left = dropped.unfinished(self, frame, dropped.DROPS[inst.op](frame, inst)) if drops else None
-            given = dropped.given(self, frame, inst) if inst.op in dropped.TAKES and not anchors else None
+            given = dropped.given(self, frame, inst) if inst.op in dropped.TAKES else None
             loop = frame.stack[-1] if inst.op == "FOR_ITER" else None
             written = len(ledger.written)
             try:
@@ -540,8 +541,10 @@ class Translator(Protocols):
                     left = dropped.unfinished(self, frame, [loop])  # it is over
                 if given is not None and not left and self.waiting:
                     left = dropped.used(self, *given)
+                if self.overdue:
+                    left = dropped.overdue(self, left)
                 if left:
-                    dropped.close(self, left)
+                    dropped.close(self, left, len(frames) <= depth)
             except Observed as raised:
                 self._raised_at.setdefault(raised.variable, self.anchor())
                 self._unwind(raised.variable, depth)
@@ -559,7 +562,7 @@ class Translator(Protocols):
 
     def _may_end(self) -> bool:
         """Whether something whose end is seen may end here."""
-        return not self.anchors and bool(self.waiting or self.given_generators)
+        return bool(self.waiting or (self.given_generators and not self.anchors))
 
     def _may_split(self, frame: Frame) -> bool:
         """Whether the program could be about to do something else after this call in the frame."""
@@ -614,17 +617,19 @@ class Translator(Protocols):
             row = frame.code.handler(inst.offset)
             if row is not None:
                 self._passed(error, passed)
-                left = dropped.unfinished(self, frame, frame.stack[row.depth :]) if self._may_end() else None
+                left = dropped.unfinished(self, frame, frame.stack[row.depth :][::-1]) if self._may_end() else None
                 del frame.stack[row.depth :]
                 if row.lasti:
                     frame.push(ConstantVariable(frame.offset // 2))
                 frame.push(error)
                 frame.index = frame.code.index(row.target)
                 if left:
-                    dropped.close(self, left)
+                    dropped.close(self, left, False)
                 return
             dropped.check_unwound(self, frame)
             self.frames.pop()
+            if self.waiting and self.anchors and dropped.used(self, frame.held(), set(self.waiting)):
+                raise GraphBreak(dropped.ENDS_INSIDE, frame.name)
             if frame.boundary:
                 self._passed(error, passed)
                 raise Observed(error)

@@ -62,6 +62,7 @@ class GeneratorVariable(Variable):
         self.kwargs = kwargs
         self.frame = frame
         self.born_at = born_at
+        self.made_at = 0
         self.state = "new"  # new, suspended, running, closed
         self.is_counted = False
         self.stands_for: type | None = None  # the class of an iterator of Python's own, which this does the work of
@@ -74,6 +75,7 @@ class GeneratorVariable(Variable):
 
     def born(self, tx: Translator) -> None:
         """It has been made by a call; it has the names that its function has now."""
+        self.made_at = tx.step
         for name in ("__name__", "__qualname__"):
             given = tx.ledger.pending(self.function, name)
             if isinstance(given, Variable):

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 
 class LiveIterator(IteratorVariable):
-    """An existing iterator; `inner` are those that it is made of. `reached` is what its steps may move or look at:
-    itself, containers that can change, and what iterators in it reach. The frame first moved it at the step
+    """An existing iterator; `inner` are those that it is made of. `reached` is what its steps may move or look at
+    besides itself: containers that can change, and what iterators in it reach. The frame first moved it at the step
     `born_at`."""
 
     def __init__(self, value: Any, source: Source, model: IteratorVariable, row: Row, inner: list[Variable]) -> None:
@@ -47,9 +47,8 @@ class LiveIterator(IteratorVariable):
         self.model = model
         self.row = row
         self.inner = inner
-        self.reached: set[Variable] = {self}
         walked = (getattr(model, name, None) for name in ("sequence", "dict", "walked"))
-        self.reached.update(each for each in walked if each is not None)
+        self.reached: set[Variable] = {each for each in walked if each is not None}
         self.born_at = 0
 
     def python_type(self) -> type:

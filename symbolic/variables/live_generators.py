@@ -120,9 +120,9 @@ def _is_there(item: Variable | None) -> bool:
 def tell(tx: Translator, moved: Any) -> None:
     """That one has been moved: the ledger, or the one that moved it."""
     if tx.moving is None:
-        tx.ledger.advance(moved, frozenset(moved.reached))
+        tx.ledger.advance(moved, frozenset((moved, *moved.reached)))
     else:
-        tx.moving.reached |= moved.reached
+        tx.moving.reached |= {moved, *moved.reached}
 
 
 class LiveGenerator(IteratorVariable):
@@ -135,7 +135,7 @@ class LiveGenerator(IteratorVariable):
         self.source = source
         self.born_at = 0
         self._model: GeneratorVariable | None = None
-        self.reached: set[Variable] = {self}
+        self.reached: set[Variable] = set()  # besides itself, or it would live until garbage is collected
 
     def reachable(self) -> list[Variable]:
         return []  # it holds what it held
