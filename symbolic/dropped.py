@@ -18,7 +18,6 @@ from collections.abc import AsyncGenerator, Callable, Container, Iterable, Itera
 from types import AsyncGeneratorType, CellType, CoroutineType, FunctionType, GeneratorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from symbolic import polyfills
 from symbolic.code import Inst, decode
 from symbolic.errors import SEES_END, GraphBreak, Observed, SkipFrame
 from symbolic.frames import Frame
@@ -270,9 +269,7 @@ def close(tx: Translator, generators: list[Variable], is_handed: bool) -> None:
     now = _seen(tx)
     dropped_at = {each: tx.overdue.pop(each, now) for each in generators if isinstance(each, GeneratorVariable)}
     if all(isinstance(each, GeneratorVariable) for each in generators):
-        # What is written in Python here lets go of its values later than what it stands for.
-        shown = [frame for frame in reversed(tx.frames) if frame.filename != polyfills.__file__]
-        held = _within(tx, (each for frame in shown for each in frame.held()), set(generators))
+        held = _within(tx, (each for frame in reversed(tx.frames) for each in frame.held()), set(generators))
         generators = [each for each in generators if each not in held]
     if not generators:
         return
@@ -289,8 +286,6 @@ def close(tx: Translator, generators: list[Variable], is_handed: bool) -> None:
         if not isinstance(each, GeneratorVariable):
             continue
         if each in alive or each in _within(tx, each.reachable()):  # what holds itself ends when the collector runs
-            if any(each in frame.held() for frame in tx.frames if frame.filename == polyfills.__file__):
-                tx.overdue[each] = dropped_at[each]
             continue
         if each in handed or not _is_own(tx, each):
             tx.overdue[each] = now

@@ -1,6 +1,7 @@
 """Library functions in plain Python, traced like user code: they call back into it, and a break there can resume.
 
-Each does what the native one does, in the same order, down to the message of its exceptions.
+Each does what the native one does, in the same order, down to the message of its exceptions; and lets go of an item before
+it asks for the next one.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def any(iterable: Iterable[Any], /) -> bool:
     for item in iterable:
         if item:
             return True
+        del item
     return False
 
 
@@ -48,6 +50,7 @@ def all(iterable: Iterable[Any], /) -> bool:
     for item in iterable:
         if not item:
             return False
+        del item
     return True
 
 
@@ -63,6 +66,7 @@ def max(*args: Any, key: Any = None, default: Any = ABSENT) -> Any:
         rank = candidate if key is None else key(candidate)
         if best is ABSENT or rank > best_rank:
             best, best_rank = candidate, rank
+        del candidate, rank
     if best is not ABSENT:
         return best
     if default is ABSENT:
@@ -82,6 +86,7 @@ def min(*args: Any, key: Any = None, default: Any = ABSENT) -> Any:
         rank = candidate if key is None else key(candidate)
         if best is ABSENT or rank < best_rank:
             best, best_rank = candidate, rank
+        del candidate, rank
     if best is not ABSENT:
         return best
     if default is ABSENT:
@@ -121,6 +126,7 @@ def count_of(sequence: Iterable[Any], value: Any, /) -> int:
     while (item := next(iterator, ABSENT)) is not ABSENT:
         if item is value or item == value:
             count += 1
+        del item
     return count
 
 
@@ -131,6 +137,7 @@ def index_of(sequence: Iterable[Any], value: Any, /) -> int:
         if item is value or item == value:
             return index
         index += 1
+        del item
     raise ValueError("sequence.index(x): x not in sequence")
 
 
@@ -185,11 +192,13 @@ def _batched(iterator: Iterator[Any], n: int, strict: bool) -> Iterator[tuple[An
 def count_elements(mapping: Any, iterable: Iterable[Any], /) -> None:
     for item in iterable:
         mapping[item] = mapping.get(item, 0) + 1
+        del item
 
 
 def prod(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
     for item in iterable:
         start = start * item
+        del item
     return start
 
 
