@@ -1,7 +1,7 @@
 """Library functions in plain Python, traced like user code: they call back into it, and a break there can resume.
 
-Each does what the native one does, in the same order, down to the message of its exceptions; and lets go of an item before
-it asks for the next one.
+Each does what the native one does, in the same order, down to the message of its exceptions; and lets go of an item
+before it asks for the next one.
 """
 
 from __future__ import annotations
