@@ -360,6 +360,13 @@ def check_unwound(tx: Translator, frame: Frame) -> None:
         raise SkipFrame(f"{LEFT} by a traceback")
 
 
+def check_left(tx: Translator, frame: Frame, error: Variable) -> None:
+    """Raises GraphBreak for a frame of a nested run that an exception has left, whose traceback would keep a generator
+    alive. (Nobody gets that of a generator which is closed.)"""
+    if error.python_type() is not GeneratorExit and used(tx, frame.held(), set(tx.waiting)):
+        raise GraphBreak(ENDS_INSIDE, frame.name)
+
+
 def _within(
     tx: Translator, values: Iterable[Variable], wanted: set[Variable] | None = None, kept: Container[Variable] = ()
 ) -> set[Variable]:

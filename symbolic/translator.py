@@ -628,8 +628,8 @@ class Translator(Protocols):
                 return
             dropped.check_unwound(self, frame)
             self.frames.pop()
-            if self.waiting and self.anchors and dropped.used(self, frame.held(), set(self.waiting)):
-                raise GraphBreak(dropped.ENDS_INSIDE, frame.name)
+            if self.waiting and self.anchors:
+                dropped.check_left(self, frame, error)
             if frame.boundary:
                 self._passed(error, passed)
                 raise Observed(error)

@@ -26,6 +26,9 @@ class HandledVariable(Variable):
         self.previous = previous
         self.current = current
 
+    def python_type(self) -> type:
+        return object  # nobody sees it
+
     def reachable(self) -> list[Variable]:
         return [part for part in (self.previous, self.current) if part is not None]
 
