@@ -132,14 +132,15 @@ def _in_order(tx: Translator, values: list[Variable], generators: list[Variable]
             inside[each] = _lets_go(tx, each) if _may_hold(tx, each) else []
             holders.update(inside[each])
             work += inside[each]
-    ended, work = [], values[::-1]
+    ended: dict[Variable, int] = {}
+    work = values[::-1]
     while work:
         each = work.pop()
         holders[each] -= 1
         if not holders[each]:
-            ended.append(each)
+            ended[each] = len(ended)
             work += inside[each][::-1]
-    return [*(each for each in ended if each in generators), *(each for each in generators if each not in ended)]
+    return sorted(generators, key=lambda each: ended.get(each, len(ended)))
 
 
 def _lets_go(tx: Translator, variable: Variable) -> list[Variable]:
