@@ -157,6 +157,8 @@ _PYTHON: dict[str, Callable[[Page, Source | None, Any], str]] = {
     "absent": lambda page, source, payload: f"{page.object(payload)} not in {page.path(source)}",
     "no_attr": lambda page, source, payload: f"not hasattr({page.path(source)}, {payload!r})",
     "no_typeattr": _no_attribute_of_class,
+    "own": lambda page, source, payload: f"{payload[0]!r} {'in' if payload[1] else 'not in'} vars({page.path(source)})",
+    "inherits": lambda page, source, mro: f"{page.path(source)}.__mro__ == ({', '.join(map(page.object, mro))})",
     "function": lambda page, source, payload: f"is_function_of({page.path(source)}, {page.object(payload[1])})",
     "same": lambda page, source, payload: f"{page.path(source)} is {page.path(payload)}",
     "distinct": lambda page, source, payload: f"are_different({page.paths(payload)})",

@@ -446,6 +446,7 @@ class Protocols:
         if special is not None:
             return special
         kind = value.python_type()
+        self.mro(kind)
         if kind in weakref.ProxyTypes:  # which claims to be of the class of what it stands for
             raise GraphBreak(MEMORY, value.describe())
         if isinstance(value, ObjectVariable) and (
@@ -477,4 +478,5 @@ class Protocols:
         claimed = self.getattr(value, "__class__")
         if not isinstance(claimed, ClassVariable):
             raise GraphBreak("class not known", f"what {value.describe()} says that it is")
+        self.mro(claimed.value)
         return self.attempt(issubclass, claimed.value, cls)

@@ -48,7 +48,7 @@ from symbolic.variables import arrays, hooks, lending, outside, symbols
 from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable
 from symbolic.variables.builtins import check_shared_names
-from symbolic.variables.classes import InstanceNamespace, Own, check_init
+from symbolic.variables.classes import InstanceNamespace, check_init
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.exceptions import AnyException, FrameVariable
 from symbolic.variables.functions import CellVariable, FunctionVariable, PythonFunction, runs_other_code
@@ -111,7 +111,7 @@ class Translator(Protocols):
         self._raised_at: dict[Variable, int] = {}
         self.unnamed: set[Variable] = set()
         self._looked_up: dict[tuple[int, str], Any] = {}
-        self._own: set[tuple[int, str]] = set()  # classes and names that were asked for there
+        self._of_classes: set[tuple[int, str, str]] = set()  # classes, kinds of guards, and names
         self.generators: list[GeneratorVariable] = []  # that the frame started
         self.waiting: list[GeneratorVariable] = []  # of these the ones that have not ended (see `dropped`)
         self.overdue: dict[GeneratorVariable, Any] = {}  # that may have been dropped, and what was written by then
@@ -282,11 +282,21 @@ class Translator(Protocols):
     def has_own(self, cls: type, name: str) -> bool:
         """Whether a class has the attribute itself: guarded for those that may change."""
         answer = name in namespace_of(cls)
-        if is_python_class(cls) and id(cls) not in self.ledger.classes and (id(cls), name) not in self._own:
-            self._own.add((id(cls), name))
-            self.keepalive.append(cls)
-            self.know(self.sources.const(cls, cls.__qualname__), "predicate", Own(name, answer))
+        self._know_class(cls, "own", name, (name, answer))
         return answer
+
+    def mro(self, cls: type) -> tuple[type, ...]:
+        """What a class inherits from: guarded for those that may change."""
+        for base in cls.__mro__ if id(cls) in self.ledger.classes else (cls,):
+            self._know_class(base, "inherits", "__mro__", base.__mro__)
+        return cls.__mro__
+
+    def _know_class(self, cls: type, kind: str, name: str, payload: tuple[Any, ...]) -> None:
+        key = (id(cls), kind, name)
+        if is_python_class(cls) and id(cls) not in self.ledger.classes and key not in self._of_classes:
+            self._of_classes.add(key)
+            self.keepalive.append(cls)
+            self.know(self.sources.const(cls, cls.__qualname__), kind, payload)
 
     def bind_descriptor(self, owner: Variable, name: str, raw: Any) -> Variable | None:
         """A compiled function found on a class binds like the function behind it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import functools
 import multiprocessing
 import os
 import resource
@@ -86,10 +87,17 @@ def examine(name: str, text: str, patience: float = PATIENCE) -> Finding:
     faulthandler.cancel_dump_traceback_later()
     if verdict.kind and patience:
         faulthandler.dump_traceback_later(patience + LIMIT, exit=True)
-        text = shrink(text, lambda smaller: judge(smaller).kind == verdict.kind, patience)
+        text = shrink(text, functools.partial(_is_wrong_alike, verdict), patience)
         verdict = judge(text)
         faulthandler.cancel_dump_traceback_later()
     return Finding(name, verdict, text)
+
+
+def _is_wrong_alike(verdict: Verdict, text: str) -> bool:
+    try:
+        return judge(text).kind == verdict.kind
+    except Exception:  # the judge's own, of a program that lacks what others rely on
+        return False
 
 
 def ends(text: str) -> bool:

@@ -75,6 +75,8 @@ def _hoists(nodes: list[ast.AST]) -> Iterator[Callable[[], None]]:
 def _replacements(nodes: list[ast.AST]) -> Iterator[Callable[[], None]]:
     for node in nodes:
         for name, value in ast.iter_fields(node):
+            if name == "format_spec" or isinstance(node, ast.JoinedStr):  # what they are made of is no expression
+                continue
             for index, each in enumerate(value if isinstance(value, list) else [value]):
                 if isinstance(each, ast.expr) and isinstance(getattr(each, "ctx", ast.Load()), ast.Load):
                     for other in _simpler(each):

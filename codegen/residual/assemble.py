@@ -36,12 +36,15 @@ from symbolic.opcodes.exceptions import handling
 from symbolic.reach import children, exists, reachable
 from symbolic.torch_state import hushed, restoring
 from symbolic.translator import ESCAPES
+from symbolic.variables.arrays import ArrayVariable, ScalarVariable
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.containers import DequeIterator
+from symbolic.variables.dispatched import DispatchedVariable
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.mappings import DictIterator
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.sets import SetIterator, SetVariable
+from symbolic.variables.subclasses import SubclassVariable
 from symbolic.variables.symbols import SymbolInput
 from symbolic.variables.tensors import DrawnTensor, NodeVariable, TensorVariable
 from symbolic.variables.weak import WeakReference
@@ -353,6 +356,10 @@ class _Assembler:
         if len(frames) == 1:
             self.emit.place(frame.code.positions[inst.offset // 2])
         self.emit.note = f"line {inst.line} of {frame.filename}, {inst.op}, which is not in a graph: it runs as it is"
+        for variable in self.alive:
+            if _looks_at_now(variable) and not exists(variable):
+                self.writer.load(getattr(variable, "owner", None) or variable)
+                self.emit.pop()
         if inst.op in _BRANCHES:
             self._branch(frames, frame, inst)
         elif inst.op == "FOR_ITER":
@@ -379,10 +386,6 @@ class _Assembler:
             # What the instruction changes in place must be the same object afterwards.
             if operand is not NULL and not exists(operand) and type(operand) in BUILD:
                 self.writer.load(operand)
-                self.emit.pop()
-        for variable in self.alive:
-            if _is_watching(variable) and not exists(variable):
-                self.writer.load(getattr(variable, "owner", None) or variable)
                 self.emit.pop()
         with guarded:
             try:
@@ -615,18 +618,22 @@ class _Exhausted:
 _EXHAUSTED = _Exhausted()
 
 
-def _is_watching(variable: Variable) -> bool:
+def _looks_at_now(variable: Variable) -> bool:
     """Whether it is made of an existing container as that is now: iterators that see what has been done to it since
-    they were made, sets with elements of another; weak references, which others can ask for; and coroutines, which are
-    missed if what is done now raises."""
+    they were made, sets with elements of another; weak references, which others can ask for; what torch makes of a
+    tensor, which modes see that begin now; and coroutines, which are missed if what is done now raises."""
     if isinstance(variable, SetVariable):
         recipe = variable.recipe()
         return recipe is not None and bool(recipe.existing())
     if isinstance(variable, GeneratorVariable):
         return variable.is_missed()
-    return isinstance(variable, (DictIterator, SetIterator, DequeIterator, WeakReference))
+    return isinstance(variable, _LOOKS_AT_NOW)
 
 
+_LOOKS_AT_NOW = (
+    *(DictIterator, SetIterator, DequeIterator, WeakReference),
+    *(ArrayVariable, ScalarVariable, SubclassVariable, DispatchedVariable, NodeVariable),
+)
 #: what `@contextmanager` makes of a generator
 _MANAGER: type = contextlib._GeneratorContextManager
 #: types whose operators run nothing of the program's

@@ -543,6 +543,12 @@ private:
                 return !attribute_exists(object, expected);
             case CheckKind::no_typeattr:
                 return PyType_Check(object) && !_PyType_Lookup((PyTypeObject*)object, expected);
+            case CheckKind::own:  // a pair: the name, and whether the class itself has it
+                return PyType_Check(object) &&
+                       contains(((PyTypeObject*)object)->tp_dict, PyTuple_GET_ITEM(expected, 0)) ==
+                           (PyTuple_GET_ITEM(expected, 1) == Py_True);
+            case CheckKind::inherits:  // classes that are given other bases make a tuple anew
+                return PyType_Check(object) && ((PyTypeObject*)object)->tp_mro == expected;
             case CheckKind::function: {
                 if (!PyFunction_Check(object)) return false;
                 auto* function = (PyFunctionObject*)object;

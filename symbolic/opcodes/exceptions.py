@@ -58,7 +58,7 @@ def check_exc_match(tx: Translator, frame: Frame, inst: Inst) -> None:
     kinds = [each.constant() if each.is_constant() else each.real() for each in given]
     if not all(map(is_exception_class, kinds)):
         tx.raise_(TypeError, "catching classes that do not inherit from BaseException is not allowed")
-    mro = frame.stack[-1].python_type().__mro__
+    mro = tx.mro(frame.stack[-1].python_type())
     frame.push(ConstantVariable(any(kind in mro for kind in kinds)))
 
 

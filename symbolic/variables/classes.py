@@ -66,18 +66,6 @@ def of_the_program(raw: Any) -> bool:
     return callable(function) and not isinstance(function, (type, *NATIVE_DESCRIPTORS))
 
 
-class Own:
-    """the class has an attribute itself, or has not: the predicate of a guard"""
-
-    def __init__(self, name: str, answer: bool) -> None:
-        self.name = name
-        self.answer = answer
-        self.__doc__ = f"{name!r} {'in' if answer else 'not in'} the class itself"
-
-    def __call__(self, cls: type) -> bool:
-        return (self.name in namespace_of(cls)) is self.answer
-
-
 #: What finds a class's own attributes.
 _NAMES = type.__dict__["__dict__"]
 #: What finds a class's own annotations, or makes them.
@@ -461,16 +449,16 @@ class SuperVariable(Variable):
         """Whether it is `super(start, cls)`, and not of an instance."""
         return isinstance(self.owner, ClassVariable) and self.start in self.owner.value.__mro__
 
-    def _raw(self, name: str) -> tuple[type, Any]:
+    def _raw(self, tx: Translator, name: str) -> tuple[type, Any]:
         owner: Any = self.owner
-        mro = list((owner.value if self._is_of_class() else owner.python_type()).__mro__)
+        mro = tx.mro(owner.value if self._is_of_class() else owner.python_type())
         for base in mro[mro.index(self.start) + 1 :]:
-            if name in namespace_of(base):
+            if tx.has_own(base, name):
                 return base, namespace_of(base)[name]
         return object, MISSING
 
     def getattr(self, tx: Translator, name: str) -> Variable:
-        base, raw = self._raw(name)
+        base, raw = self._raw(tx, name)
         owner = self.owner
         if name == "__class__":
             return tx.class_variable(super)

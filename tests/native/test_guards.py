@@ -428,6 +428,34 @@ def test_absence():
     assert holds(no_typeattr, thing)
 
 
+def test_classes_and_what_they_inherit():
+    class First:
+        pass
+
+    class Second:
+        pass
+
+    class Thing(First):
+        pass
+
+    thing, of_class = Thing(), [(-1, "arg", 0), (0, "type", None)]
+    lacks = C.Guards(of_class, [(1, "own", ("method", False))], [])
+    has = C.Guards(of_class, [(1, "own", ("method", True))], [])
+    inherits = C.Guards(of_class, [(1, "inherits", Thing.__mro__)], [])
+    for guards in (lacks, has, inherits):
+        assert not holds(guards, First) or guards is lacks  # its class is `type`
+    for _ in range(2):
+        First.method = 1
+        assert holds(lacks, thing) and not holds(has, thing) and holds(inherits, thing)
+        Thing.method = 1
+        assert not holds(lacks, thing) and holds(has, thing) and holds(inherits, thing)
+        del Thing.method
+    Thing.__bases__ = (Second, First)
+    assert not holds(inherits, thing) and holds(lacks, thing)
+    again = C.Guards(of_class, [(1, "inherits", Thing.__mro__)], [])
+    assert holds(again, thing) and not holds(inherits, thing)
+
+
 @pytest.mark.parametrize("make", [dict, collections.OrderedDict])
 def test_keys_and_their_order(make):
     guards = on_argument("keys", ("a", "b"))

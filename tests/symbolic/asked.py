@@ -3,9 +3,11 @@ import collections  # noqa: F401 (ITERATORS are written with it)
 import enum
 import itertools  # noqa: F401 (the same)
 import operator
+import pathlib
 
 import torch
 
+HERE = pathlib.Path(__file__).parent
 #: What they were asked, since it was emptied.
 LOG = []
 
@@ -13,6 +15,11 @@ LOG = []
 def log(what):
     """For programs, whose own globals are copied."""
     LOG.append(what)
+
+
+def lines(name):
+    """The programs of a file."""
+    return [line for line in (HERE / name).read_text().splitlines() if line and not line.startswith("#")]
 
 
 def said(name, answer):

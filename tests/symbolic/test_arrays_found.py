@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.differential import COUNTING, check, compile_with_jit, differentiated_ahead
+import jit
+from tests.differential import COUNTING, check, compile_with_jit, differentiated_ahead, execute
 
 X = torch.arange(20.0).reshape(4, 5)
 
@@ -533,3 +534,17 @@ def test_a_tensor_of_a_part_of_an_array_that_stays_inside():
         return x
 
     check(program, torch.ones(1, 4), np.arange(12.0).reshape(3, 4), graphs=1)
+
+
+@pytest.mark.parametrize("made", ["x.numpy()", "x.numpy() * 2", "x.numpy().sum()", "(x * 2).numpy()"])
+def test_modes_that_begin_later_do_not_see_what_an_array_is_made_by(made):
+    class Watch(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(function.__name__)
+            return function(*args, **(kwargs or {}))
+
+    seen = []
+    scope = {"np": np, "Watch": Watch, "jit": jit}
+    execute(f"def program(x):\n    a = {made}\n    with Watch():\n        jit.graph_break()\n    return a + 1", scope)
+    check(scope["program"], X[0].clone())
+    assert not seen

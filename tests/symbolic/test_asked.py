@@ -1,7 +1,6 @@
 """What Python's own code asks of the program's objects, and of tensors that say what they are asked, is asked in the
 same order: what they say of it is compared."""
 import itertools
-import pathlib
 import textwrap
 
 import pytest
@@ -9,18 +8,13 @@ import torch
 
 from tests.differential import check, execute
 from tests.symbolic import asked
+from tests.symbolic.asked import lines
 
-HERE = pathlib.Path(__file__).parent
 IMPORTS = """
 import array, bisect, cmath, collections, collections.abc, contextlib, copy, dataclasses, decimal, enum, fractions, functools, heapq, io
 import itertools, json, logging, math, operator, pickle, random, re, statistics, string, struct, textwrap, types, warnings
 import jit, numpy, torch
 """
-
-
-def lines(name):
-    """The programs of a file."""
-    return [line for line in (HERE / name).read_text().splitlines() if line and not line.startswith("#")]
 
 
 def program(line, parameters, head="", indent=1):

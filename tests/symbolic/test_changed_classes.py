@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import jit
-from tests.differential import check, same_as_eager
+from tests.differential import check, execute, same_as_eager
 
 X = torch.arange(3.0)
 
@@ -197,3 +197,54 @@ def test_a_class_that_no_longer_has_its_own():
     Base.made = 3
     del Child.made
     assert compiled(X)[0] == 5
+
+
+INHERITED = {
+    "super().take()": "Between.take = lambda self: 'between'",
+    "super().made": "Between.made = 'between'",
+    "getattr(super(), 'absent', 'none')": "Between.absent = 'between'",
+    "super().step": "Between.__bases__ = (Other, First)",
+    "super(Between, self).step": "Between.__bases__ = (Other, First)",
+    "isinstance(self, Other)": "Between.__bases__ = (First, Other)",
+    "issubclass(Child, Other)": "Between.__bases__ = (First, Other)",
+    "caught(Failure, Wrong)": "Failure.__bases__ = (Wrong,)",
+    "made_here(Child, Other)": "Between.__bases__ = (First, Other)",
+}
+
+
+@pytest.mark.parametrize("asked", INHERITED)
+def test_classes_between_and_what_they_inherit(asked):
+    scope = {}
+    execute(
+        f"""
+class First:
+    step = made = 1
+    def take(self): return 'first'
+class Other:
+    step = 'other'
+class Between(First): pass
+class Child(Between):
+    def asked(self): return {asked}
+class Wrong(ValueError): pass
+class Bad(ValueError): pass
+class Failure(Bad): pass
+def caught(error, kind):
+    try:
+        raise error
+    except kind:
+        return 'caught'
+    except ValueError:
+        return 'not caught'
+def made_here(base, kind):
+    class Here(base): pass
+    return isinstance(Here(), kind)
+def program(x): return x + 1, Child().asked()
+""",
+        scope,
+    )
+    compiled = jit.compile(scope["program"], backend="eager")
+    before = scope["program"](X)[1]
+    assert compiled(X)[1] == compiled(X)[1] == before
+    exec(INHERITED[asked], scope)
+    after = scope["program"](X)[1]
+    assert compiled(X)[1] == after != before
