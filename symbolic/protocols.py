@@ -309,6 +309,9 @@ class Protocols:
             return result
         a, b = arrays.numbers(self, a, b)
         left, right = a.python_type(), b.python_type()
+        if isinstance(a, TensorVariable) and isinstance(b, TensorVariable) and op in _REFLECTED:
+            if left is not right and left in right.__mro__:  # asked first, whether it has a method of its own or not
+                a, b, op = b, a, _REFLECTED[op]
         objects = isinstance(a, ObjectVariable) and isinstance(b, ObjectVariable)
         if left is right and objects and op not in _REFLECTED:
             return a.binary(self, op, b)
@@ -362,6 +365,8 @@ class Protocols:
         if _is_refused(op, a, b):  # errors name the operator as it was written: the numbers themselves are asked
             a, b = (each.plain() if isinstance(each, _VARYING) else each for each in (a, b))
         result = a.inplace(self, op, b)
+        if result is None and isinstance(a, TensorVariable) and isinstance(b, subclasses.SubclassVariable):
+            result = b.rinplace(self, op, a)
         if result is None:
             attempts = self._attempts if not _is_not_repeated(op, a, b) else lambda op, a, b: a.binary(self, op, b)
             result = attempts(INPLACE[op][0], a, b)

@@ -256,6 +256,8 @@ class Memories:
         base, first = self.read(tensor), tensor.storage_offset()
         start = first if start is None else start
         memory = self.alias(tensor).memory
+        if views.exceeds(size, stride, start, tensor):  # the storages of stand-ins would grow
+            raise SharedInputs(memory.inputs, flat=True) if memory.inputs else Fails(f"{func} of more than there is")
         if memory.inputs:
             shown = self.meta(memory.inputs[0])
             is_known = views.is_known(size, stride, start, tensor.element_size(), shown)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch._ops import OpOverload
 from torch._prims_common import is_non_overlapping_and_dense_or_false
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import guard_or_false, statically_known_true
 
 from symbolic.schemas import bind
 
@@ -187,6 +187,12 @@ def shows_whole(tensor: torch.Tensor, size: int) -> bool:
 def end_of(tensor: torch.Tensor) -> Any:
     """How many bytes a storage must have for this tensor."""
     return _end(tensor.shape, tensor.stride(), tensor.storage_offset()) * tensor.element_size()
+
+
+def exceeds(size: Sequence[Any], stride: Sequence[Any], start: Any, tensor: torch.Tensor) -> bool:
+    """Whether such a view needs more than the storage of the tensor has, as far as that is known."""
+    needed = _end(size, stride, start) * tensor.element_size()
+    return guard_or_false(needed > tensor.untyped_storage().nbytes())
 
 
 def _end(size: Sequence[Any], stride: Sequence[Any], start: Any) -> Any:

@@ -167,6 +167,8 @@ def ask(
         raise GraphBreak("tensor subclass", f"{name} warns")
     if [_looks(each) for each in asking.given.values()] != looks:
         raise GraphBreak("tensor subclass", f"{name} changes what a tensor looks like")
+    if any(real._version and not isinstance(each, DispatchedTensor) for each, real in asking.given.items()):
+        raise GraphBreak("tensor subclass", f"{name} writes to a plain tensor")  # which counts it
     return asking.back(result)
 
 

@@ -25,6 +25,7 @@ from symbolic.variables.subclasses import NOT_WRAPPED, SubclassVariable, convert
 from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.torch_functions import (
     ASKING,
+    CLASSLESS,
     HANDLERS,
     QUERIES,
     SETTERS,
@@ -146,6 +147,8 @@ class Overrides:
         value = function.value
         if not (is_operator(value) or value in QUERIES or value in SETTERS or value in HANDLERS):
             return function.plain_call(tx, args, kwargs)
+        if value in CLASSLESS and any(True for _ in _within((*args, *kwargs.values()))):
+            raise GraphBreak("tensor subclass", f"{function.describe()} of a tensor of such a class")
         answer = self.ask(tx, value, args, kwargs)
         if answer is not None:
             return answer

@@ -127,6 +127,10 @@ class SubclassVariable(ObjectVariable):
         answer = tx.overrides.ask(tx, op, [self, other])
         return self._given(tx, self.payload.inplace(tx, op, plain(other))) if answer is None else answer
 
+    def rinplace(self, tx: Translator, op: Any, other: TensorVariable) -> Variable:
+        """`op(other, self)` of a tensor that is of no class of the program's, and is written."""
+        return self._given(tx, other.inplace(tx, op, self.payload))
+
     def iterator(self, tx: Translator) -> Variable:
         function = self.special(tx, "__iter__")
         return super().iterator(tx) if function is None else tx.call(function, [], {}).iterator(tx)

@@ -392,6 +392,9 @@ def _one_hot(tx: Translator, input: Variable, num_classes: Variable | None = Non
 ASKING: dict[Any, Callable[..., Variable]] = {}
 
 
+#: Functions that get objects of a class of tensors as they are, and break the graph.
+CLASSLESS: set[Any] = set()
+
 HANDLERS: dict[Any, Callable[..., Variable]] = {
     torch._C._nn.one_hot: _one_hot,
     **{each: _side_by_side(each) for each in (torch.max_pool1d, F.max_pool1d)},

@@ -19,7 +19,7 @@ from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.tables import handles, known, library
 from symbolic.variables.tensors import TensorVariable
-from symbolic.variables.torch_functions import HANDLERS, REFUSED
+from symbolic.variables.torch_functions import CLASSLESS, HANDLERS, REFUSED
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -201,6 +201,8 @@ HANDLERS[eager_transforms.grad_and_value_impl] = _gradient(transforms.grad_and_v
 HANDLERS[eager_transforms._vjp_with_argnums] = _vjp
 HANDLERS[eager_transforms._jvp_with_argnums] = _jvp
 HANDLERS[vmap_impl] = _vmap
+# What of a class comes out of these is of that class only where nothing was done to it.
+CLASSLESS.update((eager_transforms._jvp_with_argnums, vmap_impl))
 REFUSED.update({eager_transforms.linearize: "function transform", eager_transforms.functionalize: "function transform"})
 if hasattr(apis, "_wraps_without_dynamo_attrs"):
     handles(apis._wraps_without_dynamo_attrs)(lambda tx, func: tx.call(library(tx, functools.wraps), [func], {}))

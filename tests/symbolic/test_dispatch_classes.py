@@ -546,3 +546,19 @@ def test_what_breaks_and_is_right():
 
     for program in (sizes, values):
         check(program, torch.linspace(-1, 1, 6).view(2, 3), graphs=None)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("write", [
+    lambda x, w: x.add_(w), lambda x, w: torch.add(x, w, out=x), lambda x, w: x.__imul__(w), lambda x, w: w.add_(x),
+])  # fmt: skip
+def test_writes_to_plain_tensors_are_counted(write, backend):
+    def program(x):
+        y, w = x + 1, Two(x * 2, x * 3)
+        before = x._version, y._version
+        write(x, w)
+        write(y, w)
+        y += w
+        return before, x._version, y._version, x, y, w.a, w.b
+
+    check(program, torch.ones(2, 2), backend=backend)

@@ -553,3 +553,19 @@ def test_forward_mode_before_anybody_has_used_it():
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "JIT_BREAK_EVERYWHERE": ""})
     assert ran.stdout == "True\n", ran.stderr
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("transformed", [
+    lambda x: vmap(lambda t: t * 2)(x), lambda x: vmap(lambda t: t)(x), lambda x: vmap(lambda t, s: t * s, (None, 0))(x, x),
+    lambda x: jvp(lambda t: t * 2, (x,), (x,)), lambda x: jvp(lambda t: t, (x,), (x,)), lambda x: grad(lambda t: t.sum())(x),
+])  # fmt: skip
+def test_what_comes_out_is_of_the_class_only_if_nothing_was_done_to_it(transformed, backend):
+    class Named(torch.Tensor):
+        pass
+
+    def program(x):
+        result = transformed(x.as_subclass(Named))
+        return result, [type(each).__name__ for each in (result if isinstance(result, tuple) else (result,))]
+
+    check(program, torch.ones(3, 3), backend=backend)

@@ -161,6 +161,17 @@ def writes(x):
 
 
 @program
+def writes_with_what_is_of_a_class(x):
+    given, a, y, logged = x, x.detach().clone().as_subclass(Plain), x.detach().clone(), x.as_subclass(Logged)
+    x += a
+    y *= logged
+    y //= logged
+    z = y
+    z -= 1
+    return x, x is given, type(x).__name__, given, y, z is y
+
+
+@program
 def attributes_of_objects(x):
     u, v = Unit(x, "s"), Unit(x * 2, unit="m")
     w = u * v + 1

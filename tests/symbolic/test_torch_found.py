@@ -125,3 +125,40 @@ def test_inputs_whose_names_differ_by_signs_only():
         return x + table["a-b"] * table["a+b"] + table["a_b"] + table[" "]
 
     check(program, make=lambda: (torch.ones(3), {key: torch.ones(3) for key in ("a-b", "a+b", "a_b", " ")}), graphs=1)
+
+
+BEYOND = {
+    "a result": lambda x: (x * 2).as_strided((5,), (1,)),
+    "an input": lambda x: x.as_strided((5,), (1,)),
+    "from later on": lambda x: x.as_strided((2,), (1,), 2),
+    "a part": lambda x: (x * 2)[1:].as_strided((3,), (1,), 0),
+    "in place": lambda x: x.as_strided_((5,), (1,)),
+    "scattered": lambda x: torch.as_strided_scatter(x, torch.ones(5), (5,), (1,)),
+    "copied": lambda x: torch.as_strided_copy(x, (5,), (1,)),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
+@pytest.mark.parametrize("case", BEYOND)
+def test_more_than_there_is_in_memory(case, backend, dynamic):
+    def program(x):
+        try:
+            return BEYOND[case](x)
+        except RuntimeError as error:
+            return str(error)
+
+    whole = torch.arange(10.0)
+    lying = [(torch.ones(2),), (whole[:2].data,), (whole[7:9].data,), (whole[3:5],), (torch.ones(3),)]
+    check(program, torch.ones(2), backend=backend, dynamic=dynamic, changed=lying)
+
+
+@pytest.mark.parametrize("backend", ["eager", "default"])
+def test_a_parameter_is_asked_first_how_it_compares(backend):
+    weight = nn.Parameter(torch.arange(6.0).reshape(2, 3))
+
+    def program(x):
+        return x == weight, x < weight, weight >= x, x.eq(weight), x + weight, x != weight.detach()
+
+    check(program, torch.ones(3, 2).t(), backend=backend)

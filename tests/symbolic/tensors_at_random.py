@@ -1,0 +1,133 @@
+"""Programs made at random of operations on tensors, called with tensors of other forms each time: sizes, strides, dtypes,
+classes, histories, and what lies in whose memory. `seen` makes a call and says all that can be seen of it."""
+
+import random
+import re
+import textwrap
+import warnings
+
+import torch
+
+from tests.differential import execute
+from tests.symbolic.asked import lines
+
+#: Those of the second kind lie in the memory of x.
+GIVEN = lines("tensors_given.txt")
+FORMS, OF_X = ([each for each in GIVEN if bool(re.match(r"x\b", each)) is of_x] for of_x in (False, True))
+OPERATIONS = lines("tensors_done_to.txt")
+HEAD = "import torch, jit, torch.utils.checkpoint\nclass Sub(torch.Tensor): pass\ndef program(x, w, z):\n"
+
+
+def program(maker):
+    """The text of a module."""
+    body, names = ["out = []", "r = x"], ["x", "w", "z", "r", "x", "w"]
+    for _ in range(maker.choice([1, 2, 3, 4, 5])):
+        step = re.sub(r"\{[abc]\}", lambda found: maker.choice(names), maker.choice(OPERATIONS))
+        body += ["try:", "    " + step, "except Exception as e: out.append(type(e).__name__)"]
+        if maker.random() < 0.4:
+            body.append("out.append(r)")
+        if maker.random() < 0.05:
+            body.append("jit.graph_break()")
+    return HEAD + textwrap.indent("\n".join([*body, "return out, r"]), "    ") + "\n"
+
+
+def forms(maker):
+    """What x, w and z are given at one call."""
+
+    def another():
+        chance = maker.random()
+        return FORMS[0] if chance < 0.4 else maker.choice(FORMS) if chance < 0.75 else maker.choice(OF_X)
+
+    return maker.choice(FORMS) if maker.random() < 0.7 else FORMS[0], another(), another()
+
+
+def loaded(text):
+    scope = {"__name__": "program"}
+    execute(text, scope)
+    return scope
+
+
+def given(scope, texts):
+    torch.manual_seed(0)
+    made = dict(scope)
+    for name, text in zip("xwz", texts, strict=True):
+        try:
+            made[name] = eval(text, made)
+        except (RuntimeError, IndexError):  # x has no such part
+            made[name] = torch.ones(2, 3)
+    return made["x"], made["w"], made["z"]
+
+
+def seen(program, scope, texts):
+    """None where the compiled program says that what it did can't be put back."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _seen(program, given(scope, texts))
+
+
+def _seen(program, args):
+    known = []
+    for arg in args:
+        _shown(arg, known)
+    try:
+        result = "returned", program(*args)
+    except Exception as error:
+        if any("put back" in note for note in getattr(error, "__notes__", ())):
+            return None
+        result = "raised", type(error).__name__
+    said = [_shown(result, known)]
+    for arg in args:
+        said += [_shown(arg, known), _shown(arg.grad if arg.is_leaf else None, known), arg._version]
+    return repr((said, _gradients(result, args)))
+
+
+def _gradients(result, args):
+    outputs = [each for each in _tensors(result) if each.requires_grad and each.numel()]
+    if not outputs:
+        return None
+    try:
+        sum(each.abs().sum().double() for each in outputs).backward()
+    except RuntimeError as error:
+        return type(error).__name__
+    return [_shown(arg.grad if arg.is_leaf else None, []) for arg in args]
+
+
+def _tensors(value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _tensors(each)
+
+
+def _shown(value, known):
+    """`known`: the tensors that came before, by which it is told which are the same, or share memory."""
+    if isinstance(value, torch.Tensor):
+        return _tensor(value, known)
+    if isinstance(value, (list, tuple)):
+        return type(value).__name__, [_shown(each, known) for each in value]
+    if type(value).__name__ == "ndarray":
+        return "array", str(value.dtype), value.strides, value.tolist()
+    plain = isinstance(value, (int, float, str, type(None), torch.dtype))
+    return repr(value) if plain else type(value).__name__
+
+
+def _tensor(tensor, known):
+    if not any(each is tensor for each in known):
+        known.append(tensor)
+    storage = tensor.untyped_storage()._cdata
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    numbers = plain.to(torch.complex128 if plain.is_complex() else torch.float64).flatten().tolist()
+    return (
+        *(next(i for i, each in enumerate(known) if each is tensor), type(tensor).__name__, str(tensor.dtype)),
+        next(i for i, each in enumerate(known) if each.untyped_storage()._cdata == storage),
+        *(tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.is_conj(), tensor._is_view()),
+        *(tensor.requires_grad, tensor.is_leaf, [round(n, 4) if type(n) is float else n for n in numbers]),
+    )
+
+
+def made(name):
+    """A program and what it is given at each call, from the name of a seed."""
+    maker = random.Random(name)
+    text = program(maker)
+    return text, [forms(maker) for _ in range(maker.choice([2, 3, 4, 5]))]

@@ -1,0 +1,24 @@
+"""Programs made at random of operations on tensors whose form is another at each call."""
+
+import pytest
+
+import jit
+from tests.symbolic.tensors_at_random import loaded, made, seen
+
+
+@pytest.mark.sampled(40)
+@pytest.mark.parametrize("backend", ["eager", "default"])
+@pytest.mark.parametrize("seed", range(100))
+def test_tensors(seed, backend):
+    """Ten programs, each called twice with what it is given."""
+    for number in range(10):
+        text, each_call = made(f"{seed}.{number}")
+        eager, ours = loaded(text), loaded(text)
+        compiled = jit.compile(ours["program"], backend=backend)
+        for at, texts in enumerate(each_call):
+            expected = seen(eager["program"], eager, texts)
+            if seen(eager["program"], eager, texts) != expected:  # it reads memory that nobody wrote
+                continue
+            for _ in range(2):
+                got = seen(compiled, ours, texts)
+                assert got in (expected, None), (text[text.index("def program") :], each_call[: at + 1])
