@@ -34,6 +34,7 @@ from symbolic.graph import OPERATION_RAISES
 from symbolic.guards import Program, program
 from symbolic.opcodes.exceptions import handling
 from symbolic.reach import children, exists, reachable
+from symbolic.sources import Source
 from symbolic.torch_state import hushed, restoring
 from symbolic.translator import ESCAPES
 from symbolic.variables.arrays import ArrayVariable, ScalarVariable
@@ -209,6 +210,7 @@ class _Assembler:
         """Emits the call of the compiled graph; its results go to locals. `has_nodes`: see `GraphBuilder.finish`."""
         graph = self.capture.graph
         if not graph.calls:
+            self._copies([])
             self.writer.early()
             return None
         module = graph.finish(outputs, has_nodes)
@@ -228,9 +230,7 @@ class _Assembler:
         if len(indirect) > MANY_INPUTS:
             self.writer.pack_values(sources if self.at_once else ())
         emit.note = "what the graph reads"
-        for source in made:
-            self.writer.load_source(source)
-            emit.pop()
+        self._copies(made)
         emit.note = "calls that come before the graph"
         self._early_calls()
         self._keep_inputs()
@@ -251,6 +251,13 @@ class _Assembler:
             emit.store(self.before)
         self._unpack(outputs)
         return module
+
+    def _copies(self, made: list[Source]) -> None:
+        """Makes what the graph gets made, and copies of what is written later on."""
+        others = [each.source for each in self.alive if each.source is not None and each.source.kind == "made"]
+        for source in dict.fromkeys([*made, *others]):
+            self.writer.load_source(source)
+            self.emit.pop()
 
     def _load_inputs(self) -> bool:
         """Pushes the graph's inputs, as one tuple (True) or one by one."""

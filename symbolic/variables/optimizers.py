@@ -40,11 +40,12 @@ def _is_compiling(tx: Translator) -> Variable:
 def _group(tx: Translator, lists: Variable, with_indices: Variable = FALSE) -> Variable:
     """Lists of tensors, split by device and dtype of the first list's: {(device, dtype): (lists, places)}."""
     columns = [tx.unpack(column) for column in tx.unpack(lists)]
-    if not all(isinstance(first, TensorVariable) for first in columns[0]):
+    if not columns or not all(isinstance(first, TensorVariable) for first in columns[0]):
         raise GraphBreak("group of what is no tensor", lists.describe())
     fakes: list[torch.Tensor | None] = [first.fake for first in columns[0] if isinstance(first, TensorVariable)]
     found = []
-    for key, (_, places) in torch._C._group_tensors_by_device_and_dtype([fakes], True).items():
+    groups = tx.attempt(torch._C._group_tensors_by_device_and_dtype, [fakes], True)  # of none it raises
+    for key, (_, places) in groups.items():
         parts = [tx.new_list([column[place] for place in places] if column else []) for column in columns]
         kept: list[Variable] = [ConstantVariable(place) for place in places] if with_indices.constant() else []
         found.append((tx.from_constant(key), tx.new_tuple([tx.new_list(parts), tx.new_list(kept)])))

@@ -1,4 +1,5 @@
 """Functions of torch that once broke the graph, or were wrong."""
+import copy
 import traceback
 
 import pytest
@@ -6,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import jit
 from tests.differential import check, tensors
 
 X, = tensors(2, 3, 4)
@@ -162,3 +164,52 @@ def test_a_parameter_is_asked_first_how_it_compares(backend):
         return x == weight, x < weight, weight >= x, x.eq(weight), x + weight, x != weight.detach()
 
     check(program, torch.ones(3, 2).t(), backend=backend)
+
+
+def leave(copied):
+    return copied
+
+
+def go_on(copied):
+    jit.graph_break()
+    return copied
+
+
+COPIES = {
+    "written": (lambda p: p.data.mul_(3)), "no gradients": (lambda p: p.requires_grad_(False)),
+    "elsewhere": (lambda p: setattr(p, "data", torch.zeros(2))), "counted": (lambda p: p.detach().zero_()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("made", [copy.copy, copy.deepcopy, lambda p: copy.deepcopy({"p": [p]})["p"]])
+@pytest.mark.parametrize("end", [leave, go_on])
+@pytest.mark.parametrize("change", COPIES)
+def test_copies_are_made_before_what_comes_after_them(change, end, made):
+    def program(p):
+        copied = made(p)
+        COPIES[change](p)
+        return end(copied)
+
+    for make in (lambda: (nn.Parameter(torch.ones(2)),), lambda: (torch.ones(2, requires_grad=True),), lambda: (torch.ones(2),)):
+        check(program, make=make)
+
+
+def test_a_model_is_copied_before_the_step():
+    def program(model, x):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(x).sum().backward()
+        before = copy.deepcopy(model)
+        optimizer.step()
+        return before
+
+    check(program, make=lambda: (nn.Linear(2, 2), torch.ones(3, 2)), graphs=1)
+
+
+def test_values_of_no_gradients_cannot_be_clipped():
+    def program(model, x):
+        try:
+            nn.utils.clip_grad_value_(model.parameters(), 0.1)
+        except RuntimeError as error:
+            return model(x), str(error)
+
+    check(program, make=lambda: (nn.Linear(2, 2), torch.ones(3, 2)))
