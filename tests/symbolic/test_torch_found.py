@@ -213,3 +213,18 @@ def test_values_of_no_gradients_cannot_be_clipped():
             return model(x), str(error)
 
     check(program, make=lambda: (nn.Linear(2, 2), torch.ones(3, 2)))
+
+
+@pytest.mark.parametrize("backend", ["eager", "default"])
+@pytest.mark.parametrize("change", [
+    lambda m: m.double() and m.float(), lambda m: m.double(), lambda m: setattr(m.weight, "data", m.weight.data.double()),
+    lambda m: setattr(m.weight, "data", m.weight.data * 2), lambda m: m.float(), lambda m: setattr(m.weight, "data", torch.zeros(3)),
+])  # fmt: skip
+def test_leaves_get_the_gradients_of_what_came_before_they_were_of_another_kind(change, backend):
+    def program(model, x):
+        loss = model(x).sum()
+        change(model)
+        loss.backward()
+        return [p.grad for p in model.parameters()]
+
+    check(program, make=lambda: (nn.Linear(2, 2), torch.ones(1, 2)), backend=backend)
