@@ -108,6 +108,7 @@ def _simpler(node: ast.expr) -> Iterator[ast.expr]:
         return
     yield from (ast.Constant(value) for value in _CONSTANTS)
     for child in ast.iter_child_nodes(node):
+        child = child.value if isinstance(child, ast.FormattedValue) else child
         if isinstance(child, ast.expr):
             yield child
 

@@ -10,6 +10,7 @@ import pytest
 from symbolic.opcodes import HANDLERS
 from symbolic.variables.constants import ConstantVariable
 from tests.differential import COUNTING
+from tools import fuzz
 from tools.fuzz import examine, examined, number_of, pool
 from tools.fuzz_author import FAMILIES, write
 from tools.fuzz_judge import Verdict, by_chance, judge, load, tried
@@ -123,6 +124,23 @@ def test_small_programs_still_have_what_is_wrong() -> None:
         return "def program" in text and "seen.append" in text
 
     assert shrink(PROGRAM, is_wrong, 20) == "def program(x, n):\n    seen.append"
+
+
+def test_formats_go_as_a_whole() -> None:
+    text = "def program(x):\n    return (f'{x:>{3}} {x!r}', seen)"
+    assert shrink(text, lambda smaller: "seen" in smaller, 20) == "def program(x):\n    return seen"
+    assert shrink(text, lambda smaller: all(each in smaller for each in ("seen", "{x:>{3}}", "{x!r}")), 20) == text
+
+
+def test_what_the_judge_cannot_judge_is_not_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judged(text: str) -> Verdict:
+        if "needed" not in text:
+            raise AttributeError("needed")
+        return Verdict("wrong", "", frozenset())
+
+    monkeypatch.setattr(fuzz, "judge", judged)
+    found = examine("1.1", "def program(x):\n    needed\n    return x + 1", 5)
+    assert found.verdict.kind == "wrong" and found.text == "def program(x):\n    needed"
 
 
 def test_programs_run_compiled_as_they_do_eagerly() -> None:
