@@ -544,7 +544,7 @@ private:
             case CheckKind::no_typeattr:
                 return PyType_Check(object) && !_PyType_Lookup((PyTypeObject*)object, expected);
             case CheckKind::own:  // a pair: the name, and whether the class itself has it
-                return PyType_Check(object) &&
+                return PyType_Check(object) && PyType_HasFeature((PyTypeObject*)object, Py_TPFLAGS_HEAPTYPE) &&
                        contains(((PyTypeObject*)object)->tp_dict, PyTuple_GET_ITEM(expected, 0)) ==
                            (PyTuple_GET_ITEM(expected, 1) == Py_True);
             case CheckKind::inherits:  // classes that are given other bases make a tuple anew
