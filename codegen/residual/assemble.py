@@ -40,7 +40,6 @@ from symbolic.translator import ESCAPES
 from symbolic.variables.arrays import ArrayVariable, ScalarVariable
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.containers import DequeIterator
-from symbolic.variables.dispatched import DispatchedVariable
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.mappings import DictIterator
 from symbolic.variables.objects import ObjectVariable
@@ -639,7 +638,7 @@ def _looks_at_now(variable: Variable) -> bool:
 
 _LOOKS_AT_NOW = (
     *(DictIterator, SetIterator, DequeIterator, WeakReference),
-    *(ArrayVariable, ScalarVariable, SubclassVariable, DispatchedVariable, NodeVariable),
+    *(ArrayVariable, ScalarVariable, SubclassVariable, NodeVariable),
 )
 #: what `@contextmanager` makes of a generator
 _MANAGER: type = contextlib._GeneratorContextManager

@@ -233,7 +233,7 @@ class TensorVariable(Variable):
         if name == "data" and isinstance(value, TensorVariable):
             if not self._can_be_gradient(value):
                 self._check_stored(tx, name)
-                self._check_history()
+                self._check_unused()
             tx.graph.call(take_data, [self, value])
             return
         if name == "requires_grad" and value.is_constant() and type(value.constant()) is bool:
@@ -251,10 +251,10 @@ class TensorVariable(Variable):
         else:
             super().delattr(tx, name)
 
-    def _check_history(self) -> None:
+    def _check_unused(self) -> None:
         """Where a leaf takes data of another kind, gradients of what was computed before go another way to it."""
-        has_history = any(user.target not in (getattr, take_data) for user in self.node.users)
-        if has_history and self.fake.is_leaf and self.fake.requires_grad:
+        is_used = any(user.target not in (getattr, take_data) for user in self.node.users)
+        if is_used and self.fake.is_leaf and self.fake.requires_grad:
             raise GraphBreak("store to a tensor attribute", "data of another kind, of a leaf that has been used")
 
     def _can_be_gradient(self, value: Variable) -> bool:

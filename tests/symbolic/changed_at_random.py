@@ -60,6 +60,8 @@ def calls(text, each_before, wrap):
         torch.set_default_dtype(torch.float32)
         os.environ.pop("FJ_STALE", None)
         sys.modules.pop("mod_x", None)
+        if hasattr(torch.nn.Linear, "extra_thing"):
+            del torch.nn.Linear.extra_thing
 
 
 def _calls(text, each_before, wrap):

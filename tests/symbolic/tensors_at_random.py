@@ -3,13 +3,12 @@ classes, histories, and what lies in whose memory. `seen` makes a call and says 
 
 import random
 import re
-import textwrap
 import warnings
 
 import torch
 
-from tests.differential import execute
 from tests.symbolic.asked import lines
+from tests.symbolic.asked_at_random import indented
 
 #: Those of the second kind lie in the memory of x.
 GIVEN = lines("tensors_given.txt")
@@ -28,7 +27,7 @@ def program(maker):
             body.append("out.append(r)")
         if maker.random() < 0.05:
             body.append("jit.graph_break()")
-    return HEAD + textwrap.indent("\n".join([*body, "return out, r"]), "    ") + "\n"
+    return HEAD + indented([*body, "return out, r"])
 
 
 def forms(maker):
@@ -39,12 +38,6 @@ def forms(maker):
         return FORMS[0] if chance < 0.4 else maker.choice(FORMS) if chance < 0.75 else maker.choice(OF_X)
 
     return maker.choice(FORMS) if maker.random() < 0.7 else FORMS[0], another(), another()
-
-
-def loaded(text):
-    scope = {"__name__": "program"}
-    execute(text, scope)
-    return scope
 
 
 def given(scope, texts):

@@ -3,7 +3,8 @@
 import pytest
 
 import jit
-from tests.symbolic.tensors_at_random import loaded, made, seen
+from tests.symbolic.asked_at_random import loaded
+from tests.symbolic.tensors_at_random import made, seen
 
 
 @pytest.mark.sampled(40)

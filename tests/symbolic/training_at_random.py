@@ -8,8 +8,8 @@ import warnings
 
 import torch
 
-from tests.differential import execute
 from tests.symbolic.asked import HERE, lines
+from tests.symbolic.asked_at_random import indented, loaded
 
 WORLD = (HERE / "training_world.txt").read_text()
 STEPS = [each.replace("\\n", "\n") for each in lines("training_steps.txt")]
@@ -31,7 +31,7 @@ def program(maker):
         if maker.random() < 0.5:
             step = f"try:\n{textwrap.indent(step, '    ')}\nexcept Exception as e: out.append(type(e).__name__)"
         body.append(step)
-    return WORLD + "def program(x, w):\n" + textwrap.indent("\n".join([*body, "return out, r, loss, g"]), "    ") + "\n"
+    return WORLD + "def program(x, w):\n" + indented([*body, "return out, r, loss, g"])
 
 
 def made(name):
@@ -45,8 +45,7 @@ def made(name):
 def calls(text, each_before, wrap):
     """What can be seen after each call, and the numbers in it; no more where the compiled program says that what it
     did can't be put back."""
-    scope = {"__name__": "program"}
-    execute(text, scope)
+    scope = loaded(text)
     function, w = wrap(scope["program"]), scope["make"]()
     given = torch.randn(3, 3, generator=torch.Generator().manual_seed(1))
     with warnings.catch_warnings():
