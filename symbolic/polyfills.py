@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial, update_wrapper
 from itertools import islice
@@ -508,3 +509,11 @@ def _collect(error: Any, leaves: list[Any]) -> None:
             _collect(each, leaves)
     else:
         leaves.append(error)
+
+
+# --- tracebacks -------------------------------------------------------------------------------------------------------
+def print_traceback(self: Any, *, file: Any = None, chain: bool = True, **options: Any) -> None:
+    """Of `traceback.TracebackException`. All lines are made before the first is written, which may raise."""
+    file = sys.stderr if file is None else file
+    for line in list(self.format(chain=chain, **options)):
+        print(line, file=file, end="")

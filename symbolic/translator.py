@@ -715,6 +715,8 @@ _TRANSPARENT = {
                 "getclosurevars", "getdoc", "getfullargspec", "getmro", "formatannotation", "is",
                 "signature", "unwrap"),
     "string": ("Template.", "Formatter."),
+    "textwrap": ("indent",),
+    "traceback": ("",),
     "warnings": ("catch_warnings.", "simplefilter", "filterwarnings", "_add_filter", "resetwarnings",
                  "WarningMessage.", "_showwarnmsg"),
     "weakref": ("WeakValueDictionary.", "WeakKeyDictionary."),

@@ -16,7 +16,7 @@ from symbolic.frames import Frame
 from symbolic.passing import namespace_of
 from symbolic.reach import reachable
 from symbolic.signatures import takes
-from symbolic.variables import caches, copying, digests, iteration, stdlib, text
+from symbolic.variables import caches, copying, digests, iteration, source_lines, stdlib, text
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.born import BornClass
@@ -63,7 +63,8 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 __all__ = [
-    "SKIPPED_MODULES", "BuiltinVariable", "caches", "copying", "digests", "iteration", "lookup", "stdlib", "text",
+    "SKIPPED_MODULES", "BuiltinVariable", "caches", "copying", "digests", "iteration", "lookup", "source_lines",
+    "stdlib", "text",
 ]  # fmt: skip
 
 pure((abs, all, any, divmod, hash, max, min, pow, round, sum))

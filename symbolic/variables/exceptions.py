@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import traceback
 from types import FrameType, FunctionType, GetSetDescriptorType, MemberDescriptorType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from symbolic.translator import Translator
 
 NONE = ConstantVariable(None)
+#: By which `traceback` goes through frames that it hands on to nobody.
+_WALKS = traceback._walk_tb_with_full_positions.__code__  # type: ignore[attr-defined]
 #: Attributes of every exception -> the types that they may have, besides None.
 _OWN: dict[str, type] = {
     "__cause__": BaseException,
@@ -243,7 +246,7 @@ class TracebackVariable(Variable):
         known = {"tb_next": self.rest, "tb_frame": self.frame, "tb_lasti": self.offset, "tb_lineno": self.line}
         if name not in known:
             raise GraphBreak("frame of a traceback", name)
-        self.frame.is_taken |= name == "tb_frame"
+        self.frame.is_taken |= name == "tb_frame" and tx.frames[-1].code.raw is not _WALKS
         found = known[name]
         return found if isinstance(found, Variable) else ConstantVariable(found)
 

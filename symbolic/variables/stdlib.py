@@ -540,7 +540,7 @@ pure((binascii.hexlify, binascii.unhexlify, binascii.b2a_base64, binascii.a2b_ba
 pure((zlib.crc32, zlib.adler32, zlib.compress, zlib.decompress))
 pure((urllib.parse.parse_qs, urllib.parse.parse_qsl, urllib.parse.urlencode, urllib.parse.urljoin))
 pure((hmac.compare_digest,))
-pure((inspect.cleandoc, textwrap.dedent, textwrap.indent, textwrap.wrap, textwrap.fill, textwrap.shorten))
+pure((inspect.cleandoc, textwrap.dedent, textwrap.wrap, textwrap.fill, textwrap.shorten))
 
 
 #: Modules that ask who calls them, for the name of a module.
