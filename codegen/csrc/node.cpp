@@ -62,6 +62,55 @@ private:
     Py_ssize_t filled_ = 0;
 };
 
+// By what kernels read the memory of tensors. It may be another when they come back: of what a user's hook answers with,
+// or of a leaf that was given other `data`.
+class Forms {
+public:
+    void remember(const at::Tensor& tensor) {
+        const auto* impl = tensor.unsafeGetTensorImpl();
+        if (impl->layout() != c10::kStrided || impl->is_python_dispatch()) {
+            facts_.insert(facts_.end(), {0, unknown});
+            return;
+        }
+        facts_.insert(facts_.end(), {kind(tensor), tensor.dim()});
+        for (auto extents : {tensor.sizes(), tensor.strides()}) facts_.insert(facts_.end(), extents.begin(), extents.end());
+    }
+
+    class Place {
+    public:
+        explicit Place(const int64_t* at) : at_(at) {}
+        void next() { at_ += 2 + 2 * std::max<int64_t>(at_[1], 0); }
+
+        // The tensor as it was when it was remembered, of the same values if it has become another kind.
+        at::Tensor given(at::Tensor tensor) const {
+            if (at_[1] == unknown || tensor.unsafeGetTensorImpl()->is_python_dispatch()) return tensor;
+            const at::IntArrayRef sizes(at_ + 2, at_[1]), strides(at_ + 2 + at_[1], at_[1]);
+            TORCH_CHECK(tensor.sizes() == sizes, "a tensor that the backward of a compiled function needs was of sizes ", sizes,
+                        " when it was saved, and is of sizes ", tensor.sizes(), " now");
+            if (tensor.layout() == c10::kStrided && kind(tensor) == at_[0] && tensor.strides() == strides) return tensor;
+            const auto dtype = static_cast<c10::ScalarType>(at_[0] >> 16);
+            const c10::Device device(static_cast<c10::DeviceType>(at_[0] >> 8 & 255), static_cast<int8_t>(at_[0] & 255));
+            return at::empty_strided(sizes, strides, tensor.options().layout(c10::kStrided).dtype(dtype).device(device)).copy_(tensor);
+        }
+
+    private:
+        const int64_t* at_;
+    };
+
+    Place begin() const { return Place(facts_.data()); }
+
+private:
+    static constexpr int64_t unknown = -1;
+
+    static int64_t kind(const at::Tensor& tensor) {
+        const auto device = tensor.device();
+        return static_cast<int64_t>(tensor.scalar_type()) << 16 | static_cast<int64_t>(device.type()) << 8 |
+               static_cast<uint8_t>(device.index());
+    }
+
+    std::vector<int64_t> facts_;  // of each: kind, dimensions, sizes, strides
+};
+
 // The tensors that a forward leaves for its backward.
 class Saved {
 public:
@@ -71,8 +120,12 @@ public:
         : all_tracked_(at::SavedTensorDefaultHooks::get_hooks().has_value()) {
         for (size_t i = 0; i < backward.inputs_saved.size(); ++i) {
             const at::Tensor& tensor = THPVariable_Unpack(PyTuple_GET_ITEM(tensors, i));
-            if (all_tracked_ || backward.inputs_saved[i]) tracked_.emplace_back(tensor, tensor.grad_fn().get() == node);
-            else raw_.push_back(tensor);
+            if (all_tracked_ || backward.inputs_saved[i]) {
+                tracked_.emplace_back(tensor, tensor.grad_fn().get() == node);
+                forms_.remember(tensor);
+            } else {
+                raw_.push_back(tensor);
+            }
         }
     }
 
@@ -81,11 +134,12 @@ public:
     void unpack(const BackwardState& backward, const NodePointer& node, const Flags* read, Visit visit) const {
         auto tracked = tracked_.begin();
         auto raw = raw_.begin();
+        auto form = forms_.begin();
         for (size_t i = 0; i < backward.inputs_saved.size(); ++i) {
             const bool is_tracked = all_tracked_ || backward.inputs_saved[i], is_read = !read || (*read)[i];
-            if (is_tracked && is_read) visit(tracked->unpack(node));
+            if (is_tracked && is_read) visit(form.given(tracked->unpack(node)));
             else if (is_read) visit(there(*raw));
-            if (is_tracked) ++tracked;
+            if (is_tracked) ++tracked, form.next();
             else ++raw;
         }
     }
@@ -113,6 +167,7 @@ private:
 
     bool all_tracked_;
     std::vector<SavedVariable> tracked_;
+    Forms forms_;  // of those that are tracked
     std::vector<at::Tensor> raw_;
 };
 

@@ -1,10 +1,12 @@
 """What gradients need of what was saved for them: where it is not there any more these raise, and no others."""
 
+from contextlib import nullcontext
 from itertools import product as product_of
 
 import pytest
 import torch
 
+import jit
 from codegen.aot.function import Settings, compile_program
 from codegen.aot.partition import default_partition, min_cut_partition
 
@@ -221,3 +223,50 @@ def test_gradients_after_an_input_was_written(program, create):
     if create:
         found = [theirs if ours == WRITTEN else ours for ours, theirs in zip(found, expected, strict=True)]
     alike(found, expected, program, what)
+
+
+# --- tensors that have become another kind by the time of the backward -------------------------------------------------
+def product_and_sine(x, w):
+    return (x * w).sin() * w
+
+
+def _hooks(pack=lambda t: t, unpack=lambda t: t):
+    return torch.autograd.graph.saved_tensors_hooks(pack, unpack)
+
+
+#: What saves, and what is then done to the leaf.
+KINDS = {
+    "kept elsewhere": (torch.autograd.graph.save_on_cpu, None),
+    "another dtype": (lambda: _hooks(lambda t: t.double()), None),
+    "other strides": (lambda: _hooks(unpack=lambda t: t.t().contiguous().t()), None),
+    "data of another dtype": (nullcontext, lambda x: x.double()),
+    "data of other strides": (nullcontext, lambda x: x.t().contiguous().t()),
+    "other data": (nullcontext, lambda x: x * 2),
+}
+
+
+@pytest.mark.parametrize("backend", ["default", "aot_eager"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_comes_back_as_another_kind_of_tensor(kind, backend):
+    saving, change = KINDS[kind]
+
+    def gradients(function):
+        x, w = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), torch.linspace(1, 2, 12).view(3, 4).t()
+        x, w = x.requires_grad_(), w.detach().requires_grad_()
+        with saving():
+            y = function(x, w)
+        if change is not None:
+            x.data = change(x.data)
+        y.sum().backward()
+        return [x.grad, w.grad]
+
+    for expected, got in zip(gradients(product_and_sine), gradients(jit.compile(product_and_sine, backend=backend)), strict=True):
+        assert got.dtype == expected.dtype and torch.allclose(got, expected, atol=1e-6)
+
+
+def test_what_comes_back_of_other_sizes():
+    x, w = (torch.ones(4, 3, requires_grad=True) for _ in range(2))
+    y = jit.compile(product_and_sine)(x, w)
+    x.data = torch.ones(1)
+    with pytest.raises(RuntimeError, match=r"of sizes \[4, 3\] when it was saved, and is of sizes \[1\] now"):
+        y.sum().backward()
