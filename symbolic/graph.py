@@ -185,8 +185,8 @@ class GraphBuilder(SizesByValue):
         self._marks.append((fake, _mark(fake)))
         node = self._placeholder(source, fake)
         node.meta["came"] = self._untouched(fake)
-        if fake.grad_fn is not None:
-            self.foreign.add(fake.grad_fn)
+        # What is written to a view becomes history of its base.
+        self.foreign |= {each.grad_fn for each in (fake, fake._base) if each is not None and each.grad_fn is not None}
         variable = TensorVariable(node, fake, type(value), value, source)
         self.inputs.append(variable)
         self.parameters += value.requires_grad or isinstance(value, torch.nn.Parameter)
@@ -325,6 +325,7 @@ class GraphBuilder(SizesByValue):
             "device": value.device,
             "layout": value.layout,
             "requires_grad": value.requires_grad,
+            "is_leaf": value.is_leaf,
             "sizes": tuple(value.shape),
             "strides": value.stride(),
             "keys": keys.raw_repr(),

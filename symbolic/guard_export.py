@@ -23,7 +23,7 @@ LEGEND = '''
 
 known(text): an object that has no name in its module. holds(text): a guard that no expression can say.
 state_is_as_it_was(): grad mode, inference mode, autocast, defaults, modes and determinism.
-is_tensor(x, class, dtype, sizes, strides, device, layout, requires_grad, dispatch keys): None is any number.
+is_tensor(x, class, dtype, sizes, strides, device, layout, requires_grad, is_leaf, dispatch keys): None is any number.
 is_function_of(f, code): f has this code, and the defaults that it had.
 is_unhooked(x): nobody is told of the gradient of x; with True, nobody but the hooks that x has in its own dicts.
 are_different(...): no two are one object. memory_is_shared_within(...): exactly these share memory.
@@ -121,7 +121,8 @@ def _sources(guard: Guard) -> list[Source]:
 
 def _tensor(page: Page, source: Source | None, facts: dict[str, Any]) -> str:
     said = [page.object(facts[key]) for key in ("cls", "dtype", "sizes", "strides")]
-    said += [repr(str(facts["device"])), page.object(facts["layout"]), repr(facts["requires_grad"]), hex(facts["keys"])]
+    said += [repr(str(facts["device"])), page.object(facts["layout"])]
+    said += [repr(facts["requires_grad"]), repr(facts["is_leaf"]), hex(facts["keys"])]
     return f"is_tensor({page.path(source)}, {', '.join(said)})"
 
 

@@ -43,7 +43,7 @@ def _path(guard: Guard) -> str:
 def _tensor_text(guard: Guard) -> str:
     info = guard.payload
     sizes, strides = (", ".join("*" if n is None else str(n) for n in info[key]) for key in ("sizes", "strides"))
-    grad = ", requires_grad" if info["requires_grad"] else ""
+    grad = (", requires_grad" if info["is_leaf"] else ", requires_grad, no leaf") if info["requires_grad"] else ""
     return (
         f"{_path(guard)}: {info['cls'].__name__} {str(info['dtype'])[6:]}[{sizes}] strides ({strides}) "
         f"on {info['device']}{grad}"

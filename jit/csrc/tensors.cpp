@@ -32,6 +32,12 @@ inline bool requires_grad(const AutogradMeta* meta) {
     return meta->is_view_ ? meta->requires_grad() : meta->AutogradMeta::requires_grad();
 }
 
+// Whether nothing was computed to make a tensor that requires a gradient. A view's answer depends on its base.
+inline bool is_leaf(PyObject* object, const AutogradMeta* meta) {
+    if (!meta) return true;
+    return meta->is_view_ ? THPVariable_Unpack(object).is_leaf() : !meta->grad_fn_;
+}
+
 inline bool owns_tangent(const AutogradMeta* meta) { return meta && meta->fw_grad_ && !meta->fw_grad_->empty(); }
 
 // Whether forward-mode differentiation follows the tensor. A view has the tangent of its base, too.
@@ -121,7 +127,8 @@ TensorExpectation::TensorExpectation(PyObject* properties) {
     if (!THPDevice_Check(device)) raise(PyExc_TypeError, "device must be a torch.device, got %R", device);
     if (!THPLayout_Check(layout)) raise(PyExc_TypeError, "layout must be a torch.layout, got %R", layout);
     int requires_grad = PyObject_IsTrue(property(properties, "requires_grad"));
-    if (requires_grad < 0) throw PythonError();
+    int is_leaf = PyObject_IsTrue(property(properties, "is_leaf"));
+    if (requires_grad < 0 || is_leaf < 0) throw PythonError();
 
     type_ = reinterpret_cast<PyTypeObject*>(type);
     dtype_ = static_cast<uint16_t>(reinterpret_cast<THPDtype*>(dtype)->scalar_type);
@@ -132,6 +139,7 @@ TensorExpectation::TensorExpectation(PyObject* properties) {
     // Every other layout shows in the key set, so equal key sets leave nothing to compare for a strided tensor.
     checks_layout_ = layout_ != static_cast<int8_t>(c10::kStrided);
     requires_grad_ = requires_grad;
+    is_leaf_ = is_leaf;
     keys_ = PyLong_AsUnsignedLongLong(property(properties, "keys"));
     if (PyErr_Occurred()) throw PythonError();
 
@@ -159,6 +167,7 @@ inline bool TensorExpectation::matches_here(PyObject* object, const LocalKeys& l
         if (static_cast<int8_t>(device.type()) != device_type_ || device.index() != device_index_) return false;
         const AutogradMeta* meta = autograd_meta(impl);
         if (requires_grad(meta) != requires_grad_ || has_tangent(meta)) return false;
+        if (requires_grad_ && is_leaf(object, meta) != is_leaf_) return false;
         if (checks_layout_ && static_cast<int8_t>(impl->layout()) != layout_) return false;
         if (checks_sizes_) {
             auto sizes = impl->sizes();
@@ -269,9 +278,10 @@ Ref tensor_info(PyObject* tensor) {
     auto* dtype = torch::getTHPDtype(c10::typeMetaToScalarType(impl->dtype()));
     auto* layout = torch::getTHPLayout(impl->layout());
     return checked(Py_BuildValue(
-        "{s:O,s:O,s:O,s:O,s:O,s:O,s:O,s:K}",
+        "{s:O,s:O,s:O,s:O,s:O,s:O,s:O,s:O,s:K}",
         "cls", Py_TYPE(tensor), "dtype", dtype, "device", device.get(), "layout", layout,
-        "requires_grad", requires_grad(autograd_meta(impl)) ? Py_True : Py_False, "sizes", sizes.get(), "strides", strides.get(),
+        "requires_grad", requires_grad(autograd_meta(impl)) ? Py_True : Py_False,
+        "is_leaf", is_leaf(tensor, autograd_meta(impl)) ? Py_True : Py_False, "sizes", sizes.get(), "strides", strides.get(),
         "keys", (unsigned long long)effective_keys(impl, LocalKeys::now())));
 }
 

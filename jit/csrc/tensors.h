@@ -36,6 +36,7 @@ private:
     int16_t device_index_;
     int8_t layout_;
     bool requires_grad_;
+    bool is_leaf_;
     bool checks_layout_;
     bool checks_sizes_;
     bool checks_strides_;

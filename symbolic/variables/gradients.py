@@ -46,23 +46,32 @@ def _tensors(tx: Translator, variable: Variable, what: str) -> list[Variable]:
     return found
 
 
-def _history(fakes: list[torch.Tensor], branched: bool = False) -> Iterator[Any]:
-    """The autograd nodes behind tensors; `branched`: on the way through branches that is chosen."""
+def _nodes(fakes: list[torch.Tensor]) -> list[Any]:
+    """The autograd nodes of tensors, so far as they have any."""
+    with torch.enable_grad():  # a leaf's is found through a view of it
+        return [get_gradient_edge(fake).node for fake in fakes if fake.requires_grad]
+
+
+def _history(fakes: list[torch.Tensor], ends: set[Any], branched: bool = False) -> Iterator[Any]:
+    """The autograd nodes behind tensors, but what is behind `ends`; `branched`: on the way through branches that is
+    chosen."""
     seen: set[Any] = set()
-    with torch.enable_grad():  # a leaf's node is found through a view of it
-        waiting: list[Any] = [get_gradient_edge(fake).node for fake in fakes if fake.requires_grad]
+    waiting = _nodes(fakes)
     while waiting:
         node = waiting.pop()
         if node is not None and node not in seen:
             seen.add(node)
             yield node
+            if node in ends:
+                continue
             waiting.extend(following for following, _ in (chosen_of(node) if branched else node.next_functions))
 
 
-def _check_history(tx: Translator, nodes: list[Any], allowed: set[Any]) -> None:
-    """The history of a tensor that came in is the caller's: a capture can't follow it."""
+def _check_history(tx: Translator, nodes: list[Any], wanted: set[Any]) -> None:
+    """The history of a tensor that came in is the caller's: a capture can't follow it. It need not, if the gradient of
+    that tensor is all that is wanted."""
     for node in nodes:
-        if node in tx.graph.foreign and node not in allowed:
+        if node in tx.graph.foreign and wanted != {node}:
             raise GraphBreak(
                 "derivative through a tensor from outside", "a result of operations that ran before the frame",
                 "compile the function that computes it, too",
@@ -99,9 +108,9 @@ def _grad(
     tx.repeats.tell(None)
     results, wanted = _tensors(tx, outputs, "results"), _tensors(tx, inputs, "inputs")
     fakes = [item.fake for item in results if isinstance(item, TensorVariable)]
-    allowed = {item.fake.grad_fn for item in wanted if isinstance(item, TensorVariable)}
-    nodes = list(_history(fakes))
-    _check_history(tx, nodes, allowed)
+    ends = set(_nodes([item.fake for item in wanted if isinstance(item, TensorVariable)]))
+    nodes = list(_history(fakes, ends if len(ends) == 1 else tx.graph.foreign))
+    _check_history(tx, nodes, ends)
     before = [hook for item in wanted if isinstance(item, TensorVariable) for hook in _of_before(tx, item)]
     unused = allow_unused
     if allow_unused.constant() is None and materialize_grads.constant():
@@ -140,7 +149,7 @@ def _backward(
     if any(inner.operation in transforms.ALL for inner in tx.graph.inner):
         raise GraphBreak("operation raises", "backward() inside a function transform")
     tx.repeats.tell(None)
-    nodes = list(_history([result.fake for result in results]))
+    nodes = list(_history([result.fake for result in results], tx.graph.foreign))
     _check_history(tx, nodes, set())
     if _is_none(inputs):
         leaves = [_leaf(tx, node.variable) for node in nodes if hasattr(node, "variable")]
@@ -217,7 +226,7 @@ def _differentiate(tx: Translator, nodes: list[Any], before: list[Hook], args: l
     autograd calls the hooks."""
     results = [item.fake for item in tx.unpack(args[0]) if isinstance(item, TensorVariable)]
     is_hooked = bool(before or tx.hooks)
-    check_all_ways(tx, nodes, lambda: _history(results, branched=True), args, is_hooked)
+    check_all_ways(tx, nodes, lambda: _history(results, set(), branched=True), args, is_hooked)
     theirs = [hook for hook in before if hook.kind in _TRACED]
     hooks = sorted([*theirs, *_registered(tx, nodes, *_TRACED)], key=lambda hook: _TRACED.index(hook.kind))
     _check_of_nodes(tx, hooks, args[1])

@@ -237,6 +237,8 @@ class TensorVariable(Variable):
             tx.graph.call(take_data, [self, value])
             return
         if name == "requires_grad" and value.is_constant() and type(value.constant()) is bool:
+            if not self.fake.is_leaf:
+                tx.attempt(setattr, self.fake, name, value.constant())  # which the method takes if it is True
             self.method(tx, "requires_grad_", [value], {})
             return
         if name in ("data", "grad", "requires_grad", "names", "shape", "real", "imag") or name.startswith("_"):

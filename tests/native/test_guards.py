@@ -100,6 +100,21 @@ def test_tensor_properties_are_told_apart(change):
     assert not holds(guards, change(tensor))
 
 
+def test_leaves_are_told_from_results():
+    leaf = torch.ones(3, 4, requires_grad=True)
+    view = torch.ones(12).view(3, 4).requires_grad_()  # of a base without gradient
+    results = [leaf * 2, (leaf * 2).view(4, 3).t().contiguous(), (leaf * 2)[:], (leaf * 2).requires_grad_()]
+    guards = tensor_guards(leaf)
+    assert holds(guards, leaf) and holds(guards, view) and holds(guards, torch.zeros(3, 4, requires_grad=True))
+    assert not any(holds(guards, result) for result in results)
+    for result in results:
+        guards = tensor_guards(result)
+        assert all(holds(guards, other) for other in results) and not holds(guards, leaf) and not holds(guards, view)
+    guards = tensor_guards(torch.ones(3, 4))
+    assert holds(guards, torch.ones(3, 4)) and holds(guards, leaf.detach())
+
+
+
 def test_tensor_in_place_changes_are_seen():
     for change in (
         lambda t: t.resize_(2, 6),

@@ -170,6 +170,92 @@ def test_history_from_outside_breaks_the_graph():
     assert torch.equal(compiled(x * w, w)[0], x.detach())
 
 
+def written_and_by_a_leaf(x, w):
+    x += w
+    return torch.autograd.grad((x * w).sum(), w)
+
+
+def written_and_all_leaves(x, w):
+    x += w
+    (x * w).sum().backward()
+    return w.grad
+
+
+def by_both(x, w):
+    return torch.autograd.grad((x * w).sum(), (x, w))
+
+
+def by_itself(x, w):
+    return torch.autograd.grad((x * w).sum(), x)
+
+
+def written_and_by_itself(x, w):
+    x += w
+    return torch.autograd.grad((x * w).sum(), x)
+
+
+def a_result_written_and_by_it(x, w):
+    y = x * 2
+    y += w
+    return torch.autograd.grad((y * w).sum(), (x, x))
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("backend", [*BACKENDS, "default"])
+@pytest.mark.parametrize("part", [torch.add, lambda *both: torch.cat(both, 1)[:, :2]], ids=["whole", "view"])
+@pytest.mark.parametrize("program, graphs", [
+    (written_and_by_a_leaf, None), (written_and_all_leaves, None), (by_both, None),
+    (by_itself, 1), (written_and_by_itself, 1), (a_result_written_and_by_it, 1),
+], ids=lambda value: getattr(value, "__name__", ""))
+def test_history_from_outside_leads_to_what_is_wanted(program, graphs, part, backend):
+    """The first argument is computed of the second."""
+    def make():
+        torch.manual_seed(0)
+        (w,) = leaves((3, 2))
+        return part(w * 2, w * 3), w
+
+    check(program, make=make, graphs=graphs, backend=backend)
+
+
+def all_gradients(x, w):
+    (x * w).sum().backward()
+    return x.is_leaf, x.grad if x.is_leaf else None
+
+
+def of_the_other(x, w):
+    return torch.autograd.grad((x * w).sum(), w)
+
+
+def without_gradient(x, w):
+    return x.requires_grad_(False) * 2
+
+
+def with_gradient(x, w):
+    x.requires_grad = True
+    return x * w
+
+
+#: Of the first argument: leaf, results, one of them of the second argument.
+FORMS = [
+    lambda w: leaves((3, 2))[0], lambda w: leaves((3, 2))[0] * 2, lambda w: (leaves((6,))[0] * 2).view(3, 2), lambda w: w * 2
+]  # fmt: skip
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("backend", ["eager", "default"])
+@pytest.mark.parametrize("first", range(len(FORMS)))
+@pytest.mark.parametrize("program", [all_gradients, of_the_other, without_gradient, with_gradient])
+def test_leaves_and_results_by_turns(program, first, backend):
+    def made(form):
+        def make():
+            torch.manual_seed(0)
+            (w,) = leaves((3, 2))
+            return form(w), w
+        return make
+
+    check(program, make=made(FORMS[first]), changed=[made(form) for form in FORMS], graphs=None, backend=backend)
+
+
 def test_hooks_of_leaves_run():
     def program(w):
         (w * w).sum().backward()
