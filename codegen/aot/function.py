@@ -227,7 +227,8 @@ class _Backward:
             savers.get(memory, 0) if is_outside else 0
             for memory, is_outside in zip(memories, outside, strict=True)
         )
-        whole = None if self.level.keeps else self.everything  # it lets go of all
+        lasts = self.level.keeps or left(self.level.savers, self.level.leads, -1)
+        whole = None if lasts else self.everything  # it lets go of all
         backward = _C.Backward(self.settings.name, whole, self.choose, outside, self.level.nodes)
         first = self.traced.num_forward
         places = [first + at for at in self.used]
@@ -273,7 +274,7 @@ class _Backward:
         released |= savers_passed
         still = left(savers, self.level.leads, released)
         kept = (bool(by & ~released or of & still) for by, of in zip(self.saved_by, self.made_of, strict=True))
-        return function, read, released if released + 1 < 1 << len(savers) else -1, tuple(kept)
+        return function, read, released if still else -1, tuple(kept)
 
     def _looked_at_again(self, savers_passed: int, gradients: int) -> tuple[bool, ...]:
         """Of what derivatives of these gradients start from: which of it these depend on, or eager code looks at."""

@@ -152,15 +152,15 @@ def test_one_backward_after_the_other(program, partition):
     count = sum(result.requires_grad for result in program(*leaves()))
     some = list(product_of(subsets(range(count)), subsets(range(2))))
 
-    def gradients(call, first, second, create):
+    def gradients(call, first, second, create, again):
         inputs = leaves()
         outputs = [result for result in call(*inputs) if result.requires_grad]
         return [
             attempt([outputs[at] for at in which], [inputs[at] for at in wanted], retain_graph=False, create_graph=made)
-            for (which, wanted), made in ((first, create), (second, False), (first, False))
+            for (which, wanted), made in ((first, create), (second, again), (first, False))
         ]
 
-    what = list(product_of(some, some, (False, True)))
+    what = list(product_of(some, some, (False, True), (False, True)))
     alike([gradients(compiled, *each) for each in what], [gradients(program, *each) for each in what], program, what)
 
 
