@@ -51,7 +51,7 @@ def differentiate(
     hooks: Sequence[tuple[torch.Tensor, Callable[[torch.Tensor], Any]]] = (),
 ) -> Any:  # fmt: skip
     """`torch.autograd.grad` in this thread, with these hooks and none that the inputs came with."""
-    with _unhooked(inputs), _hooked(hooks), torch.autograd.set_multithreading_enabled(False):
+    with _unhooked((*outputs, *inputs)), _hooked(hooks), torch.autograd.set_multithreading_enabled(False):
         return torch.autograd.grad(
             outputs, inputs, tangents, keep, create, allow_unused=unused, materialize_grads=zeros
         )

@@ -111,7 +111,8 @@ def _grad(
     ends = set(_nodes([item.fake for item in wanted if isinstance(item, TensorVariable)]))
     nodes = list(_history(fakes, ends if len(ends) == 1 else tx.graph.foreign))
     _check_history(tx, nodes, ends)
-    before = [hook for item in wanted if isinstance(item, TensorVariable) for hook in _of_before(tx, item)]
+    asked = dict.fromkeys(item for item in (*wanted, *results) if isinstance(item, TensorVariable))
+    before = [hook for item in asked for hook in _of_before(tx, item)]
     unused = allow_unused
     if allow_unused.constant() is None and materialize_grads.constant():
         unused = ConstantVariable(True)

@@ -1,27 +1,49 @@
-"""Programs made at random of operations on tensors, called with tensors of other forms each time: sizes, strides, dtypes,
-classes, histories, and what lies in whose memory. `seen` makes a call and says all that can be seen of it."""
+"""Programs made at random of operations on tensors, or of derivatives, called with tensors of other forms each time:
+sizes, strides, dtypes, classes, histories, and what lies in whose memory. `seen` makes a call and says all that can be
+seen of it."""
 
 import random
 import re
 import warnings
+from typing import NamedTuple
 
 import torch
 
 from tests.symbolic.asked import lines
 from tests.symbolic.asked_at_random import indented
 
-#: Those of the second kind lie in the memory of x.
-GIVEN = lines("tensors_given.txt")
-FORMS, OF_X = ([each for each in GIVEN if bool(re.match(r"x\b", each)) is of_x] for of_x in (False, True))
-OPERATIONS = lines("tensors_done_to.txt")
-HEAD = "import torch, jit, torch.utils.checkpoint\nclass Sub(torch.Tensor): pass\ndef program(x, w, z):\n"
+HEAD = """
+import torch, jit, torch.utils.checkpoint
+class Sub(torch.Tensor): pass
+def keep(out, gradients):
+    out += [None if g is None else g + 0 for g in gradients]
+    return gradients[0]
+def hooked(tensor, function):
+    return tensor.register_hook(function) if not tensor._is_view() else None  # torch's own may crash
+def program(x, w, z):
+"""
 
 
-def program(maker):
+class Subject(NamedTuple):
+    forms: list[str]
+    of_x: list[str]  # those that lie in the memory of x, or are computed of it
+    done: list[str]
+
+
+def _subject(name):
+    given = lines(f"{name}_given.txt")
+    forms, of_x = ([each for each in given if bool(re.search(r"\bx\b", each)) is is_of] for is_of in (False, True))
+    return Subject(forms, of_x, lines(f"{name}_done.txt"))
+
+
+SUBJECTS = {name: _subject(name) for name in ("tensors", "derivatives")}
+
+
+def program(maker, subject):
     """The text of a module."""
     body, names = ["out = []", "r = x"], ["x", "w", "z", "r", "x", "w"]
     for _ in range(maker.choice([1, 2, 3, 4, 5])):
-        step = re.sub(r"\{[abc]\}", lambda found: maker.choice(names), maker.choice(OPERATIONS))
+        step = re.sub(r"\{[abc]\}", lambda found: maker.choice(names), maker.choice(subject.done))
         body += ["try:", "    " + step, "except Exception as e: out.append(type(e).__name__)"]
         if maker.random() < 0.4:
             body.append("out.append(r)")
@@ -30,14 +52,15 @@ def program(maker):
     return HEAD + indented([*body, "return out, r"])
 
 
-def forms(maker):
+def forms(maker, subject):
     """What x, w and z are given at one call."""
+    usual = subject.forms[0]
 
     def another():
         chance = maker.random()
-        return FORMS[0] if chance < 0.4 else maker.choice(FORMS) if chance < 0.75 else maker.choice(OF_X)
+        return usual if chance < 0.4 else maker.choice(subject.forms) if chance < 0.75 else maker.choice(subject.of_x)
 
-    return maker.choice(FORMS) if maker.random() < 0.7 else FORMS[0], another(), another()
+    return maker.choice(subject.forms) if maker.random() < 0.7 else usual, another(), another()
 
 
 def given(scope, texts):
@@ -119,8 +142,8 @@ def _tensor(tensor, known):
     )
 
 
-def made(name):
+def made(name, subject="tensors"):
     """A program and what it is given at each call, from the name of a seed."""
     maker = random.Random(name)
-    text = program(maker)
-    return text, [forms(maker) for _ in range(maker.choice([2, 3, 4, 5]))]
+    text = program(maker, SUBJECTS[subject])
+    return text, [forms(maker, SUBJECTS[subject]) for _ in range(maker.choice([2, 3, 4, 5]))]

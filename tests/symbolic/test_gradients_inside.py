@@ -256,6 +256,28 @@ def test_leaves_and_results_by_turns(program, first, backend):
     check(program, make=made(FORMS[first]), changed=[made(form) for form in FORMS], graphs=None, backend=backend)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_hook_of_what_the_derivative_is_of_runs_even_if_nothing_comes_of_it(backend):
+    def program(x, w):
+        seen = []
+        x.register_hook(lambda g: seen.append(g.sum().item()))
+        jit.graph_break()
+        found = torch.autograd.grad(x, w, torch.ones_like(x), allow_unused=True)
+        return seen, found, x * 2
+
+    check(program, make=lambda: (torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)), graphs=None, backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_hook_of_what_is_wanted_twice_runs_once(backend):
+    def program(x, w):
+        x.register_hook(lambda g: g * 2)
+        jit.graph_break()
+        return torch.autograd.grad((x * w).sum(), (x, w, x))
+
+    check(program, make=lambda: (torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)), graphs=None, backend=backend)
+
+
 def test_hooks_of_leaves_run():
     def program(w):
         (w * w).sum().backward()

@@ -4,16 +4,17 @@ import pytest
 
 import jit
 from tests.symbolic.asked_at_random import loaded
-from tests.symbolic.tensors_at_random import made, seen
+from tests.symbolic.tensors_at_random import SUBJECTS, made, seen
 
 
 @pytest.mark.sampled(40)
 @pytest.mark.parametrize("backend", ["eager", "default"])
+@pytest.mark.parametrize("subject", SUBJECTS)
 @pytest.mark.parametrize("seed", range(100))
-def test_tensors(seed, backend):
+def test_tensors(seed, subject, backend):
     """Ten programs, each called twice with what it is given."""
     for number in range(10):
-        text, each_call = made(f"{seed}.{number}")
+        text, each_call = made(f"{seed}.{number}", subject)
         eager, ours = loaded(text), loaded(text)
         compiled = jit.compile(ours["program"], backend=backend)
         for at, texts in enumerate(each_call):
