@@ -138,7 +138,7 @@ def _tensor(tensor, known):
         *(next(i for i, each in enumerate(known) if each is tensor), type(tensor).__name__, str(tensor.dtype)),
         next(i for i, each in enumerate(known) if each.untyped_storage()._cdata == storage),
         *(tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.is_conj(), tensor._is_view()),
-        *(tensor.requires_grad, tensor.is_leaf, [round(n, 4) if type(n) is float else n for n in numbers]),
+        *(tensor.requires_grad, tensor.is_leaf, [round(n, 3) if type(n) is float else n for n in numbers]),
     )
 
 
