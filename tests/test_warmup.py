@@ -93,12 +93,12 @@ def page(compiled):
     text = jit.export_guards(compiled)
     ast.parse(text)
 
-    def is_tensor(x, cls, dtype, sizes, strides, device, layout, requires_grad, keys):
+    def is_tensor(x, cls, dtype, sizes, strides, device, layout, requires_grad, is_leaf, keys):
         def fits(wanted, found):
             return len(wanted) == len(found) and all(a in (None, b) for a, b in zip(wanted, found, strict=True))
 
-        known = type(x) is cls and (x.dtype, str(x.device), x.requires_grad) == (dtype, device, requires_grad)
-        return known and fits(sizes, x.shape) and fits(strides, x.stride())
+        known = (x.dtype, str(x.device), x.requires_grad, x.is_leaf) == (dtype, device, requires_grad, is_leaf)
+        return type(x) is cls and known and fits(sizes, x.shape) and fits(strides, x.stride())
 
     scope = {"is_tensor": is_tensor, "state_is_as_it_was": lambda: True, "known": lambda text: text}
     exec(text, scope)

@@ -32,10 +32,11 @@ inline bool requires_grad(const AutogradMeta* meta) {
     return meta->is_view_ ? meta->requires_grad() : meta->AutogradMeta::requires_grad();
 }
 
-// Whether nothing was computed to make a tensor that requires a gradient. A view's answer depends on its base.
+// Whether nothing was computed to make a tensor that requires a gradient. A view gets its node only when it is asked
+// for it, after its base was written.
 inline bool is_leaf(PyObject* object, const AutogradMeta* meta) {
     if (!meta) return true;
-    return meta->is_view_ ? THPVariable_Unpack(object).is_leaf() : !meta->grad_fn_;
+    return meta->is_view_ ? !THPVariable_Unpack(object).grad_fn() : !meta->grad_fn_;
 }
 
 inline bool owns_tangent(const AutogradMeta* meta) { return meta && meta->fw_grad_ && !meta->fw_grad_->empty(); }

@@ -52,9 +52,9 @@ def _nodes(fakes: list[torch.Tensor]) -> list[Any]:
         return [get_gradient_edge(fake).node for fake in fakes if fake.requires_grad]
 
 
-def _history(fakes: list[torch.Tensor], ends: set[Any], branched: bool = False) -> Iterator[Any]:
-    """The autograd nodes behind tensors, but what is behind `ends`; `branched`: on the way through branches that is
-    chosen."""
+def _history(tx: Translator, fakes: list[torch.Tensor], branched: bool = False) -> Iterator[Any]:
+    """The frame's own autograd nodes behind tensors, and the nodes that stand for what came before; `branched`: on the
+    way through branches that is chosen."""
     seen: set[Any] = set()
     waiting = _nodes(fakes)
     while waiting:
@@ -62,9 +62,8 @@ def _history(fakes: list[torch.Tensor], ends: set[Any], branched: bool = False) 
         if node is not None and node not in seen:
             seen.add(node)
             yield node
-            if node in ends:
-                continue
-            waiting.extend(following for following, _ in (chosen_of(node) if branched else node.next_functions))
+            if node not in tx.graph.foreign:
+                waiting.extend(following for following, _ in (chosen_of(node) if branched else node.next_functions))
 
 
 def _check_history(tx: Translator, nodes: list[Any], wanted: set[Any]) -> None:
@@ -108,9 +107,8 @@ def _grad(
     tx.repeats.tell(None)
     results, wanted = _tensors(tx, outputs, "results"), _tensors(tx, inputs, "inputs")
     fakes = [item.fake for item in results if isinstance(item, TensorVariable)]
-    ends = set(_nodes([item.fake for item in wanted if isinstance(item, TensorVariable)]))
-    nodes = list(_history(fakes, ends if len(ends) == 1 else tx.graph.foreign))
-    _check_history(tx, nodes, ends)
+    nodes = list(_history(tx, fakes))
+    _check_history(tx, nodes, set(_nodes([item.fake for item in wanted if isinstance(item, TensorVariable)])))
     asked = dict.fromkeys(item for item in (*wanted, *results) if isinstance(item, TensorVariable))
     before = [hook for item in asked for hook in _of_before(tx, item)]
     unused = allow_unused
@@ -150,7 +148,7 @@ def _backward(
     if any(inner.operation in transforms.ALL for inner in tx.graph.inner):
         raise GraphBreak("operation raises", "backward() inside a function transform")
     tx.repeats.tell(None)
-    nodes = list(_history([result.fake for result in results], tx.graph.foreign))
+    nodes = list(_history(tx, [result.fake for result in results]))
     _check_history(tx, nodes, set())
     if _is_none(inputs):
         leaves = [_leaf(tx, node.variable) for node in nodes if hasattr(node, "variable")]
@@ -226,8 +224,11 @@ def _differentiate(tx: Translator, nodes: list[Any], before: list[Hook], args: l
     A hook is traced into a graph inside the graph; what it does to the world beside is done in the order in which
     autograd calls the hooks."""
     results = [item.fake for item in tx.unpack(args[0]) if isinstance(item, TensorVariable)]
+    met = [tx.graph.by_fake.get(id(node.variable)) for node in nodes if hasattr(node, "variable")]
+    apart = (*tx.unpack(args[1]), *met, *(hook.tensor for hook in tx.hooks))
+    tx.apart(*(item for item in apart if isinstance(item, TensorVariable)))
     is_hooked = bool(before or tx.hooks)
-    check_all_ways(tx, nodes, lambda: _history(results, set(), branched=True), args, is_hooked)
+    check_all_ways(tx, nodes, lambda: _history(tx, results, branched=True), args, is_hooked)
     theirs = [hook for hook in before if hook.kind in _TRACED]
     hooks = sorted([*theirs, *_registered(tx, nodes, *_TRACED)], key=lambda hook: _TRACED.index(hook.kind))
     _check_of_nodes(tx, hooks, args[1])

@@ -104,7 +104,10 @@ def test_leaves_are_told_from_results():
     leaf = torch.ones(3, 4, requires_grad=True)
     view = torch.ones(12).view(3, 4).requires_grad_()  # of a base without gradient
     results = [leaf * 2, (leaf * 2).view(4, 3).t().contiguous(), (leaf * 2)[:], (leaf * 2).requires_grad_()]
+    written = torch.ones(7, 3, 4)[3]  # of which nobody has asked since whether it is one
+    written[:, 1:].mul_(leaf[:, 1:])
     guards = tensor_guards(leaf)
+    assert not holds(guards, written)
     assert holds(guards, leaf) and holds(guards, view) and holds(guards, torch.zeros(3, 4, requires_grad=True))
     assert not any(holds(guards, result) for result in results)
     for result in results:

@@ -15,9 +15,10 @@ from tests.symbolic.asked_at_random import indented
 HEAD = """
 import torch, jit, torch.utils.checkpoint
 class Sub(torch.Tensor): pass
-def keep(out, gradients):
-    out += [None if g is None else g + 0 for g in gradients]
-    return gradients[0]
+def keep(out, gradients):  # but how they lie: that is the compiler's choice
+    kept = [None if g is None else g.clone(memory_format=torch.contiguous_format) for g in gradients]
+    out += kept
+    return kept[0]
 def hooked(tensor, function):
     return tensor.register_hook(function) if not tensor._is_view() else None  # torch's own may crash
 def program(x, w, z):
@@ -138,7 +139,7 @@ def _tensor(tensor, known):
         *(next(i for i, each in enumerate(known) if each is tensor), type(tensor).__name__, str(tensor.dtype)),
         next(i for i, each in enumerate(known) if each.untyped_storage()._cdata == storage),
         *(tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.is_conj(), tensor._is_view()),
-        *(tensor.requires_grad, tensor.is_leaf, [round(n, 3) if type(n) is float else n for n in numbers]),
+        *(tensor.requires_grad, tensor.is_leaf, [float(f"{n:.3g}") if type(n) is float else n for n in numbers]),
     )
 
 
