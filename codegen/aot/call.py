@@ -15,7 +15,6 @@ from codegen.aot.inputs import (
     claims,
     counters,
     is_fragile,
-    is_grown,
     joined,
     made_like,
     may_claim,
@@ -36,15 +35,14 @@ class Call:
     with a stand-in for each group's base, all as they are before the program runs. `again` says which positions have
     the tensor of an earlier position, and `counters` which members of flat groups count their writes together with an
     earlier one; `differentiated` are those of them that get gradients of their own, `fragile` inputs that autograd lets
-    nobody write, `grown` views that were computed with a gradient, `claimants` those that say they require a gradient
-    and get none; `as_made`: stand-ins of these are such views, too."""
+    nobody write, `claimants` those that say they require a gradient and get none; `as_made`: stand-ins of these
+    are such views, too."""
 
     fake_mode: FakeTensorMode
     args: tuple[Any, ...]
     groups: tuple[Shared, ...] = ()
     bases: tuple[torch.Tensor, ...] = ()
     fragile: frozenset[int] = frozenset()
-    grown: frozenset[int] = frozenset()
     viewed: frozenset[int] = frozenset()
     claimants: frozenset[int] = frozenset()
     as_made: bool = False
@@ -72,7 +70,6 @@ def describe(
         fakes[i] = stand_in(mode, args[i], fakes[at], as_made)
     bases = tuple(stand_in(mode, base_of(group, list(args))) for group in groups)
     fragile = frozenset(i for i, a in enumerate(args) if is_fragile(a))
-    grown = frozenset(i for i, a in enumerate(args) if is_grown(a))
     bases_of_others = {id(a._base) for a in args if isinstance(a, torch.Tensor) and not a.is_inference()}
     viewed = frozenset(i for i, a in enumerate(args) if id(a) in bases_of_others - {id(None)})
     claimants = frozenset(i for i, a in enumerate(args) if (claims if as_made else may_claim)(a))
@@ -80,8 +77,7 @@ def describe(
     tensors = ((i, a) for i, a in enumerate(args) if isinstance(a, torch.Tensor))
     again = {i: at for i, a in tensors if (at := first.setdefault(id(a), i)) != i}
     differentiated = frozenset(i for g in groups if g.flat for i in g.members if args[i].requires_grad)
-    special = fragile, grown, viewed, claimants
-    return Call(mode, tuple(fakes), groups, bases, *special, as_made, again, counted, differentiated)
+    return Call(mode, tuple(fakes), groups, bases, fragile, viewed, claimants, as_made, again, counted, differentiated)
 
 
 def fresh(call: Call) -> Call:

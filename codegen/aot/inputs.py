@@ -42,13 +42,6 @@ def is_fragile(value: Any) -> bool:
     return bool(torch._C._autograd._get_creation_meta(value) != torch._C._autograd.CreationMeta.DEFAULT)
 
 
-def is_grown(value: Any) -> bool:
-    """A view that was computed with a gradient: autograd makes its node anew when it was written."""
-    if not isinstance(value, torch.Tensor) or value.is_inference() or not value._is_view():
-        return False
-    return value.requires_grad and answers(value) and not value.is_leaf
-
-
 class FragileInputs(Exception):
     """Something is done to views that autograd lets nobody write, or to what they share memory with, or a claimant
     comes to require a gradient: their stand-ins must be such views, too."""

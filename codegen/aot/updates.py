@@ -68,9 +68,6 @@ class _Changes:
             if part and tracked and len(alias.memory.inputs) > 1:
                 raise SharedInputs(alias.memory.inputs)
             inputs = self.ends.inputs_of(target)
-            is_grown = self.ends.carriers and not self.ends.call.grown.isdisjoint(inputs)
-            if versions and is_grown and not (tracked or detached):
-                raise Untraceable("a write without history to a view that has one")
             is_fragile = tracked and not self.ends.call.fragile.isdisjoint(inputs) or versions and id(memory) in fragile
             if not self.ends.call.as_made and (is_fragile or detached and self.ends.call.fragile):
                 raise FragileInputs

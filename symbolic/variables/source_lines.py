@@ -55,7 +55,8 @@ class _SameLine:
 def _line(tx: Translator, filename: Variable, lineno: Variable, module_globals: Variable | None = None) -> Variable:
     """What is read stays in the cache, as it does without a compiler."""
     file, number = filename.constant(), lineno.constant()
-    if _stamp(file) is None and _cached(file) is None:
+    is_right = type(file) is str and type(number) is int
+    if not is_right or (_stamp(file) is None and _cached(file) is None):
         raise GraphBreak(reason_of(linecache.getline), f"{name_of(linecache.getline)} of what is no file: {file}")
     text = linecache.getline(file, number)
     tx.know(tx.sources.const(linecache.getline, "linecache.getline"), "predicate", _SameLine(file, number, text))
@@ -65,15 +66,17 @@ def _line(tx: Translator, filename: Variable, lineno: Variable, module_globals: 
 
 @handles(linecache.checkcache)
 def _check(tx: Translator, filename: Variable = NONE) -> Variable:
-    linecache.checkcache(filename.constant())  # what it drops the lines that are asked for now don't come from
+    tx.attempt(linecache.checkcache, filename.constant())  # lines that are asked for now don't come from what it drops
     tx.ledger.call(library(tx, linecache.checkcache), filename)
     return NONE
 
 
 @handles(linecache.lazycache)
 def _lazily(tx: Translator, filename: Variable, module_globals: Variable) -> Variable:
-    """Which loader has the text is of no matter where a file has it."""
-    return ConstantVariable(_cached(filename.constant()) is None)
+    """For `traceback`, which asks no more of it: which loader has the text is of no matter where a file has it."""
+    if tx.frames[-1].namespace.real() is not vars(traceback):
+        raise GraphBreak(reason_of(linecache.lazycache), name_of(linecache.lazycache))
+    return NONE
 
 
 # --- what `traceback` asks --------------------------------------------------------------------------------------------

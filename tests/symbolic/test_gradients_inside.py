@@ -305,26 +305,6 @@ def test_a_hook_of_what_is_wanted_twice_runs_once(backend):
     check(program, make=lambda: (torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)), graphs=None, backend=backend)
 
 
-@pytest.mark.parametrize("backend", [*BACKENDS, "default"])
-def test_a_view_that_is_written_without_history_is_found_by_its_gradient(backend):
-    """Autograd makes its node anew."""
-    def program(x, w):
-        with torch.no_grad():
-            x.add_(w)
-        return (x * w).sin()
-
-    def gradients(function):
-        (w,) = leaves((3, 2))
-        x = (w.detach().t().contiguous().requires_grad_() * 2).t()
-        x.register_hook(lambda g: g * 3)
-        return torch.autograd.grad(function(x, w).sum(), (x, w))
-
-    torch.manual_seed(0)
-    expected = gradients(program)
-    torch.manual_seed(0)
-    assert all(map(torch.allclose, gradients(jit.compile(program, backend=backend)), expected))
-
-
 def test_hooks_of_leaves_run():
     def program(w):
         (w * w).sum().backward()

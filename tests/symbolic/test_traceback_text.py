@@ -220,6 +220,37 @@ def test_source_that_is_only_in_the_cache(module):
         linecache.cache.pop(str(path), None)
 
 
+@same_as_eager(graphs=1)
+def test_lines_by_themselves(x):
+    linecache.checkcache()
+    linecache.checkcache(__file__)
+    return linecache.getline(__file__, 1), linecache.getline(__file__, lineno=3, module_globals=globals()), x + 1
+
+
+@same_as_eager
+def test_lines_of_what_is_no_file(x):
+    out = [linecache.lazycache("<text>", globals()), linecache.getline("", 1), linecache.getline("<text>", 1)]
+    for wrong in (lambda: linecache.getline(None, 1), lambda: linecache.getline(__file__, "1")):
+        try:
+            out.append(wrong())
+        except (TypeError, AttributeError) as e:
+            out.append(type(e))
+    return out, x + 1
+
+
+@same_as_eager
+def test_errors_of_other_kinds(x):
+    out = []
+    for wrong in (lambda: undefined_name, lambda: x.view(7), lambda: open("/nowhere"), lambda: compile("x =", "f.py", "exec"),
+                  lambda: importlib.import_module("nowhere"), lambda: [].pop()):
+        try:
+            wrong()
+        except Exception as e:
+            out += traceback.format_exception(e)
+            out += traceback.format_exception_only(e)
+    return out, traceback.format_exception(None, None, None), x * 2
+
+
 def test_lines_are_kept_as_without_a_compiler(module):
     made, path = module
     compiled = jit.compile(made.program, backend="eager")
