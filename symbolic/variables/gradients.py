@@ -46,17 +46,12 @@ def _tensors(tx: Translator, variable: Variable, what: str) -> list[Variable]:
     return found
 
 
-def _nodes(fakes: list[torch.Tensor]) -> list[Any]:
-    """The autograd nodes of tensors, so far as they have any."""
-    with torch.enable_grad():  # a leaf's is found through a view of it
-        return [get_gradient_edge(fake).node for fake in fakes if fake.requires_grad]
-
-
 def _history(tx: Translator, fakes: list[torch.Tensor], branched: bool = False) -> Iterator[Any]:
     """The frame's own autograd nodes behind tensors, and the nodes that stand for what came before; `branched`: on the
     way through branches that is chosen."""
     seen: set[Any] = set()
-    waiting = _nodes(fakes)
+    with torch.enable_grad():  # a leaf's node is found through a view of it
+        waiting: list[Any] = [get_gradient_edge(fake).node for fake in fakes if fake.requires_grad]
     while waiting:
         node = waiting.pop()
         if node is not None and node not in seen:
@@ -108,7 +103,7 @@ def _grad(
     results, wanted = _tensors(tx, outputs, "results"), _tensors(tx, inputs, "inputs")
     fakes = [item.fake for item in results if isinstance(item, TensorVariable)]
     nodes = list(_history(tx, fakes))
-    _check_history(tx, nodes, set(_nodes([item.fake for item in wanted if isinstance(item, TensorVariable)])))
+    _check_history(tx, nodes, {item.fake.grad_fn or item.fake for item in wanted if isinstance(item, TensorVariable)})
     asked = dict.fromkeys(item for item in (*wanted, *results) if isinstance(item, TensorVariable))
     before = [hook for item in asked for hook in _of_before(tx, item)]
     unused = allow_unused

@@ -305,6 +305,17 @@ def test_a_hook_of_what_is_wanted_twice_runs_once(backend):
     check(program, make=lambda: (torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)), graphs=None, backend=backend)
 
 
+def test_derivatives_in_inference_mode_are_the_program_s_error():
+    def program(x, w):
+        with torch.inference_mode():
+            try:
+                return torch.autograd.grad("", w)
+            except RuntimeError as e:
+                return str(e)[:20], x * 2
+
+    check(program, make=lambda: leaves((3,), (3,)), graphs=None)
+
+
 def test_hooks_of_leaves_run():
     def program(w):
         (w * w).sum().backward()
