@@ -190,6 +190,11 @@ class FakeMode(FakeTensorMode):
                 return found
         return super().from_tensor(tensor, **settings)
 
+    def let_go(self) -> None:
+        """Knows the tensors that it has stand-ins of no more: `torch.utils.swap_tensors` takes none that is referred
+        to weakly."""
+        self.fake_tensor_converter.meta_converter.describer.lookup_tensor.clear()
+
     def from_known(self, tensor: torch.Tensor, fake: torch.Tensor, other: FakeMode) -> FakeTensor:
         """The same of a tensor, which is also that of its stand-in in another mode: what shares memory there does here.
         """

@@ -125,7 +125,7 @@ class GraphBuilder(SizesByValue):
         self.tx = tx
         self.fake_mode = fake_mode
         self.shapes = shapes  # None: all sizes are plain numbers
-        self._came = None if shapes is None else FakeMode(allow_non_fake_inputs=True, shape_env=shapes.env)
+        self.came_mode = None if shapes is None else FakeMode(allow_non_fake_inputs=True, shape_env=shapes.env)
         self.root: fx.Graph = Graph()
         self.graph = self.root  # the one that is written now
         self.modules = torch.nn.Module()  # the graphs inside the root
@@ -304,7 +304,7 @@ class GraphBuilder(SizesByValue):
     def _untouched(self, fake: torch.Tensor) -> torch.Tensor | None:
         """The fake of an input as it came, with the same symbols, in a mode of its own: the frame changes that which
         it runs on. None where no sizes vary."""
-        return None if self._came is None else self._came.from_tensor(fake)
+        return None if self.came_mode is None else self.came_mode.from_tensor(fake)
 
     def inputs_at(self, nodes: Iterable[fx.Node]) -> list[Any]:
         """Those of these placeholders, in the order of the inputs."""
@@ -732,10 +732,10 @@ class GraphBuilder(SizesByValue):
         self.shapes = Shapes(self.tx.place, by_values=True)
         self.fake_mode.shape_env = self.shapes.env
         self.fake_mode.static_shapes = False
-        self._came = FakeMode(allow_non_fake_inputs=True, shape_env=self.shapes.env)
+        self.came_mode = FakeMode(allow_non_fake_inputs=True, shape_env=self.shapes.env)
         for known in self.tensors():
             value = known.example if isinstance(known, DrawnTensor) else known.value
-            known.node.meta["came"] = self._came.from_known(value, known.fake, self.fake_mode)
+            known.node.meta["came"] = self.came_mode.from_known(value, known.fake, self.fake_mode)
         self.tx.repeats.enabled = False
         return self.shapes
 

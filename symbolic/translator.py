@@ -155,6 +155,8 @@ class Translator(Protocols):
                 each.payload.owner = None  # type: ignore[attr-defined]
         for seen in self.frames_seen.values():
             vars(seen).clear()  # errors lie in variables of the frames that their tracebacks show
+        for mode in filter(None, (self.graph.fake_mode, self.graph.came_mode)):
+            mode.let_go()
         vars(self).clear()
 
     # --- facts ------------------------------------------------------------------------------------------------------
@@ -716,7 +718,6 @@ _TRANSPARENT = {
                 "signature", "unwrap"),
     "string": ("Template.", "Formatter."),
     "textwrap": ("indent",),
-    "traceback": ("",),
     "warnings": ("catch_warnings.", "simplefilter", "filterwarnings", "_add_filter", "resetwarnings",
                  "WarningMessage.", "_showwarnmsg"),
     "weakref": ("WeakValueDictionary.", "WeakKeyDictionary."),

@@ -211,7 +211,6 @@ def _static(tx: Translator, obj: Variable, attr: Variable, default: Variable | N
 #: Functions of the library that show more of frames than the places that traced ones leave in tracebacks (variables,
 #: instructions, and what of these has run), by module: their names, or keywords that ask for it.
 _SHOW_FRAMES = {
-    "traceback": {"capture_locals"},
     "dis": {"adaptive", "distb", "Bytecode.from_traceback"},
 }
 

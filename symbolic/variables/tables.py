@@ -119,7 +119,7 @@ SKIPPED_MODULES: dict[str, str] = {
             mmap fcntl""",
         "threads and tasks": "threading _thread concurrent asyncio queue contextvars _contextvars",
         MEMORY: "gc weakref _weakref _weakrefset ctypes tracemalloc",
-        "inspection of the running program": """inspect traceback linecache pdb bdb cmd code dis faulthandler ast
+        "inspection of the running program": """inspect linecache pdb bdb cmd code dis faulthandler ast
             tokenize importlib _frozen_importlib imp pkgutil platform sysconfig unittest.mock doctest profile
             cProfile""",
         "text processing": "re _sre sre_compile string textwrap pprint reprlib difflib",

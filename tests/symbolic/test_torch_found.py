@@ -228,3 +228,31 @@ def test_leaves_get_the_gradients_of_what_came_before_they_were_of_another_kind(
         return [p.grad for p in model.parameters()]
 
     check(program, make=lambda: (nn.Linear(2, 2), torch.ones(1, 2)), backend=backend)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("backend", ["eager", "default"])
+def test_parameters_are_swapped_for_others(backend, dynamic):
+    def step(model, x):
+        loss = model(x).square().sum()
+        loss.backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                p -= p.grad
+        model.zero_grad()
+        return loss.detach()
+
+    def trained(step):
+        torch.manual_seed(0)
+        model, found = nn.Linear(2, 2), []
+        for change in (model.float, model.double, model.float):
+            change()
+            found += [step(model, torch.ones(rows, 2, dtype=model.weight.dtype)) for rows in (3, 3, 4)]
+        return found, [*model.parameters()]
+
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        mine, eager = trained(jit.compile(step, backend=backend, dynamic=dynamic)), trained(step)
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    torch.testing.assert_close(mine, eager)

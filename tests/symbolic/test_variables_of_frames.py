@@ -4,6 +4,7 @@ PYTEST_DONT_REWRITE: the programs are what is tested.
 """
 import dis
 import io
+import json
 import linecache
 import sys
 import traceback
@@ -62,6 +63,26 @@ def places(k):
 @same_as_eager
 def test_the_places_of_the_frames_that_run(x):
     return x + 1, places(3).format()
+
+
+@jit.disable
+def came():
+    try:
+        json.loads("[1, ")
+    except ValueError as error:
+        return error
+
+
+@same_as_eager
+def test_the_variables_of_the_frames_of_a_traceback_that_comes_in(x):
+    error, scale = came(), 3
+    found = traceback.TracebackException.from_exception(error, capture_locals=True)
+    try:
+        raise KeyError(scale) from error
+    except KeyError as raised:
+        later = traceback.TracebackException.from_exception(raised, capture_locals=True)
+    shown = [sorted(line.locals or ()) for line in (*found.stack, *later.__cause__.stack)]
+    return x * scale, found.stack.format(), shown, later.stack[0].locals["scale"]
 
 
 @same_as_eager
