@@ -12,6 +12,7 @@ too, a link leads there: an output of the lower node that nobody sees.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -235,8 +236,26 @@ def differentiate(
         for key, gradient in zip(part.foreign, found[len(found) - len(part.foreign) :], strict=True):
             if gradient is not None:
                 strides.setdefault(key, plain_strides(gradient))
-        gradients += [None if gradient is None else recorder.read(gradient) for gradient in found]
+        gradients += [None if each is None else recorder.read(each) for each in _apart(found, edges)]
     return tuple(reversed(levels)), gradients
+
+
+def _apart(found: Gradients, edges: Sequence[GradientEdge]) -> Gradients:
+    """The same, copied where AccumulateGrad copies: it takes over what nobody else has. A view of a gradient, for
+    another tensor, has that one; in the compiled program it may be no view of it, but show the same memory."""
+    shown = Counter(memory for memory, _ in {(_memory(each), id(each)) for each in found if each is not None})
+    return [
+        each if each is None or each._is_view() or shown[_memory(each)] == 1 or not _is_leafs(edge) else each.clone()
+        for each, edge in zip(found, edges, strict=True)
+    ]
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _is_leafs(edge: GradientEdge) -> bool:
+    return hasattr(edge.node, "variable")
 
 
 def _level(graph: Graph, part: Part, links: Sequence[Link], strides: Mapping[Key, tuple[Any, ...]]) -> Level:

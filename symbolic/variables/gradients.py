@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -156,6 +157,7 @@ def _backward(
     tangents = grad_tensors if _is_none(grad_tensors) else tx.new_tuple(_optional_tensors(tx, grad_tensors))
     _refuse_hooks(tx, nodes, *_UNTRACED)
     yes = ConstantVariable(True)
+    known = {*tx.graph.by_fake}
     retained = [hook.tensor for hook in _registered(tx, nodes, "retain_grad")]
     answer = _differentiate(
         tx, nodes, before,
@@ -164,20 +166,50 @@ def _backward(
             tangents, retain_graph, create_graph, yes, FALSE,
         ],
     )
-    gradients = dict(zip([*leaves, *retained], tx.unpack(answer.found), strict=True))
-    taken = [v.fake.untyped_storage()._cdata for v in tx.graph.by_fake.values()]
+    found = tx.unpack(answer.found)
+    gradients = dict(zip([*leaves, *retained], found, strict=True))
+    holders = _Holders(tx, [each for each in found if isinstance(each, TensorVariable)], known)
     for tensor in retained:
         _retain(tx, tensor, answer.replaced.get(tensor, gradients[tensor]))
     for leaf in sorted(leaves, key=lambda leaf: answer.order.index(leaf) if leaf in answer.order else 0):
         new = gradients[leaf]
         if isinstance(new, TensorVariable):
-            shared = taken.count(new.fake.untyped_storage()._cdata) > 1
-            _accumulate(tx, leaf, new, shared, bool(create_graph.constant()))
+            _accumulate(tx, leaf, new, holders.lets_go(new), bool(create_graph.constant()))
             own = _registered(tx, [get_gradient_edge(leaf.fake).node], _LATER)
             for hook in (*(each for each in before if each.tensor is leaf and each.kind == _LATER), *own):
                 assert hook.function is not None
                 tx.call(hook.function, [leaf], {})
     return NONE
+
+
+class _Holders:
+    """Whether anyone else has a gradient when it is accumulated, as AccumulateGrad asks: the very tensor, be it only as
+    that which another is a view of. `known`: the fakes that were there before; a tangent may be handed through."""
+
+    def __init__(self, tx: Translator, found: list[TensorVariable], known: set[int]) -> None:
+        self.left = Counter(id(each.fake) for each in found)
+        self.known = known
+        at_hand = {**tx.graph.by_fake, **{id(each.fake): each for each in found}}
+        self.memories = Counter(map(_memory, at_hand.values()))
+        hooks_have = (each for key, each in at_hand.items() if key not in known and key not in self.left)
+        self.kept = {_place(each) for each in hooks_have}
+
+    def lets_go(self, new: TensorVariable) -> bool:
+        """One of those to whom this gradient goes takes it: nobody else has it now."""
+        self.left[id(new.fake)] -= 1
+        if self.left[id(new.fake)] > 0 or id(new.fake) in self.known or _place(new) in self.kept:
+            return False
+        return new.fake._is_view() or self.memories[_memory(new)] == 1
+
+
+def _place(variable: TensorVariable) -> tuple[int, str]:
+    """What a hook keeps is another fake: it is the very tensor if it shows the same. (In words: sizes may vary.)"""
+    fake = variable.fake
+    return _memory(variable), f"{fake.shape} {fake.stride()} {fake.storage_offset()}"
+
+
+def _memory(variable: TensorVariable) -> int:
+    return variable.fake.untyped_storage()._cdata
 
 
 def _retain(tx: Translator, tensor: TensorVariable, new: Variable) -> None:
@@ -310,7 +342,7 @@ def _leaf(tx: Translator, fake: torch.Tensor) -> TensorVariable:
     return found
 
 
-def _accumulate(tx: Translator, leaf: TensorVariable, new: TensorVariable, is_shared: bool, create: bool) -> None:
+def _accumulate(tx: Translator, leaf: TensorVariable, new: TensorVariable, is_free: bool, create: bool) -> None:
     """What AccumulateGrad does: the first gradient is taken over, further ones are added in place."""
     old = leaf.getattr(tx, "grad")
     if isinstance(old, TensorVariable):
@@ -319,7 +351,7 @@ def _accumulate(tx: Translator, leaf: TensorVariable, new: TensorVariable, is_sh
         else:
             tx.graph.call(accumulate, [old, new])
         return
-    is_taken = not (is_shared or create) and obeys_layout(leaf.fake, new.fake)
+    is_taken = is_free and not create and obeys_layout(leaf.fake, new.fake)
     kept = new.method(tx, "detach", [], {}) if is_taken else tx.graph.call(own_gradient, [leaf, new])
     tx.ledger.store(leaf, "grad", kept)
 
