@@ -90,7 +90,7 @@ public:
             if (tensor.layout() == c10::kStrided && kind(tensor) == at_[0] && tensor.strides() == strides) return tensor;
             const auto dtype = static_cast<c10::ScalarType>(at_[0] >> 16);
             const c10::Device device(static_cast<c10::DeviceType>(at_[0] >> 8 & 255), static_cast<int8_t>(at_[0] & 255));
-            return at::empty_strided(sizes, strides, tensor.options().layout(c10::kStrided).dtype(dtype).device(device)).copy_(tensor);
+            return laid(tensor, at::empty_strided(sizes, strides, tensor.options().layout(c10::kStrided).dtype(dtype).device(device)));
         }
 
     private:
@@ -101,6 +101,20 @@ public:
 
 private:
     static constexpr int64_t unknown = -1;
+
+    // `made`, with the values of `tensor`. Where several of its elements are one, these must have one value.
+    static at::Tensor laid(const at::Tensor& tensor, at::Tensor made) {
+        if (made.is_non_overlapping_and_dense()) return made.copy_(tensor);
+        const at::NoGradGuard without_history;
+        const auto length = static_cast<int64_t>(made.storage().nbytes() / made.element_size());
+        const auto places = at::arange(length, made.options().dtype(at::kLong)).as_strided(made.sizes(), made.strides());
+        const auto values = tensor.to(made.options());
+        made.as_strided({length}, {1}).index_put_({places.reshape(-1)}, values.reshape(-1));
+        TORCH_CHECK(values.eq(made).logical_or(values.ne(values)).all().item<bool>(),
+                    "a tensor that the backward of a compiled function needs was expanded when it was saved, so that several of "
+                    "its elements were one; now these are not alike");
+        return made;
+    }
 
     static int64_t kind(const at::Tensor& tensor) {
         const auto device = tensor.device();

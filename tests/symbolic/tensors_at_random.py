@@ -1,7 +1,8 @@
-"""Programs made at random of operations on tensors, or of derivatives, called with tensors of other forms each time:
-sizes, strides, dtypes, classes, histories, and what lies in whose memory. `seen` makes a call and says all that can be
-seen of it."""
+"""Programs made at random of operations on tensors, of derivatives, or under modes, called with tensors of other forms
+each time: sizes, strides, dtypes, classes, histories, and what lies in whose memory. `seen` makes a call and says all
+that can be seen of it."""
 
+import contextlib
 import random
 import re
 import warnings
@@ -21,23 +22,28 @@ def keep(out, gradients):  # but how they lie: that is the compiler's choice
     return kept[0]
 def hooked(tensor, function):
     return tensor.register_hook(function) if not tensor._is_view() else None  # torch's own may crash
-def program(x, w, z):
+def world(): pass
 """
 
 
 class Subject(NamedTuple):
+    world: str  # what the programs use
     forms: list[str]
     of_x: list[str]  # those that lie in the memory of x, or are computed of it
     done: list[str]
 
 
-def _subject(name):
-    given = lines(f"{name}_given.txt")
+def _subject(name, of=None):
+    """`of`: the subject that has the forms."""
+    given = lines(f"{of or name}_given.txt")
     forms, of_x = ([each for each in given if bool(re.search(r"\bx\b", each)) is is_of] for is_of in (False, True))
-    return Subject(forms, of_x, lines(f"{name}_done.txt"))
+    world = lines(f"{name}_world.txt") if of is not None else []
+    return Subject("\n".join(world), forms, of_x, lines(f"{name}_done.txt"))
 
 
-SUBJECTS = {name: _subject(name) for name in ("tensors", "derivatives")}
+SUBJECTS = {
+    "tensors": _subject("tensors"), "derivatives": _subject("derivatives"), "modes": _subject("modes", "derivatives")
+}  # fmt: skip
 
 
 def program(maker, subject):
@@ -50,7 +56,7 @@ def program(maker, subject):
             body.append("out.append(r)")
         if maker.random() < 0.05:
             body.append("jit.graph_break()")
-    return HEAD + indented([*body, "return out, r"])
+    return "\n".join([HEAD, subject.world, "def program(x, w, z):", indented([*body, "return out, r"])])
 
 
 def forms(maker, subject):
@@ -66,6 +72,7 @@ def forms(maker, subject):
 
 def given(scope, texts):
     torch.manual_seed(0)
+    random.seed(0)
     made = dict(scope)
     for name, text in zip("xwz", texts, strict=True):
         try:
@@ -77,12 +84,24 @@ def given(scope, texts):
 
 def seen(program, scope, texts):
     """None where the compiled program says that what it did can't be put back."""
-    with warnings.catch_warnings():
+    args = given(scope, texts)
+    with warnings.catch_warnings(), _as_usual():
         warnings.simplefilter("ignore")
-        return _seen(program, given(scope, texts))
+        return _seen(program, args, scope["world"])
 
 
-def _seen(program, args):
+@contextlib.contextmanager
+def _as_usual():
+    """Afterwards torch is as it usually is."""
+    try:
+        yield
+    finally:
+        torch.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)
+        torch.use_deterministic_algorithms(False)
+
+
+def _seen(program, args, world):
     known = []
     for arg in args:
         _shown(arg, known)
@@ -95,7 +114,7 @@ def _seen(program, args):
     said = [_shown(result, known)]
     for arg in args:
         said += [_shown(arg, known), _shown(arg.grad if arg.is_leaf else None, known), arg._version]
-    return repr((said, _gradients(result, args)))
+    return repr((said, _gradients(result, args), _shown(world(), known)))
 
 
 def _gradients(result, args):
@@ -103,7 +122,7 @@ def _gradients(result, args):
     if not outputs:
         return None
     try:
-        sum(each.abs().sum().double() for each in outputs).backward()
+        sum(each.abs().square().sum().double() for each in outputs).backward()
     except RuntimeError as error:
         return type(error).__name__
     return [_shown(arg.grad if arg.is_leaf else None, []) for arg in args]
@@ -139,8 +158,13 @@ def _tensor(tensor, known):
         *(next(i for i, each in enumerate(known) if each is tensor), type(tensor).__name__, str(tensor.dtype)),
         next(i for i, each in enumerate(known) if each.untyped_storage()._cdata == storage),
         *(tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.is_conj(), tensor._is_view()),
-        *(tensor.requires_grad, tensor.is_leaf, [float(f"{n:.3g}") if type(n) is float else n for n in numbers]),
+        *(tensor.requires_grad, tensor.is_leaf, [_number(n) for n in numbers]),
     )
+
+
+def _number(n):
+    """To three places; what is next to nothing may be nothing."""
+    return n if type(n) is not float else float(f"{n:.3g}") if abs(n) > 1e-5 else 0.0
 
 
 def made(name, subject="tensors"):

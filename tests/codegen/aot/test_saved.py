@@ -270,3 +270,31 @@ def test_what_comes_back_of_other_sizes():
     x.data = torch.ones(1)
     with pytest.raises(RuntimeError, match=r"of sizes \[4, 3\] when it was saved, and is of sizes \[1\] now"):
         y.sum().backward()
+
+
+@pytest.mark.parametrize("backend", ["default", "aot_eager"])
+@pytest.mark.parametrize("changed, create", [
+    (lambda t: t * 2, False), (lambda t: t.double(), False), (lambda t: t.contiguous(), False), (lambda t: t.contiguous(), True),
+])
+@pytest.mark.parametrize("form", [
+    lambda: torch.linspace(1, 2, 3).requires_grad_().expand(4, 3), lambda: torch.tensor(2.0, requires_grad=True).expand(4, 3),
+    lambda: torch.ones(4, 6, requires_grad=True)[:, ::2], lambda: torch.ones(6, requires_grad=True).unfold(0, 3, 1),
+    lambda: torch.full((4, 3), float("nan"), requires_grad=True), lambda: torch.ones(0, 3, requires_grad=True).expand(4, 0, 3),
+])  # fmt: skip
+def test_what_was_expanded_comes_back_dense(form, changed, create, backend):
+    def gradients(function):
+        x, w = form(), torch.linspace(1, 2, 3).requires_grad_()
+        with _hooks(unpack=changed):
+            y = function(x, w)
+        return torch.autograd.grad(y.sum(), [x, w], create_graph=create)
+
+    for expected, got in zip(gradients(product_and_sine), gradients(jit.compile(product_and_sine, backend=backend)), strict=True):
+        assert got.dtype == expected.dtype and torch.allclose(got, expected, atol=1e-6, equal_nan=True)
+
+
+def test_what_was_expanded_comes_back_as_what_can_not_be():
+    x, w = torch.ones(3, requires_grad=True).expand(4, 3), torch.ones(4, 3, requires_grad=True)
+    with _hooks(unpack=lambda t: t + torch.arange(4.0)[:, None]):
+        y = jit.compile(product_and_sine)(x, w)
+    with pytest.raises(RuntimeError, match="was expanded when it was saved"):
+        y.sum().backward()
