@@ -103,6 +103,10 @@ def graft(
     Raises TypeError for what is no tuple of edges, ValueError for more or fewer `others` than `edges`.
     """
 
+def keep_node(tensor: torch.Tensor, /) -> None:
+    """A view that was written without a history goes on with the autograd node that it has: autograd would give it
+    another one, of the same gradient, when it is asked next. Raises TypeError for what is no tensor."""
+
 def arrange(tensors: tuple[torch.Tensor, ...], /) -> None:
     """Exchanges the ages of the autograd nodes of these: they are as if made in this order, which is that of their
     hooks turned round. Raises TypeError for what is no tuple of tensors."""

@@ -101,6 +101,7 @@ class Update:
     counter: Input | None = None  # the earlier input that counts its writes together with it
     inside: bool = False  # the graph itself writes the value
     unseen: bool = False  # autograd, which would, does not see the `steps`
+    keeps: bool = False  # a view whose gradient goes where results lead to, by the node that it had before the write
 
     @property
     def is_plain(self) -> bool:

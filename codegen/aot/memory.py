@@ -78,6 +78,7 @@ class Memory:
     storage: torch.UntypedStorage
     inputs: list[fx.Node] = field(default_factory=list)
     writes: int = 0
+    written_at: int = 0  # the age that autograd gave to the next node when it was written last
     reached: bool = False  # somebody looked there by place, maybe at more than its input shows
     outside: bool = False  # it is of a tensor that exists outside of the program and is no input
     replayed: dict[tuple[Step, ...], fx.Node] = field(default_factory=dict)  # since the last write
@@ -234,6 +235,7 @@ class Memories:
         memory.root = self.emit(aten.slice_scatter.default, larger, memory.root, 0, 0, root.numel())
         memory.size = size
         memory.writes += 1
+        memory.written_at = torch.autograd._get_sequence_nr()
         memory.replayed.clear()
 
     # --- values -------------------------------------------------------------------------------------------------------
@@ -302,6 +304,7 @@ class Memories:
         root = views.put_back_chain(self, memory.root, chain, value) if chain else value
         memory.root = root
         memory.writes += 1
+        memory.written_at = torch.autograd._get_sequence_nr()
         memory.replayed.clear()
         alias.node, alias.writes = value, memory.writes
 

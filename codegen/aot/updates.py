@@ -13,6 +13,7 @@ from codegen.aot.facts import Base, Input, Recipe, Resized, Update, Value, View
 from codegen.aot.inputs import RELATED, FragileInputs, answers
 from codegen.aot.levels import edge_of, node_of
 from codegen.aot.memory import Alias, Memory, SharedInputs, Untraceable
+from codegen.aot.reach import bottom_up
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ class _Changes:
                 where = (data, left, alias.by_set, ends)
                 flags, steps = (tracked, detached, later), self.ends.plain(steps)
                 unseen = before.requires_grad and not (tracked or detached)
-                found.append(Update(target, *where, steps, value, *flags, versions, counter, kept, unseen))
+                keeps = bool(versions and not tracked and isinstance(target, Input)) and self._leads_to(before, memory)
+                found.append(Update(target, *where, steps, value, *flags, versions, counter, kept, unseen, keeps))
         for group in self.ends.call.groups:
             for i in group.members:
                 alias = self.ends.recorder.alias(flat[i])
@@ -119,6 +121,16 @@ class _Changes:
                     unseen = flat[i].requires_grad and answers(flat[i]) and flat[i].is_leaf and not later
                     found.append(Update(Input(i), steps=steps, requires_grad=later, versions=len(steps), unseen=unseen))
         return tuple(found)
+
+    def _leads_to(self, before: Before, memory: Memory) -> bool:
+        """Whether results lead to an input that has a history, from operations that came after the last write to it, and
+        from these alone. Eager autograd gives a view another node after a write that it does not see, where those before
+        do not lead."""
+        if before.edge is None or before.grad_fn is None:
+            return False
+        starts = [node for carrier in self.ends.carriers if (node := node_of(carrier.tensor)) is not None]
+        users = [node for node in bottom_up(starts, ()) if tuple(before.edge)[:2] in node.next_functions]
+        return bool(users) and all(node._sequence_nr() >= memory.written_at for node in users)
 
     def _whole(self, memory: Memory) -> fx.Node:
         """The value of a memory, as much of it as there was before or is at the end."""

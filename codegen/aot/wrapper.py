@@ -126,6 +126,9 @@ class _Order:
             self.change(update)
         for recipe in self.traced.outputs:
             self.output(recipe)
+        for update in self.traced.updates:
+            if update.keeps:
+                self.source.add(f"{self.source.name('keep_node', _C.keep_node)}({name_of(update.target)})")
         for number, resized in enumerate(self.traced.resized):
             if not resized.grows:
                 self.source.add(f"s{number}.resize_({resized.size})")

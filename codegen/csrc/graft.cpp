@@ -100,6 +100,20 @@ PyObject* arrange(PyObject*, PyObject* tuple) {
     return nullptr;
 }
 
+PyObject* keep_node(PyObject*, PyObject* object) {
+    try {
+        if (!THPVariable_Check(object)) raise(PyExc_TypeError, "keep_node() of a %s, no tensor", Py_TYPE(object)->tp_name);
+        const at::Tensor& tensor = THPVariable_Unpack(object);
+        auto* view = torch::autograd::impl::get_view_autograd_meta(tensor);
+        if (view && view->has_bw_view() && view->grad_fn_) view->set_attr_version(tensor._version());
+        Py_RETURN_NONE;
+    } catch (const PythonError&) {
+    } catch (...) {
+        torch::translate_exception_to_python(std::current_exception());
+    }
+    return nullptr;
+}
+
 PyObject* graft(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     try {
         if (count != 4) raise(PyExc_TypeError, "graft() takes 4 arguments, got %zd", count);

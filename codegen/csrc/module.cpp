@@ -22,6 +22,8 @@ PyMethodDef functions[] = {
      "them."},
     {"arrange", arrange, METH_O,
      "arrange(tensors) -> None\n\nLets the autograd nodes of these grow younger in this order."},
+    {"keep_node", keep_node, METH_O,
+     "keep_node(tensor) -> None\n\nA view that was written without history goes on with the autograd node that it has."},
     {"plan_counts", [](PyObject*, PyObject*) {
          return Py_BuildValue("{sLsLsL}", "plans", (long long)plan_counters.plans, "invocations",
                               (long long)plan_counters.invocations, "fallbacks", (long long)plan_counters.fallbacks);
