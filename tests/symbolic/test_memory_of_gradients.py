@@ -72,6 +72,7 @@ def same_as_eager(program, backward, backend, same_sizes=False):
             assert seen(compiled, backward, same_sizes) == expected
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("backward", [squared, told, retained])
 @pytest.mark.parametrize("combined", SUMS)
@@ -79,6 +80,7 @@ def test_derivatives_inside(combined, backward, backend):
     same_as_eager(inside(SUMS[combined], backward), None, backend)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("backward", [squared, told])
 @pytest.mark.parametrize("combined", SUMS)

@@ -143,6 +143,7 @@ class Own(int):
 OWN = Own(3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("values", [(3, 5, 2, 3), (3.0, 5.0, 2.0, 3.0)], ids=["ints", "floats"])
 @pytest.mark.parametrize("what", ["n == V", "V == n", "n != V", "n in (V,), n in {V}, {V: 1}.get(n)", "n + V, V - n", "n < V"])
 @pytest.mark.parametrize("other", ["Month.MARCH", "OWN"])

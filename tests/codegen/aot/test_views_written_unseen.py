@@ -92,6 +92,7 @@ def seen(program, view, is_wanted=True):
     return told, x._version, x.requires_grad, x.is_leaf, x.grad_fn is None
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -101,6 +102,7 @@ def test_same_as_eager(program, view, backend):
         assert seen(compiled, VIEWS[view]) == seen(program, VIEWS[view])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("program", BETWEEN)

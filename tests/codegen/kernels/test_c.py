@@ -129,6 +129,7 @@ def conversions_library():
     return compile_unit([conversion_kernel(a, b) for a, b in CONVERSIONS])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("a, b", CONVERSIONS, ids=str)
 def test_conversion(a: torch.dtype, b: torch.dtype) -> None:
     x = some(a, 600)
@@ -257,6 +258,7 @@ def scan_library(layout: str):
     return compile_unit([scan_kernel(kind, dtype, layout) for kind, dtype in scan_cases()])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind, dtype", scan_cases(), ids=str)
 def test_scan(kind: str, dtype: torch.dtype, layout: str) -> None:
