@@ -123,9 +123,9 @@ class _Changes:
         return tuple(found)
 
     def _leads_to(self, before: Before, memory: Memory) -> bool:
-        """Whether results lead to an input that has a history, from operations that came after the last write to it, and
-        from these alone. Eager autograd gives a view another node after a write that it does not see, where those before
-        do not lead."""
+        """Whether results lead to an input that has a history, from operations that came after the last write to it,
+        and from these alone. Eager autograd gives a view another node after a write that it does not see, where those
+        before do not lead."""
         if before.edge is None or before.grad_fn is None:
             return False
         starts = [node for carrier in self.ends.carriers if (node := node_of(carrier.tensor)) is not None]
