@@ -384,6 +384,29 @@ def test_what_cannot_be_arranged(argument, expected):
     assert str(caught.value) == expected
 
 
+def test_a_written_view_keeps_its_node():
+    leaf = torch.ones(2, 6, requires_grad=True)
+    kept, asked_again, plain = (leaf * 2)[:, ::2], (leaf * 2)[:, ::2], leaf * 2
+    nodes = [kept.grad_fn, asked_again.grad_fn]
+    with torch.no_grad():
+        for each in (kept, asked_again, plain):
+            each.fill_(3)
+    for each in (kept, plain, leaf, torch.ones(2), torch.ones(2)[:1]):
+        _C.keep_node(each)
+    assert kept.grad_fn is nodes[0] and asked_again.grad_fn is not nodes[1]
+    kept.sum().backward()
+    assert leaf.grad.tolist() == [[2, 0] * 3] * 2
+    with torch.no_grad():
+        kept.fill_(4)
+    assert kept.grad_fn is not nodes[0]
+
+
+def test_only_a_tensor_keeps_its_node():
+    with pytest.raises(TypeError) as caught:
+        _C.keep_node(1)
+    assert str(caught.value) == "keep_node() of a int, no tensor"
+
+
 def test_anomaly_mode_names_the_node_and_the_forward(child):  # a child: here torch itself leaks, in eager code too
     child("""
         import warnings
