@@ -74,27 +74,31 @@ TAKES = frozenset(
 )
 
 
-def given(tx: Translator, frame: Frame, inst: Inst) -> tuple[list[Variable], set[Variable]]:
-    """What such an instruction finds on the stack, and the generators that were begun before it."""
+def given(tx: Translator, frame: Frame, inst: Inst) -> tuple[list[Variable], int]:
+    """What such an instruction finds on the stack, and how many generators were begun before it."""
     many = (inst.arg or 0) if inst.op.startswith("CALL") else 0
-    return frame.stack[-many - _BESIDE :], set(tx.waiting)
+    return frame.stack[-many - _BESIDE :], len(tx.generators)
 
 
-def used(tx: Translator, values: list[Variable], before: set[Variable]) -> list[Variable]:
-    """The generators that have something left to do of those that it has begun, or that these values hold, but for
-    what frames hold."""
+def used(tx: Translator, values: list[Variable], begun: int) -> list[Variable]:
+    """The generators that have something left to do of those that it has begun (after the first `begun`), or that these
+    values hold, but for what frames hold."""
     waiting = suspended(tx)
     if not waiting:
         return []
     values = [each for each in values if each is not NULL]
     within = _within(tx, values, set(waiting), _kept(tx))
-    return _in_order(tx, values, [each for each in waiting if each in within or each not in before])
+    return _in_order(tx, values, [each for each in waiting if each in within or tx.waiting[each] >= begun])
 
 
-def suspended(tx: Translator) -> list[Variable]:
-    """The generators that have something left to do."""
-    tx.waiting = [each for each in tx.waiting if each.state != "closed"]
-    return [each for each in tx.waiting if each.state == "suspended" and each.has_something_left()]
+def suspended(tx: Translator) -> list[GeneratorVariable]:
+    """The generators that have something left to do, in the order in which they were begun. (One that has nothing left
+    waits no more until it is resumed.)"""
+    has_left = {each: each.state == "suspended" and each.has_something_left() for each in tx.waiting}
+    gone = [each for each, left in has_left.items() if not left and each.state in ("suspended", "closed")]
+    for each in gone:
+        del tx.waiting[each]
+    return sorted((each for each, left in has_left.items() if left), key=tx.waiting.__getitem__)
 
 
 def unfinished(tx: Translator, frame: Frame, values: Iterable[Variable | None]) -> list[Variable]:
@@ -364,7 +368,7 @@ def check_unwound(tx: Translator, frame: Frame) -> None:
 def check_left(tx: Translator, frame: Frame, error: Variable) -> None:
     """Raises GraphBreak for a frame of a nested run that an exception has left, whose traceback would keep a generator
     alive. (Nobody gets that of a generator which is closed.)"""
-    if error.python_type() is not GeneratorExit and used(tx, frame.held(), set(tx.waiting)):
+    if error.python_type() is not GeneratorExit and used(tx, frame.held(), len(tx.generators)):
         raise GraphBreak(ENDS_INSIDE, frame.name)
 
 

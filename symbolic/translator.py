@@ -113,7 +113,7 @@ class Translator(Protocols):
         self._looked_up: dict[tuple[int, str], Any] = {}
         self._of_classes: set[tuple[int, str, str]] = set()  # classes, kinds of guards, and names
         self.generators: list[GeneratorVariable] = []  # that the frame started
-        self.waiting: list[GeneratorVariable] = []  # of these the ones that have not ended (see `dropped`)
+        self.waiting: dict[GeneratorVariable, int] = {}  # of these the ones that may have something left, by number
         self.overdue: dict[GeneratorVariable, Any] = {}  # that may have been dropped, and what was written by then
         self.given_generators = False  # whether the frame was handed one whose end may be seen
         self.telling: dict[tuple[Variable, str | None], list[Any]] = {}  # what existed and was replaced (see `dropped`)

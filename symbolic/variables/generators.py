@@ -64,6 +64,7 @@ class GeneratorVariable(Variable):
         self.born_at = born_at
         self.made_at = 0
         self.state = "new"  # new, suspended, running, closed
+        self.number: int | None = None  # among those that the frame started
         self.is_counted = False
         self.stands_for: type | None = None  # the class of an iterator of Python's own, which this does the work of
         self.sequence: Variable | None = None  # that such an iterator goes over
@@ -178,11 +179,13 @@ class GeneratorVariable(Variable):
         return False
 
     def count(self, tx: Translator) -> None:
-        """The frame started it."""
+        """The frame runs it."""
         if not self.is_counted:
             self.is_counted = True
+            self.number = len(tx.generators)
             tx.generators.append(self)
-            tx.waiting.append(self)
+        if self.number is not None:
+            tx.waiting[self] = self.number
 
     def has_something_left(self) -> bool:
         """Whether it stands inside of a `try` or `with`, which run on when nobody has the generator any more, or of a

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import jit
+from symbolic.variables.generators import GeneratorVariable
 from tests.differential import check, execute
 
 LOG = []
@@ -340,6 +341,28 @@ def list_of_them(): return [started(1),started(2)]
 def dict_of_them(): return {'a':(started(1),Box(started(2)))}
 
 
+def later_in_a_try():
+    yield 1
+    try: yield 2
+    finally: LOG.append("end")
+
+
+def moved(generator):
+    found = next(generator)
+    LOG.append(found)
+    return found
+
+
+def with_something_left_only_when_a_call_has_resumed_it(x):
+    LOG.clear()
+    first, second = later_in_a_try(), later_in_a_try()
+    next(first); next(second)
+    for n in range(3): any(each > n for each in (1, 2, 3)); LOG.append(n)
+    moved(second); moved(first); LOG.append("moved")
+    second = None; LOG.append("one")
+    return [*LOG], x + 1
+
+
 def list_made_outside(x):
     LOG.clear()
     r=list_of_them(); LOG.append('m'); r=None; LOG.append('end')
@@ -377,9 +400,30 @@ def popped_of_a_dict_made_outside(x):
     in_containers_changed,
     in_all_special_methods,
     of_a_tree,
+    with_something_left_only_when_a_call_has_resumed_it,
     list_made_outside,
     popped_of_a_list_made_outside,
     popped_of_a_dict_made_outside,
 ])
 def test_when_they_are_closed(program):
     check(program, torch.ones(2))
+
+
+def test_generators_with_nothing_left_are_looked_at_once(monkeypatch):
+    """Whatever `any` and `all` have left behind."""
+    asked = []
+    monkeypatch.setattr(GeneratorVariable, "has_something_left", lambda self, ask=GeneratorVariable.has_something_left: asked.append(1) or ask(self))
+
+    def program(x, n):
+        for i in range(n):
+            if not any(each == i for each in (i, i + 1)) or all(each == i for each in (i, i + 1)):
+                x = x * 2
+        return x
+
+    counts = []
+    for n in (100, 200):
+        asked.clear()
+        compiled = jit.compile(program, backend="eager", dynamic=False)
+        compiled(torch.ones(2), n)
+        counts.append(len(asked))
+    assert 0 < counts[1] < 3 * counts[0]
