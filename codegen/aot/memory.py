@@ -90,6 +90,11 @@ class Memory:
         self.start = self.root.meta["val"].storage_offset()
         self.born = self.size = self.storage.nbytes()
 
+    def count_write(self) -> None:
+        self.writes += 1
+        self.written_at = torch.autograd._get_sequence_nr()
+        self.replayed.clear()
+
     @property
     def is_own(self) -> bool:
         """Whether the program made it."""
@@ -234,9 +239,7 @@ class Memories:
         larger = self.emit(aten.new_empty.default, memory.root, (size // root.element_size(),))
         memory.root = self.emit(aten.slice_scatter.default, larger, memory.root, 0, 0, root.numel())
         memory.size = size
-        memory.writes += 1
-        memory.written_at = torch.autograd._get_sequence_nr()
-        memory.replayed.clear()
+        memory.count_write()
 
     # --- values -------------------------------------------------------------------------------------------------------
     def read(self, tensor: torch.Tensor) -> fx.Node:
@@ -303,9 +306,7 @@ class Memories:
             raise SharedInputs(memory.inputs)  # an input that shows an element several times: its base shows each once
         root = views.put_back_chain(self, memory.root, chain, value) if chain else value
         memory.root = root
-        memory.writes += 1
-        memory.written_at = torch.autograd._get_sequence_nr()
-        memory.replayed.clear()
+        memory.count_write()
         alias.node, alias.writes = value, memory.writes
 
     def meta(self, node: fx.Node) -> Any:

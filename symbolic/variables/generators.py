@@ -64,8 +64,7 @@ class GeneratorVariable(Variable):
         self.born_at = born_at
         self.made_at = 0
         self.state = "new"  # new, suspended, running, closed
-        self.number: int | None = None  # among those that the frame started
-        self.is_counted = False
+        self.number: int | None = None  # among those that the frame started; below zero: it started outside
         self.stands_for: type | None = None  # the class of an iterator of Python's own, which this does the work of
         self.sequence: Variable | None = None  # that such an iterator goes over
         frame.is_generator = True
@@ -180,11 +179,10 @@ class GeneratorVariable(Variable):
 
     def count(self, tx: Translator) -> None:
         """The frame runs it."""
-        if not self.is_counted:
-            self.is_counted = True
+        if self.number is None:
             self.number = len(tx.generators)
             tx.generators.append(self)
-        if self.number is not None:
+        if self.number >= 0:
             tx.waiting[self] = self.number
 
     def has_something_left(self) -> bool:

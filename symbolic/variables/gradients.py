@@ -19,6 +19,7 @@ from symbolic.inner import InnerGraph
 from symbolic.variables.base import Variable
 from symbolic.variables.checkpoints import reachable
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.either import memory
 from symbolic.variables.either_way import check_all_ways
 from symbolic.variables.hooks import Hook, place_of
 from symbolic.variables.tensors import METHODS, NumberOutput, TensorVariable
@@ -190,7 +191,7 @@ class _Holders:
         self.left = Counter(id(each.fake) for each in found)
         self.known = known
         at_hand = {**tx.graph.by_fake, **{id(each.fake): each for each in found}}
-        self.memories = Counter(map(_memory, at_hand.values()))
+        self.memories = Counter(memory(each.fake) for each in at_hand.values())
         hooks_have = (each for key, each in at_hand.items() if key not in known and key not in self.left)
         self.kept = {_place(each) for each in hooks_have}
 
@@ -199,17 +200,13 @@ class _Holders:
         self.left[id(new.fake)] -= 1
         if self.left[id(new.fake)] > 0 or id(new.fake) in self.known or _place(new) in self.kept:
             return False
-        return new.fake._is_view() or self.memories[_memory(new)] == 1
+        return new.fake._is_view() or self.memories[memory(new.fake)] == 1
 
 
 def _place(variable: TensorVariable) -> tuple[int, str]:
     """What a hook keeps is another fake: it is the very tensor if it shows the same. (In words: sizes may vary.)"""
     fake = variable.fake
-    return _memory(variable), f"{fake.shape} {fake.stride()} {fake.storage_offset()}"
-
-
-def _memory(variable: TensorVariable) -> int:
-    return variable.fake.untyped_storage()._cdata
+    return memory(fake), f"{fake.shape} {fake.stride()} {fake.storage_offset()}"
 
 
 def _retain(tx: Translator, tensor: TensorVariable, new: Variable) -> None:

@@ -191,7 +191,7 @@ class LiveGenerator(IteratorVariable):
             raise GraphBreak("generator that stands inside of an expression", self.describe())
         model = GeneratorVariable(body, [], {}, frame, self.born_at)
         model.state = "suspended"
-        model.is_counted = True  # what it has left to do is the real one's affair
+        model.number = -1  # what it has left to do is the real one's affair
         return model
 
     def _check_stack(self, frame: Frame) -> None:
