@@ -35,13 +35,15 @@ ASKS_NODE = "autograd node is asked for what only eager code's has"
 
 
 class GraphBreak(Exception):
-    """The instruction at hand can't be captured. `reason` is fixed text (statistics group by it), `detail` the case."""
+    """The instruction at hand can't be captured. `reason` is fixed text (statistics group by it), `detail` the case.
+    `guards`: of what is so for now; where it is otherwise, the instruction may be captured."""
 
-    def __init__(self, reason: str, detail: str = "", hint: str = "") -> None:
+    def __init__(self, reason: str, detail: str = "", hint: str = "", guards: tuple[Any, ...] = ()) -> None:
         super().__init__(reason, detail, hint)
         self.reason = reason
         self.detail = detail
         self.hint = hint
+        self.guards = guards
 
     def __str__(self) -> str:
         return self.reason + (f": {self.detail}" if self.detail else "")

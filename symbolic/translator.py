@@ -798,6 +798,8 @@ def capture(
             outcome = Return(tx.result)
         except _Stop as stop:
             outcome = Break(list(tx.frames), stop.inst, tx.located(stop.cause))
+            for guard in stop.cause.guards:
+                tx.guards.add(guard)
             check_shared_names(outcome.frames)
             dropped.check_ends(outcome.frames, stop.inst)
         tx.overrides.check_left()

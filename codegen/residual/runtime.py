@@ -170,6 +170,15 @@ def discard_attribute(target: Any, name: str) -> None:
         pass
 
 
+def store_beside(target: Any, name: str, value: Any) -> None:
+    """`target.__dict__[name] = value`, where the class has a descriptor of that name."""
+    object.__getattribute__(target, "__dict__")[name] = value
+
+
+def discard_beside(target: Any, name: str) -> None:
+    object.__getattribute__(target, "__dict__").pop(name, None)
+
+
 def discard_class_attribute(target: type, name: str) -> None:
     if name in namespace_of(target):
         type.__delattr__(target, name)

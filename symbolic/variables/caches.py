@@ -5,17 +5,21 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
+import gc
 import inspect
 import logging
 import math
+from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from sideeffects.effects import DELETED
+from sideeffects.effects import DELETED, Call
 from symbolic import polyfills
 from symbolic.errors import GraphBreak, Observed
+from symbolic.guards import Guard
+from symbolic.sources import Source
 from symbolic.told_to import INSTALLED
 from symbolic.variables import born
 from symbolic.variables.base import MISSING, NUMBERS, FixedVariable, Variable, lookup
@@ -39,8 +43,8 @@ _WRITES = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR
 
 def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     """A cached function of known values. One of an installed library is called now; without its cache, as any other,
-    where numbers among its arguments vary. One of the program is called now without its cache, if it is a function of
-    its arguments alone, and by the residual code, which fills the cache."""
+    where numbers among its arguments vary. One of the program answers with what it remembers, or is called now without
+    its cache, if it is a function of its arguments alone; the residual code calls it, which fills the cache."""
     if args and issubclass(args[0].python_type(), logging.Logger):
         return logged(tx, fn, args, kwargs)  # `warning_once` and its like
     if fn.__module__ == "typing" and not kwargs:
@@ -50,18 +54,116 @@ def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     own = fn.__wrapped__
     if inspect.isfunction(own) and own.__code__.co_filename.startswith(INSTALLED):
         return _installed(tx, fn, args, kwargs)
-    if not all(arg.is_constant() for arg in (*args, *kwargs.values())):
-        raise GraphBreak("cached function of values not known", name_of(fn))
-    if not (own in PURE if not inspect.isfunction(own) else _of_its_arguments(own)):
-        raise GraphBreak("cached function of more than its arguments", name_of(fn))
+    is_known = all(arg.is_constant() for arg in (*args, *kwargs.values()))
+    if not is_known or not (own in PURE if not inspect.isfunction(own) else _of_its_arguments(own)):
+        reason = "cached function of more than its arguments" if is_known else "cached function of values not known"
+        return _remembered(tx, fn, args, kwargs, reason)
     try:
         result = tx.attempt(own, *(arg.constant() for arg in args), **{k: arg.constant() for k, arg in kwargs.items()})
     except Observed as raised:
         raise GraphBreak("cached function that raises", name_of(fn)) from raised  # it is counted, but not remembered
     if not is_constant_value(result):
-        raise GraphBreak("cached function that makes an object", name_of(fn))
+        return _remembered(tx, fn, args, kwargs, "cached function that makes an object")
     tx.ledger.call(library(tx, fn), *args, **kwargs)
     return tx.from_constant(result)
+
+
+# --- what one of the program remembers --------------------------------------------------------------------------------
+#: Stands for nothing remembered, and in a key for an object that is given.
+_NOTHING, _GIVEN = object(), object()
+_FILL = "once it remembers something for these arguments, calls are captured whole"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a cached function remembers for a call; it is given the function and those arguments that are objects."""
+
+    args: tuple[Any, ...]
+    names: tuple[str, ...]  # those that came by name, in order, are the last ones
+    types: tuple[type, ...]  # 1 and True are equal
+
+    __name__ = "what it remembers"
+
+    def written(self, function: str, *objects: str) -> str:
+        given = iter(objects)
+        texts = [next(given) if arg is _GIVEN else repr(arg) for arg in self.args]
+        first = len(texts) - len(self.names)
+        named = [f"{name}={text}" for name, text in zip(self.names, texts[first:], strict=True)]
+        return f"{function}.remembered({', '.join([*texts[:first], *named])})"
+
+    def __call__(self, values: Any) -> Any:
+        """Looks without a trace where CPython's `_functools` keeps results: nobody is counted, nothing gets newer."""
+        function, *objects = values if isinstance(values, tuple) else (values,)
+        held = gc.get_referents(function)
+        end = len(held) - 1 - held[::-1].index(_LINK)
+        results, mark = held[end - 3], held[end - 1]
+        given = iter(objects)
+        values = [next(given) if arg is _GIVEN else arg for arg in self.args]
+        key = self._key(values, mark, function.cache_parameters()["typed"])
+        found = results.get(key, _NOTHING)
+        if type(found) is not _LINK:
+            return found
+        rows = range(held.index(_LINK) - 2, end - 3, 3)  # key, result, class
+        return next(held[at + 1] for at in rows if type(held[at]) is type(key) and held[at] == key)
+
+    def _key(self, values: list[Any], mark: Any, typed: bool) -> Any:
+        if len(values) == 1 and not self.names and not typed and type(values[0]) in (int, str):
+            return values[0]
+        first = len(values) - len(self.names)
+        named = [part for pair in zip(self.names, values[first:], strict=True) for part in pair]
+        key = (*values[:first], *([mark, *named] if named else []))
+        return (*key, *map(type, values)) if typed else key
+
+
+def _link() -> type:
+    """The class of what a bounded cache is a list of; each holds it."""
+    held = gc.get_referents(functools.cache(len))
+    return next(each for each in held if isinstance(each, type) and each.__name__ == "_lru_list_elem")
+
+
+_LINK = _link()
+
+
+def _remembered(tx: Translator, fn: Any, args: Args, kwargs: Kwargs, reason: str) -> Variable:
+    """What it remembers for such arguments; the residual code has it count one call more. While it remembers nothing it
+    is called between two graphs."""
+    function = library(tx, fn)
+    source, found = _looked_up(tx, function, args, kwargs)
+    if found is _NOTHING:
+        raise GraphBreak(reason, name_of(fn), _FILL, (Guard(source, "is", _NOTHING, *tx.place()),))
+    keeps_all = fn.cache_parameters()["maxsize"] is None
+    for effect in [each for each in tx.ledger.effects() if isinstance(each, Call)]:
+        if effect.risk is not None:  # it may clear the cache
+            raise GraphBreak(reason, name_of(fn))
+        if effect.function is function and not keeps_all:
+            before, result = _looked_up(tx, function, list(effect.args), effect.kwargs)
+            if result is _NOTHING:  # its result may be in the place of this one
+                raise GraphBreak(reason, name_of(fn))
+            tx.wrap(result, before)
+    tx.ledger.call(function, *args, **kwargs)
+    return tx.wrap(found, source)
+
+
+def _looked_up(tx: Translator, function: Variable, args: Args, kwargs: Kwargs) -> tuple[Source, Any]:
+    """What it remembers, and the path to that."""
+    fn = function.real()
+    given = [arg.realize(tx) for arg in (*args, *kwargs.values())]
+    objects = [each for each in given if not each.is_constant()]
+    parts = [variable.source for variable in objects if variable.source is not None and _is_one(variable.real())]
+    if len(parts) < len(objects):
+        raise GraphBreak("cached function of values not known", name_of(fn))
+    keys = tuple(each.constant() if each.is_constant() else _GIVEN for each in given)
+    tx.attempt(hash, keys)
+    memory = Memory(keys, tuple(kwargs), tuple(map(type, keys)))
+    assert function.source is not None
+    source = (tx.sources.several([function.source, *parts]) if parts else function.source).step("call", memory)
+    return source, memory((fn, *(each.real() for each in objects)))
+
+
+def _is_one(value: Any) -> bool:
+    """Whether it is a key as the one object that it is."""
+    kind = type(value)
+    return value is not MISSING and kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__
 
 
 def _installed(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:

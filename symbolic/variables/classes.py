@@ -45,6 +45,7 @@ from symbolic.variables.objects import (
     ObjectMethod,
     ObjectVariable,
     instance_dict,
+    is_asked_first,
     is_data_descriptor,
     is_plain_attribute,
     of_class,
@@ -654,9 +655,9 @@ class InstanceNamespace(Variable):
         self._store(tx, index.constant(), DELETED)
 
     def _store(self, tx: Translator, name: str, value: Any) -> None:
-        # The ledger knows attributes only, and a data descriptor of the class would take this one.
+        # The ledger knows attributes only. What reads one asks a descriptor first, but a slot and native ones.
         raw = tx.descriptor(self.owner.cls, name)
-        if not isinstance(name, str) or (raw is not MISSING and is_data_descriptor(raw)):
+        if not isinstance(name, str) or (raw is not MISSING and is_data_descriptor(raw) and not is_asked_first(raw)):
             raise GraphBreak("store into an instance __dict__ beside a descriptor", f"{self.owner.describe()}.{name}")
         tx.ledger.store(self.owner, name, value)
 

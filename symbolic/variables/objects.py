@@ -48,6 +48,12 @@ def is_data_descriptor(raw: Any) -> bool:
     return lookup(kind, "__set__") is not MISSING or lookup(kind, "__delete__") is not MISSING
 
 
+def is_asked_first(raw: Any) -> bool:
+    """Whether it is a data descriptor written in Python: what it guards, it may keep in the instance's `__dict__` under
+    its own name."""
+    return is_data_descriptor(raw) and (isinstance(raw, property) or is_python_class(type(raw)))
+
+
 def instance_dict(value: Any) -> dict[str, Any] | None:
     """The instance's `__dict__`, read without running user code; None if it has none."""
     if not isinstance(lookup(type(value), "__dict__"), _DICT_OF):
@@ -316,7 +322,8 @@ class ObjectVariable(Variable):
             if slots or ends or not is_python_class(cls) or lookup(cls, "__new__") is not object.__new__:
                 return False
         tx.attempt(object.__setattr__, object.__new__(self.cls), "__class__", new)
-        return not any(is_data_descriptor(lookup(new, name)) for name in tx.ledger.stores(self))
+        stored = tx.ledger.stores(self)
+        return not any(is_data_descriptor(lookup(cls, name)) for cls in (self.cls, new) for name in stored)
 
     def _takes(self, raw: Any) -> bool:
         """Whether there is a place for the attribute: a slot written in Python, or the instance's `__dict__`."""
