@@ -16,6 +16,7 @@ from types import FunctionType, GenericAlias, SimpleNamespace, UnionType
 from typing import Any
 
 import torch
+from torch._functorch import vmap
 from torch.distributions import constraints
 
 
@@ -509,6 +510,21 @@ def _collect(error: Any, leaves: list[Any]) -> None:
             _collect(each, leaves)
     else:
         leaves.append(error)
+
+
+# --- transforms of functions ------------------------------------------------------------------------------------------
+def vmap_in_chunks(
+    func: Any, in_dims: Any, out_dims: Any, randomness: str, chunk_size: int, args: Any, kwargs: Any
+) -> Any:
+    """`torch.vmap(func, in_dims, out_dims, randomness, chunk_size=chunk_size)(*args, **kwargs)`"""
+    size, dims, leaves, spec = vmap._process_batched_inputs(in_dims, args, func)
+    made = []
+    for chunk in vmap._get_chunked_inputs(leaves, dims, size, chunk_size):
+        if vmap._validate_and_get_batch_size(dims, list(chunk)):  # what is left at the end is of size 0
+            given = vmap.tree_unflatten(list(chunk), spec)
+            made.append(vmap.vmap_impl(func, in_dims, out_dims, randomness, None, *given, **kwargs))
+    chunks, of_results = vmap._flatten_chunks_output(made)
+    return vmap.tree_unflatten(vmap._concat_chunked_outputs(out_dims, of_results, chunks), of_results)  # type: ignore[arg-type]
 
 
 # --- tracebacks -------------------------------------------------------------------------------------------------------

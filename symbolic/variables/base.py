@@ -270,8 +270,8 @@ class Variable:
         return f"{self}[...] = ..."
 
 
-#: What `list[int]` is, and `int | None`.
-ALIASES = (GenericAlias, UnionType)
+#: What `list[int]` is, `Callable[[int], int]` of `collections.abc`, and `int | None`.
+ALIASES: tuple[type, ...] = (GenericAlias, type(Callable[[int], int]), UnionType)
 
 
 def joins(other: Variable) -> bool:

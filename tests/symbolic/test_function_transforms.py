@@ -56,6 +56,7 @@ class Net(nn.Module):
 
 torch.manual_seed(0)
 net = Net()
+Pair = namedtuple("Pair", "a b")
 made_before = grad(scalar)
 batched_before = vmap(vector, in_dims=1, out_dims=1)
 hessian_before = hessian(scalar)
@@ -271,7 +272,31 @@ def row_itself(x, w, rows):
     return out + 1
 
 
+def named_tuples(x, w, rows):
+    found = grad(lambda p, k: (p.a * p.b["w"]).sum() * k.a.sum(), argnums=(0, 1))(Pair(x, {"w": w}), Pair(x, (w,)))
+    return found, vmap(lambda p, a: Pair(p.b * a, [p.a]), in_dims=(0, None), out_dims=0)(Pair(rows, rows), x)
+
+
+def named_results(x, w, rows):
+    made = vmap(lambda a: Pair(a * 2, a.max(dim=0)))(rows)
+    ends = vmap(lambda a: (a.sort(), a.sum()), out_dims=(0, 0))(rows)
+    valued = grad_and_value(lambda p: ((p.a * p.b).sum(), Pair(p.a, w)), has_aux=True)(Pair(x, w))
+    return made, ends, ends[0].values + 1, valued, grad(lambda a: (a.sum(), Pair(a, w)), has_aux=True)(x)[1]
+
+
+def ordered_dicts(x, w, rows):
+    found = grad(lambda p: (p["a"] * p["b"]).sum())(OrderedDict(a=x, b=w))
+    found.move_to_end("a")
+    return found["a"] * 2, vmap(lambda p: OrderedDict(z=p["a"] + 1, y=[p["a"]]))(OrderedDict(a=rows)), found
+
+
+def in_chunks(x, w, rows):
+    several = vmap(lambda a, b: (a @ b, {"sum": a.sum()}), in_dims=(1, None), out_dims=(0, {"sum": 0}), chunk_size=3)
+    return vmap(vector, chunk_size=2)(rows) + 1, several(rows, rows[:, 0]), jacrev(vector, chunk_size=3)(x)
+
+
 WHOLE = [
+    named_tuples, named_results, ordered_dicts, in_chunks,
     gradient, gradient_and_value, of_several_arguments, of_a_dict, by_keyword, with_aux, of_a_closure, nested_gradients,
     pull_back, pull_back_with_aux, push_forward, push_forward_with_aux, jacobians, jacobians_of_several,
     jacobian_with_aux, second_derivatives, hessian_vector_products, batches, batches_of_containers, nested_batches,
@@ -326,9 +351,6 @@ def test_gradients_flow_through(program, backend):
 
 
 # --- breaks, or is eager ----------------------------------------------------------------------------------------------
-Pair = namedtuple("Pair", "a b")
-
-
 class Recorder:
     seen = None
 
@@ -382,21 +404,16 @@ def pull_back_over_a_break(x, w, rows):
     return y + back(w)[0]
 
 
-def named_tuples(x, w, rows):
-    return grad(lambda p: (p.a * p.b).sum())(Pair(x, w))
+def in_same_chunks(x, w, rows):
+    return vmap(lambda a: a * torch.rand_like(a), chunk_size=2, randomness="same")(rows) + 1
 
 
-def named_results(x, w, rows):
-    made = vmap(lambda a: Pair(a * 2, a.max(dim=0)))(rows)
-    return made, grad(lambda a: (a.sum(), Pair(a, w)), has_aux=True)(x)[1]
+def dims_in_named_tuples(x, w, rows):
+    return vmap(lambda p: p.a * p.b, in_dims=(Pair(0, None),))(Pair(rows, w)) + 1
 
 
-def ordered_dicts(x, w, rows):
-    return grad(lambda p: (p["a"] * p["b"]).sum())(OrderedDict(a=x, b=w))["a"] * 2
-
-
-def in_chunks(x, w, rows):
-    return vmap(vector, chunk_size=2)(rows) + 1
+def pulled_back_to_named_tuples(x, w, rows):
+    return vjp(lambda p: p.a * p.b, Pair(x, w))[1](w)[0].a + 1
 
 
 def linearized(x, w, rows):
@@ -453,7 +470,7 @@ def custom_function(x, w, rows):
 
 BROKEN = [
     printed, branch_on_values, kept_in_a_list, kept_outside, kept_after_its_transform, pull_back_over_a_break,
-    named_tuples, named_results, ordered_dicts, in_chunks, functionalized, batched_derivatives, forward_mode, inference, custom_function, linearized,
+    in_same_chunks, dims_in_named_tuples, pulled_back_to_named_tuples, functionalized, batched_derivatives, forward_mode, inference, custom_function, linearized,
 ]
 
 
