@@ -156,7 +156,7 @@ def _traced(
 ) -> tuple[Variable, Any]:
     """`function` as a graph of the tensors in `args`, and what it gives, nested; for flat ones `stand_in` answers with
     what the function sees."""
-    if torch.is_inference_mode_enabled():
+    if torch.is_inference_mode_enabled() and operation is not transforms.vmap:
         raise GraphBreak("function transform in inference mode")
     leaves = tree_flatten(_plain(args))[0]
     with torch.enable_grad():

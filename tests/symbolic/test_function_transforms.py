@@ -324,6 +324,31 @@ def test_one_graph(program, requires_grad, backend):
           tolerance=CLOSE)
 
 
+def batches_inside(x, w, rows):
+    with torch.inference_mode():
+        made = vmap(lambda a, b: (a * b, a.max(dim=0), b), in_dims=(0, None), out_dims=(1, 0, None))(rows, w)
+        twice = vmap(vmap(lambda a: a.sin() + a.is_inference()))(rows)
+    return made, twice + 1, twice.is_inference()
+
+
+def written_there(x, w, rows):
+    with torch.inference_mode():
+        return vmap(lambda a: a.mul_(2))(rows.clone()), vmap(lambda a: a + torch.rand(4), randomness="different")(rows)
+
+
+def made_there(x, w, rows):
+    with torch.inference_mode():
+        made = rows * 2
+    return vmap(lambda a: a * 3 + a.is_inference())(made), vmap(net)(rows)
+
+
+@pytest.mark.break_everywhere
+@pytest.mark.parametrize("backend", [*BACKENDS, "default"])
+@pytest.mark.parametrize("program", [batches_inside, written_there, made_there], ids=lambda program: program.__name__)
+def test_inference_mode(program, backend):
+    check(program, make=lambda: inputs(False), graphs=1 if backend == "eager" else None, backend=backend, tolerance=CLOSE)
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", WHOLE, ids=lambda program: program.__name__)
 def test_one_graph_for_all_sizes(program):
@@ -439,9 +464,9 @@ def returned_transform(x, w, rows):
     return grad(scalar), vmap(scalar).__name__, x * 2
 
 
-def inference(x, w, rows):
+def gradient_in_inference_mode(x, w, rows):
     with torch.inference_mode():
-        return vmap(vector)(rows) + 1
+        return grad(scalar)(x) + 1
 
 
 class Doubled(torch.autograd.Function):
@@ -470,7 +495,7 @@ def custom_function(x, w, rows):
 
 BROKEN = [
     printed, branch_on_values, kept_in_a_list, kept_outside, kept_after_its_transform, pull_back_over_a_break,
-    in_same_chunks, dims_in_named_tuples, pulled_back_to_named_tuples, functionalized, batched_derivatives, forward_mode, inference, custom_function, linearized,
+    in_same_chunks, dims_in_named_tuples, pulled_back_to_named_tuples, functionalized, batched_derivatives, forward_mode, gradient_in_inference_mode, custom_function, linearized,
 ]
 
 
