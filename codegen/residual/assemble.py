@@ -127,7 +127,7 @@ class _Assembler:
         roots = self._roots()
         alive = self.alive = reachable(roots, self.ledger)
         kept = set(alive)
-        for generator in self.capture.tx.waiting:
+        for generator in list(self.capture.tx.waiting):  # closing one may run others
             if generator not in kept and not self.capture.tx.closes_quietly(generator):
                 raise SkipFrame(LEFT)
         if isinstance(self.capture.exit, Break):

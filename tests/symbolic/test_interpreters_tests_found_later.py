@@ -822,3 +822,29 @@ def test_a_function_that_runs_other_code():
         return before, [(called(10), answers.a) for _ in range(3)], x + 1
 
     check(program, torch.ones(2))
+
+
+def test_closing_what_is_left_at_the_end():
+    """The first of two that are closed there was forgotten while they were gone through."""
+
+    def program(x):
+        def inner():
+            try:
+                yield x
+            finally:
+                yield x + 1
+
+        def outer():
+            yield from inner()
+
+        held = []
+        for _ in range(2):
+            made = outer()
+            next(made)
+            try:
+                made.close()
+            except RuntimeError as error:
+                held.append(error)
+        return x * len(held)
+
+    check(program, torch.ones(2))
