@@ -396,7 +396,7 @@ def _enumerate(tx: Translator, state: int, held: list[Any]) -> IteratorVariable:
 
 def _counted(iterator: Any) -> str | None:
     """`count(value)` or `count(value, step)`, of numbers"""
-    if not all(type(each) in (int, float, complex) for each in gc.get_referents(iterator)):
+    if not all(type(each) in (int, float, complex) for each in parts_of(iterator)):
         return None  # whose text may be the program's
     text = repr(iterator)
     try:
