@@ -138,6 +138,7 @@ SCENARIOS = [
 
 
 # Eager differentiates its own formulas, not ours, a second time: equal but for rounding.
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("reference, rounding", [(as_function, 0.0), (eager, 1e-6)], ids=["function", "eager"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda f: f.__name__)
 def test_gradients_are_those_of(scenario, reference, rounding):

@@ -134,6 +134,7 @@ def of_a_global(x, a):
     return torch.from_numpy(TABLE * 2) + x, a * SCALE, a * COUNT
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", [argument, of_a_global])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arrays_that_come_in(program, dtype):
@@ -179,7 +180,7 @@ def test_one_array_then_others():
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.lt, operator.ge, operator.eq, operator.ne]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("other", [*DTYPES, 2, 2.5, True, np.float64(2.5), np.float32(0.1), np.int8(3)], ids=str)
 def test_operators_of_dtypes(dtype, other):
@@ -213,7 +214,7 @@ CLOSE_ONES = """sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan arctan sinh
     deg2rad rad2deg reciprocal""".split()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [*EXACT, *CLOSE_ONES])
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64", "float16"])
 def test_functions(name, dtype):
@@ -416,6 +417,7 @@ def through_the_tensor(x, a):
     return b.sum(), x + 1, b
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", [
     augmented, items_set, overlapping, seen_through_views, masks_and_places, given_as_out, new_arrays_written, through_the_tensor,
 ])
@@ -440,6 +442,7 @@ def test_arrays_over_one_memory():
 
 
 # --- what numpy warns of ----------------------------------------------------------------------------------------------
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", [
     lambda x, a: (x + 1, 1 / a),
     lambda x, a: (x + 1, np.log(a)),

@@ -117,6 +117,7 @@ WAYS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("line", HOLDING)
 def test_what_holds_them(line, way):
@@ -381,6 +382,7 @@ def popped_of_a_dict_made_outside(x):
     return [*LOG], x+1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", [
     before_the_next_activation,
     beside_a_loop,

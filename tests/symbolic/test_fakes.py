@@ -317,6 +317,7 @@ NOT_TURNED = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("needs", [False, True], ids=["plain", "with a gradient"])
 @pytest.mark.parametrize("turn", TURNED.values(), ids=TURNED)
 def test_what_is_turned_asks_nothing_of_sizes(turn, needs):

@@ -183,7 +183,7 @@ def check(program, given, copied):
         assert (judge.copied > 0) is copied
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_trace_is_that_of_the_whole_graph(name):
     program, copied = PROGRAMS[name]

@@ -132,6 +132,7 @@ def observe(call, make, order):
     return results, list(values), gradients
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("program, make", PROGRAMS, ids=[program.__name__ for program, _ in PROGRAMS])
 def test_same_as_eager(program, make, order):

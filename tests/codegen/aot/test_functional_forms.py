@@ -71,6 +71,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_operators_that_write(program, backend):
@@ -118,6 +119,7 @@ def of_an_input(x):
     return x * 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", [
     transposed, every_second_column, every_second_row_of_nothing, what_was_drawn_and_more, one_after_the_other, between_bounds, of_an_input,

@@ -150,6 +150,7 @@ def test_a_compiled_model(program, backend, dynamic):
         assert_same(outcome(program, model, compiled), outcome(program, theirs, theirs))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_a_compiled_step(program, backend):

@@ -323,7 +323,7 @@ def assert_same(ours, theirs):
     torch.testing.assert_close(*(tree_map_only(str, lambda text: None, each) for each in (ours, theirs)))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("partition", [default_partition, min_cut_partition], ids=["default", "min cut"])
 @pytest.mark.parametrize("look", [first, twice, by_one, second])
 @pytest.mark.parametrize("program", SIMPLE + FUNCTIONS + CHECKPOINTS, ids=lambda program: program.__name__)

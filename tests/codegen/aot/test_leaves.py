@@ -116,6 +116,7 @@ def observe(call, order, tracked):
     return seen, [x, w, *results], found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("tracked", [True, False])
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -214,7 +214,7 @@ def one_after_the_other(results, inputs):
     return found
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("partition", [None, min_cut_partition], ids=["default", "min cut"])
 @pytest.mark.parametrize("look", [between_all, second, retained, hooked, one_after_the_other])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
@@ -255,6 +255,7 @@ def written_after_use(x, w, buffer):
     return [y, y * w, v, v * y.view(-1)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("look", [between_all, second, retained, one_after_the_other])
 @pytest.mark.parametrize("tracked", [False, True])
 @pytest.mark.parametrize("program", [updated, updated_view, turned, written_after_use], ids=lambda p: p.__name__)

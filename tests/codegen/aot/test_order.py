@@ -70,7 +70,7 @@ def seen(call, weights, hook, tracked):
     return names
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("tracked", [False, True], ids=["plain", "made_of_something"])
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("count", [2, 5, 6, 20])

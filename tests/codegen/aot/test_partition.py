@@ -289,7 +289,7 @@ CASES = [(fn, mode, phased) for fn in PROGRAMS for mode, phased in (("fake", Fal
          if mode == "fake" or fn in SYMBOLIC]
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("fn, mode, phased", CASES, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_halves_do_what_eager_does(fn, mode, phased, rule):
@@ -306,6 +306,7 @@ def test_halves_do_what_eager_does(fn, mode, phased, rule):
     same(grads, wanted)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fn", SYMBOLIC, ids=lambda fn: fn.__name__)
 @pytest.mark.parametrize("rule", RULES)
 def test_other_sizes(fn, rule):
@@ -750,6 +751,7 @@ def test_no_choice_is_cheaper(seed):
     assert joint.held(partition._cheapest(joint)) <= joint.held(joint.everything())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_graphs_run(seed, rule):

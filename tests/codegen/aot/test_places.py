@@ -53,7 +53,7 @@ def derivatives(program, make):
     return str(found)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("input, program", CASES)
 def test_derivatives(input, program):
     def called(x):

@@ -365,7 +365,7 @@ PUBLISHED = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dynamic", [None, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PUBLISHED, ids=lambda program: program.__name__)

@@ -220,7 +220,7 @@ LOOKS = [identities, names, hooks_of_all, hooks_registered_backwards, hooks_of_a
          multi_grad_hooks, removed, retained, hooks_of_nodes, twice_differentiated, none_there, written_later]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("look", LOOKS, ids=lambda look: look.__name__)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_same_as_eager(program, look):

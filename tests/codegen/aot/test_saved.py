@@ -72,6 +72,7 @@ def subsets(items):
             for chosen in [[item for item, flag in zip(items, flags, strict=True) if flag]]]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("create", [False, True])
 @pytest.mark.parametrize("partition", [default_partition, min_cut_partition])
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -272,6 +273,7 @@ def test_what_comes_back_of_other_sizes():
         y.sum().backward()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["default", "aot_eager"])
 @pytest.mark.parametrize("changed, create", [
     (lambda t: t * 2, False), (lambda t: t.double(), False), (lambda t: t.contiguous(), False), (lambda t: t.contiguous(), True),

@@ -230,6 +230,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("grad", [True, False], ids=["grad", "no_grad"])
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("program", SET)
@@ -300,6 +301,7 @@ WRITES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("views", VIEWS)
 def test_real_and_complex_views_of_one_base(views, write):

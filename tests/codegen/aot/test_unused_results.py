@@ -270,7 +270,7 @@ def made_of(leaves):
     return [leaf * 1 for leaf in leaves]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("inner", [False, True], ids=["leaves", "made of something"])
 @pytest.mark.parametrize("look", LOOKS, ids=lambda look: look.__name__)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
@@ -282,7 +282,7 @@ def test_same_as_eager(program, look, inner):
     check_same(look(compiled, make()), look(program, make()))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("look", [backward, retained, with_a_history, for_some_inputs], ids=lambda look: look.__name__)
 @pytest.mark.parametrize("program", LEVELS, ids=lambda program: program.__name__)
 def test_results_of_one_another(program, look):
@@ -328,7 +328,7 @@ READS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
 @pytest.mark.parametrize("read", READS.values(), ids=READS)

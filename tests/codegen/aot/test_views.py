@@ -142,7 +142,7 @@ def legal(base, func, args, index):
 COMBINATIONS = [(name, case) for name in BASES for case in CASES if legal(BASES[name](), *case)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", BASES)
 def test_a_write_through_a_view(name):
     """Also on fake tensors: they must tell the geometry that real ones have."""

@@ -92,7 +92,7 @@ def seen(program, view, is_wanted):
     return told, x._version, x.requires_grad, x.is_leaf, x.grad_fn is None
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("program", [*PROGRAMS, *BETWEEN])

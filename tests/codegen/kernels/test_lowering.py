@@ -59,6 +59,7 @@ def test_unary(name, dtype):
     same(function, x)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtypes", [(F, F), (D, D), (B, B), (F, B), (torch.int64, F), (torch.bool, B)], ids=str)
 @pytest.mark.parametrize("name", BINARY)
 def test_binary(name, dtypes):
@@ -74,7 +75,7 @@ def test_binary(name, dtypes):
     same(function, *args)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("number", [0.1, 2, -3.5, 1.0])
 @pytest.mark.parametrize("dtype", [F, B, H, torch.int64], ids=str)
 @pytest.mark.parametrize("name", WITH_NUMBER)
@@ -173,7 +174,7 @@ FORWARD_ONLY = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [F, D, B], ids=str)
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_composite_and_gradient(name, dtype):
@@ -201,6 +202,7 @@ def test_forward(name):
 SIZES = {"expand": (3, 7, 5), "layer_norm": (6, 4, 5), "layer_norm plain": (6, 7, 5), "rms_norm": (6, 7, 5)}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_for_all_sizes(name):
     """One program serves several sizes."""
