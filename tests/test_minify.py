@@ -81,6 +81,7 @@ def test_nothing_is_at_fault(tmp_path):
     assert {backend: outcome.kind for backend, outcome in found.items()} == {"eager": "same", "aot_eager": "same", "default": "same"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend, stages", [("eager", 1), ("aot_eager", 2), ("default", 3)])
 def test_the_first_stage_that_fails_is_to_blame(backend, stages, tmp_path):
     found = minify.blame(script(LONG, tmp_path, backend, "refuses"))
@@ -122,6 +123,7 @@ def test_what_never_ends_is_told(monkeypatch, tmp_path):
     assert minify.trial(script("return torch.cumsum(x, 0)", tmp_path, "eager", "waits"), "eager").kind == "hangs"
 
 
+@pytest.mark.long
 def test_the_command_writes_the_small_script(tmp_path, capsys):
     given = script(LONG, tmp_path, "aot_eager", "refuses")
     assert minify.main(given.path) == 1

@@ -191,7 +191,7 @@ def endless(x, way):
         return x + len(seen), len(seen), str(error), [line for line in lines if "repeated" in line]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("way", ["plain", "breaking", "by turns", "generators", "added", "item"])
 def test_a_recursion_has_as_many_levels_as_eagerly(way):
     check(endless, X, way)

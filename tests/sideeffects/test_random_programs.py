@@ -87,7 +87,7 @@ def search(number, steps, count):
 
 @pytest.mark.break_everywhere
 def test_programs_do_what_they_do_eagerly():
-    search(0, STEPS // 20, Count())
+    search(0, STEPS // 40, Count())
 
 
 @pytest.mark.long

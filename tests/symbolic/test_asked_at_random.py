@@ -10,7 +10,7 @@ import jit
 from tests.symbolic.asked_at_random import FAMILIES, loaded, seen
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(80)
 @pytest.mark.parametrize("seed", range(120))
 @pytest.mark.parametrize("family", FAMILIES)
 def test_programs(family, seed):

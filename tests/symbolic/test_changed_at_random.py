@@ -6,7 +6,7 @@ import jit
 from tests.symbolic.changed_at_random import calls, made
 
 
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize("seed", range(150))
 def test_nothing_is_stale(seed):
     """Ten programs, called eleven times each."""

@@ -248,7 +248,7 @@ def results_as_torch_makes_them(x):
     return seen([w + 1, w.sum(), torch.sin(w), w.T, w.split(1)])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
 def test_programs(function, backend):

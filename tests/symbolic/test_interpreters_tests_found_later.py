@@ -33,6 +33,7 @@ from tests.symbolic.test_interpreters_tests_found import errors_of
 (X,) = tensors(3, 4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("asks, one", ((isinstance, ""), (issubclass, str)))
 def test_classes_in_tuples_deep_in_one_another(asks, one):
     @same_as_eager

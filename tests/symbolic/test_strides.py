@@ -70,7 +70,7 @@ def stand_in(operation, given, shape_env=None, static=True):
         return operation(*tree_map_only(torch.Tensor, lambda t: mode.from_tensor(t, static_shapes=static), given))
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize(("operation", "count"), [
     *((each, 1) for each in OF_ONE), *((each, 2) for each in OF_TWO), *((each, 3) for each in OF_THREE),
 ])  # fmt: skip
@@ -118,7 +118,7 @@ def test_what_is_made_of_unpooled_images():
     assert looks(found) == looks(expected) and torch.equal(found, expected)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("operation", LOOKUPS)
 def test_lookups(operation):
     rng = random.Random(0)

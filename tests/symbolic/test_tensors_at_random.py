@@ -7,7 +7,7 @@ from tests.symbolic.asked_at_random import loaded
 from tests.symbolic.tensors_at_random import SUBJECTS, made, seen
 
 
-@pytest.mark.sampled(80)
+@pytest.mark.sampled(160)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("subject", SUBJECTS)
 @pytest.mark.parametrize("seed", range(100))

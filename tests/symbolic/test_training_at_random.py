@@ -6,7 +6,7 @@ import jit
 from tests.symbolic.training_at_random import are_alike, calls, made
 
 
-@pytest.mark.sampled(45)
+@pytest.mark.sampled(90)
 @pytest.mark.parametrize("seed", range(90))
 def test_training(seed):
     """Five programs, called six times each."""

@@ -21,13 +21,13 @@ def quiet():
     torch.set_num_threads(threads)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(10))
 def test_programs_drawn(seed):
     assert differences(drawn(120, seed)) == []
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("way", ["with passes", "symbolic sizes", "captured", "captured, symbolic sizes", "kernels", "kernels, symbolic sizes"])
 def test_programs_drawn_other_ways(way):
     assert differences(drawn(50, 0), way) == []

@@ -363,6 +363,7 @@ print(known.hits, known.misses, [g.hex() for g in w.grad.tolist()])
 """
 
 
+@pytest.mark.long
 def test_the_second_process_compiles_no_kernel(tmp_path):
     said = []
     for _ in range(2):
