@@ -51,7 +51,7 @@ def _cached(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
         for arg in args:
             _same_again(tx, arg)
         return tx.of_classes(fn, *args)
-    own = fn.__wrapped__
+    own: Any = getattr(fn, "__wrapped__", None)
     if inspect.isfunction(own) and own.__code__.co_filename.startswith(INSTALLED):
         return _installed(tx, fn, args, kwargs)
     is_known = all(arg.is_constant() for arg in (*args, *kwargs.values()))
@@ -127,6 +127,8 @@ _LINK = _link()
 def _remembered(tx: Translator, fn: Any, args: Args, kwargs: Kwargs, reason: str) -> Variable:
     """What it remembers for such arguments; the residual code has it count one call more. While it remembers nothing it
     is called between two graphs."""
+    if not callable(getattr(fn, "cache_parameters", None)):  # made by what `lru_cache` is made of
+        raise GraphBreak(reason, name_of(fn))
     function = library(tx, fn)
     source, found = _looked_up(tx, function, args, kwargs)
     if found is _NOTHING:

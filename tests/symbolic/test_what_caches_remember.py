@@ -169,6 +169,15 @@ def test_an_argument_that_is_no_key(key):
     check(program, X)
 
 
+def test_a_wrapper_that_does_not_say_what_it_is():
+    def make():
+        return functools._lru_cache_wrapper(torch.ones, None, False, functools._CacheInfo)
+
+    twice = Twice(lambda held, x: held(4) * x, make(), make())
+    for _ in range(3):
+        twice.call(X)
+
+
 def test_the_first_call_says_what_to_do():
     (ours, _), _ = _of(maxsize=None)
     program = jit.compile(lambda x: x @ ours(4), fullgraph=True)
