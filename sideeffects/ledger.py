@@ -57,14 +57,17 @@ class Ledger:
         self.classes: dict[int, Any] = {}  # born in the frame, by the id of what stands for them while tracing
         self.written: list[Any] = []  # every target, as often as it was written; None for a call
         self.places: list[tuple[Any, str | None]] = []  # that were written: None for a target as a whole
+        self.beside: set[tuple[Any, str]] = set()  # attributes that were stored past a descriptor
         self._reads: dict[tuple[Any, str], Any] | None = None
         #: Is told of each place that is read, and what is there: (target, name or None for all, value).
         self.watch: Callable[[Any, str | None, Any], None] | None = None
 
     # attributes, cells (name "cell_contents") and globals (the namespace is the target)
-    def store(self, target: Any, name: str, value: Any) -> None:
+    def store(self, target: Any, name: str, value: Any, is_beside: bool = False) -> None:
         """Pending `target.name = value`; `DELETED` as value is a deletion. A name keeps its place among the others
-        until it is deleted."""
+        until it is deleted. `is_beside`: the class of the target has a descriptor of that name, which is not asked."""
+        if is_beside:
+            self.beside.add((target, name))
         self.written.append(target)
         self.places += ((target, name), (target, None))
         self._stores.store(target, name, value)

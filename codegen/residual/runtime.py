@@ -171,7 +171,7 @@ def discard_attribute(target: Any, name: str) -> None:
 
 
 def store_beside(target: Any, name: str, value: Any) -> None:
-    """`target.__dict__[name] = value`, where the class has a descriptor of that name."""
+    """`target.__dict__[name] = value`, past a descriptor of that name that the class has, or had then."""
     object.__getattribute__(target, "__dict__")[name] = value
 
 

@@ -33,7 +33,7 @@ from symbolic.variables import (
     namespaces,
     objects,
 )
-from symbolic.variables.base import MISSING, FixedVariable, Variable, lookup
+from symbolic.variables.base import MISSING, FixedVariable, Variable
 from symbolic.variables.native import own_keys
 
 _Done = tuple[dict[Variable, str], dict[Source, str], dict[Variable, Variable]]
@@ -487,7 +487,7 @@ class Writer:
         elif isinstance(target, classes.ClassVariable):
             self.call(type.__setattr__, target, name, value)
             emit.pop()
-        elif isinstance(target, objects.ObjectVariable) and _guards(target, name):
+        elif (target, name) in self.ledger.beside:
             self.call(runtime.store_beside, target, name, value)
             emit.pop()
         elif isinstance(target, objects.ObjectVariable) and _asks(target):
@@ -505,8 +505,8 @@ class Writer:
         elif isinstance(target, classes.ClassVariable):
             self.call(runtime.discard_class_attribute, target, name)
         elif exists(target) or (self.segment and target in self._built):
-            is_guarded = isinstance(target, objects.ObjectVariable) and _guards(target, name)
-            self.call(runtime.discard_beside if is_guarded else runtime.discard_attribute, target, name)
+            is_beside = (target, name) in self.ledger.beside
+            self.call(runtime.discard_beside if is_beside else runtime.discard_attribute, target, name)
         else:
             return  # it was never stored in the rebuilt object
         self.emit.pop()
@@ -515,11 +515,6 @@ class Writer:
 def _asks(target: objects.ObjectVariable) -> bool:
     """Whether a plain store of an attribute may run code of its class."""
     return any(cls is not None and cls.__setattr__ is not object.__setattr__ for cls in (target.cls, target.was))
-
-
-def _guards(target: objects.ObjectVariable, name: str) -> bool:
-    """Whether its class has a descriptor of that name: what is stored under it is stored beside that."""
-    return objects.is_asked_first(lookup(target.cls, name))
 
 
 def _keys_first(effects: Iterable[Effect]) -> Iterator[Effect]:

@@ -322,8 +322,7 @@ class ObjectVariable(Variable):
             if slots or ends or not is_python_class(cls) or lookup(cls, "__new__") is not object.__new__:
                 return False
         tx.attempt(object.__setattr__, object.__new__(self.cls), "__class__", new)
-        stored = tx.ledger.stores(self)
-        return not any(is_data_descriptor(lookup(cls, name)) for cls in (self.cls, new) for name in stored)
+        return not any(is_data_descriptor(lookup(new, name)) for name in tx.ledger.stores(self))
 
     def _takes(self, raw: Any) -> bool:
         """Whether there is a place for the attribute: a slot written in Python, or the instance's `__dict__`."""

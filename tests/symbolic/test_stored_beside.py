@@ -170,6 +170,37 @@ def test_another_class():
     check(change, it, torch.ones(2))
 
 
+@same_as_eager(graphs=1)
+def test_the_descriptor_is_replaced_later(x):
+    class Kept:
+        @property
+        def size(self):
+            return 1
+
+        @size.setter
+        def size(self, value):
+            self.__dict__["other"] = value
+
+    made, other = Kept(), Kept()
+    made.__dict__["size"] = 5
+    other.size = 6
+    Kept.size = 7
+    return made.__dict__, other.__dict__, made.size, other.size, x + 1
+
+
+def test_the_descriptor_of_an_existing_class_is_replaced_later():
+    class Kept:
+        size = Field()
+
+    def change(it, x):
+        it.size = 5
+        Kept.size = 4
+        it.__dict__["size"] += 1
+        return it.size, x + 1
+
+    check(change, Kept(), torch.ones(2))
+
+
 def test_around_a_break():
     def change(it, x):
         it.size = 5
