@@ -21,7 +21,7 @@ from types import (
     SimpleNamespace,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -277,15 +277,16 @@ class ClassVariable(FixedVariable):
         """`cls.__new__(cls, *args, **kwargs)`"""
         raw = tx.lookup(self.value, "__new__")
         if isinstance(raw, (staticmethod, FunctionType)):
-            function = raw.__func__ if isinstance(raw, staticmethod) else raw
+            source, function = tx.attribute_source(self.value, "__new__"), cast(Any, raw)
+            if isinstance(raw, staticmethod):  # a class statement makes it so, a store does not
+                source, function = source.attr("__func__"), raw.__func__
             fields = getattr(self.value, "_fields", None) if issubclass(self.value, tuple) else None
             if fields is not None and str(function.__module__).startswith("namedtuple_"):
                 bound = tx.function(function).bind(tx, [self, *args], kwargs)
                 return TupleVariable([bound[name] for name in fields], None, self.value)
             if function.__module__ == "typing" and issubclass(self.value, tuple):
                 raise GraphBreak("construction of a typing class", self.describe())
-            source = tx.attribute_source(self.value, "__new__")
-            return tx.call(tx.wrap(function, source.attr("__func__")), [self, *args], kwargs)
+            return tx.call(tx.wrap(function, source), [self, *args], kwargs)
         if isinstance(raw, classmethod):
             raise GraphBreak("__new__ that is a class method", self.describe())
         if not isinstance(raw, BuiltinFunctionType):

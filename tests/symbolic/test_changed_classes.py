@@ -248,3 +248,14 @@ def program(x): return x + 1, Child().asked()
     exec(INHERITED[asked], scope)
     after = scope["program"](X)[1]
     assert compiled(X)[1] == after != before
+
+
+def test_a_new_that_was_stored():
+    """A class statement makes a static method of `__new__`, a store leaves the function as it is."""
+
+    class Made:
+        def __init__(self, size=5):
+            self.size = size
+
+    Made.__new__ = lambda cls, *args: object.__new__(cls)
+    check(lambda x: (Made(4).size, Made().size, x + 1), torch.ones(2), graphs=1)
