@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 NATIVE_DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType, BuiltinFunctionType)
 
 
+#: What finds the name of a class.
+_NAME = type.__dict__["__name__"]
+
+
 def is_data_descriptor(raw: Any) -> bool:
     kind = type(raw)
     return lookup(kind, "__set__") is not MISSING or lookup(kind, "__delete__") is not MISSING
@@ -261,6 +265,10 @@ class ObjectVariable(Variable):
     def _refuse(self, tx: Translator, name: str) -> Variable:
         if isinstance(tx.lookup(self.cls, name), MemberDescriptorType):
             tx.attempt(getattr, _namesake(self.cls, name), name)
+        meta = type(self.cls)
+        is_usual = lookup(meta, "__name__") is _NAME and lookup(meta, "__getattribute__") is type.__getattribute__
+        if is_usual and is_python_class(self.cls):  # somebody may call it something else
+            tx.know(tx.source_of(tx.class_of(self)).attr("__name__"), "eq", self.cls.__name__)
         return tx.raise_(AttributeError, f"{type_name(self.cls)!r} object has no attribute {name!r}")
 
     def _module_attribute(self, tx: Translator, name: str) -> Variable | None:

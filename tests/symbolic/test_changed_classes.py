@@ -259,3 +259,21 @@ def test_a_new_that_was_stored():
 
     Made.__new__ = lambda cls, *args: object.__new__(cls)
     check(lambda x: (Made(4).size, Made().size, x + 1), torch.ones(2), graphs=1)
+
+
+def test_another_name():
+    """Errors tell the name that the class has then."""
+
+    class Config:
+        pass
+
+    def told(x, config):
+        try:
+            return config.absent
+        except AttributeError as error:
+            return x + 1, str(error)
+
+    compiled = jit.compile(told, backend="eager")
+    for name in ("Config", "Renamed", "Config"):
+        Config.__name__ = name
+        assert compiled(X, Config())[1] == f"'{name}' object has no attribute 'absent'"
