@@ -658,7 +658,7 @@ class InstanceNamespace(Variable):
     def _store(self, tx: Translator, name: str, value: Any) -> None:
         # The ledger knows attributes only. What reads one asks a descriptor first, but a slot and native ones.
         raw = tx.descriptor(self.owner.cls, name)
-        is_beside = raw is not MISSING and is_data_descriptor(raw)
+        is_beside = is_data_descriptor(raw)
         if not isinstance(name, str) or (is_beside and not is_asked_first(raw)):
             raise GraphBreak("store into an instance __dict__ beside a descriptor", f"{self.owner.describe()}.{name}")
         tx.ledger.store(self.owner, name, value, is_beside)

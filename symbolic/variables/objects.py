@@ -53,9 +53,9 @@ def is_data_descriptor(raw: Any) -> bool:
 
 
 def is_asked_first(raw: Any) -> bool:
-    """Whether it is a data descriptor written in Python: what it guards, it may keep in the instance's `__dict__` under
+    """Whether a data descriptor is written in Python: what it guards, it may keep in the instance's `__dict__` under
     its own name."""
-    return is_data_descriptor(raw) and (isinstance(raw, property) or is_python_class(type(raw)))
+    return isinstance(raw, property) or is_python_class(type(raw))
 
 
 def instance_dict(value: Any) -> dict[str, Any] | None:

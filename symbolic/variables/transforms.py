@@ -220,6 +220,8 @@ def _gradient(operation: Callable[..., Any]) -> Callable[..., Variable]:
         found = _node(tx, operation, inner, [argnums, has_aux], tuple(nested))
         numbers = _python(tx, argnums)
         like = nested[numbers] if isinstance(numbers, int) else tuple(nested[number] for number in numbers)
+        if tx.truth(has_aux) and isinstance(result, Named):  # the pair itself is taken apart
+            result = result.plain
         if operation is transforms.grad_and_value:
             like = (like, result)
         elif tx.truth(has_aux):

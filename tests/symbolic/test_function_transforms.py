@@ -284,6 +284,11 @@ def named_results(x, w, rows):
     return made, ends, ends[0].values + 1, valued, grad(lambda a: (a.sum(), Pair(a, w)), has_aux=True)(x)[1]
 
 
+def pairs_with_aux(x, w, rows):
+    f = lambda a: Pair(scalar(a), Pair(a * 2, w))  # noqa: E731
+    return grad(f, has_aux=True)(x), grad_and_value(f, has_aux=True)(x)
+
+
 def ordered_dicts(x, w, rows):
     found = grad(lambda p: (p["a"] * p["b"]).sum())(OrderedDict(a=x, b=w))
     found.move_to_end("a")
@@ -296,7 +301,7 @@ def in_chunks(x, w, rows):
 
 
 WHOLE = [
-    named_tuples, named_results, ordered_dicts, in_chunks,
+    named_tuples, named_results, pairs_with_aux, ordered_dicts, in_chunks,
     gradient, gradient_and_value, of_several_arguments, of_a_dict, by_keyword, with_aux, of_a_closure, nested_gradients,
     pull_back, pull_back_with_aux, push_forward, push_forward_with_aux, jacobians, jacobians_of_several,
     jacobian_with_aux, second_derivatives, hessian_vector_products, batches, batches_of_containers, nested_batches,
