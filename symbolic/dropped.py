@@ -22,7 +22,7 @@ from symbolic.code import Inst, decode
 from symbolic.errors import SEES_END, GraphBreak, Observed, SkipFrame
 from symbolic.frames import Frame
 from symbolic.reach import children, exists, now_held, reachable
-from symbolic.variables.base import MISSING, NULL, Variable
+from symbolic.variables.base import MISSING, NULL, Variable, lookup
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_a
 from symbolic.variables.containers import MutableSequence, TupleVariable
 from symbolic.variables.exceptions import FrameVariable
@@ -230,7 +230,7 @@ def tells_of_end(value: Any) -> bool:
 
 
 def _has_end(kind: type) -> bool:
-    return isinstance(getattr(kind, "__del__", None), FunctionType)
+    return isinstance(lookup(kind, "__del__"), FunctionType)
 
 
 def _runs_on(value: Any) -> bool:
@@ -351,7 +351,8 @@ def _contents(container: Variable) -> list[Any]:
 
 def _telling(values: list[Any]) -> list[Any]:
     """Those whose end may be seen."""
-    telling = {each for each in {*map(type, values)} if issubclass(each, _MAY_TELL) or hasattr(each, "__del__")}
+    types = {*map(type, values)}
+    telling = {each for each in types if issubclass(each, _MAY_TELL) or lookup(each, "__del__") is not MISSING}
     return [value for value in values if type(value) in telling and is_given(value)] if telling else []
 
 

@@ -183,7 +183,7 @@ class Protocols:
         """`cls.__new__(cls, *args, **kwargs)` where `__new__` is native."""
         if cls.__flags__ & NO_INSTANCES:
             self.attempt(cls)
-        if hasattr(cls, "__del__") or cls is weakref.finalize:
+        if lookup(cls, "__del__") is not MISSING or cls is weakref.finalize:
             raise GraphBreak(SEES_END, cls.__qualname__)
         if issubclass(cls, type):
             return new_class(self, cls, args, kwargs)
@@ -196,9 +196,9 @@ class Protocols:
             return subclasses.new(self, cls, args, kwargs)
         if is_abstract:
             raise GraphBreak("construction not supported", cls.__qualname__)
-        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        if issubclass(cls, tuple) and lookup(cls, "_fields") is not MISSING:
             return TupleVariable(self.unpack(args[0]) if args else [], None, cls)
-        if hasattr(cls, "n_sequence_fields"):
+        if issubclass(cls, tuple) and lookup(cls, "n_sequence_fields") is not MISSING:
             items = self.unpack(args[0]) if len(args) == 1 else []
             fields: Any = cls
             if not len(items) == fields.n_fields == fields.n_sequence_fields:  # some have fields beside their elements

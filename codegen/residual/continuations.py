@@ -20,7 +20,7 @@ from symbolic.errors import MEMORY, SkipFrame
 from symbolic.frames import Frame
 from symbolic.opcodes.exceptions import HandledVariable
 from symbolic.reach import now_held
-from symbolic.variables.base import MISSING, NULL, Variable
+from symbolic.variables.base import MISSING, NULL, Variable, lookup
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.functions import CellVariable
 from symbolic.variables.generators import GeneratorVariable
@@ -117,7 +117,7 @@ class Watch:
         waiting, seen = [variable], {variable}
         while waiting:
             part = waiting.pop()
-            if part in self.watched or hasattr(type(getattr(part, "value", None)), "__del__"):
+            if part in self.watched or lookup(type(getattr(part, "value", None)), "__del__") is not MISSING:
                 return True
             if part.source is not None and part.source.kind in _PASSED and _existing(part):
                 return True

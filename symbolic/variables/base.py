@@ -258,8 +258,8 @@ class Variable:
         return []
 
     def holds(self) -> list[Variable]:
-        """Those that the value keeps alive at the moment."""
-        return self.reachable()
+        """Those that the value keeps alive at the moment, as far as is known."""
+        return []
 
     def __str__(self) -> str:
         """As an expression of Python, for the lines that effects print."""

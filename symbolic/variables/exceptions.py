@@ -226,6 +226,9 @@ class ExceptionVariable(AnyException):
     def reachable(self) -> list[Variable]:
         return [*self.args, *self.new_args, *self._own.values(), *self.keywords.values()]
 
+    def holds(self) -> list[Variable]:
+        return [*self.args, *self._own.values()]
+
 
 class TracebackVariable(Variable):
     """One entry of a traceback, of a traced frame that stood at `offset`, and the rest of it, further in."""

@@ -393,6 +393,9 @@ class ClosureFunction(PythonFunction):
         names = [] if self.globals.exists else [self.globals.itself()]
         return [*names, *self.closure, *(part for part in parts if part is not None)]
 
+    def holds(self) -> list[Variable]:
+        return [*self.closure, *(part for part in (self.defaults, self.kwdefaults) if part is not None)]
+
     def describe(self) -> str:
         return f"function {self.qualname}"
 
@@ -504,6 +507,8 @@ class BoundMethod(Variable):
     def reachable(self) -> list[Variable]:
         return [self.function, self.owner]
 
+    holds = reachable
+
     def describe(self) -> str:
         return f"method {self.function.describe()}"
 
@@ -603,3 +608,5 @@ class PartialVariable(Variable):
 
     def reachable(self) -> list[Variable]:
         return [self.function, *self.args, *self.kwargs.values()]
+
+    holds = reachable

@@ -794,6 +794,9 @@ class DictIterator(IteratorVariable):
         assert value is not None
         return value if self.kind == "values" else tx.new_tuple([key, value])
 
+    def holds(self) -> list[Variable]:
+        return [self.dict] if self.dict is not None else []
+
     def _count(self, owner: Any) -> int:
         """How many changes of the keys the iterator would notice."""
         count: int = owner.state - owner.unseen if self.ordered else owner.state

@@ -74,6 +74,8 @@ class NativeMethod(Variable):
     def reachable(self) -> list[Variable]:
         return [self.owner]
 
+    holds = reachable
+
     def describe(self) -> str:
         return f"{self.owner.describe()}.{self.name}"
 

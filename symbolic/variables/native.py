@@ -308,6 +308,9 @@ class NativeVariable(Variable):
     def real(self) -> Any:
         return self.value
 
+    def holds(self) -> list[Variable]:
+        return self.reachable()
+
     def frozen(self) -> Self:
         """Another variable of the same value, that stays as this one is now."""
         found = copy.copy(self)

@@ -592,6 +592,9 @@ class ObjectVariable(Variable):
         payload = [self.payload] if self.payload is not None else []
         return [*payload, *self.new_args]
 
+    def holds(self) -> list[Variable]:
+        return [self.payload] if self.payload is not None else []
+
 
 #: Attributes of type parameters and aliases that are evaluated when they are asked for.
 _EVALUATED = frozenset({"__bound__", "__constraints__", "__default__", "__value__"})

@@ -87,6 +87,8 @@ class BornGenerator(Variable):
         return NativeMethod(self, name) if hasattr(self.cls, name) else super().getattr(tx, name)
 
     def method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Variable:
+        if name == "shuffle" and takes(_shuffle, tx, self, *args, **kwargs):
+            return _shuffle(tx, self, *args, **kwargs)
         return _on(tx, self, name, args, kwargs)
 
 

@@ -357,6 +357,9 @@ class SetVariable(Veiled, NativeVariable):
     def reachable(self) -> list[Variable]:
         return list(self.items.values()) if self.unread is None else [item for item, _ in self.changes.values()]
 
+    def holds(self) -> list[Variable]:
+        return list(self.items.values()) if self.unread is None else []
+
     def since(self, before: SetVariable | None) -> tuple[list[Variable], list[Variable]]:
         """The elements to discard and those to add, in this order, to come from what it was `before` (None: before the
         frame) to this."""
@@ -772,3 +775,6 @@ class SetIterator(IteratorVariable):
             raise GraphBreak("elements changed during iteration", self.set.describe())
         self.index += 1
         return self.elements[self.index - 1]
+
+    def holds(self) -> list[Variable]:
+        return [self.set] if self.set is not None else []

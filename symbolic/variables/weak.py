@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import operator
 import weakref
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from types import ModuleType, NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -112,14 +113,26 @@ class WeakReference(Variable):
 
 
 def _is_held(tx: Translator, target: Variable) -> bool:
-    """Whether a variable of the frames holds the object, or the caller does and nothing was written so far."""
+    """Whether the frames hold the object, themselves or by what they made, or the caller does and nothing was written
+    so far."""
     real = target.real()
-    for frame in tx.frames:
-        cells = [tx.ledger.pending(cell, "cell_contents") for cell in frame.cells.values()]
-        for held in (*frame.locals.values(), *frame.stack, *cells):
-            if held is target or (real is not MISSING and getattr(held, "value", MISSING) is real):
-                return True
+    for held in held_by_frames(tx):
+        if held is target or (real is not MISSING and getattr(held, "value", MISSING) is real):
+            return True
     return target.source is not None and tx.ledger.empty and not has_let_go(tx)
+
+
+def held_by_frames(tx: Translator) -> Iterator[Variable]:
+    """What the frames hold, then what that holds, as far as it is known: of existing objects, what was stored into
+    them."""
+    held = dict.fromkeys(each for frame in tx.frames for each in frame.held())
+    waiting = deque(held)
+    while waiting:
+        found = waiting.popleft()
+        yield found
+        inside = dict.fromkeys(each for each in now_held(found, tx.ledger) if each not in held)
+        waiting += inside
+        held |= inside
 
 
 def has_let_go(tx: Translator) -> bool:
@@ -134,13 +147,9 @@ def sees_ends(tx: Translator) -> bool:
     """Whether weak references may tell what the frame let go of, which a break would hold."""
     if has_let_go(tx):
         return True
-    waiting = [each for frame in tx.frames for each in frame.held()] if tx.weak_references else []
-    held = set(waiting)
-    while waiting:
-        found = waiting.pop()
-        inside = now_held(found, tx.ledger)
-        waiting += [each for each in inside if each not in held]
-        held.update(inside)
+    if not tx.weak_references:
+        return False
+    held = set(held_by_frames(tx))
     return any(target not in held for target in tx.weak_references)
 
 

@@ -232,6 +232,21 @@ def born_of_numpy(x, *more):
 
 
 @one_graph
+def born_of_numpy_shuffles(x, *more):
+    g, items = numpy.random.default_rng(3), [1, 2, 3, 4]
+    g.shuffle(items)
+    return x * items[0], items, g.random()
+
+
+@one_graph
+def born_of_python_shuffles(x, *more):
+    g, items = random.Random(3), list(range(5))
+    g.shuffle(items)
+    g.shuffle(items)
+    return x * items[0], items, g.choice(items), g.random()
+
+
+@one_graph
 def array_shared_with_a_tensor(x, _, __, g, r):
     a = g.random(3)
     t = torch.from_numpy(a)

@@ -562,6 +562,28 @@ def test_metaclass(x):
     return WithMeta(x + 1)
 
 
+class Answering(type):
+    """Has an answer for any attribute of its classes."""
+
+    def __getattr__(cls, name):
+        return name.upper()
+
+
+class Answered(metaclass=Answering):
+    def __init__(self, t):
+        self.t = t
+
+
+@same_as_eager(graphs=1)
+def test_what_a_metaclass_answers_says_nothing_of_instances(x):
+    class Local(metaclass=Answering):
+        def __init__(self, t):
+            self.t = t
+    kept = [Answered(3)]
+    kept.clear()
+    return x * Answered(3).t + Local(4).t, Answered.zork, Local.n_sequence_fields, Answered(x + 1).t
+
+
 @same_as_eager
 def test_class_statement_inside(x):
     class Local:

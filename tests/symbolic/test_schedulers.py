@@ -10,7 +10,7 @@ from torch.optim import lr_scheduler as schedulers
 from torch.optim import swa_utils
 
 import jit
-from tests.differential import COUNTING, Counting
+from tests.differential import COUNTING, Counting, check
 
 X, Y = torch.randn(5, 4, generator=torch.Generator().manual_seed(3)), torch.tensor([0, 1, 2, 0, 1])
 
@@ -104,3 +104,32 @@ def test_averages_of_weights_are_in_the_graph():
     assert train(lambda step: jit.compile(step, backend=counter, fullgraph=COUNTING)) == train(lambda step: step)
     if COUNTING:
         assert len(counter.graphs) <= 3
+
+
+class Trainer:
+    """All that a training has, and nobody else has it."""
+
+    def __init__(self, make):
+        torch.manual_seed(0)
+        self.model = nn.Linear(4, 3)
+        self.opt = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+        self.schedule = make(self.opt)
+
+    def step(self, x):
+        self.opt.zero_grad()
+        loss = F.cross_entropy(self.model(x), Y)
+        loss.backward()
+        self.opt.step()
+        self.schedule.step()
+        return loss.detach()
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_a_whole_training_is_one_graph(name):
+    def train(x):
+        trainer = Trainer(SCHEDULERS[name][0])
+        losses = [trainer.step(x) for _ in range(3)]
+        return losses, trainer.schedule.get_last_lr(), [each.detach() for each in trainer.model.parameters()]
+
+    check(train, X, graphs=1)
