@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from symbolic.code import Inst, decode
 from symbolic.errors import SEES_END, GraphBreak, Observed, SkipFrame
 from symbolic.frames import Frame
-from symbolic.reach import children, exists, now_held, reachable
+from symbolic.reach import children, exists, now_kept, reachable
 from symbolic.variables.base import MISSING, NULL, Variable, lookup
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_a
 from symbolic.variables.containers import MutableSequence, TupleVariable
@@ -309,7 +309,7 @@ def check_replaced(tx: Translator, targets: Iterable[Any]) -> None:
         if target is None or not exists(target):
             continue
         told = [value for name in tx.ledger.stores(target) or [None] for value in _told(tx, target, name)]
-        kept = {id(_object(each)) for each in now_held(target, tx.ledger)} if told else set()
+        kept = {id(_object(each)) for each in now_kept(target, tx.ledger)} if told else set()
         if any(id(each) not in kept for each in told):
             raise GraphBreak("a value ends", f"in {target.describe()}")
 

@@ -22,9 +22,17 @@ def parts(variable: Variable, ledger: Ledger) -> list[Variable]:
 
 
 def now_held(variable: Variable, ledger: Ledger) -> list[Variable]:
-    """What a value holds at the moment."""
-    stored = [value for value in ledger.stores(variable).values() if value is not DELETED]
-    return [*_class_of(variable, ledger), *variable.holds(), *stored]
+    """What a value may hold at the moment."""
+    return [*_class_of(variable, ledger), *variable.holds(), *_stored(variable, ledger)]
+
+
+def now_kept(variable: Variable, ledger: Ledger) -> list[Variable]:
+    """What it holds for certain: only that says that something is alive."""
+    return [*_class_of(variable, ledger), *variable.keeps(), *_stored(variable, ledger)]
+
+
+def _stored(variable: Variable, ledger: Ledger) -> list[Variable]:
+    return [value for value in ledger.stores(variable).values() if value is not DELETED]
 
 
 def _class_of(variable: Variable, ledger: Ledger) -> list[Variable]:

@@ -258,7 +258,11 @@ class Variable:
         return []
 
     def holds(self) -> list[Variable]:
-        """Those that the value keeps alive at the moment, as far as is known."""
+        """Those that the value may keep alive at the moment."""
+        return self.reachable()
+
+    def keeps(self) -> list[Variable]:
+        """Those that it keeps alive for certain."""
         return []
 
     def __str__(self) -> str:

@@ -226,7 +226,7 @@ class ExceptionVariable(AnyException):
     def reachable(self) -> list[Variable]:
         return [*self.args, *self.new_args, *self._own.values(), *self.keywords.values()]
 
-    def holds(self) -> list[Variable]:
+    def keeps(self) -> list[Variable]:
         return [*self.args, *self._own.values()]
 
 

@@ -393,7 +393,7 @@ class ClosureFunction(PythonFunction):
         names = [] if self.globals.exists else [self.globals.itself()]
         return [*names, *self.closure, *(part for part in parts if part is not None)]
 
-    def holds(self) -> list[Variable]:
+    def keeps(self) -> list[Variable]:
         return [*self.closure, *(part for part in (self.defaults, self.kwdefaults) if part is not None)]
 
     def describe(self) -> str:
@@ -507,7 +507,7 @@ class BoundMethod(Variable):
     def reachable(self) -> list[Variable]:
         return [self.function, self.owner]
 
-    holds = reachable
+    keeps = reachable
 
     def describe(self) -> str:
         return f"method {self.function.describe()}"
@@ -609,4 +609,4 @@ class PartialVariable(Variable):
     def reachable(self) -> list[Variable]:
         return [self.function, *self.args, *self.kwargs.values()]
 
-    holds = reachable
+    keeps = reachable

@@ -289,6 +289,8 @@ class GeneratorVariable(Variable):
     def holds(self) -> list[Variable]:
         return self.reachable() if self.state in ("new", "suspended") else []
 
+    keeps = holds
+
 
 class CoroutineVariable(GeneratorVariable):
     """A coroutine: not iterable, and missed if it is never awaited."""

@@ -794,7 +794,7 @@ class DictIterator(IteratorVariable):
         assert value is not None
         return value if self.kind == "values" else tx.new_tuple([key, value])
 
-    def holds(self) -> list[Variable]:
+    def keeps(self) -> list[Variable]:
         return [self.dict] if self.dict is not None else []
 
     def _count(self, owner: Any) -> int:

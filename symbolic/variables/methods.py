@@ -74,7 +74,7 @@ class NativeMethod(Variable):
     def reachable(self) -> list[Variable]:
         return [self.owner]
 
-    holds = reachable
+    keeps = reachable
 
     def describe(self) -> str:
         return f"{self.owner.describe()}.{self.name}"

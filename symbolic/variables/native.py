@@ -308,7 +308,7 @@ class NativeVariable(Variable):
     def real(self) -> Any:
         return self.value
 
-    def holds(self) -> list[Variable]:
+    def keeps(self) -> list[Variable]:
         return self.reachable()
 
     def frozen(self) -> Self:

@@ -592,7 +592,7 @@ class ObjectVariable(Variable):
         payload = [self.payload] if self.payload is not None else []
         return [*payload, *self.new_args]
 
-    def holds(self) -> list[Variable]:
+    def keeps(self) -> list[Variable]:
         return [self.payload] if self.payload is not None else []
 
 

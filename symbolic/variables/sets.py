@@ -357,7 +357,7 @@ class SetVariable(Veiled, NativeVariable):
     def reachable(self) -> list[Variable]:
         return list(self.items.values()) if self.unread is None else [item for item, _ in self.changes.values()]
 
-    def holds(self) -> list[Variable]:
+    def keeps(self) -> list[Variable]:
         return list(self.items.values()) if self.unread is None else []
 
     def since(self, before: SetVariable | None) -> tuple[list[Variable], list[Variable]]:
@@ -776,5 +776,5 @@ class SetIterator(IteratorVariable):
         self.index += 1
         return self.elements[self.index - 1]
 
-    def holds(self) -> list[Variable]:
+    def keeps(self) -> list[Variable]:
         return [self.set] if self.set is not None else []

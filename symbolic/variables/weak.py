@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symbolic.errors import MEMORY, SEES_END, GraphBreak, SkipFrame
-from symbolic.reach import now_held
+from symbolic.reach import now_kept
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, FixedVariable, Variable, lookup
 from symbolic.variables.constants import ConstantVariable
@@ -111,6 +111,8 @@ class WeakReference(Variable):
     def holds(self) -> list[Variable]:
         return list(self.args)
 
+    keeps = holds
+
 
 def _is_held(tx: Translator, target: Variable) -> bool:
     """Whether the frames hold the object, themselves or by what they made, or the caller does and nothing was written
@@ -130,7 +132,7 @@ def held_by_frames(tx: Translator) -> Iterator[Variable]:
     while waiting:
         found = waiting.popleft()
         yield found
-        inside = dict.fromkeys(each for each in now_held(found, tx.ledger) if each not in held)
+        inside = dict.fromkeys(each for each in now_kept(found, tx.ledger) if each not in held)
         waiting += inside
         held |= inside
 
