@@ -174,7 +174,7 @@ def assert_same(found, expected):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(36)
 @pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr")  # of `linearize` itself
 @pytest.mark.parametrize("warm", WARM)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

@@ -138,7 +138,7 @@ def _program(body, break_):
     return scope["program"]
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("break_", BREAKS)
 @pytest.mark.parametrize("place", PLACES)
 def test_break(place, break_):

@@ -196,7 +196,7 @@ def goes_and_another_comes(net, x, log):
     return a * net(x), net.handle.id
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.break_everywhere
 @pytest.mark.parametrize("backend", BACKENDS)

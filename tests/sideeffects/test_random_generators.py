@@ -254,7 +254,7 @@ def array_shared_with_a_tensor(x, _, __, g, r):
     return x + t, a
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("backend", BACKENDS, ids=["eager", "aot", "default"])
 @pytest.mark.parametrize("fn", ONE_GRAPH, ids=lambda fn: fn.__name__)
 def test_one_graph(fn, backend):

@@ -31,7 +31,7 @@ def said(result, *args):
     return list(asked.LOG)
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("line", lines("asked.txt"))
 def test_objects(line):
     names = asked.NAMES.split()
@@ -67,7 +67,7 @@ def tensors(rows, cls):
     return given
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["mode", "class"])
 @pytest.mark.parametrize("line", lines("asked_tensors.txt"))

@@ -124,7 +124,7 @@ BACKEND = pytest.mark.parametrize("backend", BACKENDS if COUNTING else ["aot_eag
 CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}{'-foreach' if case[1] else ''}")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @BACKEND
 @CASE
 def test_a_training_step_is_one_graph(case, backend):

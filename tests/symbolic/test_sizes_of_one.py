@@ -64,7 +64,7 @@ def compare(compiled, program, x):
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("backend", ["eager", "default"])
 @pytest.mark.parametrize("name", SERVED)
 def test_one_among_others(name, backend):

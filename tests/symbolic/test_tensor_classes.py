@@ -295,7 +295,7 @@ def a_mode_that_is_left_by_an_error(x):
     return torch.add(x, 1), y, mode.seen, torch.overrides._get_current_function_mode_stack()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
 def test_programs(function, backend):

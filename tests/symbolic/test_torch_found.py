@@ -140,7 +140,7 @@ BEYOND = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "default"])
 @pytest.mark.parametrize("case", BEYOND)
@@ -181,6 +181,7 @@ COPIES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("made", [copy.copy, copy.deepcopy, lambda p: copy.deepcopy({"p": [p]})["p"]])
 @pytest.mark.parametrize("end", [leave, go_on])
 @pytest.mark.parametrize("change", COPIES)
@@ -220,6 +221,7 @@ def test_values_of_no_gradients_cannot_be_clipped():
     lambda m: m.double() and m.float(), lambda m: m.double(), lambda m: setattr(m.weight, "data", m.weight.data.double()),
     lambda m: setattr(m.weight, "data", m.weight.data * 2), lambda m: m.float(), lambda m: setattr(m.weight, "data", torch.zeros(3)),
 ])  # fmt: skip
+@pytest.mark.sampled(2)
 def test_leaves_get_the_gradients_of_what_came_before_they_were_of_another_kind(change, backend):
     def program(model, x):
         loss = model(x).sum()

@@ -5,255 +5,159 @@ object for certain, a weak reference is followed in the graph; else the frame ru
 """
 import collections
 import contextlib
-import copy
 import dataclasses
 import functools
-import itertools
-import operator
-import types
 import weakref
 
 import pytest
 import torch
 
-from tests.differential import check
+from tests.differential import check, execute
 
 
 class Held:
     pass
 
 
+#: name: what is made of `o`, in one line.
+LINES = """
+list_it: it = iter([o]); next(it); next(it, None); return it
+list_it_live: it = iter([o, 1]); next(it); return it
+tuple_it: it = iter((o,)); next(it); next(it, None); return it
+tuple_it_new: return iter((o,))
+rev: it = reversed([o]); next(it); next(it, None); return it
+zip_: it = zip([o], [1]); list(it); return it
+zip_other: it = zip([], [o]); list(it); return it
+map_: it = map(lambda v: 1, [o]); list(it); return it
+map_f: it = map(lambda v: o, [1]); list(map(lambda v: 1, it)); return it
+filter_: it = filter(None, [o]); [1 for _ in it]; return it
+enum_: it = enumerate([o]); [1 for _ in it]; return it
+gen: it = (1 for v in [o]); list(it); return it
+gen_live: it = (1 for v in [o, 2]); next(it); return it
+gen_new: return (1 for v in [o, 2])
+dict_it: it = iter({1: o}.values()); next(it); next(it, None); return it
+dict_view: return {1: o}.values()
+set_it: it = iter({o}); next(it); next(it, None); return it
+chain: it = itertools.chain([1], [o]); [1 for _ in it]; return it
+chain_part: it = itertools.chain([o], [2, 3]); next(it); next(it); return it
+islice_: it = itertools.islice([o, 2, 3], 1); [1 for _ in it]; return it
+islice_mid: it = itertools.islice([o, 2, 3], 2); next(it); return it
+repeat: return itertools.repeat(o, 2)
+repeat_done: it = itertools.repeat(o, 1); next(it); return it
+cycle: it = itertools.cycle([o]); next(it); return it
+tee: a, b = itertools.tee([o, 1]); next(a); return a
+tee_both: a, b = itertools.tee([o, 1]); next(a); next(b); return a, b
+takew: it = itertools.takewhile(lambda v: False, [o, 1]); list(it); return it
+groupby: it = itertools.groupby([o, 1], key=lambda v: 1); next(it); return it
+accumulate: it = itertools.accumulate([o, 1], lambda a, b: 2); next(it); return it
+accumulate2: it = itertools.accumulate([o, 1], lambda a, b: 2); next(it); next(it); return it
+pairwise: it = itertools.pairwise([o, 1, 2]); next(it); return it
+pairwise2: it = itertools.pairwise([o, 1, 2]); next(it); next(it); return it
+zip_longest: it = itertools.zip_longest([1], [o]); [1 for _ in it]; return it
+product: it = itertools.product([o], [1]); [1 for _ in it]; return it
+product_mid: it = itertools.product([o, 2], [1]); next(it); next(it); return it
+callit: it = iter(lambda: (o, 1)[1], 1); list(it); return it
+callit_live: it = iter(lambda: (o, 1)[1], 2); next(it); return it
+partial: return functools.partial(print, o)
+popped: l = [o, 1]; l.pop(0); return l
+cleared: d = {1: o}; d.clear(); return d
+overwritten: d = {1: o}; d[1] = 2; return d
+deq: d = collections.deque([o], maxlen=1); d.append(1); return d
+attr: a = Held(); a.o = o; return a
+attr_gone: a = Held(); a.o = o; a.o = None; return a
+attr_deleted: a = Held(); a.o = o; del a.o; return a
+namedt: return collections.namedtuple("N", "a b")(o, 1)
+frozen: return frozenset([o])
+setdisc: s = {o}; s.discard(o); return s
+dictkey: d = {o: 1}; return d
+counter: c = collections.Counter([o]); del c[o]; return c
+odict: c = collections.OrderedDict(a=o); c.popitem(); return c
+ddict: c = collections.defaultdict(lambda: o); c[1]; del c[1]; return c
+chainmap: c = collections.ChainMap({"a": 1}, {"b": o}); return c.parents
+chainmap_gone: c = collections.ChainMap({"b": o}, {"a": 1}); return c.parents
+stack: s = contextlib.ExitStack(); s.callback(lambda: o); return s
+stack_gone: s = contextlib.ExitStack(); s.callback(lambda: o); s.close(); return s
+dict_replaced: a = Held(); a.o = o; a.__dict__ = {}; return a
+dict_replaced_live: a = Held(); a.__dict__ = {"q": o}; return a
+weak: return weakref.ref(o)
+wset: return weakref.WeakSet([o])
+wval: return weakref.WeakValueDictionary({1: o})
+tensorattr: t = torch.zeros(1); t.o = o; return t
+slice_: return [o, 1][1:]
+listmul: l = [o] * 2; l.remove(o); return l
+inplace: l = [o]; l[:] = [1]; return l
+sortkey: l = [2, 1]; l.sort(key=lambda v: (o, v)[1]); return l
+dictor: return {1: o} | {1: 2}
+mapping_proxy: return types.MappingProxyType({1: o})
+simple_ns: n = types.SimpleNamespace(a=o); n.a = 1; return n
+prop: return property(lambda s: o)
+recur: l = [o]; l.append(l); return l
+dict_it_key: it = iter({o: 1}); next(it); next(it, None); return it
+dict_it_removed: d = {1: 2, o: 1}; it = iter(d); next(it); del d[o]; d[3] = 4; return it
+dict_items_replaced: d = {1: 2, 2: o}; it = iter(d.items()); next(it); d[2] = 3; return it
+list_it_removed: l = [1, o]; it = iter(l); next(it); l.pop(); return it
+set_it_removed: l = {1, o}; it = iter(l); l.discard(o); return it
+rev_removed: l = [o, 1]; it = reversed(l); next(it); l[0] = 3; return it
+rev_dict: l = {1: 1, o: 3}; it = reversed(l); next(it); del l[o]; l[3] = 1; return it
+deque_it: l = collections.deque([o]); it = iter(l); next(it); next(it, None); return it
+deque_it_removed: l = collections.deque([o, 1]); it = iter(l); l.popleft(); return it
+enum_removed: l = [1, o]; it = enumerate(l); next(it); l.pop(); return it
+zip_removed: l = [1, o]; it = zip(l, l); next(it); l.pop(); return it
+map_removed: l = [1, o]; it = map(str, l); next(it); l.pop(); return it
+chain_removed: l = [1, o]; it = itertools.chain(l, [2]); next(it); l.pop(); return it
+islice_removed: l = [1, o]; it = itertools.islice(l, 5); next(it); l.pop(); return it
+view_removed: l = {1: o}; it = l.values(); del l[1]; return it
+exc_cause: e = ValueError(1); e.__cause__ = KeyError(o); e.__cause__ = None; return e
+exc_name: e = NameError(1, name=o); e.name = 3; return e
+exc_name_live: e = AttributeError(1, obj=o); return e
+stopit: e = StopIteration(o); return e
+stopit_gone: e = StopIteration(o); e.args = (); return e
+stopit_gone2: e = StopIteration(o); e.args = (); e.value = 3; return e
+methodcaller: return operator.methodcaller("a", o)
+partial_gone: p = functools.partial(print, o); p.__setstate__((print, (), {}, {})); return p
+dictkeys_set: d = {o: 1}; s = d.keys() - {o}; d.clear(); return s
+unpacked: a, *b = [1, o, 2]; b.pop(0); return b
+swapped: a = [o]; b = [1]; a, b = b, a; return a
+sortd: l = [(2, o), (1, 3)]; l.sort(); l.pop(); return l
+copied: l = [o]; m = copy.copy(l); l.clear(); return l
+copied2: l = [o]; m = copy.copy(l); l.clear(); return m
+mod_fwd: m = torch.nn.Module(); m.o = o; m.o = 1; return m
+mod_hook: m = torch.nn.Module(); h = m.register_forward_hook(lambda *a: o); h.remove(); return m
+mod_hook_live: m = torch.nn.Module(); h = m.register_forward_hook(lambda *a: o); return m
+counter_sub: c = collections.Counter({1: 2}); c[o] = 1; c.subtract({o: 1}); c = +c; return c
+len_of: return len([o])
+typing_alias: return list[o]
+slice_obj: return slice(o)
+cmpkey: return functools.cmp_to_key(lambda a, b: 0)(o)
+attrgetter: return operator.attrgetter("a")
+uni: return int | None
+nt_replace: return collections.namedtuple("N", "a b")(o, 1)._replace(a=2)
+ordered: d = collections.OrderedDict([(1, o), (2, 3)]); d.move_to_end(1); d.pop(1); return d
+cellm: c = types.CellType(o); c.cell_contents = 3; return c
+listcomp: return [v for v in [o, 1] if v == 1]
+fstr: return f"{o is None}"
+sumr: return functools.reduce(lambda a, b: 1, [o, 2])
+defaultd: d = collections.defaultdict(list); d[1].append(o); d[1].clear(); return d
+nested: return {"a": [({"b": o},)]}
+wkd: d = weakref.WeakKeyDictionary(); d[o] = 1; return d
+fin: return [weakref.ref(o), weakref.WeakMethod]
+module_list: m = torch.nn.ModuleList([torch.nn.ReLU()]); m[0].o = o; m.pop(0); return m
+module_set: m = torch.nn.Sequential(torch.nn.ReLU()); m[0].o = o; m[0] = torch.nn.ReLU(); return m
+module_live: m = torch.nn.Sequential(torch.nn.ReLU()); m[0].o = o; return m
+nullc: return contextlib.nullcontext(o)
+closing: o.close = lambda: None; return contextlib.closing(o)
+suppress: return contextlib.suppress(ValueError)
+"""
 WAYS = {}
+for _line in LINES.strip().splitlines():
+    _name, _, _text = _line.partition(": ")
+    execute(f"def {_name}(o): {_text}\n", _scope := {**globals()})
+    WAYS[_name] = _scope[_name]
 
 
 def way(f):
     WAYS[f.__name__] = f
     return f
-
-
-@way
-def list_it(o):
-    it = iter([o]); next(it); next(it, None); return it
-
-
-@way
-def list_it_live(o):
-    it = iter([o, 1]); next(it); return it
-
-
-@way
-def tuple_it(o):
-    it = iter((o,)); next(it); next(it, None); return it
-
-
-@way
-def tuple_it_new(o):
-    return iter((o,))
-
-
-@way
-def rev(o):
-    it = reversed([o]); next(it); next(it, None); return it
-
-
-@way
-def zip_(o):
-    it = zip([o], [1]); list(it); return it
-
-
-@way
-def zip_other(o):
-    it = zip([], [o]); list(it); return it
-
-
-@way
-def map_(o):
-    it = map(lambda v: 1, [o]); list(it); return it
-
-
-@way
-def map_f(o):
-    it = map(lambda v: o, [1]); list(map(lambda v: 1, it)); return it
-
-
-@way
-def filter_(o):
-    it = filter(None, [o]); [1 for _ in it]; return it
-
-
-@way
-def enum_(o):
-    it = enumerate([o]); [1 for _ in it]; return it
-
-
-@way
-def gen(o):
-    it = (1 for v in [o]); list(it); return it
-
-
-@way
-def gen_live(o):
-    it = (1 for v in [o, 2]); next(it); return it
-
-
-@way
-def gen_new(o):
-    return (1 for v in [o, 2])
-
-
-@way
-def dict_it(o):
-    it = iter({1: o}.values()); next(it); next(it, None); return it
-
-
-@way
-def dict_view(o):
-    return {1: o}.values()
-
-
-@way
-def set_it(o):
-    it = iter({o}); next(it); next(it, None); return it
-
-
-@way
-def chain(o):
-    it = itertools.chain([1], [o]); [1 for _ in it]; return it
-
-
-@way
-def chain_part(o):
-    it = itertools.chain([o], [2, 3]); next(it); next(it); return it
-
-
-@way
-def islice_(o):
-    it = itertools.islice([o, 2, 3], 1); [1 for _ in it]; return it
-
-
-@way
-def islice_mid(o):
-    it = itertools.islice([o, 2, 3], 2); next(it); return it
-
-
-@way
-def repeat(o):
-    return itertools.repeat(o, 2)
-
-
-@way
-def repeat_done(o):
-    it = itertools.repeat(o, 1); next(it); return it
-
-
-@way
-def cycle(o):
-    it = itertools.cycle([o]); next(it); return it
-
-
-@way
-def tee(o):
-    a, b = itertools.tee([o, 1]); next(a); return a
-
-
-@way
-def tee_both(o):
-    a, b = itertools.tee([o, 1]); next(a); next(b); return a, b
-
-
-@way
-def takew(o):
-    it = itertools.takewhile(lambda v: False, [o, 1]); list(it); return it
-
-
-@way
-def groupby(o):
-    it = itertools.groupby([o, 1], key=lambda v: 1); next(it); return it
-
-
-@way
-def accumulate(o):
-    it = itertools.accumulate([o, 1], lambda a, b: 2); next(it); return it
-
-
-@way
-def accumulate2(o):
-    it = itertools.accumulate([o, 1], lambda a, b: 2); next(it); next(it); return it
-
-
-@way
-def pairwise(o):
-    it = itertools.pairwise([o, 1, 2]); next(it); return it
-
-
-@way
-def pairwise2(o):
-    it = itertools.pairwise([o, 1, 2]); next(it); next(it); return it
-
-
-@way
-def zip_longest(o):
-    it = itertools.zip_longest([1], [o]); [1 for _ in it]; return it
-
-
-@way
-def product(o):
-    it = itertools.product([o], [1]); [1 for _ in it]; return it
-
-
-@way
-def product_mid(o):
-    it = itertools.product([o, 2], [1]); next(it); next(it); return it
-
-
-@way
-def callit(o):
-    it = iter(lambda: (o, 1)[1], 1); list(it); return it
-
-
-@way
-def callit_live(o):
-    it = iter(lambda: (o, 1)[1], 2); next(it); return it
-
-
-@way
-def partial(o):
-    return functools.partial(print, o)
-
-
-@way
-def popped(o):
-    l = [o, 1]; l.pop(0); return l
-
-
-@way
-def cleared(o):
-    d = {1: o}; d.clear(); return d
-
-
-@way
-def overwritten(o):
-    d = {1: o}; d[1] = 2; return d
-
-
-@way
-def deq(o):
-    d = collections.deque([o], maxlen=1); d.append(1); return d
-
-
-@way
-def attr(o):
-    a = Held(); a.o = o; return a
-
-
-@way
-def attr_gone(o):
-    a = Held(); a.o = o; a.o = None; return a
-
-
-@way
-def attr_deleted(o):
-    a = Held(); a.o = o; del a.o; return a
 
 
 @way
@@ -330,40 +234,6 @@ def exc_ctx_gone(o):
 
 
 @way
-def namedt(o):
-    return collections.namedtuple("N", "a b")(o, 1)
-
-
-@way
-def frozen(o): return frozenset([o])
-
-
-@way
-def setdisc(o):
-    s = {o}; s.discard(o); return s
-
-
-@way
-def dictkey(o):
-    d = {o: 1}; return d
-
-
-@way
-def counter(o):
-    c = collections.Counter([o]); del c[o]; return c
-
-
-@way
-def odict(o):
-    c = collections.OrderedDict(a=o); c.popitem(); return c
-
-
-@way
-def ddict(o):
-    c = collections.defaultdict(lambda: o); c[1]; del c[1]; return c
-
-
-@way
 def cached(o):
     @functools.lru_cache(maxsize=1)
     def f(n): return o if n == 0 else n
@@ -401,40 +271,10 @@ def cprop_gone(o):
 
 
 @way
-def chainmap(o):
-    c = collections.ChainMap({"a": 1}, {"b": o}); return c.parents
-
-
-@way
-def chainmap_gone(o):
-    c = collections.ChainMap({"b": o}, {"a": 1}); return c.parents
-
-
-@way
-def stack(o):
-    s = contextlib.ExitStack(); s.callback(lambda: o); return s
-
-
-@way
-def stack_gone(o):
-    s = contextlib.ExitStack(); s.callback(lambda: o); s.close(); return s
-
-
-@way
 def slot(o):
     class S:
         __slots__ = ("a",)
     s = S(); s.a = o; return s
-
-
-@way
-def dict_replaced(o):
-    a = Held(); a.o = o; a.__dict__ = {}; return a
-
-
-@way
-def dict_replaced_live(o):
-    a = Held(); a.__dict__ = {"q": o}; return a
 
 
 @way
@@ -447,143 +287,6 @@ def classattr(o):
 def classattr_inst(o):
     class K: pass
     K.o = o; return K()
-
-
-@way
-def weak(o): return weakref.ref(o)
-
-
-@way
-def wset(o): return weakref.WeakSet([o])
-
-
-@way
-def wval(o): return weakref.WeakValueDictionary({1: o})
-
-
-@way
-def tensorattr(o):
-    t = torch.zeros(1); t.o = o; return t
-
-
-@way
-def slice_(o):
-    return [o, 1][1:]
-
-
-@way
-def listmul(o):
-    l = [o] * 2; l.remove(o); return l
-
-
-@way
-def inplace(o):
-    l = [o]; l[:] = [1]; return l
-
-
-@way
-def sortkey(o):
-    l = [2, 1]; l.sort(key=lambda v: (o, v)[1]); return l
-
-
-@way
-def dictor(o):
-    return {1: o} | {1: 2}
-
-
-@way
-def mapping_proxy(o):
-    return types.MappingProxyType({1: o})
-
-
-@way
-def simple_ns(o):
-    n = types.SimpleNamespace(a=o); n.a = 1; return n
-
-
-@way
-def prop(o):
-    return property(lambda s: o)
-
-
-@way
-def recur(o):
-    l = [o]; l.append(l); return l
-
-
-@way
-def dict_it_key(o):
-    it = iter({o: 1}); next(it); next(it, None); return it
-
-
-@way
-def dict_it_removed(o):
-    d = {1: 2, o: 1}; it = iter(d); next(it); del d[o]; d[3] = 4; return it
-
-
-@way
-def dict_items_replaced(o):
-    d = {1: 2, 2: o}; it = iter(d.items()); next(it); d[2] = 3; return it
-
-
-@way
-def list_it_removed(o):
-    l = [1, o]; it = iter(l); next(it); l.pop(); return it
-
-
-@way
-def set_it_removed(o):
-    l = {1, o}; it = iter(l); l.discard(o); return it
-
-
-@way
-def rev_removed(o):
-    l = [o, 1]; it = reversed(l); next(it); l[0] = 3; return it
-
-
-@way
-def rev_dict(o):
-    l = {1: 1, o: 3}; it = reversed(l); next(it); del l[o]; l[3] = 1; return it
-
-
-@way
-def deque_it(o):
-    l = collections.deque([o]); it = iter(l); next(it); next(it, None); return it
-
-
-@way
-def deque_it_removed(o):
-    l = collections.deque([o, 1]); it = iter(l); l.popleft(); return it
-
-
-@way
-def enum_removed(o):
-    l = [1, o]; it = enumerate(l); next(it); l.pop(); return it
-
-
-@way
-def zip_removed(o):
-    l = [1, o]; it = zip(l, l); next(it); l.pop(); return it
-
-
-@way
-def map_removed(o):
-    l = [1, o]; it = map(str, l); next(it); l.pop(); return it
-
-
-@way
-def chain_removed(o):
-    l = [1, o]; it = itertools.chain(l, [2]); next(it); l.pop(); return it
-
-
-@way
-def islice_removed(o):
-    l = [1, o]; it = itertools.islice(l, 5); next(it); l.pop(); return it
-
-
-@way
-def view_removed(o):
-    l = {1: o}; it = l.values(); del l[1]; return it
 
 
 @way
@@ -632,36 +335,6 @@ def exc_group(o):
 
 
 @way
-def exc_cause(o):
-    e = ValueError(1); e.__cause__ = KeyError(o); e.__cause__ = None; return e
-
-
-@way
-def exc_name(o):
-    e = NameError(1, name=o); e.name = 3; return e
-
-
-@way
-def exc_name_live(o):
-    e = AttributeError(1, obj=o); return e
-
-
-@way
-def stopit(o):
-    e = StopIteration(o); return e
-
-
-@way
-def stopit_gone(o):
-    e = StopIteration(o); e.args = (); return e
-
-
-@way
-def stopit_gone2(o):
-    e = StopIteration(o); e.args = (); e.value = 3; return e
-
-
-@way
 def gen_closed(o):
     def g():
         yield o
@@ -706,16 +379,6 @@ def super_(o):
 
 
 @way
-def methodcaller(o):
-    return operator.methodcaller("a", o)
-
-
-@way
-def partial_gone(o):
-    p = functools.partial(print, o); p.__setstate__((print, (), {}, {})); return p
-
-
-@way
 def wraps(o):
     def f(): pass
     f.o = o
@@ -742,51 +405,6 @@ def annotations(o):
 def range_(o):
     class I(int): pass
     return range(3)
-
-
-@way
-def dictkeys_set(o):
-    d = {o: 1}; s = d.keys() - {o}; d.clear(); return s
-
-
-@way
-def unpacked(o):
-    a, *b = [1, o, 2]; b.pop(0); return b
-
-
-@way
-def swapped(o):
-    a = [o]; b = [1]; a, b = b, a; return a
-
-
-@way
-def sortd(o):
-    l = [(2, o), (1, 3)]; l.sort(); l.pop(); return l
-
-
-@way
-def copied(o):
-    l = [o]; m = copy.copy(l); l.clear(); return l
-
-
-@way
-def copied2(o):
-    l = [o]; m = copy.copy(l); l.clear(); return m
-
-
-@way
-def mod_fwd(o):
-    m = torch.nn.Module(); m.o = o; m.o = 1; return m
-
-
-@way
-def mod_hook(o):
-    m = torch.nn.Module(); h = m.register_forward_hook(lambda *a: o); h.remove(); return m
-
-
-@way
-def mod_hook_live(o):
-    m = torch.nn.Module(); h = m.register_forward_hook(lambda *a: o); return m
 
 
 @way
@@ -878,46 +496,12 @@ def deque_sub_pop(o):
 
 
 @way
-def counter_sub(o):
-    c = collections.Counter({1: 2}); c[o] = 1; c.subtract({o: 1}); c = +c; return c
-
-
-@way
-def len_of(o):
-    return len([o])
-
-
-@way
 def single(o):
     @functools.singledispatch
     def f(a): return a
     f.register(Held, lambda a: o)
     f(o)
     return f
-
-
-@way
-def typing_alias(o):
-    return list[o]
-
-
-@way
-def slice_obj(o): return slice(o)
-
-
-@way
-def cmpkey(o):
-    return functools.cmp_to_key(lambda a, b: 0)(o)
-
-
-@way
-def attrgetter(o):
-    return operator.attrgetter("a")
-
-
-@way
-def uni(o):
-    return int | None
 
 
 @way
@@ -942,16 +526,6 @@ def dc_replace(o):
     class D:
         a: object
     return dataclasses.replace(D(o), a=1)
-
-
-@way
-def nt_replace(o):
-    return collections.namedtuple("N", "a b")(o, 1)._replace(a=2)
-
-
-@way
-def ordered(o):
-    d = collections.OrderedDict([(1, o), (2, 3)]); d.move_to_end(1); d.pop(1); return d
 
 
 @way
@@ -1004,46 +578,6 @@ def initsub(o):
 
 
 @way
-def cellm(o):
-    c = types.CellType(o); c.cell_contents = 3; return c
-
-
-@way
-def listcomp(o):
-    return [v for v in [o, 1] if v == 1]
-
-
-@way
-def fstr(o):
-    return f"{o is None}"
-
-
-@way
-def sumr(o):
-    return functools.reduce(lambda a, b: 1, [o, 2])
-
-
-@way
-def defaultd(o):
-    d = collections.defaultdict(list); d[1].append(o); d[1].clear(); return d
-
-
-@way
-def nested(o):
-    return {"a": [({"b": o},)]}
-
-
-@way
-def wkd(o):
-    d = weakref.WeakKeyDictionary(); d[o] = 1; return d
-
-
-@way
-def fin(o):
-    return [weakref.ref(o), weakref.WeakMethod]
-
-
-@way
 def propinst(o):
     class K:
         @property
@@ -1074,21 +608,6 @@ def getattr_(o):
 
 
 @way
-def module_list(o):
-    m = torch.nn.ModuleList([torch.nn.ReLU()]); m[0].o = o; m.pop(0); return m
-
-
-@way
-def module_set(o):
-    m = torch.nn.Sequential(torch.nn.ReLU()); m[0].o = o; m[0] = torch.nn.ReLU(); return m
-
-
-@way
-def module_live(o):
-    m = torch.nn.Sequential(torch.nn.ReLU()); m[0].o = o; return m
-
-
-@way
 def ctx(o):
     @contextlib.contextmanager
     def f(p):
@@ -1114,20 +633,6 @@ def ctx3(o):
     c = f(o)
     with c: pass
     return c
-
-
-@way
-def nullc(o): return contextlib.nullcontext(o)
-
-
-@way
-def closing(o):
-    o.close = lambda: None
-    return contextlib.closing(o)
-
-
-@way
-def suppress(o): return contextlib.suppress(ValueError)
 
 
 def kept(x, make):

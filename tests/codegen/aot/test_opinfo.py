@@ -31,7 +31,7 @@ def sampled(request):
     return verdicts("aot.opinfo", "--samples", "2", *chosen(request, [*SAMPLE, *REFUSED]))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_same_as_eager(name, sampled):
     assert sampled[name] and [v for v in sampled[name] if v["outcome"] not in PASSED] == []

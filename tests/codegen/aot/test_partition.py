@@ -306,7 +306,7 @@ def test_halves_do_what_eager_does(fn, mode, phased, rule):
     same(grads, wanted)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("fn", SYMBOLIC, ids=lambda fn: fn.__name__)
 @pytest.mark.parametrize("rule", RULES)
 def test_other_sizes(fn, rule):

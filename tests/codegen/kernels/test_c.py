@@ -106,7 +106,7 @@ def op_library(dtype: torch.dtype):
     return compile_unit([op_kernel(name, dt) for name, dt in op_cases() if dt == dtype])
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("name, dtype", op_cases(), ids=str)
 def test_operation(name: str, dtype: torch.dtype) -> None:
     kernel, given = op_kernel(name, dtype), operands(name, dtype, 600)

@@ -51,7 +51,7 @@ def rows_and_lanes(rows: ix.Integer, lanes: ix.Integer) -> tuple[Symbol, Symbol,
     return row, lane, index(row), index(lane)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", COMPARISONS)
 @pytest.mark.parametrize("slope", [1, -1])
 @pytest.mark.parametrize("swapped", [False, True])
@@ -169,7 +169,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("shape", [(4, 8), (3, 5), (6, 70)], ids=str)
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_programs(program, shape):

@@ -175,6 +175,7 @@ def test_strides_that_vary():
     lambda x: x[: x.shape[0] // 2].expand(5, 3) * x[1:],
     lambda x: (x.flatten()[: x.shape[0] // 2] * x, x[1:].squeeze(0) * 2, torch.cat([x, x[1:]]) + x[1:]),
 ], ids=["narrow", "chunk", "reduced", "where", "expand", "others"])  # fmt: skip
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("requires_grad", [False, True], ids=["infer", "train"])
 def test_a_size_that_is_a_formula_and_1_is_broadcast(program, requires_grad):
     def make(rows=2):

@@ -24,7 +24,7 @@ def sampled(request):
     return verdicts("kernels.opinfo", "--samples", "2", *chosen(request, [*WHOLE, *MIXED]))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole(name, sampled):
     assert sampled[name] and [v for v in sampled[name] if v["outcome"] != "whole"] == []

@@ -305,6 +305,7 @@ def generated(seed, steps):
     return program
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("trains", [False, True])
 @pytest.mark.parametrize("seed", range(20))
 def test_generated(seed, trains):
