@@ -71,6 +71,7 @@ from symbolic.variables.numbers import (
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.outside import warn
 from symbolic.variables.symbols import SymbolInput, SymbolVariable
+from symbolic.variables.tensor_methods import know_operation
 from symbolic.variables.tensors import (
     CHANGES,
     MOVES,
@@ -472,6 +473,7 @@ class GraphBuilder(SizesByValue):
     def _record(
         self, op: str, target: Any, run: Callable[..., Any], args: list[Variable], kwargs: dict[str, Variable]
     ) -> Variable:
+        know_operation(self.tx, target, args)
         if self.dispatches and any(parts_of([*args, *kwargs.values()], DispatchedTensor)):
             return ask(self.tx, target, run, args, kwargs)
         if self.below:

@@ -26,7 +26,7 @@ from symbolic.passing import namespace_of
 from symbolic.variables import arrays, born, subclasses, torch_functions
 from symbolic.variables.base import BINARY, INPLACE, MISSING, NUMBERS, Variable, lookup
 from symbolic.variables.buffers import BufferVariable
-from symbolic.variables.class_making import new_class
+from symbolic.variables.class_making import know_registered, new_class
 from symbolic.variables.classes import ClassVariable, of_the_program, payload_for
 from symbolic.variables.constants import ConstantVariable, is_a, is_constant_value, is_library_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable, WeekDate, is_named
@@ -461,7 +461,7 @@ class Protocols:
             return self._claims(value, cls)
         check = lookup(type(cls), "__instancecheck__")
         if check in (type.__instancecheck__, abc.ABCMeta.__instancecheck__):
-            return self.attempt(issubclass, kind, cls)
+            return self.derives(kind, cls)
         if isinstance(check, types.FunctionType):
             asked = self.class_attribute(type(cls), "__instancecheck__")
             return kind is cls or self.truth(self.call(asked, [self.from_constant(cls), value], {}))
@@ -474,14 +474,20 @@ class Protocols:
             return self.attempt(issubclass, kind, cls)
         return self.attempt(isinstance, real, cls)
 
+    def derives(self: Any, kind: type, cls: Any) -> bool:
+        """`issubclass(kind, cls)`"""
+        answer: bool = self.attempt(issubclass, kind, cls)
+        know_registered(self, kind, cls, answer)
+        return answer
+
     def _claims(self: Any, value: Variable, cls: Any) -> bool:
         """`isinstance(value, cls)` of a value that says itself what its `__class__` is."""
         if type(cls) is not type:
             raise GraphBreak("class not known", f"what {value.describe()} says that it is")
-        if self.attempt(issubclass, value.python_type(), cls):
+        if self.derives(value.python_type(), cls):
             return True
         claimed = self.getattr(value, "__class__")
         if not isinstance(claimed, ClassVariable):
             raise GraphBreak("class not known", f"what {value.describe()} says that it is")
         self.mro(claimed.value)
-        return self.attempt(issubclass, claimed.value, cls)
+        return self.derives(claimed.value, cls)

@@ -112,6 +112,8 @@ class Translator(Protocols):
         self.unnamed: set[Variable] = set()
         self._looked_up: dict[tuple[int, str], Any] = {}
         self._of_classes: set[tuple[int, str, str]] = set()  # classes, kinds of guards, and names
+        self.methods_of_tensors: set[str] = set()  # that the graph runs
+        self.derived: set[tuple[type, Any]] = set()  # classes, and abstract ones that were asked about them
         self.generators: list[GeneratorVariable] = []  # that the frame started
         self.waiting: dict[GeneratorVariable, int] = {}  # of these the ones that may have something left, by number
         self.overdue: dict[GeneratorVariable, Any] = {}  # that may have been dropped, and what was written by then

@@ -96,9 +96,10 @@ def _issubclass(tx: Translator, cls: Variable, classes: Variable, /) -> Variable
         check = tx.lookup(type(parent), "__subclasscheck__")
         if check is not MISSING and getattr(check, "__module__", None) not in (None, "abc", "typing", "enum"):
             raise GraphBreak("subclass check by a metaclass", str(classes))
-    if isinstance(child, type):
-        tx.mro(child)
-    return ConstantVariable(tx.attempt(issubclass, child, parents))
+    if not isinstance(child, type):
+        return ConstantVariable(tx.attempt(issubclass, child, parents))
+    tx.mro(child)
+    return ConstantVariable(any(tx.derives(child, parent) for parent in parents))
 
 
 def _may_call(tx: Translator, value: Variable) -> bool:

@@ -12,6 +12,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import sys
 import types
 import typing
 from builtins import __build_class__
@@ -403,7 +404,40 @@ def _abc_instancecheck(tx: Translator, cls: Variable, value: Variable, /) -> Var
     kind = value.python_type()
     if lookup(kind, "__class__") is not object.__dict__["__class__"]:
         raise GraphBreak("class not known", f"what {value.describe()} says that it is")
-    return ConstantVariable(tx.attempt(_ASKED_BY_ABC, kind, cls.constant()))
+    answer = tx.attempt(_ASKED_BY_ABC, kind, cls.constant())
+    know_registered(tx, kind, cls.constant(), answer)
+    return ConstantVariable(answer)
+
+
+class _Derives:
+    """an abstract class counts another among its own, or not"""
+
+    def __init__(self, kind: type, answer: bool) -> None:
+        self.kind = kind
+        self.answer = answer
+        self.__doc__ = f"{'' if answer else 'not '}a base of {kind.__qualname__}"
+
+    def __call__(self, cls: type) -> bool:
+        return _ASKED_BY_ABC(self.kind, cls) is self.answer
+
+
+def know_registered(tx: Translator, kind: type, cls: Any, answer: bool) -> None:
+    """Guards what an existing abstract class says of one that does not inherit from it, but may be registered with it."""
+    if not isinstance(cls, abc.ABCMeta) or lookup(type(cls), "__subclasscheck__") is not abc.ABCMeta.__subclasscheck__:
+        return
+    born = id(kind) in tx.ledger.classes or id(cls) in tx.ledger.classes
+    if cls in kind.__mro__ or born or (_is_librarys(kind) and _is_librarys(cls)) or (kind, cls) in tx.derived:
+        return
+    tx.derived.add((kind, cls))
+    tx.know(tx.sources.const(cls, cls.__qualname__), "predicate", _Derives(kind, answer))
+
+
+def _is_librarys(cls: type) -> bool:
+    """Whether it is a class of Python's, torch's or numpy's, which register theirs with one another when imported."""
+    return str(cls.__module__).partition(".")[0] in _LIBRARIES
+
+
+_LIBRARIES = sys.stdlib_module_names | {"torch", "numpy"}
 
 
 def _registered(cls: type, derived: type) -> None:

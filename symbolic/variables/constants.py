@@ -123,6 +123,11 @@ class ConstantVariable(Variable):
         if name in ("__enter__", "__exit__") and type(self.value) in CONTEXTS:
             return NativeMethod(self, name)
         self._check_pure(name)
+        if isinstance(self.value, enum.Enum) and name not in _OF_MEMBERS:
+            own = (self.source or tx.sources.const(self.value, self.describe())).step("dict")
+            if name in vars(self.value):
+                return tx.wrap(vars(self.value)[name], own.step("item", name))
+            tx.know(own, "absent", name)
         value = tx.attempt(getattr, self.value, name)
         if is_constant_value(value):
             return ConstantVariable(value)
@@ -342,6 +347,10 @@ def is_constant_value(value: Any) -> bool:
     if kind is frozenset:
         return all(is_constant_value(item) for item in value)
     return kind in CONSTANT_TYPES or is_member(value)
+
+
+#: What members of enums have, and nobody sets.
+_OF_MEMBERS = frozenset({"name", "value", "_name_", "_value_", "__objclass__", "_sort_order_", "__class__"})
 
 
 def is_member(value: Any) -> bool:

@@ -718,6 +718,7 @@ class TupleVariable(SequenceVariable):
     def getattr(self, tx: Translator, name: str) -> Variable:
         position = field_position(self.cls, name)
         if position is not None:
+            tx.lookup(self.cls, name)  # which guards it
             return self.items[position]
         if name in ("_fields", "__match_args__") and hasattr(self.cls, name):
             return tx.class_of(self).getattr(tx, name)

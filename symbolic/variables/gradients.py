@@ -179,7 +179,8 @@ def _backward(
             own = _registered(tx, [get_gradient_edge(leaf.fake).node], _LATER)
             for hook in (*(each for each in before if each.tensor is leaf and each.kind == _LATER), *own):
                 assert hook.function is not None
-                tx.call(hook.function, [leaf], {})
+                if not _is_none(tx.call(hook.function, [leaf], {})):
+                    raise GraphBreak("derivative for a tensor with hooks", "after accumulation, that answer")  # an error
     return NONE
 
 

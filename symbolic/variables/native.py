@@ -6,6 +6,7 @@ value of the type, so that the exception is Python's, too.
 
 from __future__ import annotations
 
+import collections
 import copy
 import enum
 import inspect
@@ -24,7 +25,7 @@ from symbolic.variables.constants import is_constant_value
 from symbolic.variables.identity import IdVariable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import instance_dict
-from symbolic.variables.positions import has, has_own, stand_in, type_name
+from symbolic.variables.positions import has, has_own, is_python_class, stand_in, type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -338,18 +339,27 @@ class NativeVariable(Variable):
 
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         found = self.find(name)
-        if found is None:
+        if found is None or self._replaced(tx, name):
             return tx.call(self.getattr(tx, name), args, kwargs)
         if not takes(found.run, self, tx, *args, **kwargs):
             self.misuse(tx, getattr(self.blank(), name), *[None] * len(args), **dict.fromkeys(kwargs))
         result = found.run(self, tx, *args, **kwargs)
         return result if result is not None else tx.from_constant(None)
 
+    def _replaced(self, tx: Translator, name: str) -> bool:
+        """Whether the program has put a method of its own into a class of the library's (a named tuple, `Counter`)."""
+        kind = self.python_type()
+        raw = tx.lookup(kind, name) if is_python_class(kind) else None
+        if not isinstance(raw, FunctionType):
+            return False
+        tx.know(tx.attribute_source(kind, name), "is", raw)
+        return raw.__code__.co_filename != collections.__file__
+
     def getattr(self, tx: Translator, name: str) -> Variable:
         kind = self.python_type()
         if name == "__class__":
             return tx.wrap(kind, tx.sources.const(kind, kind.__qualname__))
-        if self.find(name) is not None:
+        if self.find(name) is not None and not self._replaced(tx, name):
             return NativeMethod(self, name)
         pending = tx.ledger.pending(self, name)
         if isinstance(pending, Variable):

@@ -164,7 +164,7 @@ class ObjectVariable(Variable):
         """What `object.__getattribute__` answers; None if there is no such attribute."""
         stored = tx.stored_on_class(self.cls, name)
         raw = tx.lookup(self.cls, name) if stored is None else MISSING
-        if _comes_first(raw):
+        if _comes_first(tx, raw):
             return self._describe(tx, name, raw)
         pending = tx.ledger.pending(self, name)
         if pending is not None and pending is not DELETED:
@@ -254,7 +254,8 @@ class ObjectVariable(Variable):
         hook = tx.lookup(self.cls, "__getattr__")
         if hook is MISSING and issubclass(self.cls, ModuleType):  # it asks its own, and has a message of its own
             raise GraphBreak("attribute access not supported", f"{self.describe()}.{name}")
-        if hook is torch.nn.Module.__getattr__:
+        if hook is _OF_MODULES:
+            tx.know(tx.attribute_source(torch.nn.Module, "__getattr__"), "is", hook)
             found = self._module_attribute(tx, name)
             if found is not None:
                 return found
@@ -600,11 +601,16 @@ class ObjectVariable(Variable):
 _EVALUATED = frozenset({"__bound__", "__constraints__", "__default__", "__value__"})
 
 
-def _comes_first(raw: Any) -> bool:
+#: What finds parameters, buffers and submodules.
+_OF_MODULES = torch.nn.Module.__getattr__
+
+
+def _comes_first(tx: Translator, raw: Any) -> bool:
     """Whether it is asked before the instance is: a data descriptor that can be read. (Slots are the instance's.)"""
-    if raw is MISSING or isinstance(raw, MemberDescriptorType) or not is_data_descriptor(raw):
+    if raw is MISSING or isinstance(raw, MemberDescriptorType):
         return False
-    return lookup(type(raw), "__get__") is not MISSING
+    reads, *writes = (tx.lookup(type(raw), name) is not MISSING for name in _OF_DESCRIPTORS)
+    return reads and any(writes)
 
 
 def is_foreign(raw: Any, cls: type, name: str) -> bool:

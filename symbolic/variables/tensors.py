@@ -22,7 +22,8 @@ from symbolic.variables.base import MISSING, UNARY, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.foreseen import count, foresee, item, truth
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.positions import has_own, index_method
+from symbolic.variables.positions import as_index, has_own, index_method
+from symbolic.variables.tensor_methods import of_the_program
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -131,6 +132,8 @@ class TensorVariable(Variable):
     def getattr(self, tx: Translator, name: str) -> Variable:
         if name == "grad":
             self._check_settled(tx)
+        if (theirs := of_the_program(tx, self, name)) is not None:
+            return theirs
         pending = tx.ledger.pending(self, name)
         if pending is not None and pending is not DELETED:
             return pending
@@ -268,6 +271,8 @@ class TensorVariable(Variable):
     # --- operations -------------------------------------------------------------------------------------------------
     @_asking(_ask_method)
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
+        if (theirs := of_the_program(tx, self, name)) is not None:
+            return tx.call(theirs, args, kwargs)
         if (body := METHODS.get(name)) is not None:
             if not takes(body, tx, self, *args, **kwargs):
                 raise GraphBreak("arguments do not fit the function", f"torch.Tensor.{name}")
@@ -352,6 +357,8 @@ class TensorVariable(Variable):
 
     @_asking(lambda tx, self: tx.overrides.ask(tx, len, [self]), lambda tx, answer: answer.constant())
     def length(self, tx: Translator) -> int:
+        if (theirs := of_the_program(tx, self, "__len__")) is not None:
+            return as_index(tx, tx.call(theirs, [], {}))
         if self.fake.dim() == 0:
             self.refuse(tx, torch.Tensor.__len__)
         return tx.attempt(len, self.fake)
@@ -362,6 +369,8 @@ class TensorVariable(Variable):
 
     @_asking(lambda tx, self: tx.inline(torch.Tensor.__iter__, [self], {}), lambda tx, answer: answer.iterator(tx))
     def iterator(self, tx: Translator) -> Variable:
+        if (theirs := of_the_program(tx, self, "__iter__")) is not None:
+            return tx.call(theirs, [], {})
         if self.fake.dim() == 0:
             self.refuse(tx, torch.Tensor.__iter__)
         return tx.graph.call_method("unbind", [self, ConstantVariable(0)]).iterator(tx)

@@ -62,6 +62,9 @@ class Translator:
     def lookup(self, cls, name):
         return lookup(cls, name)
 
+    def attribute_source(self, cls, name):
+        return self.sources.const(cls, cls.__qualname__).step("typeattr", name)
+
     def know(self, source, kind, payload):
         self.known.append((source.text, kind, payload))
 
