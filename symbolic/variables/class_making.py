@@ -422,7 +422,7 @@ class _Derives:
 
 
 def know_registered(tx: Translator, kind: type, cls: Any, answer: bool) -> None:
-    """Guards what an existing abstract class says of one that does not inherit from it, but may be registered with it."""
+    """Guards what an existing abstract class says of one that does not inherit from it, but may be registered."""
     if not isinstance(cls, abc.ABCMeta) or lookup(type(cls), "__subclasscheck__") is not abc.ABCMeta.__subclasscheck__:
         return
     born = id(kind) in tx.ledger.classes or id(cls) in tx.ledger.classes

@@ -180,7 +180,7 @@ def _backward(
             for hook in (*(each for each in before if each.tensor is leaf and each.kind == _LATER), *own):
                 assert hook.function is not None
                 if not _is_none(tx.call(hook.function, [leaf], {})):
-                    raise GraphBreak("derivative for a tensor with hooks", "after accumulation, that answer")  # an error
+                    raise GraphBreak("derivative for a tensor with hooks", "after accumulation, that answer")
     return NONE
 
 

@@ -1,4 +1,4 @@
-"""Which methods of tensors a compiled function relies on: one that somebody puts in the place of `torch.Tensor`'s counts."""
+"""Methods of tensors: what somebody puts in the place of one of `torch.Tensor` counts, now and after a compilation."""
 
 from __future__ import annotations
 
