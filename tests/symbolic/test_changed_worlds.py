@@ -95,7 +95,6 @@ case("np", "a=np.arange(3)", "return x*torch.from_numpy(a), a.sum()", "a[0]=9", 
 case("tattr", "t=torch.ones(3); t.tag=1", "return t*t.tag", "t.tag=2", "del t.tag; t.tag=3", "t.grad=torch.ones(3)")
 case("reqgrad", "t=torch.ones(3)", "y=(t*2).sum()\nif t.requires_grad: y.backward()\nreturn y.detach(), t.grad", "t.requires_grad_()", "t.grad=None", "t.requires_grad_(False)")
 case("numthreads", "", "return x*torch.get_num_threads()", "torch.set_num_threads(2)", "torch.set_num_threads(1)")
-case("backends", "", "return torch.backends.mkldnn.enabled, torch.backends.cudnn.benchmark", "torch.backends.mkldnn.enabled=False", "torch.backends.mkldnn.enabled=True; torch.backends.cudnn.benchmark=True", "torch.backends.cudnn.benchmark=False")
 case("device", "", "return torch.zeros(2).device.type, torch.get_default_device().type", "torch.set_default_device('meta')", "torch.set_default_device('cpu')", "torch.set_default_device(None)")
 case("autocast", "", "return (x@x.t()).dtype, torch.is_autocast_enabled('cpu')", "ac=torch.autocast('cpu',dtype=torch.bfloat16); ac.__enter__()", "ac.__exit__(None,None,None)")
 case("anomaly", "", "return torch.is_anomaly_enabled()", "torch.autograd.set_detect_anomaly(True)", "torch.autograd.set_detect_anomaly(False)")
