@@ -91,6 +91,10 @@ class Page:
         module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
         if isinstance(module, str) and isinstance(name, str) and _found(module, name) is value:
             return name if module == "builtins" else self._imported(module, f"{module}.{name}")
+        owner = getattr(value, "__objclass__", None)  # of a method or attribute written in C
+        own = getattr(value, "__name__", "")
+        if isinstance(owner, type) and vars(owner).get(own) is value:
+            return f"{self.object(owner)}.{own}"
         return f"known({short(value)!r})"
 
     def _imported(self, module: str, text: str) -> str:
