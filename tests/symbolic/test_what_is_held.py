@@ -5,8 +5,12 @@ object for certain, a weak reference is followed in the graph; else the frame ru
 """
 import collections
 import contextlib
+import copy
 import dataclasses
 import functools
+import itertools
+import operator
+import types
 import weakref
 
 import pytest
@@ -148,10 +152,12 @@ nullc: return contextlib.nullcontext(o)
 closing: o.close = lambda: None; return contextlib.closing(o)
 suppress: return contextlib.suppress(ValueError)
 """
+MODULES = (collections, contextlib, copy, dataclasses, functools, itertools, operator, types, weakref, torch)
+SCOPE = {"Held": Held, **{each.__name__: each for each in MODULES}}
 WAYS = {}
 for _line in LINES.strip().splitlines():
     _name, _, _text = _line.partition(": ")
-    execute(f"def {_name}(o): {_text}\n", _scope := {**globals()})
+    execute(f"def {_name}(o): {_text}\n", _scope := {**SCOPE})
     WAYS[_name] = _scope[_name]
 
 
