@@ -331,7 +331,7 @@ class Translator(Protocols):
 
     def set_state(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
         """A switch of torch's state: done now for the rest of the capture, and again by the graph."""
-        function(*args, **kwargs)
+        self.attempt(function, *args, **kwargs)
         node = self.graph.graph.call_function(function, tuple(args), kwargs)
         node.meta["stack_trace"] = self.stack_trace()
         self.graph.calls += 1

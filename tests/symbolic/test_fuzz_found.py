@@ -647,3 +647,19 @@ def test_an_argument_that_waits_for_the_next_ones_ends_when_the_call_is_over():
             TOLD.clear()
             assert compiled(JudgedLate(5), jit.graph_break) == (True, False)
             assert TOLD == [5, "left", None, None]
+
+
+@pytest.mark.parametrize("value", [numpy.bool_(True), 1, None, "a"], ids=repr)
+@pytest.mark.parametrize("switch", [
+    torch.set_grad_enabled, torch._C._set_grad_enabled, torch.set_default_dtype,
+    lambda value: torch.autocast("cpu", enabled=value),
+], ids=["grad", "native", "dtype", "autocast"])
+def test_a_switch_that_refuses_a_value(switch, value):
+    def program(x, value):
+        try:
+            with switch(value):
+                return x + 1
+        except TypeError as error:
+            return str(error)
+
+    check(program, torch.ones(2), value)
