@@ -198,7 +198,7 @@ _FRAMES = frozenset(
 _SHOW_FRAMES = frozenset({"distb", "from_traceback"})
 #: Names by which autograd's nodes are found.
 _NODES = frozenset({"grad_fn", "get_gradient_edge"})
-#: Top-level packages in which nobody looks for the nodes of somebody else's tensors.
+#: Top-level packages that know nothing of the program: nobody in them looks for the nodes of its tensors.
 _LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "jit"}
 
 
@@ -236,13 +236,14 @@ def looks_at_nodes(code: CodeType, namespace: dict[str, Any], classes: Collectio
         for name in code.co_names:
             held = (namespace_of(base).get(name) for cls in classes for base in cls.__mro__)
             for found in (namespace.get(name), *held):
-                if type(found) is FunctionType and not _is_library_s(found):
+                if type(found) is FunctionType and not is_library_s(found):
                     waiting.append((found.__code__, found.__globals__))
     return False
 
 
-def _is_library_s(function: FunctionType) -> bool:
-    return (function.__module__ or "").partition(".")[0] in _LIBRARIES
+def is_library_s(part: FunctionType | type) -> bool:
+    """Whether a function or class is Python's, torch's, numpy's or ours, by the module that it names as its own."""
+    return str(part.__module__ or "").partition(".")[0] in _LIBRARIES
 
 
 def names(code: CodeType, wanted: frozenset[str]) -> bool:

@@ -12,7 +12,6 @@ import collections
 import dataclasses
 import enum
 import functools
-import sys
 import types
 import typing
 from builtins import __build_class__
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from symbolic.code import decode, looks_at_frames
+from symbolic.code import decode, is_library_s, looks_at_frames
 from symbolic.errors import LOOKS_UP, READS_FRAME, GraphBreak, Observed
 from symbolic.passing import namespace_of
 from symbolic.variables.base import MISSING, Variable, lookup
@@ -422,22 +421,15 @@ class _Derives:
 
 
 def know_registered(tx: Translator, kind: type, cls: Any, answer: bool) -> None:
-    """Guards what an existing abstract class says of one that does not inherit from it, but may be registered."""
+    """Guards what an existing abstract class says of one that does not inherit from it, but may be registered.
+    (Libraries register their classes with one another when they are imported.)"""
     if not isinstance(cls, abc.ABCMeta) or lookup(type(cls), "__subclasscheck__") is not abc.ABCMeta.__subclasscheck__:
         return
     born = id(kind) in tx.ledger.classes or id(cls) in tx.ledger.classes
-    if cls in kind.__mro__ or born or (_is_librarys(kind) and _is_librarys(cls)) or (kind, cls) in tx.derived:
+    if cls in kind.__mro__ or born or (is_library_s(kind) and is_library_s(cls)) or (kind, cls) in tx.derived:
         return
     tx.derived.add((kind, cls))
     tx.know(tx.sources.const(cls, cls.__qualname__), "predicate", _Derives(kind, answer))
-
-
-def _is_librarys(cls: type) -> bool:
-    """Whether it is a class of Python's, torch's or numpy's, which register theirs with one another when imported."""
-    return str(cls.__module__).partition(".")[0] in _LIBRARIES
-
-
-_LIBRARIES = sys.stdlib_module_names | {"torch", "numpy"}
 
 
 def _registered(cls: type, derived: type) -> None:

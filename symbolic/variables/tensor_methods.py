@@ -41,7 +41,7 @@ def know_method(tx: Translator, name: str) -> Any:
     return raw
 
 
-def of_the_program(tx: Translator, tensor: Variable, name: str) -> Variable | None:
+def replacement(tx: Translator, tensor: Variable, name: str) -> Variable | None:
     """What stands in the place of torch's own method or property; None where that stands there."""
     raw = know_method(tx, name)
     function = raw.fget if isinstance(raw, property) else raw

@@ -23,7 +23,7 @@ from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.foreseen import count, foresee, item, truth
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.positions import as_index, has_own, index_method
-from symbolic.variables.tensor_methods import of_the_program
+from symbolic.variables.tensor_methods import replacement
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -132,7 +132,7 @@ class TensorVariable(Variable):
     def getattr(self, tx: Translator, name: str) -> Variable:
         if name == "grad":
             self._check_settled(tx)
-        if (theirs := of_the_program(tx, self, name)) is not None:
+        if (theirs := replacement(tx, self, name)) is not None:
             return theirs
         pending = tx.ledger.pending(self, name)
         if pending is not None and pending is not DELETED:
@@ -271,7 +271,7 @@ class TensorVariable(Variable):
     # --- operations -------------------------------------------------------------------------------------------------
     @_asking(_ask_method)
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        if (theirs := of_the_program(tx, self, name)) is not None:
+        if (theirs := replacement(tx, self, name)) is not None:
             return tx.call(theirs, args, kwargs)
         if (body := METHODS.get(name)) is not None:
             if not takes(body, tx, self, *args, **kwargs):
@@ -357,7 +357,7 @@ class TensorVariable(Variable):
 
     @_asking(lambda tx, self: tx.overrides.ask(tx, len, [self]), lambda tx, answer: answer.constant())
     def length(self, tx: Translator) -> int:
-        if (theirs := of_the_program(tx, self, "__len__")) is not None:
+        if (theirs := replacement(tx, self, "__len__")) is not None:
             return as_index(tx, tx.call(theirs, [], {}))
         if self.fake.dim() == 0:
             self.refuse(tx, torch.Tensor.__len__)
@@ -369,7 +369,7 @@ class TensorVariable(Variable):
 
     @_asking(lambda tx, self: tx.inline(torch.Tensor.__iter__, [self], {}), lambda tx, answer: answer.iterator(tx))
     def iterator(self, tx: Translator) -> Variable:
-        if (theirs := of_the_program(tx, self, "__iter__")) is not None:
+        if (theirs := replacement(tx, self, "__iter__")) is not None:
             return tx.call(theirs, [], {})
         if self.fake.dim() == 0:
             self.refuse(tx, torch.Tensor.__iter__)
