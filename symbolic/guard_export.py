@@ -24,6 +24,7 @@ LEGEND = '''
 known(text): an object that has no name in its module. holds(text): a guard that no expression can say.
 state_is_as_it_was(): grad mode, inference mode, autocast, defaults, modes and determinism.
 is_tensor(x, class, dtype, sizes, strides, device, layout, requires_grad, is_leaf, dispatch keys): None is any number.
+makes_as_object(cls): calls of cls make instances as object.__new__ does, which refuses arguments otherwise.
 is_function_of(f, code): f has this code, and the defaults that it had.
 is_unhooked(x): nobody is told of the gradient of x; with True, nobody but the hooks that x has in its own dicts.
 are_different(...): no two are one object. memory_is_shared_within(...): exactly these share memory.
@@ -164,6 +165,7 @@ _PYTHON: dict[str, Callable[[Page, Source | None, Any], str]] = {
     "no_typeattr": _no_attribute_of_class,
     "own": lambda page, source, payload: f"{payload[0]!r} {'in' if payload[1] else 'not in'} vars({page.path(source)})",
     "inherits": lambda page, source, mro: f"{page.path(source)}.__mro__ == ({', '.join(map(page.object, mro))})",
+    "makes": lambda page, source, answer: f"{'' if answer else 'not '}makes_as_object({page.path(source)})",
     "function": lambda page, source, payload: f"is_function_of({page.path(source)}, {page.object(payload[1])})",
     "same": lambda page, source, payload: f"{page.path(source)} is {page.path(payload)}",
     "distinct": lambda page, source, payload: f"are_different({page.paths(payload)})",

@@ -87,6 +87,7 @@ TEXT: dict[str, Callable[[Guard], str]] = {
     "no_typeattr": lambda g: f"{_path(g)} has no attribute {g.payload!r}",
     "own": lambda g: f"{g.payload[0]!r} {'in' if g.payload[1] else 'not in'} vars({_path(g)})",
     "inherits": lambda g: f"{_path(g)}.__mro__ == ({', '.join(cls.__qualname__ for cls in g.payload)})",
+    "makes": lambda g: f"{_path(g)} makes its instances {'' if g.payload else 'not '}as object does",
     "function": lambda g: f"{_path(g)} is a function with the code and defaults of {short(g.payload[1])}",
     "same": lambda g: f"{_path(g)} is {g.payload.said}",
     "distinct": lambda g: f"different objects: {', '.join(s.said for s in g.payload)}",

@@ -187,6 +187,11 @@ class Protocols:
             raise GraphBreak(SEES_END, cls.__qualname__)
         if issubclass(cls, type):
             return new_class(self, cls, args, kwargs)
+        if (args or kwargs) and lookup(cls, "__new__") is object.__new__:
+            if "__new__" in self.stored_on_classes:
+                raise GraphBreak("class attribute that the frame stored", f"{cls.__qualname__}.__new__")
+            if not self.makes_as_object(cls):
+                self.attempt(object.__new__, cls, None)  # which takes no other argument, then
         if issubclass(cls, BaseException):
             return new_exception(self, cls, args, kwargs)
         is_abstract = cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT

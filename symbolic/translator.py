@@ -61,6 +61,7 @@ from symbolic.variables.native import OwnKey
 from symbolic.variables.objects import NATIVE_DESCRIPTORS, ObjectVariable
 from symbolic.variables.overrides import Overrides
 from symbolic.variables.positions import is_python_class
+from symbolic.variables.slots import makes_as_object
 from symbolic.variables.tables import skipped_module
 from symbolic.variables.tensors import TensorVariable
 from symbolic.variables.weak import has_let_go, sees_ends
@@ -295,7 +296,13 @@ class Translator(Protocols):
             self._know_class(base, "inherits", "__mro__", base.__mro__)
         return cls.__mro__
 
-    def _know_class(self, cls: type, kind: str, name: str, payload: tuple[Any, ...]) -> None:
+    def makes_as_object(self, cls: type) -> bool:
+        """Whether `object`'s own function makes the instances: guarded for classes that may change."""
+        for base in cls.__mro__ if id(cls) in self.ledger.classes else (cls,):
+            self._know_class(base, "makes", "__new__", makes_as_object(base))
+        return makes_as_object(cls)
+
+    def _know_class(self, cls: type, kind: str, name: str, payload: Any) -> None:
         key = (id(cls), kind, name)
         if is_python_class(cls) and id(cls) not in self.ledger.classes and key not in self._of_classes:
             self._of_classes.add(key)

@@ -37,6 +37,7 @@ constexpr CheckName check_names[] = {
     {"eq", CheckKind::eq},             {"tensor", CheckKind::tensor}, {"unhooked", CheckKind::unhooked},
     {"len", CheckKind::len},           {"keys", CheckKind::keys},         {"absent", CheckKind::absent}, {"function", CheckKind::function},
     {"no_typeattr", CheckKind::no_typeattr}, {"own", CheckKind::own}, {"inherits", CheckKind::inherits},
+    {"makes", CheckKind::makes},
     {"no_attr", CheckKind::no_attr},   {"predicate", CheckKind::predicate},
     {"same", CheckKind::same},         {"distinct", CheckKind::distinct}, {"storage", CheckKind::storage},
     {"shape", CheckKind::shape},       {"state", CheckKind::state},
@@ -348,7 +349,7 @@ private:
                 if (given.type && has_fixed_length(given.type)) return Lasts::with_identity;
                 return given.type && is_dict_type(given.type) ? Lasts::with_contents : Lasts::for_this_call;
             case CheckKind::keys: case CheckKind::absent:
-            case CheckKind::no_typeattr: case CheckKind::own: case CheckKind::inherits:
+            case CheckKind::no_typeattr: case CheckKind::own: case CheckKind::inherits: case CheckKind::makes:
                 return Lasts::with_contents;
             default:
                 return Lasts::for_this_call;

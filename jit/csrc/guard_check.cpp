@@ -549,6 +549,9 @@ private:
                            (PyTuple_GET_ITEM(expected, 1) == Py_True);
             case CheckKind::inherits:  // classes that are given other bases make a tuple anew
                 return PyType_Check(object) && ((PyTypeObject*)object)->tp_mro == expected;
+            case CheckKind::makes:  // whether as `object` does: classes whose `__new__` was deleted do not
+                return PyType_Check(object) &&
+                       (((PyTypeObject*)object)->tp_new == PyBaseObject_Type.tp_new) == (expected == Py_True);
             case CheckKind::function: {
                 if (!PyFunction_Check(object)) return false;
                 auto* function = (PyFunctionObject*)object;

@@ -35,7 +35,7 @@ enum class Step : uint8_t {
 
 enum class CheckKind : uint8_t {
     type, is, is_weak, eq, tensor, unhooked, len, keys, absent, no_attr, no_typeattr,      // about one node
-    own, inherits, function, predicate,
+    own, inherits, makes, function, predicate,
     same, distinct, storage, shape,                                                        // between nodes
     state,                                                                                 // about no node
 };

@@ -32,9 +32,9 @@ from symbolic.sources import Source
 from symbolic.variables.base import ALIASES, BINARY, INPLACE, MISSING, UNARY, Variable, joins, lookup, raw_attributes
 from symbolic.variables.constants import ConstantVariable, answers_for, is_library_value
 from symbolic.variables.functions import BoundMethod, PythonFunction
-from symbolic.variables.generic_attributes import is_generic
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.positions import answering, as_index, has, is_python_class, stand_in, type_name
+from symbolic.variables.slots import is_generic
 from symbolic.versions import CLASSMETHOD_ASKS
 
 if TYPE_CHECKING:

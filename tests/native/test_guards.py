@@ -474,6 +474,20 @@ def test_classes_and_what_they_inherit():
     assert holds(again, thing) and not holds(inherits, thing)
 
 
+def test_how_a_class_makes_its_instances():
+    class Thing:
+        pass
+
+    thing, of_class = Thing(), [(-1, "arg", 0), (0, "type", None)]
+    as_object, otherwise = (C.Guards(of_class, [(1, "makes", answer)], []) for answer in (True, False))
+    assert holds(as_object, thing) and not holds(otherwise, thing)
+    Thing.__new__ = lambda cls: object.__new__(cls)
+    assert not holds(as_object, thing) and holds(otherwise, thing)
+    del Thing.__new__
+    assert not holds(as_object, thing) and holds(otherwise, thing)  # what stands in the slot is not seen from Python
+    assert holds(otherwise, Thing) and holds(otherwise, 1)  # `type` and `int`, which have their own
+
+
 @pytest.mark.parametrize("make", [dict, collections.OrderedDict])
 def test_keys_and_their_order(make):
     guards = on_argument("keys", ("a", "b"))

@@ -5,7 +5,7 @@ import threading
 import types
 from decimal import Context, Decimal, InvalidOperation
 
-from symbolic.variables.generic_attributes import is_generic
+from symbolic.variables.slots import is_generic
 from tests.differential import check, same_as_eager, tensors
 
 (X,) = tensors(3, 4)

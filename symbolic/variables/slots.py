@@ -1,7 +1,10 @@
-"""Whether a class written in C leaves its attributes to `object`'s way of looking for them, or has a way of its own.
+"""What only the slots of a class say, not its special methods.
 
-Its `__getattribute__` does not say: each class that names the generic function in its slot has a wrapper of its own
+`is_generic`: whether a class written in C leaves its attributes to `object`'s way of looking for them, or has a way of
+its own. Each class that names the generic function in its slot has a `__getattribute__` of its own
 (`dict.__getattribute__`), as has one that answers names which are in no namespace (`decimal.Context`, for `traps`).
+
+`makes_as_object`: a class whose `__new__` was stored and deleted again has `object.__new__`, but not in its slot.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ def _address(function: Any) -> int | None:
     return ctypes.cast(function, ctypes.c_void_p).value
 
 
+_NEW = 65  # the number of this slot in CPython's stable ABI
 #: name of a special method -> (number of its slot in CPython's stable ABI, the generic function)
 _SLOTS = {
     "__getattribute__": (58, _address(ctypes.pythonapi.PyObject_GenericGetAttr)),
@@ -40,3 +44,8 @@ def is_generic(hook: Any, name: str = "") -> bool:
     if hook.__objclass__ in _AS_GENERIC:
         return name not in _AS_GENERIC[hook.__objclass__]
     return _slot_of(hook.__objclass__, number) == generic
+
+
+def makes_as_object(cls: type) -> bool:
+    """Whether the class makes its instances with the function with which `object` does."""
+    return _slot_of(cls, _NEW) == _slot_of(object, _NEW)
