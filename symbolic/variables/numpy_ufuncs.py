@@ -98,7 +98,8 @@ def ufunc(tx: Translator, function: Any, args: Args, kwargs: Kwargs, op: Any = N
         return constant(tx, value)
     examples = [example_of(tx, each) for each in operands]
     target = target_of(out)
-    example = rehearse(tx, function, [*examples, *([] if target is None else [target.look.example()])])
+    # The operator may know better: an array of truths to the power of 2 is its square, one of small integers.
+    example = rehearse(tx, op or function, [*examples, *([] if target is None else [target.look.example()])])
     check_dtype(example)
     loop = _loop(function, operands, examples)
     _check_integers(tx, function, operands, example)
@@ -337,7 +338,20 @@ _OF_OPERATORS = {
 
 
 def _operator(op: Any, function: Any, tx: Translator, operands: list[Variable]) -> Variable:
+    if op is operator.mul and any(issubclass(each.python_type(), (list, tuple)) for each in operands):
+        first, second = operands
+        for sequence, number in ((first, second), (second, first)):
+            if issubclass(number.python_type(), numpy.generic):
+                return _repeated(tx, sequence, number)
     return ufunc(tx, function, operands, {}, op)
+
+
+def _repeated(tx: Translator, sequence: Variable, number: Variable) -> Variable:
+    """A list times a number of numpy's, which counts as one of Python's there, an array's does not."""
+    value = value_of(tx, number)
+    if not isinstance(value, numpy.integer):
+        raise GraphBreak("array beside what is no array", sequence.describe())
+    return tx.binary(operator.mul, sequence, ConstantVariable(int(value)))
 
 
 def _in_place(function: Any, tx: Translator, operands: list[Variable]) -> Variable:

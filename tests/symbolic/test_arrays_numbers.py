@@ -1,4 +1,6 @@
 """Numbers that vary beside arrays and tensors: what is compiled for one serves the others."""
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import torch
@@ -86,3 +88,32 @@ def test_special_numbers():
     for program in (beside_tensors, alone):
         changed = [(x, np.float64(each)) for each in (2.5, float("inf"), float("nan"), -0.0, 0.0)]
         check(program, x, np.float64(1), changed=changed)
+
+
+def to_a_power(x):
+    """Operators: an array of truths to the power of 2 is its square, of small integers; a number is as its function."""
+    a, n = x.numpy() > 1, (x.numpy() > 1)[0]
+    return a**2, a**3, a**True, a**2.0, a ** np.int64(2), n**2, 2**a, np.power(a, 2), pow(a, 2), (a[0, ...]) ** 2, a.astype(int) ** 2
+
+
+class Pair(NamedTuple):
+    first: int
+    second: torch.Tensor
+
+
+def repeated(x):
+    """A sequence times a number of numpy's, which is no array then."""
+    n, seen = np.int64(3), []
+    seen += [[0] * n, n * (1, 2), [0] * np.prod(x.shape), (0,) * np.int8(2), [1, 2] + n, np.int64(x.shape[0]) * [x], n * Pair(1, x)]
+    for number in (np.float32(2), np.bool_(1), x.numpy().astype(int)[1]):
+        try:
+            seen.append([1] * number)
+        except TypeError as error:
+            seen.append(str(error))
+    return seen, x + 1
+
+
+@pytest.mark.parametrize("program", [to_a_power, repeated])
+@pytest.mark.parametrize("backend", ["eager", "default"])
+def test_operators_are_not_their_functions(program, backend):
+    check(program, torch.arange(4.0), changed=[torch.arange(3.0)], backend=backend)
