@@ -86,20 +86,30 @@ def _correlation(tx: Translator, example: Any, x: Any) -> TensorVariable:
     return record(tx, torch.clamp, found, -1, 1)
 
 
+def _own(array: Any, other: Any) -> Any:
+    """The dtype of an array, another one for what is none."""
+    return array.look.dtype if isinstance(array, ArrayVariable) else other
+
+
 def _trapezoid(tx: Translator, example: Any, y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> TensorVariable:
-    tensor = tensor_for(tx, y, example.dtype)
     if example.dtype.kind != "f" or type(axis) is not int or isinstance(dx, (Variable, list)):
         return refuse(numpy.trapezoid, "of such numbers")
+    heights = _own(y, example.dtype)  # whose sums may overflow, as steps do, and products of integers
+    steps = numpy.result_type(dx) if x is None else _own(x, example.dtype)
+    if "f" not in (heights.kind, steps.kind):
+        return refuse(numpy.trapezoid, "of integers")
+    tensor = tensor_for(tx, y, heights)
     dim, count = axis % tensor.fake.dim(), tensor.fake.shape[axis] - 1
     if count < 1:
         return refuse(numpy.trapezoid, "of so few")
     before, after = (record(tx, torch.narrow, tensor, dim, at, count) for at in (0, 1))
-    both, apart = record(tx, operator.add, after, before), dx
+    both, apart = cast(tx, record(tx, operator.add, after, before), example.dtype), dx
     if x is not None:
-        places = tensor_for(tx, x, example.dtype)
+        places = tensor_for(tx, x, steps)
         if places.fake.dim() != 1:
             return refuse(numpy.trapezoid, "between such places")
-        apart = record(tx, torch.Tensor.reshape, record(tx, torch.diff, places), _along(tensor, dim))
+        wide = cast(tx, record(tx, torch.diff, places), example.dtype)
+        apart = record(tx, torch.Tensor.reshape, wide, _along(tensor, dim))
     found = record(tx, torch.true_divide, record(tx, operator.mul, both, apart), 2.0)
     return record(tx, torch.sum, found, dim)
 

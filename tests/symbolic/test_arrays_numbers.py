@@ -117,3 +117,16 @@ def repeated(x):
 @pytest.mark.parametrize("backend", ["eager", "default"])
 def test_operators_are_not_their_functions(program, backend):
     check(program, torch.arange(4.0), changed=[torch.arange(3.0)], backend=backend)
+
+
+@pytest.mark.parametrize("of", [torch.bool, torch.uint8, torch.int8, torch.int64, torch.float16, torch.float64], ids=str)
+def test_trapezoids_of_small_numbers(of):
+    """Sums, steps and products overflow in the dtype of what is summed."""
+
+    def program(x, places):
+        a, b = x.numpy(), places.numpy()
+        return np.trapezoid(a), np.trapezoid(a, b), np.trapezoid(a, [0, 1, 3]), np.trapezoid(a, dx=2), np.trapezoid(a.T, axis=0)
+
+    x, places = torch.tensor([[100, 1, 120], [90, 100, 110]]).to(of), torch.tensor([3, 1, 2])
+    changed = [(x, places.to(each)) for each in (torch.bool, torch.uint8, torch.float32)]
+    check(program, x, places, changed=changed)
