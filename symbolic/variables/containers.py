@@ -562,8 +562,7 @@ class DequeVariable(MutableSequence):
     def do___init__(self, tx: Translator, iterable: Variable | None = None, maxlen: Variable | None = None) -> None:
         bound = None
         if maxlen is not None:  # whose `__index__` nobody asks
-            is_int = issubclass(maxlen.python_type(), int)
-            bound = as_index(tx, maxlen) if is_int or maxlen.is_constant() else stand_in(maxlen)
+            bound = as_index(tx, maxlen) if issubclass(maxlen.python_type(), int) else stand_in(maxlen)
         tx.attempt(deque, (), bound)
         self.replace(tx, [])
         self.is_bound_anew = self.is_bound_anew or bound != self.maxlen

@@ -69,7 +69,7 @@ def call_by(tx: Translator, row: Row, function: Any, args: Args, kwargs: Kwargs)
     values = [value_of(tx, arg) for arg in args]
     by_name = {name: value_of(tx, arg) for name, arg in kwargs.items()}
     is_known = all(value is not MISSING for value in (*values, *by_name.values()))
-    if is_known and target is None and row.body is not _empty:
+    if is_known and target is None and row.body not in (_empty, _empty_like):
         value = computed(tx, function, values, by_name)
         if value is not MISSING:
             return constant(tx, value)
@@ -113,7 +113,7 @@ def _regular(variable: Variable, example: Any) -> Any:
 #: Parameters that are plain values.
 _PLAIN = frozenset(
     """axis dtype keepdims ddof kind decimals repeats reps shift k n order copy subscripts N M offset mode pad_width
-    axes rtol atol equal_nan nan posinf neginf norm""".split()
+    axes rtol atol equal_nan nan posinf neginf norm shape""".split()
 )
 
 
@@ -476,13 +476,20 @@ def _no_nan(
 
 # --- arrays of nothing but numbers ------------------------------------------------------------------------------------
 def _filled(value: Any) -> Body:
-    def body(tx: Translator, example: Any, *args: Any, **named: Any) -> TensorVariable:
+    def body(tx: Translator, example: Any, shape: Any, *args: Any, **named: Any) -> TensorVariable:
         return full(tx, example.shape, example.dtype.type(value), example.dtype)
 
     return body
 
 
-_empty = _filled(0)
+def _filled_like(value: Any) -> Body:
+    def body(tx: Translator, example: Any, a: Any, *args: Any, shape: Any = None, **named: Any) -> TensorVariable:
+        return full(tx, example.shape, example.dtype.type(value), example.dtype)
+
+    return body
+
+
+_empty, _empty_like = _filled(0), _filled_like(0)
 
 
 def _full(
@@ -490,6 +497,12 @@ def _full(
 ) -> TensorVariable:
     value = tensor_for(tx, fill_value, example.dtype)
     return record(tx, torch.clone, record(tx, torch.Tensor.expand, value, example.shape))
+
+
+def _full_like(
+    tx: Translator, example: Any, a: Any, fill_value: Any, *args: Any, shape: Any = None, **named: Any
+) -> TensorVariable:
+    return _full(tx, example, shape, fill_value)
 
 
 def _arange(tx: Translator, example: Any, *args: Any, dtype: Any = None, device: Any = None) -> TensorVariable:
@@ -591,9 +604,9 @@ def _fill() -> None:
         numpy.roll: Row(_roll), numpy.tril: Row(_part_of_matrix(torch.tril)),
         numpy.triu: Row(_part_of_matrix(torch.triu)), numpy.sort: Row(_sort), numpy.argsort: Row(_argsort),
         numpy.outer: Row(_outer, True), numpy.einsum: Row(_einsum, True),
-        numpy.inner: Row(_inner, True), numpy.zeros: Row(_filled(0)), numpy.zeros_like: Row(_filled(0)),
-        numpy.ones: Row(_filled(1)), numpy.ones_like: Row(_filled(1)), numpy.empty: Row(_empty),
-        numpy.empty_like: Row(_empty), numpy.full: Row(_full), numpy.full_like: Row(_full),
+        numpy.inner: Row(_inner, True), numpy.zeros: Row(_filled(0)), numpy.zeros_like: Row(_filled_like(0)),
+        numpy.ones: Row(_filled(1)), numpy.ones_like: Row(_filled_like(1)), numpy.empty: Row(_empty),
+        numpy.empty_like: Row(_empty_like), numpy.full: Row(_full), numpy.full_like: Row(_full_like),
         numpy.arange: Row(_arange), numpy.array: Row(_array),
         numpy.linspace: Row(_linspace),
     }  # fmt: skip

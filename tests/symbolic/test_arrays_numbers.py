@@ -1,4 +1,5 @@
 """Numbers that vary beside arrays and tensors: what is compiled for one serves the others."""
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -130,3 +131,18 @@ def test_trapezoids_of_small_numbers(of):
     x, places = torch.tensor([[100, 1, 120], [90, 100, 110]]).to(of), torch.tensor([3, 1, 2])
     changed = [(x, places.to(each)) for each in (torch.bool, torch.uint8, torch.float32)]
     check(program, x, places, changed=changed)
+
+
+SIZED = """
+np.zeros(s) | np.zeros((s, 2)) | np.ones([2, s], dtype=int) | np.ones(shape=s) | np.empty(s).shape | np.full(s, 7) | np.full((s, 2), s)
+np.full(2, s) | np.full_like(a, s) | np.zeros_like(a, shape=(s,)) | np.ones_like(a, shape=s) | np.full_like(a, 1, shape=(s, 2))
+np.empty_like(a, shape=s).shape | np.zeros_like(s) | np.full_like(s, 3) | np.ones_like(a) | deque("abc", int(s)) | deque("abc", s)
+"""
+
+
+@pytest.mark.parametrize("made", [each.strip() for each in SIZED.replace("\n", "|").split("|") if each.strip()])
+def test_sizes_that_are_not_known(made):
+    """A number that the graph computes may be a size: what is made is as large as eager code makes it."""
+    scope = {"np": np, "deque": deque}
+    exec(f"def program(x):\n    a = x.numpy()\n    s = a.max()\n    return {made}, x + 1", scope)
+    check(scope["program"], torch.tensor([[3, 1], [0, 2]]), changed=[torch.tensor([[1, 1], [0, 4]])])
