@@ -84,6 +84,8 @@ def call_by(tx: Translator, row: Row, function: Any, args: Args, kwargs: Kwargs)
         named_examples["weights"] = numpy.ones_like(named_examples["weights"])
     example = rehearse(tx, function, examples, {**named_examples, **out})
     check_dtype(example)
+    if any(numpy.may_share_memory(example, each) for each in examples if isinstance(each, numpy.ndarray)):
+        return refuse(function, "that gives a view")
     arrays = [each for each in flat((*given, *named.values())) if isinstance(each, NumpyVariable)]
     tensor = row.body(tx, example, *given, **named)
     if target is not None:

@@ -212,10 +212,10 @@ def _histogram(tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Var
         must_hold(tx, record(tx, torch.isfinite, row))
     if isinstance(bins, ArrayVariable) and span is None:
         drawn: Variable = bins
-    elif value_of(tx, bins) is MISSING:
+    elif (value := value_of(tx, bins)) is MISSING or isinstance(value, str):  # the name of a way to choose them
         return refuse(function, "with such arguments")
-    elif type(value_of(tx, bins)) is int and span is None:
-        drawn = made(tx, _spread(tx, row, value_of(tx, bins), edges.dtype), edges, [array])
+    elif isinstance(value, (int, numpy.integer)) and span is None:
+        drawn = made(tx, _spread(tx, row, int(value), edges.dtype), edges, [array])
     else:
         drawn = constant(tx, edges)
     assert isinstance(drawn, NumpyVariable)

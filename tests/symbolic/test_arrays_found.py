@@ -548,3 +548,20 @@ def test_modes_that_begin_later_do_not_see_what_an_array_is_made_by(made):
     execute(f"def program(x):\n    a = {made}\n    with Watch():\n        jit.graph_break()\n    return a + 1", scope)
     check(scope["program"], X[0].clone())
     assert not seen
+
+
+def test_einsum_may_give_a_view():
+    def program(x, order):
+        a = x.numpy()
+        found = np.einsum(order, a)
+        shared = np.shares_memory(found, a)
+        if found.flags.writeable:
+            found[...] = 7
+        return found, a, shared
+
+    x = torch.arange(4.0).reshape(2, 2)
+    check(program, x, "ii->i", changed=[(x.clone(), order) for order in ("ij->ji", "ij->ij", "ij->j", "ij")])
+
+
+def test_histograms_that_choose_their_edges():
+    check(lambda x: np.histogram(x.numpy(), "sqrt"), torch.arange(5.0).double(), changed=[torch.arange(5.0).double() - 9])

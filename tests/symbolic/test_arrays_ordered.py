@@ -47,7 +47,7 @@ def histograms(a):
 
 
 def histogram_between_extremes(a):
-    return np.histogram(a), np.histogram(a[0], bins=3)
+    return np.histogram(a), np.histogram(a[0], bins=3), np.histogram(a, True), np.histogram(a, np.int64(2))
 
 
 def contained(a):
