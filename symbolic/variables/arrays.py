@@ -573,6 +573,8 @@ def cast(tx: Translator, tensor: TensorVariable, dtype: Any) -> TensorVariable:
     wanted = DTYPES.get(dtype)
     if wanted is None:
         raise GraphBreak("dtype that torch does not compute with", str(dtype))
+    if tensor.fake.is_complex() and not wanted.is_complex and wanted is not torch.bool:
+        raise GraphBreak("numpy function not captured", "real numbers of complex ones")
     return tensor if tensor.fake.dtype is wanted else record(tx, torch.Tensor.to, tensor, wanted)
 
 

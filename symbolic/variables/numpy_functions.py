@@ -308,7 +308,8 @@ def _clip(tx: Translator, example: Any, a: Any, a_min: Any = None, a_max: Any = 
 def _round(tx: Translator, example: Any, a: Any, decimals: Any = 0) -> TensorVariable:
     tensor = tensor_for(tx, a)
     if not tensor.fake.is_floating_point():
-        return record(tx, torch.clone, tensor) if decimals >= 0 else refuse(numpy.round, "of integers")
+        is_whole = decimals >= 0 and not tensor.fake.is_complex()
+        return record(tx, torch.clone, tensor) if is_whole else refuse(numpy.round, "of such numbers")
     if decimals == 0:
         return record(tx, torch.round, tensor)
     scale = full(tx, (), 10.0 ** abs(decimals), example.dtype)

@@ -565,3 +565,7 @@ def test_einsum_may_give_a_view():
 
 def test_histograms_that_choose_their_edges():
     check(lambda x: np.histogram(x.numpy(), "sqrt"), torch.arange(5.0).double(), changed=[torch.arange(5.0).double() - 9])
+
+
+def test_complex_numbers_are_no_real_ones():
+    check(lambda x: (np.round(x.numpy()), x.numpy().round(1), x.numpy().var(), np.std(x.numpy(), ddof=1)), torch.arange(4.0) * (1.26 + 0.74j))
