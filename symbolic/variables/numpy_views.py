@@ -300,6 +300,8 @@ def _check_apart(tx: Translator, array: ArrayVariable, parts: list[Any]) -> None
 
 
 def _fill(tx: Translator, function: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """A write to all that takes no sequence."""
+    rehearse(tx, function, [example_of(tx, each) for each in args])
     return _setitem(tx, function, [args[0], ConstantVariable(...), *args[1:]], kwargs)
 
 

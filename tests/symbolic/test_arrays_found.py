@@ -569,3 +569,10 @@ def test_histograms_that_choose_their_edges():
 
 def test_complex_numbers_are_no_real_ones():
     check(lambda x: (np.round(x.numpy()), x.numpy().round(1), x.numpy().var(), np.std(x.numpy(), ddof=1)), torch.arange(4.0) * (1.26 + 0.74j))
+
+
+@pytest.mark.parametrize("value", ["2.7", "a[0, 1]", "np.array(3)", "np.array([3])", "[1, 2, 3]", "a[0]", "np.arange(3)", "()"])
+def test_fill_takes_no_sequence(value):
+    scope = {"np": np}
+    exec(f"def program(x):\n    a = x.numpy()\n    a.fill({value})\n    return a, x + 1", scope)
+    check(scope["program"], torch.tensor([[2, 1, 0], [0, 3, 1]]))
