@@ -485,27 +485,24 @@ def _filled(value: Any) -> Body:
     return body
 
 
-def _filled_like(value: Any) -> Body:
-    def body(tx: Translator, example: Any, a: Any, *args: Any, shape: Any = None, **named: Any) -> TensorVariable:
-        return full(tx, example.shape, example.dtype.type(value), example.dtype)
+def _like(body: Body) -> Body:
+    """The same in the shape of an array, or in another one that is named."""
 
-    return body
+    def like(tx: Translator, example: Any, a: Any, *args: Any, shape: Any = None, **named: Any) -> TensorVariable:
+        return body(tx, example, shape, *args, **named)
+
+    return like
 
 
-_empty, _empty_like = _filled(0), _filled_like(0)
+_empty = _filled(0)
+_empty_like = _like(_empty)
 
 
 def _full(
-    tx: Translator, example: Any, shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C"
+    tx: Translator, example: Any, shape: Any, fill_value: Any, *args: Any, **named: Any
 ) -> TensorVariable:
     value = tensor_for(tx, fill_value, example.dtype)
     return record(tx, torch.clone, record(tx, torch.Tensor.expand, value, example.shape))
-
-
-def _full_like(
-    tx: Translator, example: Any, a: Any, fill_value: Any, *args: Any, shape: Any = None, **named: Any
-) -> TensorVariable:
-    return _full(tx, example, shape, fill_value)
 
 
 def _arange(tx: Translator, example: Any, *args: Any, dtype: Any = None, device: Any = None) -> TensorVariable:
@@ -607,9 +604,9 @@ def _fill() -> None:
         numpy.roll: Row(_roll), numpy.tril: Row(_part_of_matrix(torch.tril)),
         numpy.triu: Row(_part_of_matrix(torch.triu)), numpy.sort: Row(_sort), numpy.argsort: Row(_argsort),
         numpy.outer: Row(_outer, True), numpy.einsum: Row(_einsum, True),
-        numpy.inner: Row(_inner, True), numpy.zeros: Row(_filled(0)), numpy.zeros_like: Row(_filled_like(0)),
-        numpy.ones: Row(_filled(1)), numpy.ones_like: Row(_filled_like(1)), numpy.empty: Row(_empty),
-        numpy.empty_like: Row(_empty_like), numpy.full: Row(_full), numpy.full_like: Row(_full_like),
+        numpy.inner: Row(_inner, True), numpy.zeros: Row(_filled(0)), numpy.zeros_like: Row(_like(_filled(0))),
+        numpy.ones: Row(_filled(1)), numpy.ones_like: Row(_like(_filled(1))), numpy.empty: Row(_empty),
+        numpy.empty_like: Row(_empty_like), numpy.full: Row(_full), numpy.full_like: Row(_like(_full)),
         numpy.arange: Row(_arange), numpy.array: Row(_array),
         numpy.linspace: Row(_linspace),
     }  # fmt: skip
