@@ -117,7 +117,7 @@ def _one(value: torch.Tensor, dim: int = -1, *rest: Any) -> Sequence[Any]:
 
 
 def _indexed(value: torch.Tensor, indices: Sequence[torch.Tensor | None], *rest: Any) -> Sequence[Any]:
-    if any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in indices):
+    if any(map(_is_mask, indices)):
         return ()  # masks are of what is there
     return [size for size, each in zip(value.shape, indices, strict=False) if each is not None]
 
@@ -160,8 +160,20 @@ def _rows(value: torch.Tensor, dim: int, at: torch.Tensor, rows: torch.Tensor, *
 
 
 def _placed(value: torch.Tensor, at: Sequence[torch.Tensor | None], given: torch.Tensor, *rest: Any) -> None:
-    if not any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in at):
+    if not any(map(_is_mask, at)):
         given.expand(aten.index.Tensor(value, at).shape)
+        return
+    dim = 0
+    for each in at:
+        taken = each.dim() if each is not None and _is_mask(each) else 1
+        sizes = value.shape[dim : dim + taken]
+        if each is not None and _is_mask(each) and (*each.shape,) != (*sizes,):
+            raise IndexError(f"The shape of the mask {[*each.shape]} does not match the indexed sizes {[*sizes]}")
+        dim += taken
+
+
+def _is_mask(index: torch.Tensor | None) -> bool:
+    return index is not None and index.dtype in (torch.bool, torch.uint8)
 
 
 def _part(view: Callable[..., torch.Tensor]) -> Callable[..., None]:

@@ -16,7 +16,7 @@ from torch import fx
 from codegen.residual import breaks, iterators, rebuild, runtime
 from codegen.residual.breaks import RESULT, ROWS, Broken
 from codegen.residual.checked import checks_first, may_check
-from codegen.residual.continuations import Closure, Continuations, continuation, watch
+from codegen.residual.continuations import Closure, Continuations, continuation, kept_by, watch
 from codegen.residual.emitter import Emitter
 from codegen.residual.failures import Blame, RunAgain, has_plain_slots, random_state
 from codegen.residual.kept import Before, Needed, needed
@@ -40,6 +40,7 @@ from symbolic.translator import ESCAPES
 from symbolic.variables.arrays import ArrayVariable, ScalarVariable
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.containers import DequeIterator
+from symbolic.variables.exceptions import FrameVariable
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.mappings import DictIterator
 from symbolic.variables.objects import ObjectVariable
@@ -125,7 +126,7 @@ class _Assembler:
 
     def run(self) -> Assembled:
         roots = self._roots()
-        alive = self.alive = reachable(roots, self.ledger)
+        alive = self.alive = self._reachable(roots)
         kept = set(alive)
         for generator in list(self.capture.tx.waiting):  # closing one may run others
             if generator not in kept and not self.capture.tx.closes_quietly(generator):
@@ -204,6 +205,19 @@ class _Assembler:
             if frame.on_return is not None:
                 roots.append(frame.on_return)
         return [root for root in roots if root is not NULL]
+
+    def _reachable(self, roots: list[Variable]) -> list[Variable]:
+        """What must exist afterwards, with what is kept alive by tracebacks."""
+        alive: list[Variable] = []
+        seen = watch(self.capture)
+        found = reachable(roots, self.ledger)
+        while len(found) > len(alive):
+            alive = found
+            for each in alive:
+                if isinstance(each, FrameVariable):
+                    each.variables = {**kept_by(each.frame, seen), **each.variables}
+            found = reachable(roots, self.ledger)
+        return alive
 
     def _call_graph(self, outputs: list[TensorVariable], has_nodes: bool) -> fx.GraphModule | None:
         """Emits the call of the compiled graph; its results go to locals. `has_nodes`: see `GraphBuilder.finish`."""
@@ -386,6 +400,7 @@ class _Assembler:
         guarded, handled = self._guarded(frames, frame, inst, operands), self.capture.tx.handled
         through = guarded.through
         broken = Broken(self.writer, frame, inst, operands, region, through, frame.kw_names, handled, guarded.needed)
+        broken.kept = () if guarded.needed else tuple(kept_by(frame, watch(self.capture)).values())
         result = Placeholder(self.emit.fresh("result"))
         left = row.leaves(inst)
         for operand in operands:

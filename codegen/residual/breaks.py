@@ -29,7 +29,8 @@ class NotBreakable(Exception):
 @dataclass
 class Broken:
     """One broken instruction being emitted: `operands` are its stack items, bottom first. `through`: what stands in for
-    the inlined frames, the outermost first. `goes_on`: whether this code does if it raises."""
+    the inlined frames, the outermost first. `goes_on`: whether this code does if it raises; if not, the traceback holds
+    the frame of this code, which has to keep the values of the user's that are `kept`."""
 
     writer: Writer
     frame: Frame
@@ -40,6 +41,7 @@ class Broken:
     kw_names: tuple[str, ...] = ()
     handled: Variable | None = None
     goes_on: bool = True
+    kept: tuple[Variable, ...] = ()
 
     @property
     def emit(self) -> Emitter:
@@ -553,7 +555,7 @@ def raise_varargs(b: Broken) -> None:
         raise NotBreakable("bare raise")
     b.load(*range(b.inst.arg))
     if not b.goes_on:
-        b.writer.empty()  # or the exception is in a local of a frame that its traceback holds
+        b.writer.empty(kept=b.kept)  # or the exception is in a local of a frame that its traceback holds
     b.emit.raise_(b.inst.arg)
 
 

@@ -110,8 +110,12 @@ class Watch:
     unseen: set[Variable] = field(default_factory=set)
 
     def sees(self, variable: Variable) -> bool:
-        if isinstance(variable, ClassVariable) or _existing(variable):
-            return True  # (classes are known to their bases, weakly)
+        return _existing(variable) or self.sees_end(variable)
+
+    def sees_end(self, variable: Variable) -> bool:
+        """The same of a frame that is left, whose other variables have their values from what is not."""
+        if isinstance(variable, ClassVariable):
+            return True  # they are known to their bases, weakly
         if isinstance(variable, GeneratorVariable) and variable.runs_on():
             return True
         waiting, seen = [variable], {variable}
@@ -119,7 +123,7 @@ class Watch:
             part = waiting.pop()
             if part in self.watched or lookup(type(getattr(part, "value", None)), "__del__") is not MISSING:
                 return True
-            if part.source is not None and part.source.kind in _PASSED and _existing(part):
+            if _is_passed(part) and _existing(part):
                 return True
             inside = part.reachable() if self.ledger is None else now_held(part, self.ledger)
             waiting += [each for each in inside if each not in seen and each not in self.unseen]
@@ -147,6 +151,19 @@ def watch(capture: Capture) -> Watch:
         seen.update(inside)
         waiting += inside
     return Watch(watched, ledger)
+
+
+def kept_by(frame: Frame, watch: Watch) -> dict[str, Variable]:
+    """Values of variables that are to stay alive with a frame that a traceback holds."""
+    held: dict[str, Any] = {name: value for name, value in frame.locals.items() if "." not in name[1:]}
+    if watch.ledger is not None:
+        held |= {name: watch.ledger.pending(cell, "cell_contents") for name, cell in frame.cells.items()}
+    values = {name: value for name, value in held.items() if isinstance(value, Variable) and value is not NULL}
+    return {name: value for name, value in values.items() if _is_passed(value) or watch.sees_end(value)}
+
+
+def _is_passed(variable: Variable) -> bool:
+    return variable.source is not None and variable.source.kind in _PASSED
 
 
 def _existing(variable: Variable) -> bool:

@@ -78,7 +78,7 @@ class RunAgain:
             error = self._said_by_eager(error, inputs)
             if reached is not None:
                 reached.show(error)
-            error.add_note(_LEFT_OUT)
+            error.add_note(LEFT_OUT)
             raise error
         if reached is not None:
             expected |= reached.is_refused
@@ -142,7 +142,7 @@ def _put_back(states: tuple[RandomState, ...], before: Before | None) -> bool:
 
 
 #: Said of an error that the frame can't be run again for.
-_LEFT_OUT = (
+LEFT_OUT = (
     "framejit: the function had written to tensors, or drawn random numbers, that can't be put back: no handler of its "
     "own has seen this error, and what it had done to Python's objects is left out."
 )

@@ -95,9 +95,10 @@ class Writer:
             self.empty(self.emit.params)
         self.emit.return_value()
 
-    def empty(self, others: Sequence[str] = ()) -> None:
-        """Lets go of what this code made and kept in locals, and of these."""
-        for name in sorted({*self.emit.own_names(), *others}):
+    def empty(self, others: Sequence[str] = (), kept: Iterable[Variable] = ()) -> None:
+        """Lets go of what this code made and kept in locals, and of these; not of what is `kept`."""
+        names = {self._built.get(each) or self.outputs.get(each) for each in kept}
+        for name in sorted({*self.emit.own_names(), *others} - names):
             self.emit.const(None)
             self.emit.store(name)
 

@@ -31,6 +31,7 @@ from symbolic.variables.classes import MAKERS, NATIVE_CONSTRUCTORS, ClassVariabl
 from symbolic.variables.constants import ConstantVariable, is_a
 from symbolic.variables.functions import CellVariable, ClosureFunction, PartialVariable
 from symbolic.variables.mappings import DictVariable
+from symbolic.variables.namespaces import Names
 from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS
 from symbolic.variables.positions import has, has_own, type_name
 from symbolic.variables.tables import HANDLERS, class_method, handles, known, library, misused
@@ -114,7 +115,8 @@ def new_class(tx: Translator, meta: type, args: list[Variable], kwargs: dict[str
     cell = namespace.pop("__classcell__", None)
     if "__classdictcell__" in namespace:
         raise GraphBreak("class body that is looked at by annotations", name.describe())
-    namespace.setdefault("__module__", tx.load_name(tx.frames[-1].namespace, "__name__"))
+    if "__module__" not in namespace:
+        namespace["__module__"] = _module_of_caller(tx, name)
     hooks = {key: lookup(value.python_type(), "__set_name__") for key, value in namespace.items()}
     if any(getattr(hook, "__module__", None) == enum.__name__ for hook in hooks.values()):
         raise GraphBreak("class of a library's metaclass with hooks", "__set_name__")
@@ -280,10 +282,19 @@ def enum_of_names(tx: Translator, cls: Variable, args: list[Variable], kwargs: d
     if own or type(base) is not enum.EnumMeta or len(args) != 2 or "type" in kwargs:
         raise GraphBreak("construction not supported", cls.describe())
     if "module" not in kwargs:
-        kwargs = {**kwargs, "module": tx.load_name(tx.frames[-1].namespace, "__name__")}
+        kwargs = {**kwargs, "module": _module_of_caller(tx, cls)}
     settled = tx.new_tuple([_settled(tx, arg) for arg in args])
     pairs: list[tuple[Variable, Variable]] = [(ConstantVariable(key), value) for key, value in kwargs.items()]
     return make(tx, functional_enum, [cls, settled, tx.new_dict(pairs)], {})
+
+
+def _module_of_caller(tx: Translator, made: Variable) -> Variable:
+    namespace = tx.frames[-1].namespace
+    assert isinstance(namespace, Names)
+    module = namespace.find(tx, "__name__")
+    if module is None:  # as those of text that is run by itself
+        raise GraphBreak("construction not supported", f"{made.describe()} in globals without a name")
+    return module
 
 
 def _settled(tx: Translator, names: Variable) -> Variable:
@@ -335,6 +346,7 @@ def _maker(function: Callable[..., Any]) -> None:
     @handles(function)
     def handler(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
         _check_unasked((*args, *kwargs.values()), ["__getattr__", "__getattribute__"])
+        _check_flags(value for name, value in kwargs.items() if name in _FLAGS_OF_FIELDS)
         return make(tx, function, list(args), kwargs)
 
 
@@ -344,6 +356,16 @@ def _check_unasked(given: Iterable[Variable], names: Iterable[str]) -> None:
         if has_own(each, names):
             raise GraphBreak("argument of an operation not supported", each.describe())
 
+
+def _check_flags(given: Iterable[Variable]) -> None:
+    """Python's own code asks these whether they are true, of which a stand-in may not answer as they do."""
+    for each in given:
+        if not each.is_constant():
+            raise GraphBreak("argument of an operation not supported", each.describe())
+
+
+#: Of `dataclasses.field`, by name only.
+_FLAGS_OF_FIELDS = frozenset(("init", "repr", "hash", "compare", "kw_only"))
 
 for _kind in (
     property, staticmethod, classmethod, functools.cached_property, enum.auto, dataclasses.field, dataclasses.InitVar,
@@ -359,8 +381,9 @@ def _namedtuple(
     module: Variable = NONE,
 ) -> Variable:  # fmt: skip
     _check_unasked([typename, field_names], ["__str__", "__repr__", "__iter__", "__getitem__"])
+    _check_flags([rename])
     if module is NONE:  # that of the caller
-        module = tx.load_name(tx.frames[-1].namespace, "__name__")
+        module = _module_of_caller(tx, typename)
     named = {"rename": rename, "defaults": defaults, "module": module}
     given = {name: value for name, value in named.items() if value is not NONE}
     return make(tx, collections.namedtuple, [typename, field_names], given)
@@ -373,6 +396,7 @@ def _decorator(function: Callable[..., Any]) -> None:
             return PartialVariable(library(tx, function), [], kwargs)
         if not isinstance(cls, BornClass):
             raise GraphBreak("class changed while running", cls.describe())
+        _check_flags(kwargs.values())
         makes_another = function is dataclasses.dataclass and "slots" in kwargs and tx.truth(kwargs["slots"])
         return _made_of_class(tx, cls, function, kwargs) if makes_another else do(tx, cls, function, kwargs)
 

@@ -1,6 +1,7 @@
 """Classes that the library makes in a frame: dataclasses with slots, enums, what `types` makes."""
 
 import abc
+import collections
 import collections.abc
 import copy
 import dataclasses
@@ -8,15 +9,18 @@ import enum
 import functools
 import inspect
 import pickle
+import textwrap
 import types
 import typing
 import unittest
 import weakref
 
+import numpy
+import pytest
 import torch
 
 import jit
-from tests.differential import check, same_as_eager
+from tests.differential import check, execute, same_as_eager
 
 T = typing.TypeVar("T")
 
@@ -419,3 +423,53 @@ def test_what_is_made_of_a_tuple_of_type_variables():
     f = jit.compile(Samples.method)
     for _ in range(3):
         f(Samples("method"))
+
+
+class Refuses:
+    def __bool__(self):
+        raise KeyError("of no truth")
+
+
+#: of an array of truths `flag`, in the frame
+FLAGS = """
+dataclasses.dataclass(order=flag)(Plain)
+dataclasses.dataclass(slots=True, frozen=flag)(Plain)
+dataclasses.dataclass(order=Refuses())(Plain)
+dataclasses.dataclass(type("Other", (), {"__annotations__": {"a": int}, "a": dataclasses.field(default=3, init=flag)}))
+dataclasses.field(default=3, init=Refuses())
+collections.namedtuple("Pair", "left right", rename=flag)
+collections.namedtuple("Pair", "left right", rename=Refuses())
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", FLAGS)
+def test_what_flags_are_asked_for_their_truth(line):
+    """Though nobody has what is made."""
+    scope = {"collections": collections, "dataclasses": dataclasses, "numpy": numpy, "Refuses": Refuses}
+    execute(textwrap.dedent(f"""
+        def program(x, items):
+            class Plain:
+                a: int = 3
+
+            flag = numpy.float32(2) == items
+            try:
+                {line}
+            except (KeyError, ValueError) as error:
+                return str(error), x + 1
+            return x + 1
+    """), scope)
+    check(scope["program"], torch.ones(2), ["a", "b"], changed=[(torch.ones(2), [1, 2]), (torch.ones(2), [2])])
+
+
+def test_classes_made_in_globals_without_a_name():
+    scope = {"collections": collections, "enum": enum}
+    execute(textwrap.dedent("""
+        def program(x):
+            try:
+                module = type("Plain", (), {}).__module__
+            except AttributeError as error:
+                module = str(error)
+            pair, color = collections.namedtuple("Pair", "left right"), enum.Enum("Color", "RED GREEN")
+            return x + 1, module, "__module__" in vars(type("Plain", (), {})), pair.__module__, color.__module__
+    """), scope)
+    check(scope["program"], torch.ones(2))

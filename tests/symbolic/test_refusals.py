@@ -55,6 +55,32 @@ def test_numbers_of_positions_that_do_not_fit():
     check(put, torch.rand(4, 3), backend="default")
 
 
+MASKS = [
+    lambda x, y: x[y > 0], lambda x, y: x.index_put((y > 0,), x[0, 0]), lambda x, y: x[:, y[:, 0] > 0],
+    lambda x, y: x.clone().__setitem__(y > 0, 2.0), lambda x, y: x.clone().__setitem__((None, y > 0), 2.0),
+    lambda x, y: x.clone().__setitem__((slice(None), y[0] > 0), 2.0), lambda x, y: x[0].__setitem__(y > 0, 2.0),
+    lambda x, y: x.clone().__setitem__((y > 0).to(torch.uint8), 2.0), lambda x, y: x.__setitem__((y[0] > 0, 0), x[0, 0]),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("program", MASKS, ids=map(str, range(len(MASKS))))
+def test_masks_of_other_sizes(program):
+    def careful(x, y):
+        x.add_(1)
+        try:
+            return program(x, y)
+        except IndexError:
+            return "caught", x * 2
+
+    others = [(torch.rand(4, 3), torch.rand(size)) for size in ((4, 2), (3, 3), (1, 3), (5, 5))]
+    check(careful, torch.rand(4, 3), torch.rand(4, 3), changed=others, nodes=False)
+    check(careful, torch.rand(4, 3), torch.rand(4, 3), changed=others, nodes=False, dynamic=True)
+    for given in others:
+        check(careful, *given, nodes=False)
+
+
 @pytest.mark.parametrize("program", [
     lambda x: F.binary_cross_entropy(x, x.abs().clamp(max=1)),
     lambda x: F.binary_cross_entropy(x.sigmoid(), x),

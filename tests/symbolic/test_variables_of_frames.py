@@ -187,3 +187,119 @@ def test_code_made_of_text_ends_with_its_function():
     compiled = jit.compile(program, backend="eager")
     assert program(X)[1:] == (True, True)
     assert [compiled(X)[1:] for _ in range(3)] == [(True, True)] * 3
+
+
+class Held:
+    pass
+
+
+REFERENCES = []
+
+
+def leaves_one():
+    held = Held()
+    REFERENCES.append(weakref.ref(held))
+    raise ValueError
+
+
+def raises(x):
+    held = Held()
+    REFERENCES.append(weakref.ref(held))
+    raise ValueError
+
+
+def raises_inside(x):
+    leaves_one()
+
+
+def keeps_the_error(x):
+    try:
+        leaves_one()
+    except ValueError as error:
+        REFERENCES.append(error)
+
+
+def keeps_an_error_of_the_interpreter(x):
+    held = [Held()]
+    REFERENCES.append(weakref.ref(held[0]))
+    try:
+        None()
+    except TypeError as error:
+        REFERENCES.append(error)
+    return x + 1
+
+
+def breaks_behind(x):
+    held = Held()
+    REFERENCES.append(weakref.ref(held))
+    try:
+        raise ValueError
+    finally:
+        jit.graph_break()
+
+
+def breaks_before(x):
+    held = Held()
+    REFERENCES.append(weakref.ref(held))
+    jit.graph_break()
+    raise ValueError
+
+
+def breaks_around(x):
+    held = Held()
+    REFERENCES.append(weakref.ref(held))
+    try:
+        None()
+    finally:
+        jit.graph_break()
+        REFERENCES.append(3)
+
+
+def holds_in_a_cell(x):
+    held = Held()
+    REFERENCES.append(weakref.ref(held))
+    REFERENCES.append(lambda: held is x)
+    REFERENCES.pop()
+    raise ValueError
+
+
+def holds_a_tensor(x):
+    held = x + 1
+    REFERENCES.append(weakref.ref(held))
+    try:
+        None()
+    finally:
+        jit.graph_break()
+
+
+def holds_in_what_it_lets_go_of(x):
+    held = Held()
+    REFERENCES.append(weakref.ref(held))
+    held = None
+    raise ValueError
+
+
+@pytest.mark.parametrize("program", [
+    raises, raises_inside, keeps_the_error, keeps_an_error_of_the_interpreter, breaks_behind, breaks_before,
+    breaks_around, holds_in_a_cell, holds_a_tensor, holds_in_what_it_lets_go_of,
+])  # fmt: skip
+def test_a_traceback_holds_what_the_frames_held(program):
+    """As long as it is there, and no longer."""
+
+    def alive():
+        return [each() is not None for each in REFERENCES if isinstance(each, weakref.ref)]
+
+    def told(function):
+        REFERENCES.clear()
+        try:
+            function(X)
+        except (ValueError, TypeError) as error:
+            found = alive()
+            del error
+        else:
+            found = alive()
+        REFERENCES[:] = [each for each in REFERENCES if isinstance(each, weakref.ref)]  # no errors
+        return found, alive()
+
+    compiled = jit.compile(program, backend="eager")
+    assert [told(compiled), told(compiled)] == [told(program)] * 2
