@@ -208,15 +208,14 @@ class _Assembler:
 
     def _reachable(self, roots: list[Variable]) -> list[Variable]:
         """What must exist afterwards, with what is kept alive by tracebacks."""
-        alive: list[Variable] = []
-        seen = watch(self.capture)
-        found = reachable(roots, self.ledger)
-        while len(found) > len(alive):
-            alive = found
-            for each in alive:
-                if isinstance(each, FrameVariable):
-                    each.variables = {**kept_by(each.frame, seen), **each.variables}
-            found = reachable(roots, self.ledger)
+        alive = reachable(roots, self.ledger)
+        known: set[Variable] = set()
+        while frames := [each for each in alive if isinstance(each, FrameVariable) and each not in known]:
+            watched = watch(self.capture)
+            for each in frames:
+                each.variables = {**kept_by(each.frame, watched), **each.variables}
+            known.update(frames)
+            alive = reachable(roots, self.ledger)
         return alive
 
     def _call_graph(self, outputs: list[TensorVariable], has_nodes: bool) -> fx.GraphModule | None:

@@ -22,6 +22,7 @@ from symbolic.opcodes.exceptions import HandledVariable
 from symbolic.reach import now_held
 from symbolic.variables.base import MISSING, NULL, Variable, lookup
 from symbolic.variables.classes import ClassVariable
+from symbolic.variables.exceptions import AnyException
 from symbolic.variables.functions import CellVariable
 from symbolic.variables.generators import GeneratorVariable
 from symbolic.variables.objects import ObjectVariable
@@ -154,12 +155,16 @@ def watch(capture: Capture) -> Watch:
 
 
 def kept_by(frame: Frame, watch: Watch) -> dict[str, Variable]:
-    """Values of variables that are to stay alive with a frame that a traceback holds."""
+    """Values of variables that are to stay alive with a frame that a traceback holds. (Exceptions that it handles hold
+    the traceback, until it lets go of them, which one that stands in for it would not.)"""
     held: dict[str, Any] = {name: value for name, value in frame.locals.items() if "." not in name[1:]}
     if watch.ledger is not None:
         held |= {name: watch.ledger.pending(cell, "cell_contents") for name, cell in frame.cells.items()}
-    values = {name: value for name, value in held.items() if isinstance(value, Variable) and value is not NULL}
-    return {name: value for name, value in values.items() if _is_passed(value) or watch.sees_end(value)}
+    return {
+        name: value for name, value in held.items()
+        if isinstance(value, Variable) and value is not NULL and not isinstance(value, AnyException)
+        and (_is_passed(value) or watch.sees_end(value))
+    }  # fmt: skip
 
 
 def _is_passed(variable: Variable) -> bool:
