@@ -739,7 +739,7 @@ class TupleVariable(SequenceVariable):
         product = tx.from_constant(1)
         for item in self.items:
             product = tx.binary(operator.mul, product, item)
-        return product
+        return product if product.python_type() is int else tx.call(tx.class_variable(int), [product], {})
 
     def do__make(self, tx: Translator, iterable: Variable, /) -> Variable:
         items = tx.unpack(iterable)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import torch
 from torch import fx
+from torch._ops import OpOverload, OpOverloadPacket
 
 from sideeffects.effects import DELETED
 from symbolic import input_memory
@@ -56,9 +57,25 @@ AS_NUMBERS: dict[type, Callable[[Any, Variable], Variable]] = {}
 AS_POSITIONS: dict[type, Callable[[Any, Variable], Variable]] = {}
 
 
+#: They want the kinds of numbers that their schemas say.
+_OF_SCHEMAS = (OpOverload, OpOverloadPacket)
+#: Names of functions written in Python that want an `int` where the others take any whole number.
+_OF_INTEGERS = frozenset(("split", "norm", "tensordot"))
+
+
 def as_number(tx: Translator, variable: Variable) -> Variable:
     convert = AS_NUMBERS.get(type(variable))
     return variable if convert is None else convert(tx, variable)
+
+
+def as_numbers(
+    tx: Translator, function: Any, args: list[Variable], kwargs: dict[str, Variable]
+) -> tuple[list[Variable], dict[str, Variable]]:
+    """The arguments as `function`, or the method of that name, takes them."""
+    others = [each for each in (*args, *kwargs.values()) if type(each) in AS_NUMBERS]
+    if others and (isinstance(function, _OF_SCHEMAS) or getattr(function, "__name__", function) in _OF_INTEGERS):
+        raise GraphBreak("array beside a tensor", others[0].describe())
+    return [as_number(tx, arg) for arg in args], {name: as_number(tx, arg) for name, arg in kwargs.items()}
 
 
 def _asking(ask: Callable[..., Variable | None], convert: Callable[[Any, Variable], Any] | None = None) -> Any:
@@ -297,7 +314,7 @@ class TensorVariable(Variable):
             input_memory.guard_offset(tx.graph, self)
         if name == "size" and tx.graph.shapes is not None and not args and not kwargs:
             return tx.new_tuple(tx.graph.sizes(self), torch.Size)
-        args, kwargs = [as_number(tx, arg) for arg in args], {key: as_number(tx, arg) for key, arg in kwargs.items()}
+        args, kwargs = as_numbers(tx, name, args, kwargs)
         return tx.graph.call_method(name, [self, *args], kwargs)
 
     @_asking(lambda tx, self, index: tx.overrides.ask(tx, operator.getitem, [self, index]))

@@ -27,7 +27,7 @@ from symbolic.variables.constants import CONTEXTS, ConstantVariable
 from symbolic.variables.containers import ListVariable, new_size
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.tensors import DATA_METHODS, TensorVariable, as_number
+from symbolic.variables.tensors import DATA_METHODS, TensorVariable, as_numbers
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -203,7 +203,7 @@ class TorchFunction(FixedVariable):
             return ConstantVariable(None) if "nesting" not in function.__name__ else tx.from_constant(_nesting())
         if not (is_operator(function) or function in ALLOWED):
             raise GraphBreak("function of torch that is no operator", self.describe())
-        args, kwargs = [as_number(tx, arg) for arg in args], {name: as_number(tx, arg) for name, arg in kwargs.items()}
+        args, kwargs = as_numbers(tx, function, args, kwargs)
         return tx.graph.call(function, args, kwargs)
 
 

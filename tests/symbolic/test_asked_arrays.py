@@ -1,4 +1,5 @@
-"""What numpy gives for arrays and numbers of each dtype, where what is in them is not known before the program runs."""
+"""What numpy gives for arrays and numbers of each dtype, where what is in them is not known before the program runs; what
+torch makes of such numbers."""
 import collections
 import copy
 import fractions
@@ -32,3 +33,18 @@ def test_arrays(line, number):
     exec(PROGRAM.format(line), scope)
     given = [torch.tensor(rows).to(DTYPES[number]) for rows in ([[1, 2, 0], [0, 3, 1]], [[1, 1, 0], [4, 0, 2]])]
     check(scope["program"], given[0], changed=[(given[1],)], tolerance=(1e-3, 1e-3), nodes=False)
+
+
+KINDS = [np.bool_, np.uint8, np.int32, np.int64, np.float32, np.float64]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.sampled(60)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("line", lines("asked_numbers.txt"))
+def test_numbers_beside_tensors(line, kind):
+    """Some functions take any number, some only Python's: what eager code refuses is refused."""
+    scope = {"torch": torch, "np": np, "F": torch.nn.functional}
+    exec(f"def program(x, v):\n    return {line}", scope)
+    x = torch.arange(12.0).reshape(3, 4)
+    check(scope["program"], x, kind(1), changed=[(x + 1, kind(1))], tolerance=(1e-4, 1e-4), nodes=False)
