@@ -48,7 +48,7 @@ from symbolic.variables.sets import SetIterator, SetVariable
 from symbolic.variables.subclasses import SubclassVariable
 from symbolic.variables.symbols import SymbolInput
 from symbolic.variables.tensors import DrawnTensor, NodeVariable, TensorVariable
-from symbolic.variables.weak import WeakReference
+from symbolic.variables.weak import WeakReference, let_go
 
 #: END_FOR (3.12), END_FOR; POP_TOP (3.13) clean up after the interpreter's own FOR_ITER
 _LOOP_END = 2 if versions.PY313 else 1 if versions.PY312 else 0
@@ -399,7 +399,10 @@ class _Assembler:
         guarded, handled = self._guarded(frames, frame, inst, operands), self.capture.tx.handled
         through = guarded.through
         broken = Broken(self.writer, frame, inst, operands, region, through, frame.kw_names, handled, guarded.needed)
-        broken.kept = () if guarded.needed else tuple(kept_by(frame, watch(self.capture)).values())
+        if not guarded.needed:
+            tx, dropped = self.capture.tx, set(let_go(self.capture.tx))
+            broken.kept = tuple(kept_by(frame, watch(self.capture)).values())
+            broken.dropped = [name for name, each in zip(self.params, tx.given, strict=True) if each in dropped]
         result = Placeholder(self.emit.fresh("result"))
         left = row.leaves(inst)
         for operand in operands:

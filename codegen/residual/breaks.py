@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +29,8 @@ class NotBreakable(Exception):
 @dataclass
 class Broken:
     """One broken instruction being emitted: `operands` are its stack items, bottom first. `through`: what stands in for
-    the inlined frames, the outermost first. `goes_on`: whether this code does if it raises; if not, the traceback holds
-    the frame of this code, which has to keep the values of the user's that are `kept`."""
+    the inlined frames, the outermost first. `goes_on`: whether this code does if it raises; if not, a traceback holds
+    the frame of this code, which has to keep the user's values that are `kept`, and not the arguments `dropped`."""
 
     writer: Writer
     frame: Frame
@@ -41,7 +41,8 @@ class Broken:
     kw_names: tuple[str, ...] = ()
     handled: Variable | None = None
     goes_on: bool = True
-    kept: tuple[Variable, ...] = ()
+    kept: Sequence[Variable] = ()
+    dropped: Sequence[str] = ()
 
     @property
     def emit(self) -> Emitter:
@@ -555,7 +556,7 @@ def raise_varargs(b: Broken) -> None:
         raise NotBreakable("bare raise")
     b.load(*range(b.inst.arg))
     if not b.goes_on:
-        b.writer.empty(kept=b.kept)  # or the exception is in a local of a frame that its traceback holds
+        b.writer.empty(b.dropped, b.kept)  # or the exception is in a local of a frame that its traceback holds
     b.emit.raise_(b.inst.arg)
 
 

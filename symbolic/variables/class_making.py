@@ -288,11 +288,16 @@ def enum_of_names(tx: Translator, cls: Variable, args: list[Variable], kwargs: d
     return make(tx, functional_enum, [cls, settled, tx.new_dict(pairs)], {})
 
 
-def _module_of_caller(tx: Translator, made: Variable) -> Variable:
+def _name_of_globals(tx: Translator) -> Variable | None:
+    """None if they have none, as those of text that is run by itself."""
     namespace = tx.frames[-1].namespace
     assert isinstance(namespace, Names)
-    module = namespace.find(tx, "__name__")
-    if module is None:  # as those of text that is run by itself
+    return namespace.find(tx, "__name__")
+
+
+def _module_of_caller(tx: Translator, made: Variable) -> Variable:
+    module = _name_of_globals(tx)
+    if module is None:
         raise GraphBreak("construction not supported", f"{made.describe()} in globals without a name")
     return module
 
@@ -383,7 +388,7 @@ def _namedtuple(
     _check_unasked([typename, field_names], ["__str__", "__repr__", "__iter__", "__getitem__"])
     _check_flags([rename])
     if module is NONE:  # that of the caller
-        module = _module_of_caller(tx, typename)
+        module = _name_of_globals(tx) or ConstantVariable("__main__")
     named = {"rename": rename, "defaults": defaults, "module": module}
     given = {name: value for name, value in named.items() if value is not NONE}
     return make(tx, collections.namedtuple, [typename, field_names], given)

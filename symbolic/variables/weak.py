@@ -139,10 +139,16 @@ def held_by_frames(tx: Translator) -> Iterator[Variable]:
 
 def has_let_go(tx: Translator) -> bool:
     """Whether the frame dropped an argument, which may have been the last to hold something."""
+    return any(not ends_unseen(getattr(each, "value", None)) for each in let_go(tx))
+
+
+def let_go(tx: Translator) -> list[Variable]:
+    """The arguments that the frame has dropped, but for numbers and their like."""
     frame = tx.frames[0]
     cells = [tx.ledger.pending(cell, "cell_contents") for cell in frame.cells.values()]
     held = {each.source for each in (*frame.locals.values(), *frame.stack, *cells) if isinstance(each, Variable)}
-    return any(each.source not in held for each in tx.given if not ends_unseen(getattr(each, "value", None)))
+    given = (each for each in tx.given if type(getattr(each, "value", None)) not in _PLAIN)
+    return [each for each in given if each.source not in held]
 
 
 def sees_ends(tx: Translator) -> bool:
