@@ -54,6 +54,12 @@ def reachable(roots: Iterable[Variable], ledger: Ledger) -> list[Variable]:
                 work.append(effect.risk.handled)
         elif exists(target):
             work.append(target)
+    return within(work, ledger)
+
+
+def within(roots: Iterable[Variable], ledger: Ledger) -> list[Variable]:
+    """What `roots` hold, and these."""
+    work = list(roots)
     seen: dict[Variable, None] = {}
     while work:
         variable = work.pop()

@@ -22,7 +22,7 @@ from codegen.residual.failures import Blame, RunAgain, has_plain_slots, random_s
 from codegen.residual.kept import Before, Needed, needed
 from codegen.residual.notes import Notes
 from codegen.residual.resume import Entry
-from codegen.residual.writer import BUILD, Placeholder, Writer
+from codegen.residual.writer import BUILD, MADE, Placeholder, Writer
 from sideeffects.ledger import Ledger
 from symbolic import polyfills, tracebacks, versions
 from symbolic.capture import Break, Capture, Return
@@ -33,7 +33,7 @@ from symbolic.frames import Frame
 from symbolic.graph import OPERATION_RAISES
 from symbolic.guards import Program, program
 from symbolic.opcodes.exceptions import handling
-from symbolic.reach import children, exists, reachable
+from symbolic.reach import children, exists, reachable, within
 from symbolic.sources import Source
 from symbolic.torch_state import hushed, restoring
 from symbolic.translator import ESCAPES
@@ -207,16 +207,22 @@ class _Assembler:
         return [root for root in roots if root is not NULL]
 
     def _reachable(self, roots: list[Variable]) -> list[Variable]:
-        """What must exist afterwards, with what is kept alive by tracebacks."""
+        """What must exist afterwards, with what is kept alive by tracebacks: not what is made at once of what has to be
+        complete by then, as a traceback may be made before that is."""
         alive = reachable(roots, self.ledger)
         known: set[Variable] = set()
         while frames := [each for each in alive if isinstance(each, FrameVariable) and each not in known]:
             watched = watch(self.capture)
             for each in frames:
-                each.variables = {**kept_by(each.frame, watched), **each.variables}
+                kept = kept_by(each.frame, watched).items()
+                early = {name: value for name, value in kept if not self._is_made_late(value)}
+                each.variables = {**early, **each.variables}
             known.update(frames)
             alive = reachable(roots, self.ledger)
         return alive
+
+    def _is_made_late(self, value: Variable) -> bool:
+        return any(isinstance(part, MADE) for part in within([value], self.ledger))
 
     def _call_graph(self, outputs: list[TensorVariable], has_nodes: bool) -> fx.GraphModule | None:
         """Emits the call of the compiled graph; its results go to locals. `has_nodes`: see `GraphBuilder.finish`."""

@@ -305,3 +305,35 @@ def test_a_traceback_holds_what_the_frames_held(program):
 
     compiled = jit.compile(program, backend="eager")
     assert [told(compiled), told(compiled)] == [told(program)] * 2
+
+
+class Limited(ValueError):
+    def __init__(self, limit):
+        super().__init__(limit)
+        self.limit = limit
+
+
+def test_a_traceback_that_is_made_before_a_class_of_the_frame():
+    """The class is made of what its body left, though a variable of the frame holds it, which the traceback shows."""
+
+    def program(x):
+        try:
+            try:
+                x.missing  # noqa: B018
+            except AttributeError:
+                raise Limited(3)  # noqa: B904
+        except ValueError as error:
+            print(error.__context__)
+
+        class Asked:
+            def __init__(self, number):
+                self.number = number
+
+            def __getattr__(self, name):
+                jit.graph_break()
+                return name, self.number
+
+        asked = Asked(3)
+        return asked.what, x + 1
+
+    check(program, X)
