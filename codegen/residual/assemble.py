@@ -207,8 +207,8 @@ class _Assembler:
         return [root for root in roots if root is not NULL]
 
     def _reachable(self, roots: list[Variable]) -> list[Variable]:
-        """What must exist afterwards, with what is kept alive by tracebacks: not what is made at once of what has to be
-        complete by then, as a traceback may be made before that is."""
+        """What must exist afterwards, with what is kept alive by tracebacks: not what has to be made of things as they
+        are in the end, as a traceback may be made before."""
         alive = reachable(roots, self.ledger)
         known: set[Variable] = set()
         while frames := [each for each in alive if isinstance(each, FrameVariable) and each not in known]:
@@ -222,7 +222,8 @@ class _Assembler:
         return alive
 
     def _is_made_late(self, value: Variable) -> bool:
-        return any(isinstance(part, MADE) for part in within([value], self.ledger))
+        parts = within([value], self.ledger)
+        return any(isinstance(part, (*MADE, GeneratorVariable)) or _looks_at_now(part) for part in parts)
 
     def _call_graph(self, outputs: list[TensorVariable], has_nodes: bool) -> fx.GraphModule | None:
         """Emits the call of the compiled graph; its results go to locals. `has_nodes`: see `GraphBuilder.finish`."""
