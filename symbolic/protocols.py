@@ -403,7 +403,13 @@ class Protocols:
         return value.iterator(self)
 
     def next(self: Any, iterator: Variable) -> Variable | None:
-        return iterator.next(self)
+        """What a loop gets: StopIteration, whoever raised it, says that there is no more."""
+        try:
+            return iterator.next(self)
+        except Observed as raised:
+            if not issubclass(raised.variable.python_type(), StopIteration):
+                raise
+            return None
 
     def unpack(self: Any, value: Variable) -> list[Variable]:
         return value.unpack(self)

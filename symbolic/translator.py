@@ -122,7 +122,6 @@ class Translator(Protocols):
         self.telling: dict[tuple[Variable, str | None], list[Any]] = {}  # what existed and was replaced (see `dropped`)
         self.moved_generators: list[LiveIterator | LiveGenerator] = []  # existing ones whose steps are run again
         self.moving: LiveIterator | LiveGenerator | None = None  # the existing iterator that takes a step
-        self.stopped = False  # whether a `__next__` of the program's raised that there is no more
         self.hooks: list[hooks.Hook] = []  # that the frame registered
         self.drawn_from: dict[Any, Variable] = {}  # generators of random numbers that early calls change
         self.first_check: tuple[int, str] | None = None  # that the graph makes for the frame: its step, and of what

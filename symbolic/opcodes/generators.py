@@ -60,9 +60,9 @@ def _send(tx: Translator, receiver: Variable, value: Variable) -> tuple[Variable
         return result, receiver.returned if result is None else nothing
     own = receiver.special(tx, "__next__") if isinstance(receiver, ObjectVariable) else None
     starts = is_none(value)
-    if starts and own is None:
-        return tx.next(receiver), nothing
     try:
+        if starts and own is None:
+            return receiver.iternext(tx), nothing
         return tx.call(own, [], {}) if starts and own is not None else receiver.method(tx, "send", [value], {}), nothing
     except Observed as raised:
         if issubclass(raised.variable.python_type(), StopIteration):

@@ -207,11 +207,15 @@ class Variable:
         """`next(value)` of an iterator; None when it is exhausted."""
         raise GraphBreak("next() not supported", self.describe())
 
+    def iternext(self, tx: Translator) -> Variable | None:
+        """The same for what passes StopIteration on: one that was raised, or has a value, is raised."""
+        return self.next(tx)
+
     def unpack(self, tx: Translator) -> list[Variable]:
         """All elements, as `[*value]` gives them."""
         iterator = self.iterator(tx)
         items = []
-        while (item := iterator.next(tx)) is not None:
+        while (item := tx.next(iterator)) is not None:
             items.append(item)
             if len(items) > tx.options.unroll_limit:
                 raise GraphBreak("loop too long to unroll", self.describe())

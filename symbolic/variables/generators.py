@@ -94,6 +94,11 @@ class GeneratorVariable(Variable):
     def next(self, tx: Translator) -> Variable | None:
         return self.send(tx, ConstantVariable(None))
 
+    def iternext(self, tx: Translator) -> Variable | None:
+        item = self.next(tx)
+        says_more = item is None and not (self.returned.is_constant() and self.returned.constant() is None)
+        return tx.stop_iteration(self.returned) if says_more else item
+
     def send(self, tx: Translator, value: Variable) -> Variable | None:
         """Runs to the next yield; None when the generator returned (its value is then in `returned`)."""
         return self._resume(tx, value, None)

@@ -42,14 +42,10 @@ def _iter(tx: Translator, value: Variable, sentinel: Variable | None = None, /) 
 def _next(tx: Translator, iterator: Variable, default: Variable | None = None, /) -> Variable:
     if tx.lookup(iterator.python_type(), "__next__") is MISSING:
         tx.raise_(TypeError, f"{type_name(iterator.python_type())!r} object is not an iterator")
-    is_asked = default is None and isinstance(iterator, ObjectVariable)
-    tx.stopped = False
-    item = iterator.step(tx) if is_asked else tx.next(iterator)  # type: ignore[attr-defined]
-    if item is not None:
-        return item
-    if default is None and tx.stopped:
-        raise GraphBreak("iterator that may pass on what another ended with", iterator.describe())
-    return default if default is not None else tx.stop_iteration(getattr(iterator, "returned", ConstantVariable(None)))
+    if default is not None:
+        return tx.next(iterator) or default
+    item = iterator.iternext(tx)
+    return item if item is not None else tx.stop_iteration(ConstantVariable(None))
 
 
 @handles(enumerate)

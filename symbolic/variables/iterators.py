@@ -79,7 +79,7 @@ class ZipIterator(IteratorVariable):
     def next(self, tx: Translator) -> Variable | None:
         items = []
         for position, iterator in enumerate(self.iterators):
-            item = tx.next(iterator)
+            item = tx.next(iterator) if self.strict else iterator.iternext(tx)
             if item is None:
                 if self.strict:
                     self._check(tx, position)
@@ -109,7 +109,7 @@ class EnumerateIterator(IteratorVariable):
         self.count = count
 
     def next(self, tx: Translator) -> Variable | None:
-        item = tx.next(self.source_iterator)
+        item = self.source_iterator.iternext(tx)
         if item is None:
             return None
         count = self.count
@@ -130,7 +130,7 @@ class MapIterator(IteratorVariable):
     def next(self, tx: Translator) -> Variable | None:
         items = []
         for iterator in self.iterators:
-            item = tx.next(iterator)
+            item = iterator.iternext(tx)
             if item is None:
                 return None
             items.append(item)
@@ -149,7 +149,7 @@ class FilterIterator(IteratorVariable):
         self.source_iterator = iterator
 
     def next(self, tx: Translator) -> Variable | None:
-        while (item := tx.next(self.source_iterator)) is not None:
+        while (item := self.source_iterator.iternext(tx)) is not None:
             answer = item if _is_none(self.function) else tx.call(self.function, [item], {})  # type: ignore[arg-type]
             if tx.truth(answer) is self.KEEPS:
                 return item
@@ -344,7 +344,11 @@ class IsliceIterator(IteratorVariable):
             if self.position == self.wanted and self.stop is not None and self.position >= self.stop:
                 item = None
                 break
-            item = tx.next(self.source_iterator)
+            try:
+                item = self.source_iterator.iternext(tx)
+            except Observed:
+                self.source_iterator = None
+                raise
             if item is None:
                 break
             self.position += 1
@@ -379,7 +383,7 @@ class AccumulateIterator(IteratorVariable):
         if self.initial is not None:
             self.total, self.initial = self.initial, None
             return self.total
-        item = tx.next(self.source_iterator)
+        item = self.source_iterator.iternext(tx)
         if item is None:
             return None
         if self.total is None:
@@ -405,7 +409,7 @@ class TakewhileIterator(IteratorVariable):
     def next(self, tx: Translator) -> Variable | None:
         if self.stopped:
             return None
-        item = tx.next(self.source_iterator)
+        item = self.source_iterator.iternext(tx)
         if item is None:
             return None
         if tx.truth(tx.call(self.function, [item], {})):
@@ -426,7 +430,7 @@ class DropwhileIterator(IteratorVariable):
         self.started = started
 
     def next(self, tx: Translator) -> Variable | None:
-        while (item := tx.next(self.source_iterator)) is not None:
+        while (item := self.source_iterator.iternext(tx)) is not None:
             if self.started or not tx.truth(tx.call(self.function, [item], {})):
                 self.started = True
                 return item
@@ -444,7 +448,7 @@ class StarmapIterator(IteratorVariable):
         self.source_iterator = iterator
 
     def next(self, tx: Translator) -> Variable | None:
-        args = tx.next(self.source_iterator)
+        args = self.source_iterator.iternext(tx)
         return tx.call(self.function, tx.unpack(args), {}) if args is not None else None
 
 
@@ -462,10 +466,15 @@ class PairwiseIterator(IteratorVariable):
         iterator, previous = self.source_iterator, self.previous
         if iterator is None:
             return None
-        if previous is None:
-            previous = self.previous = tx.next(iterator)
-        # The iterator may have been at its end meanwhile, if it asked this one.
-        following = tx.next(iterator) if previous is not None and self.source_iterator is not None else None
+        following = None
+        try:
+            if previous is None:
+                previous = self.previous = iterator.iternext(tx)
+            if previous is not None and self.source_iterator is not None:  # nor has it been asked by that
+                following = iterator.iternext(tx)
+        except Observed:
+            self.source_iterator = self.previous = None
+            raise
         if following is None or previous is None:
             self.source_iterator = self.previous = None
             return None
@@ -506,8 +515,8 @@ class CompressIterator(IteratorVariable):
         self.selectors = selectors
 
     def next(self, tx: Translator) -> Variable | None:
-        while (item := tx.next(self.data)) is not None:
-            selector = tx.next(self.selectors)
+        while (item := self.data.iternext(tx)) is not None:
+            selector = self.selectors.iternext(tx)
             if selector is None:
                 return None
             if tx.truth(selector):

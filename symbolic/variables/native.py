@@ -458,7 +458,7 @@ class NativeVariable(Variable):
         return self.iterator(tx)
 
     def do___next__(self, tx: Translator, /) -> Variable:
-        item = self.next(tx)
+        item = self.iternext(tx)
         return item if item is not None else tx.raise_(StopIteration)
 
     def do___reversed__(self, tx: Translator, /) -> Variable:

@@ -450,7 +450,7 @@ class ObjectVariable(Variable):
             if tx.lookup(self.cls, "__iter__") is MISSING and tx.lookup(self.cls, "__getitem__") is MISSING:
                 self._misuse(tx, "__contains__")
             steps = self.iterator(tx)
-            while (other := steps.next(tx)) is not None:
+            while (other := tx.next(steps)) is not None:
                 if tx.equal(other, item):
                     return True
             return False
@@ -480,18 +480,8 @@ class ObjectVariable(Variable):
             tx.raise_(TypeError, f"iter() returned non-iterator of type {type_name(found.python_type())!r}")
         return found
 
-    def step(self, tx: Translator) -> Variable | None:
-        """The same as `next`, but what its own `__next__` raises to say that there is no more is raised."""
-        return self._ask(tx, "__next__", [], lambda p: p.next(tx), lambda r: r)
-
     def next(self, tx: Translator) -> Variable | None:
-        try:
-            return self.step(tx)
-        except Observed as raised:
-            if not issubclass(raised.variable.python_type(), StopIteration):
-                raise
-            tx.stopped = True
-            return None
+        return self._ask(tx, "__next__", [], lambda p: p.iternext(tx), lambda r: r)
 
     def as_dict(self, tx: Translator) -> Any:
         return self.payload.as_dict(tx) if self.payload is not None else None
