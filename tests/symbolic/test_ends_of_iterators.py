@@ -1,6 +1,11 @@
 """What ends an iterator: nothing more, or StopIteration with a value, which some iterators pass on and some do not."""
+import collections
+import functools
+import heapq
 import itertools
+import math
 import operator
+import statistics
 
 import pytest
 import torch
@@ -117,5 +122,170 @@ def program(x):
             said.append((type(error).__name__, getattr(error, "value", None), error.args))
     said.append(list(delegates({again})) if {"count" not in line} else None)
     return x + 1, [each for each in said if not hasattr(each, "__next__")]
+""", scope)
+    check(scope["program"], torch.ones(2))
+
+
+#: of `m()`, a `map` whose function raises StopIteration at its second item
+LOOPS = """
+list(m())
+tuple(m())
+set(m())
+frozenset(m())
+dict(zip(m(), m()))
+dict(map(lambda v: (stop(v), 1), [1, 2, 3]))
+sum(m())
+max(m())
+min(m(), default=3)
+sorted(m())
+sorted([1,2,3], key=stop)
+max([1,2,3], key=stop)
+any(m())
+all(m())
+''.join(map(lambda v: str(stop(v)), [1, 2, 3]))
+[*m()]
+(lambda *a: a)(*m())
+(lambda a: a)(*m())
+[each for each in m()]
+{each for each in m()}
+{each: 1 for each in m()}
+list(each for each in m())
+1 in m()
+3 in m()
+operator.contains(m(), 3)
+operator.countOf(m(), 1)
+operator.indexOf(m(), 3)
+L(lambda l: l.extend(m()))
+L(lambda l: l.__iadd__(m()))
+L(lambda l: l.__setitem__(slice(0, 0), m()))
+S(lambda s: s.update(m()))
+S(lambda s: s.difference_update(m()))
+S(lambda s: s.union(m()))
+S(lambda s: s.intersection(m()))
+S(lambda s: s.issuperset(m()))
+collections.deque(m())
+collections.deque([0]).extend(m())
+collections.Counter(m())
+collections.OrderedDict.fromkeys(m())
+dict.fromkeys(m(), 1)
+bytes(m())
+bytearray(m())
+functools.reduce(operator.add, m())
+functools.reduce(lambda a, b: stop(b), [1, 2, 3])
+list(itertools.chain(m(), [5]))
+list(itertools.chain.from_iterable(map(lambda v: [stop(v)], [1,2,3])))
+list(itertools.product(m(), [1]))
+list(itertools.permutations(m()))
+list(itertools.zip_longest(m(), [1,2,3]))
+list(itertools.cycle([]))
+[k for k, g in itertools.groupby([1,2,3], stop)]
+[list(g) for k, g in itertools.groupby([1,2,3], stop)]
+list(zip(m(), [1,2,3], strict=True))
+list(zip([1,2,3], m(), strict=True))
+list(enumerate(m()))
+list(filter(stop, [1,2,3]))
+list(itertools.filterfalse(stop, [0,1,2,3]))
+list(itertools.takewhile(stop, [1,2,3]))
+list(itertools.dropwhile(stop, [1,2,3]))
+list(itertools.starmap(stop, [(1,),(2,),(3,)]))
+list(itertools.accumulate([1,2,3], lambda a, b: stop(b)))
+list(itertools.compress(m(), [1,1,1]))
+list(itertools.compress([1,1,1], m()))
+list(itertools.islice(m(), 5))
+list(itertools.pairwise(m()))
+list(itertools.tee(m())[0])
+list(iter(lambda c=iter([1,2,3]): stop(next(c)), 5))
+math.prod(m())
+math.fsum(m())
+math.hypot(*m())
+list(map(stop, m()))
+heapq.nsmallest(2, m())
+statistics.mean(m())
+torch.stack([torch.ones(1) * v for v in m()])
+torch.tensor(list(m()))
+U()
+V()
+F()
+list(reversed(list(m())))
+str(list(m()))
+next(map(stop, [2]), 'd')
+next(iter(filter(stop, [2])), 'd')
+sum(each for each in m())
+max((each for each in m()), default=0)
+dict(a=1, **dict(zip(map(str, m()), m())))
+list({1: 2}.items()) + list(m())
+m().__next__() + m().__next__()
+list(m()).__len__()
+divmod(*map(stop, [7, 3]))
+'%s %s' % (*m(), 1)
+'{}'.format(*m())
+slice(*m())
+range(*m())
+collections.ChainMap(*map(lambda v: {stop(v): 1}, [1, 2]))
+""".strip().splitlines()
+
+
+def stop(value):
+    if value == 2:
+        raise StopIteration(9)
+    return value
+
+
+def m():
+    return map(stop, [1, 2, 3])
+
+
+def U():
+    only, = m()
+    return only
+
+
+def V():
+    first, *others = m()
+    return first, others
+
+
+def F():
+    said = []
+    for each in m():
+        said.append(each)
+    else:
+        said.append("else")
+    return said
+
+
+def L(change):
+    given = [7]
+    try:
+        found = change(given)
+    except StopIteration as error:
+        found = repr(error)
+    return given, found if found is not given else "itself"
+
+
+def S(change):
+    given = {7, 1}
+    try:
+        found = change(given)
+    except StopIteration as error:
+        found = repr(error)
+    return given, found
+
+
+MODULES = (collections, functools, heapq, itertools, math, operator, statistics, torch)
+BY_NAME = {**{each.__name__: each for each in MODULES}, **{each.__name__: each for each in (stop, m, U, V, F, L, S)}}
+
+
+@pytest.mark.sampled(40)
+@pytest.mark.parametrize("line", LOOPS)
+def test_a_function_that_ends_a_loop(line):
+    scope = dict(BY_NAME)
+    exec(f"""
+def program(x):
+    try:
+        found = {line}
+    except BaseException as error:
+        found = type(error).__name__, getattr(error, "value", None), str(error)
+    return found, x + 1
 """, scope)
     check(scope["program"], torch.ones(2))
