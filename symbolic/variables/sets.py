@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from symbolic.errors import GraphBreak, Restart
+from symbolic.errors import GraphBreak, Observed, Restart
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Identity, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value, is_none_of
@@ -46,6 +46,8 @@ _IN_PLACE = {
 
 
 _CHANGED = "order of an existing set that the frame changed"
+#: Types of iterables that run nothing of the program's.
+_PLAIN = frozenset({list, tuple, set, frozenset, dict, str, bytes, range, type({}.keys())})
 _ITEM_BY_ITEM = ("union", "difference")
 
 
@@ -55,11 +57,13 @@ class _Pulled:
     def __init__(self, keys: Iterator[Any]) -> None:
         self.keys = keys
         self.taken: list[Any] = []
+        self.has_ended = False
 
     def __iter__(self) -> Iterator[Any]:
         for key in self.keys:
             self.taken.append(key)
             yield key
+        self.has_ended = True
 
 
 class HasOrder:
@@ -563,7 +567,12 @@ class SetVariable(Veiled, NativeVariable):
     def combine_in_place(self, tx: Translator, name: str, others: Sequence[Variable]) -> None:
         asked = [self.keys_in(tx, other) for other in others]
         pull = self.table.intersection if name == "intersection" else _pull
-        pull(*(keys for keys, _ in asked))
+        try:
+            pull(*(keys for keys, _ in asked))
+        except Observed:
+            if name == "difference":
+                self._drop_taken(tx, asked)
+            raise
         operands = _taken(asked)
         items = [item for _, variables in operands for item in variables.values()]
         if name in _ITEM_BY_ITEM and self._takes_unread(*items):
@@ -583,6 +592,25 @@ class SetVariable(Veiled, NativeVariable):
             self.changed(tx)
         for theirs in _sets_among(others) if is_copied else ():
             self.is_copy(tx, theirs)
+
+    def drop_each(self, tx: Translator, iterable: Variable) -> None:
+        """`difference_update`, of which the iterable may see how far it is."""
+        if native_part(iterable).python_type() in _PLAIN:
+            return self.combine_in_place(tx, "difference", [iterable])
+        for item in each(tx, iterable):
+            self.drop(tx, item)
+        if not self._takes_unread():
+            self.act("difference_update", [], [])  # which looks whether there is too much room
+            self.take(self.table, [self.keys_in(tx, self)])
+
+    def _drop_taken(self, tx: Translator, asked: Sequence[tuple[Any, dict[int, Variable]]]) -> None:
+        """An operand has failed: what was taken before is dropped, which may leave another order than is known."""
+        self.unordered_at = tx.anchor()
+        for keys, items in asked:
+            for key in keys.taken if isinstance(keys, _Pulled) else keys:
+                self.drop(tx, items[id(key)])
+            if isinstance(keys, _Pulled) and not keys.has_ended:
+                return
 
     def is_copy(self, tx: Translator, existing: SetVariable) -> None:
         """It has been made of that one."""
@@ -718,7 +746,11 @@ def _combining(name: str, in_place: bool) -> Callable[..., Variable | None]:
     def run(self: SetVariable, tx: Translator, /, *others: Variable) -> Variable | None:
         if not in_place:
             return self.combined(tx, name, others)
-        self.combine_in_place(tx, name, others)
+        if name != "difference" or all(native_part(other).python_type() in _PLAIN for other in others):
+            self.combine_in_place(tx, name, others)
+        else:
+            for other in others:
+                self.drop_each(tx, other)
         return None
 
     def one(self: SetVariable, tx: Translator, other: Variable, /) -> Variable | None:

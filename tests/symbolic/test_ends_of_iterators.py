@@ -289,3 +289,46 @@ def program(x):
     return found, x + 1
 """, scope)
     check(scope["program"], torch.ones(2))
+
+
+def fails(value):
+    if value == 2:
+        raise ValueError(9)
+    return value
+
+
+class NoHash:
+    __hash__ = None
+
+
+FAILURES = """
+s.difference_update([7], map(fails, [1, 2]), {5})
+s.difference_update({7}, {5: 1}, map(fails, [1, 2]), {9})
+s.difference_update(map(fails, [1, 2]), {9})
+s.difference_update([1], [NoHash()])
+s.difference_update([1, 5, []])
+s.difference_update(frozenset([1]), {7: 3}, "ab", 3)
+s.difference_update(fails(v) for v in s)
+s.difference_update(len(s) for v in range(9))
+s.difference_update(v for v in range(9) if s.discard(9) is None)
+s.intersection_update(map(fails, [1, 2]))
+s.symmetric_difference_update(map(fails, [1, 2]))
+s.update([100], map(fails, [1, 2]))
+s.update(len(s) for v in range(9))
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("made", ["s", "{1, 5, 7, 9}", "set(range(40))"])
+@pytest.mark.parametrize("line", FAILURES)
+def test_what_a_set_has_lost_when_an_operand_fails(line, made):
+    scope = {"fails": fails, "NoHash": NoHash}
+    exec(f"""
+def program(x, s):
+    s = {made}
+    try:
+        {line}
+    except Exception as error:
+        return sorted(s), repr(error), x + 1
+    return sorted(s), x + 1, s.pop()
+""", scope)
+    check(scope["program"], torch.ones(2), {1, 5, 7, 9})
