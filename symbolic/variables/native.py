@@ -25,7 +25,7 @@ from symbolic.variables.constants import is_constant_value
 from symbolic.variables.identity import IdVariable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import instance_dict
-from symbolic.variables.positions import has, has_own, is_python_class, stand_in, type_name
+from symbolic.variables.positions import answering, as_index, has, has_own, is_python_class, stand_in, type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -87,19 +87,31 @@ def _rest(tx: Translator, iterator: Variable, iterable: Variable) -> Iterator[Va
 def each_of_some(tx: Translator, iterable: Variable) -> Iterator[Variable]:
     """The same where the interpreter, with the iterator in hand, asks the iterable how many elements there may be."""
     iterator = tx.iter(iterable)
-    names = [name for name in ("__len__", "__length_hint__") if has(iterable.python_type(), name)]
-    ask = getattr(iterable, "special", None) or getattr(iterable, "of_metaclass", None)
-    own = ask(tx, names[0]) if names and ask is not None else None
-    sized = _sized(tx, iterable)
-    try:
-        if own is not None:
-            tx.call(own, [], {})
-        elif sized is not None:
-            tx.len(sized)
-    except Observed as raised:
-        if not issubclass(raised.variable.python_type(), TypeError):
-            raise
+    _ask_length(tx, iterable)
     yield from _rest(tx, iterator, iterable)
+
+
+def _ask_length(tx: Translator, iterable: Variable) -> None:
+    """As `operator.length_hint` does: where `__len__` raises TypeError, `__length_hint__` is asked."""
+    ask = getattr(iterable, "special", None) or getattr(iterable, "of_metaclass", None)
+    sized = _sized(tx, iterable)
+    for name in [name for name in ("__len__", "__length_hint__") if has(iterable.python_type(), name)]:
+        own = ask(tx, name) if ask is not None else None
+        try:
+            if own is None:
+                if sized is not None:
+                    tx.len(sized)
+                return
+            answer = tx.call(own, [], {})
+            if name == "__len__":
+                tx.attempt(len, answering(name, as_index(tx, answer)))
+                return
+        except Observed as raised:
+            if not issubclass(raised.variable.python_type(), TypeError):
+                raise
+        else:
+            if answer.is_constant():
+                tx.attempt(operator.length_hint, answering(name, answer.constant()))
 
 
 def raise_with(tx: Translator, kind: type[Exception], value: Variable) -> NoReturn:

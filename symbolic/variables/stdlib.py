@@ -55,7 +55,7 @@ from symbolic.variables.functions import (
 from symbolic.variables.native import each, taken
 from symbolic.variables.numbers import inverse_of, truth_of
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.positions import as_index, has, stand_in
+from symbolic.variables.positions import as_index, has, has_own, stand_in
 from symbolic.variables.tables import (
     CODES,
     GROWING,
@@ -222,7 +222,7 @@ def _index(tx: Translator, value: Variable, /) -> Variable:
 def _length_hint(tx: Translator, value: Variable, default: Variable | None = None, /) -> Variable:
     if default is not None:
         tx.attempt(operator.index, as_index(tx, default))
-    if tx.lookup(value.python_type(), "__len__") is MISSING:
+    if tx.lookup(value.python_type(), "__len__") is MISSING or has_own(value, ("__len__", "__length_hint__")):
         raise GraphBreak("length hint of an iterator", value.describe())
     return ConstantVariable(tx.len(value))
 
