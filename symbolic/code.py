@@ -261,6 +261,19 @@ def successors(code: Code, index: int) -> Iterator[int]:
         yield index + 1
 
 
+def written_later(code: Code, index: int) -> frozenset[str]:
+    """Names of variables that may be written, or deleted, after the instruction at `index`, in handlers, too."""
+    waiting, seen = [index], set()
+    while waiting:
+        index = waiting.pop()
+        handler = code.handler(code.insts[index].offset)
+        following = [*successors(code, index), *([] if handler is None else [code.index(handler.target)])]
+        waiting += [each for each in following if each not in seen]
+        seen.update(following)
+    return frozenset(code.insts[index].argval for index in seen if code.insts[index].op in _WRITES)
+
+
+_WRITES = frozenset({*versions.WRITES_LOCAL, "STORE_DEREF", "DELETE_DEREF"})
 #: Builtins that read the locals of the frame that calls them.
 _FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec"})
 

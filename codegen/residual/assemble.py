@@ -26,7 +26,7 @@ from codegen.residual.writer import BUILD, MADE, Placeholder, Writer
 from sideeffects.ledger import Ledger
 from symbolic import polyfills, tracebacks, versions
 from symbolic.capture import Break, Capture, Return
-from symbolic.code import Inst, argument_slots, looks_at_nodes
+from symbolic.code import Inst, argument_slots, looks_at_nodes, written_later
 from symbolic.dropped import LEFT
 from symbolic.errors import ASKS_NODE, RECURSION, GraphBreak, Restart, SkipFrame
 from symbolic.frames import Frame
@@ -208,15 +208,17 @@ class _Assembler:
 
     def _reachable(self, roots: list[Variable]) -> list[Variable]:
         """What must exist afterwards, with what is kept alive by tracebacks: not what has to be made of things as they
-        are in the end, as a traceback may be made before."""
+        are in the end, as a traceback may be made before; nor what a frame that goes on lets go of yet."""
         alive = reachable(roots, self.ledger)
+        running = self.capture.exit.frames if isinstance(self.capture.exit, Break) else []
         known: set[Variable] = set()
         while frames := [each for each in alive if isinstance(each, FrameVariable) and each not in known]:
             watched = watch(self.capture)
             for each in frames:
-                kept = kept_by(each.frame, watched).items()
-                early = {name: value for name, value in kept if not self._is_made_late(value)}
-                each.variables = {**early, **each.variables}
+                kept, code = kept_by(each.frame, watched), each.frame.code
+                again = written_later(code, each.frame.current) if each.frame in running else ()
+                early = (name for name in kept if name not in again and not self._is_made_late(kept[name]))
+                each.variables = {**{name: kept[name] for name in early}, **each.variables}
             known.update(frames)
             alive = reachable(roots, self.ledger)
         return alive
