@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from symbolic.errors import GraphBreak, Observed, Restart
+from symbolic.errors import GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Identity, Variable
 from symbolic.variables.constants import ConstantVariable, is_constant_value, is_none_of
@@ -46,8 +46,6 @@ _IN_PLACE = {
 
 
 _CHANGED = "order of an existing set that the frame changed"
-#: Types of iterables that run nothing of the program's.
-_PLAIN = frozenset({list, tuple, set, frozenset, dict, str, bytes, range, type({}.keys())})
 _ITEM_BY_ITEM = ("union", "difference")
 
 
@@ -57,13 +55,11 @@ class _Pulled:
     def __init__(self, keys: Iterator[Any]) -> None:
         self.keys = keys
         self.taken: list[Any] = []
-        self.has_ended = False
 
     def __iter__(self) -> Iterator[Any]:
         for key in self.keys:
             self.taken.append(key)
             yield key
-        self.has_ended = True
 
 
 class HasOrder:
@@ -521,10 +517,8 @@ class SetVariable(Veiled, NativeVariable):
 
     def update(self, tx: Translator, iterable: Variable) -> None:
         """Adds the elements, those before a failure included."""
-        theirs = native_part(iterable)
-        is_set = issubclass(theirs.python_type(), set | frozenset)
-        if is_set or isinstance(iterable, ConstantVariable) or _is_dict(iterable):
-            return self.combine_in_place(tx, "union", [theirs])
+        if _comes_at_once(iterable):
+            return self.combine_in_place(tx, "union", [native_part(iterable)])
         for item in each(tx, iterable):
             self.add(tx, item)
 
@@ -567,12 +561,7 @@ class SetVariable(Veiled, NativeVariable):
     def combine_in_place(self, tx: Translator, name: str, others: Sequence[Variable]) -> None:
         asked = [self.keys_in(tx, other) for other in others]
         pull = self.table.intersection if name == "intersection" else _pull
-        try:
-            pull(*(keys for keys, _ in asked))
-        except Observed:
-            if name == "difference":
-                self._drop_taken(tx, asked)
-            raise
+        pull(*(keys for keys, _ in asked))
         operands = _taken(asked)
         items = [item for _, variables in operands for item in variables.values()]
         if name in _ITEM_BY_ITEM and self._takes_unread(*items):
@@ -594,23 +583,14 @@ class SetVariable(Veiled, NativeVariable):
             self.is_copy(tx, theirs)
 
     def drop_each(self, tx: Translator, iterable: Variable) -> None:
-        """`difference_update`, of which the iterable may see how far it is."""
-        if native_part(iterable).python_type() in _PLAIN:
+        """`difference_update`: what is taken before a failure is dropped."""
+        if _comes_at_once(iterable):
             return self.combine_in_place(tx, "difference", [iterable])
         for item in each(tx, iterable):
             self.drop(tx, item)
         if not self._takes_unread():
             self.act("difference_update", [], [])  # which looks whether there is too much room
             self.take(self.table, [self.keys_in(tx, self)])
-
-    def _drop_taken(self, tx: Translator, asked: Sequence[tuple[Any, dict[int, Variable]]]) -> None:
-        """An operand has failed: what was taken before is dropped, which may leave another order than is known."""
-        self.unordered_at = tx.anchor()
-        for keys, items in asked:
-            for key in keys.taken if isinstance(keys, _Pulled) else keys:
-                self.drop(tx, items[id(key)])
-            if isinstance(keys, _Pulled) and not keys.has_ended:
-                return
 
     def is_copy(self, tx: Translator, existing: SetVariable) -> None:
         """It has been made of that one."""
@@ -746,11 +726,11 @@ def _combining(name: str, in_place: bool) -> Callable[..., Variable | None]:
     def run(self: SetVariable, tx: Translator, /, *others: Variable) -> Variable | None:
         if not in_place:
             return self.combined(tx, name, others)
-        if name != "difference" or all(native_part(other).python_type() in _PLAIN for other in others):
-            self.combine_in_place(tx, name, others)
-        else:
+        if name == "difference":
             for other in others:
                 self.drop_each(tx, other)
+        else:
+            self.combine_in_place(tx, name, others)
         return None
 
     def one(self: SetVariable, tx: Translator, other: Variable, /) -> Variable | None:
@@ -764,6 +744,12 @@ def _asking(name: str) -> Callable[..., Variable]:
         return tx.from_constant(getattr(self.table, name)(self.keys_in(tx, other)[0]))
 
     return run
+
+
+def _comes_at_once(iterable: Variable) -> bool:
+    """Whether its elements are there, hashed, with nothing of the program's to run between them."""
+    is_set = issubclass(native_part(iterable).python_type(), set | frozenset)
+    return is_set or isinstance(iterable, ConstantVariable) or _is_dict(iterable)
 
 
 def _pull(*operands: Any) -> None:
