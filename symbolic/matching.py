@@ -15,6 +15,7 @@ from torch.fx.node import map_arg
 
 from symbolic.guards import Guard
 from symbolic.operations import Operation, exists, is_made, lies, look
+from symbolic.passing import home_of
 from symbolic.sources import Source
 from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.constants import CONSTANT_TYPES, ConstantVariable, same_constant
@@ -445,7 +446,7 @@ def same(a: Any, b: Any) -> bool:
         return False
     if kind in CONSTANT_TYPES:
         return same_constant(a, b)
-    if kind in (tuple, list, torch.Size) or kind.__module__ == "torch.fx.immutable_collections" and isinstance(a, list):
+    if kind in (tuple, list, torch.Size) or home_of(kind) == "torch.fx.immutable_collections" and isinstance(a, list):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
         return list(a) == list(b) and all(map(same, a.values(), b.values()))
@@ -453,7 +454,7 @@ def same(a: Any, b: Any) -> bool:
         return all(map(same, (a.start, a.stop, a.step), (b.start, b.stop, b.step)))
     if kind in (torch.dtype, torch.device, torch.layout):
         return bool(a == b)
-    return kind.__module__.startswith("symbolic.") and hasattr(a, "__dict__") and same(vars(a), vars(b))
+    return home_of(kind).startswith("symbolic.") and hasattr(a, "__dict__") and same(vars(a), vars(b))
 
 
 def _is_free(event: Found) -> bool:

@@ -14,6 +14,14 @@ _HEAP_TYPE = 1 << 9
 _NOTHING: Mapping[str, Any] = {}
 
 
+def home_of(cls: type) -> str:
+    """The name of a class's module, "" for the program's without one. (In globals without a name, `class` takes that of
+    `builtins` for one, and `type(...)` none.)"""
+    home = getattr(cls, "__module__", None)
+    is_program_s = home == "builtins" and _FLAGS(cls) & _HEAP_TYPE
+    return home if isinstance(home, str) and not is_program_s else ""
+
+
 def is_passing(value: Any) -> bool:
     """Whether it is a class that is not found in its module by its name."""
     if not issubclass(type(value), type) or not _FLAGS(value) & _HEAP_TYPE:

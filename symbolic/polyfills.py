@@ -10,7 +10,7 @@ import builtins
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial, update_wrapper
+from functools import partial
 from itertools import islice
 from types import FunctionType, GenericAlias, SimpleNamespace, UnionType
 from typing import Any
@@ -250,15 +250,131 @@ class ComparisonKey:
         return self.compare(self.obj, other.obj) == 0
 
 
-def with_bounds(bisected: Callable[..., Any]) -> Callable[..., Any]:
-    """The native versions of `bisect` turn bounds into integers first, and take -1 for the length."""
+def bisect_left(a: Any, x: Any, lo: Any = 0, hi: Any = None, *, key: Any = None) -> int:
+    return _bisected(lambda item: not item < x, a, operator.index(lo), hi if hi is None else operator.index(hi), key)
 
-    def run(a: Any, x: Any, lo: Any = 0, hi: Any = None, *, key: Any = None) -> Any:
-        lo = operator.index(lo)
-        hi = None if hi is None else operator.index(hi)
-        return bisected(a, x, lo, None if hi == -1 else hi, key=key)
 
-    return update_wrapper(run, bisected)
+def bisect_right(a: Any, x: Any, lo: Any = 0, hi: Any = None, *, key: Any = None) -> int:
+    return _bisected(lambda item: x < item, a, operator.index(lo), hi if hi is None else operator.index(hi), key)
+
+
+def insort_left(a: Any, x: Any, lo: Any = 0, hi: Any = None, *, key: Any = None) -> None:
+    _insort(bisect_left, a, x, operator.index(lo), hi if hi is None else operator.index(hi), key)
+
+
+def insort_right(a: Any, x: Any, lo: Any = 0, hi: Any = None, *, key: Any = None) -> None:
+    _insort(bisect_right, a, x, operator.index(lo), hi if hi is None else operator.index(hi), key)
+
+
+def _bisected(is_before: Callable[[Any], Any], a: Any, lo: int, hi: int | None, key: Any) -> int:
+    if lo < 0:
+        raise ValueError("lo must be non-negative")
+    if hi is None or hi == -1:
+        hi = len(a)
+    while lo < hi:
+        middle = (lo + hi) // 2
+        if is_before(a[middle] if key is None else key(a[middle])):
+            hi = middle
+        else:
+            lo = middle + 1
+    return lo
+
+
+def _insort(bisected: Callable[..., int], a: Any, x: Any, lo: int, hi: int | None, key: Any) -> None:
+    a.insert(bisected(a, x if key is None else key(x), lo, hi, key=key), x)
+
+
+def heapify(heap: list[Any], /) -> None:
+    for position in range(len(heap) // 2 - 1, -1, -1):
+        _up(heap, position, _below)
+
+
+def heapify_max(heap: list[Any], /) -> None:
+    for position in range(len(heap) // 2 - 1, -1, -1):
+        _up(heap, position, _above)
+
+
+def heappush(heap: list[Any], item: Any, /) -> None:
+    heap.append(item)
+    _down(heap, 0, len(heap) - 1, _below)
+
+
+def heappop(heap: list[Any], /) -> Any:
+    return _popped(heap, _below)
+
+
+def heappop_max(heap: list[Any], /) -> Any:
+    return _popped(heap, _above)
+
+
+def heapreplace(heap: list[Any], item: Any, /) -> Any:
+    return _replaced(heap, item, _below)
+
+
+def heapreplace_max(heap: list[Any], item: Any, /) -> Any:
+    return _replaced(heap, item, _above)
+
+
+def heappushpop(heap: list[Any], item: Any, /) -> Any:
+    return _replaced(heap, item, _below) if heap and heap[0] < item else item
+
+
+def _below(one: Any, other: Any) -> Any:
+    return one < other
+
+
+def _above(one: Any, other: Any) -> Any:
+    """Of a heap that has its greatest item on top: the native ones only ask `<`."""
+    return other < one
+
+
+def _popped(heap: list[Any], is_nearer: Callable[[Any, Any], Any]) -> Any:
+    if not heap:
+        raise IndexError("index out of range")
+    last = heap.pop()
+    return _replaced(heap, last, is_nearer) if heap else last
+
+
+def _replaced(heap: list[Any], item: Any, is_nearer: Callable[[Any, Any], Any]) -> Any:
+    if not heap:
+        raise IndexError("index out of range")
+    top, heap[0] = heap[0], item
+    _up(heap, 0, is_nearer)
+    return top
+
+
+def _up(heap: list[Any], start: int, is_nearer: Callable[[Any, Any], Any]) -> None:
+    """Takes the child that is nearer to the top up until there is none, then what was at `start` to its place."""
+    size, position = len(heap), start
+    if position >= size:
+        raise IndexError("index out of range")
+    while position < size // 2:
+        child = 2 * position + 1
+        if child + 1 < size:
+            child += not _compared(heap, child, child + 1, is_nearer, size)
+        heap[child], heap[position] = heap[position], heap[child]
+        position = child
+    _down(heap, start, position, is_nearer)
+
+
+def _down(heap: list[Any], start: int, position: int, is_nearer: Callable[[Any, Any], Any]) -> None:
+    """Takes parents down until the item fits: two change places at a time, so none is missing where `<` raises."""
+    size = len(heap)
+    if position >= size:
+        raise IndexError("index out of range")
+    while position > start:
+        parent = (position - 1) // 2
+        if not _compared(heap, position, parent, is_nearer, size):
+            return
+        heap[position], heap[parent] = heap[parent], heap[position]
+        position = parent
+
+
+def _compared(heap: list[Any], one: int, other: int, is_nearer: Callable[[Any, Any], Any], size: int) -> bool:
+    answer = bool(is_nearer(heap[one], heap[other]))
+    if len(heap) != size:
+        raise RuntimeError("list changed size during iteration")
+    return answer
 
 
 class Keywords:

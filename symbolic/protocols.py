@@ -22,7 +22,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from symbolic.errors import DEEPEST, MEMORY, RECURSION, SEES_END, GraphBreak, Observed
-from symbolic.passing import namespace_of
+from symbolic.passing import home_of, namespace_of
 from symbolic.variables import arrays, born, subclasses, torch_functions
 from symbolic.variables.base import BINARY, INPLACE, MISSING, NUMBERS, Variable, lookup
 from symbolic.variables.buffers import BufferVariable
@@ -41,6 +41,7 @@ from symbolic.variables.exceptions import (
 )
 from symbolic.variables.iterators import ConstantIterator, GetitemIterator
 from symbolic.variables.mappings import DictVariable, SetVariable
+from symbolic.variables.methods import NativeMethod
 from symbolic.variables.numbers import NumberVariable
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import NO_INSTANCES, has, type_name
@@ -65,6 +66,19 @@ _INPLACE_SYMBOLS = dict(zip(INPLACE, "+= -= *= /= //= %= **= @= <<= >>= &= |= ^=
 
 #: Those whose instances have attributes only.
 _BARE = (object.__new__, types.SimpleNamespace.__new__)
+
+
+def _tell_attribute(tx: Any, raised: Observed, owner: Variable, name: str) -> None:
+    """Tells an AttributeError whose attribute is meant, if nobody has."""
+    error, told = raised.variable, {"name": ConstantVariable(name), "obj": owner}
+    if not issubclass(error.python_type(), AttributeError):
+        return
+    if isinstance(error, ExceptionVariable):
+        if error.tells_nothing:
+            error.tell(**told)
+    elif all(is_none(error.getattr(tx, each).realize(tx)) for each in told):
+        for each, value in told.items():
+            error.setattr(tx, each, value)
 
 
 def _native_new(cls: type) -> Any:
@@ -109,7 +123,7 @@ def _is_refused(op: Any, a: Variable, b: Variable) -> bool:
     kind = other.python_type()
     if issubclass(kind, NUMBERS):
         return False
-    if not (other.is_constant() or kind.__module__ == "builtins"):
+    if not (other.is_constant() or home_of(kind) == "builtins"):
         forward, reflected = BINARY[INPLACE[op][0]]
         answering = (reflected,) if other is b else (INPLACE[op][1], forward)
         return all(lookup(kind, name) is MISSING for name in answering)
@@ -425,10 +439,22 @@ class Protocols:
         try:
             return value.getattr(self, name)
         except Observed as raised:
-            error = raised.variable
-            if isinstance(error, ExceptionVariable) and issubclass(error.cls, AttributeError) and error.tells_nothing:
-                error.tell(name=ConstantVariable(name), obj=value)
+            _tell_attribute(self, raised, value, name)
             raise
+
+    def method_of(self: Any, value: Variable, name: str) -> Variable:
+        """What is called next: of a plain object's descriptor that raises, nobody tells whose attribute it was."""
+        try:
+            found = value.getattr(self, name)
+        except Observed as raised:
+            kind = value.python_type()
+            is_plain = self.lookup(kind, "__getattribute__") is object.__getattribute__ and not has(kind, "__getattr__")
+            if not is_plain or self.lookup(kind, name) is MISSING:
+                _tell_attribute(self, raised, value, name)
+            raise
+        if isinstance(found, NativeMethod):
+            found.is_called = True
+        return found
 
     def hasattr(self: Any, value: Variable, name: str) -> bool:
         try:

@@ -36,7 +36,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.hooks import RemovableHandle
 
 from symbolic.errors import GraphBreak, SkipFrame, bare
-from symbolic.passing import namespace_of
+from symbolic.passing import home_of, namespace_of
 from symbolic.sources import Source
 from symbolic.variables import (  # noqa: F401  (most fill the tables)
     agreement,
@@ -533,7 +533,7 @@ def _partial(tx: Translator, value: Any, source: Source) -> Variable:
 
 def _is_partial(cls: type) -> bool:
     """Whether it is the native class or derived from it, also from that of another copy of its module."""
-    named = [base for base in cls.__mro__ if base.__name__ == "partial" and base.__module__ == "functools"]
+    named = [base for base in cls.__mro__ if base.__name__ == "partial" and home_of(base) == "functools"]
     return any(is_a(namespace_of(base).get("__new__"), BuiltinFunctionType) for base in named)
 
 
@@ -589,7 +589,7 @@ def _tuple_object(tx: Translator, value: tuple[Any, ...], source: Source) -> Var
 
 def _plain(tx: Translator, cls: type, value: Any, source: Source) -> Variable:
     """What a number or text of a class of its own is worth. Numpy's floats do with it what Python's do."""
-    if cls.__module__ == "numpy" and type(value) is float and not source.is_made and varies(tx, value, source):
+    if home_of(cls) == "numpy" and type(value) is float and not source.is_made and varies(tx, value, source):
         return tx.graph.add_number(value, source)
     tx.know(source, "eq", value)
     return ConstantVariable(value)

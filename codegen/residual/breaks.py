@@ -10,6 +10,7 @@ import builtins
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import MethodDescriptorType
 from typing import Any
 
 from codegen.residual import runtime
@@ -20,6 +21,9 @@ from symbolic.code import Inst
 from symbolic.frames import Frame
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.functions import CellVariable
+from symbolic.variables.methods import NativeMethod
+from symbolic.variables.native import is_iterable
+from symbolic.variables.tables import BuiltinVariable
 
 
 class NotBreakable(Exception):
@@ -85,9 +89,15 @@ def row(
 # --- calls ------------------------------------------------------------------------------------------------------------
 def _split_call(b: Broken, operands: list[Variable]) -> tuple[Variable, list[Variable]]:
     first, second, *args = operands
-    if versions.CALLABLE_FIRST:
-        return first, args if second is NULL else [second, *args]
-    return (second, args) if first is NULL else (first, [second, *args])
+    if first is not NULL and second is not NULL:
+        function, args = first, [second, *args]
+    else:
+        function = first if versions.CALLABLE_FIRST else second
+    if type(function) is NativeMethod and function.is_called and function.owner.whole is not function.owner:
+        descriptor = getattr(function.owner.python_type(), function.name)
+        if isinstance(descriptor, MethodDescriptorType):  # errors of the call name the class that has the method
+            return BuiltinVariable(descriptor), [function.owner.whole, *args]
+    return function, args
 
 
 def _call(b: Broken, function: Variable, args: list[Variable], names: tuple[str, ...]) -> None:
@@ -143,7 +153,7 @@ def call_function_ex(b: Broken) -> None:
     first, second, args, *keywords = b.operands
     function = first if versions.CALLABLE_FIRST else second
     emit, w = b.emit, b.writer
-    if b.region is not None:
+    if b.region is not None and is_iterable(args):  # what is none fails in the words of the call
         called = [*b.through, b.region.ex, function]
         _load_callable(b, called)
         w.call(tuple, args)

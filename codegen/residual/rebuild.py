@@ -205,9 +205,8 @@ def _attribute(owner: str, name: str) -> Callable[[Writer, Any], None]:
 
 def _native_method(w: Writer, v: methods.NativeMethod) -> None:
     """Of a user's container class: the method of the built-in type, whatever the class calls by that name."""
-    holder = getattr(v.owner, "owner", None)
-    if isinstance(holder, objects.ObjectVariable) and isinstance(v.owner, containers.NativeVariable):
-        _bind(w, getattr(v.owner.native(), v.name), holder)
+    if v.owner.whole is not v.owner:
+        _bind(w, getattr(v.owner.python_type(), v.name), v.owner.whole)
     else:
         _attribute("owner", "name")(w, v)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symbolic import versions
 from symbolic.code import Inst
@@ -14,7 +14,7 @@ from symbolic.opcodes.names import make_super
 from symbolic.opcodes.table import opcode
 from symbolic.variables.base import NULL, Variable
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.functions import CellVariable, ClosureFunction
+from symbolic.variables.functions import CellVariable, ClosureFunction, PythonFunction
 from symbolic.variables.native import is_iterable, taken
 from symbolic.variables.positions import has, type_name
 from symbolic.variables.tables import BuiltinVariable
@@ -84,14 +84,12 @@ def _super(tx: Translator, frame: Frame, args: list[Variable]) -> Variable:
 
 @opcode("CALL_FUNCTION_EX")
 def call_function_ex(tx: Translator, frame: Frame, inst: Inst) -> None:
-    keywords: dict[str, Variable] = {}
+    keywords: dict[Any, Variable] = {}
     if inst.arg & 1:
         mapping = frame.pop()
         if not has(mapping.python_type(), "keys"):
             raise GraphBreak("keyword arguments from no mapping", mapping.describe())
         for key, item in tx.new_dict([]).incoming(tx, [mapping], {}):
-            if not isinstance(key.constant(), str):
-                tx.raise_(TypeError, "keywords must be strings")
             keywords[key.constant()] = item
     sequence = frame.pop()
     if versions.CALLABLE_FIRST:
@@ -103,7 +101,12 @@ def call_function_ex(tx: Translator, frame: Frame, inst: Inst) -> None:
     if not is_iterable(sequence):
         kind = type_name(sequence.python_type())
         tx.raise_(TypeError, f"{_named(tx, function)} argument after * must be an iterable, not {kind}")
-    tx.invoke(function, taken(tx, sequence), keywords)
+    args = taken(tx, sequence)
+    if not all(isinstance(name, str) for name in keywords):
+        if not isinstance(function, PythonFunction):  # functions in C may take them
+            raise GraphBreak("keyword arguments that are no names", function.describe())
+        tx.raise_(TypeError, "keywords must be strings")
+    tx.invoke(function, args, keywords)
 
 
 def _named(tx: Translator, function: Variable) -> str:

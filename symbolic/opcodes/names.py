@@ -162,16 +162,15 @@ def push_method(frame: Frame, function: Variable) -> None:
 
 @opcode("LOAD_METHOD")
 def load_method(tx: Translator, frame: Frame, inst: Inst) -> None:
-    push_method(frame, tx.getattr(frame.pop(), inst.argval))
+    push_method(frame, tx.method_of(frame.pop(), inst.argval))
 
 
 @opcode("LOAD_ATTR")
 def load_attr(tx: Translator, frame: Frame, inst: Inst) -> None:
-    found = tx.getattr(frame.pop(), inst.argval)
     if versions.PY312 and inst.arg & 1:
-        push_method(frame, found)
+        push_method(frame, tx.method_of(frame.pop(), inst.argval))
     else:
-        frame.push(found)
+        frame.push(tx.getattr(frame.pop(), inst.argval))
 
 
 @opcode("STORE_ATTR")

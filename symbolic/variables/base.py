@@ -257,6 +257,11 @@ class Variable:
             tx.apart(self, other)
         return self is other
 
+    @property
+    def whole(self) -> Variable:
+        """The object of a derived class whose native part this is, if it is one's: else itself."""
+        return self
+
     def reachable(self) -> list[Variable]:
         """The variables this one directly holds (for liveness and reconstruction)."""
         return []

@@ -6,6 +6,7 @@ Python's own, run now on the model; only iterables feed it through `tx`.
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
 from array import array
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from symbolic.errors import GraphBreak
+from symbolic.errors import GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable, lookup
 from symbolic.variables.containers import ReversedIterator, SequenceIterator
@@ -298,10 +299,17 @@ def _run_method(name: str, self: BufferVariable, tx: Translator, /, *args: Varia
         for item in each(tx, args[0]):  # which may look at it meanwhile
             self.run(tx, array.append, _argument(tx, item))
         return tx.from_constant(None)
+    if name == "fromlist" and args and not issubclass(args[0].python_type(), list):
+        self.misuse(tx, self.contents(tx).fromlist, None)
     taken = functools.partial(_fed, elements=each_of_some) if name == "extend" else _argument
     given = [taken(tx, arg) for arg in args]
     named = {key: _argument(tx, arg) for key, arg in kwargs.items()}
-    return self.answer(tx, getattr(self.cls, name), *given, **named)
+    try:
+        return self.answer(tx, getattr(self.cls, name), *given, **named)
+    except Observed:  # which names the classes of the arguments
+        shown = {key: stand_in(arg) for key, arg in kwargs.items()}
+        tx.attempt(getattr(self.cls, name), copy.copy(self.contents(tx)), *map(stand_in, args), **shown)
+        raise
 
 
 _COMPARING = ("count", "index", "remove")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from symbolic import polyfills, versions
 from symbolic.errors import READS_FRAME, GraphBreak, Observed, SkipFrame
 from symbolic.frames import Frame
-from symbolic.passing import namespace_of
+from symbolic.passing import home_of, namespace_of
 from symbolic.reach import reachable
 from symbolic.signatures import takes
 from symbolic.variables import caches, copying, digests, iteration, source_lines, stdlib, text
@@ -445,8 +445,8 @@ def _convert(kind: type) -> Callable[..., Variable]:
             names = [name for name in _CONVERSIONS[kind] if tx.lookup(value.cls, name) is not MISSING]
             if names and (answer := special(tx, value, names[0])) is not None:
                 return from_python(tx, tx.attempt(kind, answering(names[0], answer.constant(), value.cls.__name__)))
-            if value.payload is not None and (folded := fold(tx, kind, [value.payload], {})) is not None:
-                return folded
+            if value.payload is not None and value.payload.is_constant():
+                return from_python(tx, tx.attempt(kind, stand_in(value)))
             if not names and is_python_class(value.cls):
                 tx.attempt(kind, stand_in(value))
         elif value.python_type() is kind:
@@ -523,8 +523,8 @@ def _bound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     receiver = tx.wrap(owner, tx.sources.const(owner, type(owner).__qualname__))
     if isinstance(receiver, BuiltinVariable):  # which would ask for the method that is called here
         raise GraphBreak(reason_of(fn), f"{name_of(owner)}.{fn.__name__}")
-    if type(owner).__module__.split(".")[0] in SKIPPED_MODULES and not receiver.is_constant():
-        raise GraphBreak(SKIPPED_MODULES[type(owner).__module__.split(".")[0]], name_of(fn))
+    if home_of(type(owner)).split(".")[0] in SKIPPED_MODULES and not receiver.is_constant():
+        raise GraphBreak(SKIPPED_MODULES[home_of(type(owner)).split(".")[0]], name_of(fn))
     part = receiver.payload if isinstance(receiver, ObjectVariable) else None
     if isinstance(part, NativeVariable) and part.find(fn.__name__) is not None:
         receiver = part  # whatever the user's class calls by that name

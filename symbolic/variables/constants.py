@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from symbolic.errors import GraphBreak
+from symbolic.errors import GraphBreak, Observed
+from symbolic.passing import home_of
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, COMPARISONS, MISSING, NUMBERS, Variable, lookup
 from symbolic.variables.methods import NativeMethod
@@ -168,8 +169,9 @@ class ConstantVariable(Variable):
             return TEMPLATES["join"](tx, self.value, args[0])
         if isinstance(self.value, enum.Enum) and not isinstance(getattr(self.value, name, None), BuiltinMethodType):
             return super().method(tx, name, args, kwargs)
+        given = args
         if name in _ON_VALUES and not (isinstance(self.value, (str, bytes)) and name in _FORMATS):
-            args = [native_part(arg) for arg in args]
+            args = [native_part(arg) for arg in given]
         values = [TEMPLATES["known"](tx, arg) for arg in args]
         named = {key: TEMPLATES["known"](tx, arg) for key, arg in kwargs.items()}
         if any(value is MISSING for value in (*values, *named.values())):
@@ -181,7 +183,13 @@ class ConstantVariable(Variable):
             raise GraphBreak("method of a constant with arguments not known", f"{self.describe()}.{name}")
         if (check := ASKED.get((type(self.value), name))) is not None:
             check(tx, self.value, name, values)
-        return tx.from_constant(tx.attempt(tx.attempt(getattr, self.value, name), *values, **named))
+        try:
+            return tx.from_constant(tx.attempt(tx.attempt(getattr, self.value, name), *values, **named))
+        except Observed:  # which names the classes of what it is about
+            if self.whole is not self or args != given:
+                shown = {key: stand_in(each) for key, each in kwargs.items()}
+                tx.attempt(getattr(type(self.value), name), stand_in(self.whole), *map(stand_in, given), **shown)
+            raise
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         at = as_index(tx, index)
@@ -239,7 +247,6 @@ class ConstantVariable(Variable):
 
     @property
     def whole(self) -> Variable:
-        """The object of a derived class whose native part this is, if it is one's."""
         owner: Variable | None = getattr(self, "owner", None)
         return self if owner is None else owner
 
@@ -358,7 +365,7 @@ def is_member(value: Any) -> bool:
     code of its own for what Python asks of it is an object like any other."""
     if not is_a(value, enum.Enum) or "_name_" not in object.__getattribute__(value, "__dict__"):
         return False
-    classes = [cls for cls in type(value).__mro__ if cls.__module__ not in ("enum", "builtins")]
+    classes = [cls for cls in type(value).__mro__ if home_of(cls) not in ("enum", "builtins")]
     return not any(_is_asked(name, raw) for cls in classes for name, raw in vars(cls).items())
 
 

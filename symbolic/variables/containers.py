@@ -30,9 +30,9 @@ from symbolic.variables.native import (
     IteratorVariable,
     Method,
     NativeVariable,
+    begun,
     each,
     each_of_some,
-    is_iterable,
     taken,
 )
 from symbolic.variables.positions import answers, as_index, has, native_part, stand_in, type_name
@@ -52,12 +52,12 @@ def positional(name: str, kinds: str) -> Callable[..., Variable | None]:
     """A method that is Python's own, run on the variables; `kinds` says what its arguments are: v(alue), i(ndex)."""
 
     def run(self: SequenceVariable, tx: Translator, *args: Variable, **kwargs: Variable) -> Variable | None:
-        if len(args) > len(kinds):
-            self.misuse(tx, getattr(self.blank(), name), *args)  # nothing is asked of them
+        if kwargs or len(args) > len(kinds):
+            self.misuse(tx, getattr(self.blank(), name), *args, **kwargs)  # nothing is asked of them
         given = [as_index(tx, a) if kind == "i" else a for a, kind in zip_longest(args, kinds) if a is not None]
         tx.ledger.keep(self)
         with_contents = self.model()
-        result = tx.attempt(getattr(with_contents, name), *given, **kwargs)
+        result = tx.attempt(getattr(with_contents, name), *given)
         self.replace(tx, with_contents)
         return result
 
@@ -297,8 +297,8 @@ class MutableSequence(SequenceVariable):
         new: Any = value
         if isinstance(at, slice) and self.NATIVE is list:
             given = self if native_part(value) is self else value  # a list does not ask itself
-            is_read = given.python_type() in (list, tuple)
-            new = stand_in(given) if not is_iterable(given) else taken(tx, given if is_read else tx.iter(given))
+            elements = given if given.python_type() in (list, tuple) else begun(tx, given)
+            new = taken(tx, elements) if elements is not None else None
         tx.ledger.keep(self)
         contents = self.model()
         tx.attempt(operator.setitem, contents, at, new)

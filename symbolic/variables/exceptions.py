@@ -11,6 +11,7 @@ from symbolic import polyfills
 from symbolic.code import decode
 from symbolic.errors import READS_FRAME, GraphBreak, Restart, SkipFrame
 from symbolic.frames import Frame
+from symbolic.passing import home_of
 from symbolic.tracebacks import line_at
 from symbolic.variables.base import Variable, raw_attributes
 from symbolic.variables.constants import ConstantVariable
@@ -199,7 +200,7 @@ class ExceptionVariable(AnyException):
         raw = tx.lookup(self.cls, name)
         if name in _OWN or not isinstance(raw, _NATIVE):
             return False
-        return issubclass(raw.__objclass__, BaseException) and raw.__objclass__.__module__ == "builtins"
+        return issubclass(raw.__objclass__, BaseException) and home_of(raw.__objclass__) == "builtins"
 
     def _kept(self, tx: Translator, name: str) -> Variable:
         """What the interpreter stored when it raised (a missing name, say) it has to store itself."""
@@ -294,7 +295,7 @@ def new_exception(tx: Translator, cls: type, args: list[Variable], kwargs: dict[
         if not isinstance(tx.lookup(cls, "__init__"), FunctionType):
             made.native_init(tx, args, kwargs)
         return made
-    if kwargs or cls.__module__ != "builtins" or not all(arg.is_constant() for arg in args):
+    if kwargs or home_of(cls) != "builtins" or not all(arg.is_constant() for arg in args):
         raise GraphBreak("construction by a native __new__", cls.__qualname__)
     model = tx.attempt(cls, *(arg.constant() for arg in args))
     names = [name for name, raw in raw_attributes(type(model).__mro__[:-3]) if type(raw) in _NATIVE]
@@ -371,7 +372,7 @@ def _new_group(tx: Translator, cls: type, args: list[Variable]) -> Variable:
 
 def _blank(cls: type) -> BaseException:
     """One of the nearest native class, for Python's own code to judge what is stored to it."""
-    base: Any = next(base for base in cls.__mro__ if base.__module__ == "builtins")
+    base: Any = next(base for base in cls.__mro__ if home_of(base) == "builtins")
     made_of: Any = ("", [Exception()]) if issubclass(base, BaseExceptionGroup) else ()
     made: BaseException = base.__new__(base, *made_of)
     return made

@@ -84,7 +84,7 @@ def _reversed(tx: Translator, sequence: Variable, /) -> Variable:
     if isinstance(native, NativeVariable):
         return native.reversed(tx)
     if isinstance(native, ConstantVariable):
-        tx.attempt(reversed, native.value)
+        tx.attempt(reversed, stand_in(sequence))
         if isinstance(native.value, range):
             return tx.constant_iterator(native.value[::-1])
         return iterators.ReversedText(native.value, len(native.value) - 1)

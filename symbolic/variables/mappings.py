@@ -26,14 +26,16 @@ from symbolic.variables.native import (
     IteratorVariable,
     Method,
     NativeVariable,
+    begun,
     each,
+    each_of_some,
     hash_key,
     is_iterable,
     may_ask,
     raise_with,
     stored_key,
 )
-from symbolic.variables.positions import has, native_part, stand_in
+from symbolic.variables.positions import has, native_part, stand_in, type_name
 from symbolic.variables.sets import OPERATORS, SetVariable, set_of
 from symbolic.variables.unread import Veiled
 
@@ -94,11 +96,6 @@ class DictVariable(Veiled, NativeVariable):
 
     def as_dict(self, tx: Translator) -> DictVariable:
         return self
-
-    @property
-    def whole(self) -> Any:
-        """The object whose native part this is, if it is one's: CPython's own code works on it here and there."""
-        return self.owner if self.owner is not None else self
 
     def _put(self, tx: Translator, pairs: Iterable[Pair]) -> None:
         """An OrderedDict stores what it is given in the way of its class, a dict does not."""
@@ -471,8 +468,8 @@ class DictVariable(Veiled, NativeVariable):
 
     def _no_key(self, tx: Translator, name: str, key: Variable) -> NoReturn:
         """KeyError; OrderedDict makes a key that is a tuple the arguments of its own."""
-        if issubclass(self.cls, OrderedDict) and key.is_constant():
-            self.misuse(tx, getattr(OrderedDict(), name), key.constant())
+        if issubclass(self.cls, OrderedDict) and native_part(key).is_constant():
+            self.misuse(tx, getattr(OrderedDict(), name), native_part(key).constant())
         raise_with(tx, KeyError, key)
 
     def do_popitem(self, tx: Translator, last: Variable | None = None) -> Variable:
@@ -572,12 +569,22 @@ class DictVariable(Veiled, NativeVariable):
                     if theirs.state != before:  # by a comparison of keys
                         raise GraphBreak("keys changed during iteration", theirs.describe())
             elif tx.hasattr(other, "keys"):
-                for key in each(tx, tx.call(tx.getattr(other, "keys"), [], {})):
+                for key in each(tx, self._keys_of(tx, other)):
                     yield key, other.getitem(tx, key)
             else:
                 yield from self._unpaired(tx, other)
         for name, value in kwargs.items():
             yield tx.from_constant(name), value
+
+    def _keys_of(self, tx: Translator, mapping: Variable) -> Variable:
+        """What a mapping gives for its keys, which a dict draws all at once (an OrderedDict one by one)."""
+        keys = tx.call(tx.getattr(mapping, "keys"), [], {})
+        if issubclass(self.cls, OrderedDict) or keys.python_type() is list:
+            return keys
+        if (iterator := begun(tx, keys)) is None:
+            names = [type_name(each.python_type()) for each in (mapping, keys)]
+            tx.raise_(TypeError, f"{names[0]}.keys() returned a non-iterable (type {names[1]})")
+        return tx.new_list(list(each_of_some(tx, iterator)))
 
     def _unpaired(self, tx: Translator, iterable: Variable) -> Iterator[Pair]:
         for position, element in enumerate(each(tx, iterable)):

@@ -14,7 +14,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any
 
-from symbolic.errors import GraphBreak
+from symbolic.errors import GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Identity, Variable
 
@@ -40,6 +40,7 @@ class NativeMethod(Variable):
         self.name = name
         self.source = source
         self.value = value
+        self.is_called = False  # at once, as `owner.name(...)`
 
     def __str__(self) -> str:
         return f"{self.owner}.{self.name}"
@@ -56,11 +57,28 @@ class NativeMethod(Variable):
         return (NativeMethod, Identity(self.owner), self.name)
 
     def call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
-        return self.owner.method(tx, self.name, args, kwargs)
+        try:
+            return self.owner.method(tx, self.name, args, kwargs)
+        except Observed as raised:
+            if not self.is_called and self.owner.whole is not self.owner:
+                self._say_again(tx, raised)
+            raise
+
+    def _say_again(self, tx: Translator, raised: Observed) -> None:
+        """What is wrong with the arguments is said of the class of the owner, but in a call where the method is read:
+        then of the class that has the method."""
+        said = tx.getattr(raised.variable, "args")
+        words = said.constant() if raised.variable.python_type() is TypeError and said.is_constant() else ()
+        before, there, after = str(words[0]).partition(f".{self.name}() takes ") if words else ("", "", "")
+        if there and before == self.owner.python_type().__qualname__:
+            tx.raise_(TypeError, f"{self.owner.whole.python_type().__qualname__}{there}{after}")
 
     def getattr(self, tx: Translator, name: str) -> Variable:
+        whole = self.owner.whole
         if name == "__self__":
-            return self.owner
+            return whole
+        if name == "__qualname__" and whole is not self.owner and self.python_type() is BuiltinMethodType:
+            return tx.from_constant(f"{whole.python_type().__qualname__}.{self.name}")
         if name in _NAMES:
             return tx.from_constant(tx.attempt(getattr, getattr(self.owner.python_type(), self.name), name))
         return super().getattr(tx, name)

@@ -61,6 +61,16 @@ def each(tx: Translator, iterable: Variable) -> Iterator[Variable]:
     yield from _rest(tx, tx.iter(iterable), iterable)
 
 
+def begun(tx: Translator, iterable: Variable) -> Variable | None:
+    """An iterator over it; None where C has words of its own for what is no iterable (or whose `__iter__` says so)."""
+    try:
+        return tx.iter(iterable) if is_iterable(iterable) else None
+    except Observed as raised:
+        if not issubclass(raised.variable.python_type(), TypeError):
+            raise
+        return None
+
+
 def taken(tx: Translator, iterable: Variable) -> list[Variable]:
     """`tuple(iterable)`, element by element"""
     is_seen = hasattr(iterable, "special") or hasattr(iterable, "of_metaclass") or _sized(tx, iterable) is not None
@@ -340,6 +350,11 @@ class NativeVariable(Variable):
         native = self.native()
         return native() if self.cls is native else type(type_name(self.cls), (native,), {})()
 
+    @property
+    def whole(self) -> Any:
+        owner: Variable | None = getattr(self, "owner", None)
+        return self if owner is None else owner
+
     def misuse(self, tx: Translator, function: Any, *args: Any, **kwargs: Any) -> NoReturn:
         """The operation is wrong whatever the contents: raises what Python raises for it."""
         tx.attempt(function, *args, **kwargs)
@@ -356,6 +371,8 @@ class NativeVariable(Variable):
         if not takes(found.run, self, tx, *args, **kwargs):
             self.misuse(tx, getattr(self.blank(), name), *[None] * len(args), **dict.fromkeys(kwargs))
         result = found.run(self, tx, *args, **kwargs)
+        if result is self:  # operators in place
+            return self.whole
         return result if result is not None else tx.from_constant(None)
 
     def _replaced(self, tx: Translator, name: str) -> bool:

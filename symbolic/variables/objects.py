@@ -26,7 +26,7 @@ from sideeffects.effects import DELETED
 from symbolic import polyfills
 from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
-from symbolic.passing import namespace_of
+from symbolic.passing import home_of, namespace_of
 from symbolic.signatures import takes
 from symbolic.sources import Source
 from symbolic.variables.base import ALIASES, BINARY, INPLACE, MISSING, UNARY, Variable, joins, lookup, raw_attributes
@@ -446,7 +446,7 @@ class ObjectVariable(Variable):
         self._ask(tx, "__delitem__", [index], lambda p: p.delitem(tx, index), lambda r: None)
 
     def contains(self, tx: Translator, item: Variable) -> bool:
-        if self.payload is None and self.special(tx, "__contains__") is None:
+        if tx.lookup(self.cls, "__contains__") is MISSING:
             if tx.lookup(self.cls, "__iter__") is MISSING and tx.lookup(self.cls, "__getitem__") is MISSING:
                 self._misuse(tx, "__contains__")
             steps = self.iterator(tx)
@@ -469,7 +469,7 @@ class ObjectVariable(Variable):
         return True
 
     def iterator(self, tx: Translator) -> Variable:
-        if self.payload is None and tx.lookup(self.cls, "__iter__") is MISSING:
+        if tx.lookup(self.cls, "__iter__") is MISSING:
             if tx.lookup(self.cls, "__getitem__") is MISSING:
                 self._misuse(tx, "__iter__")
             if self.special(tx, "__getitem__") is None:  # a native one may be a mapping's, which is no iterable
@@ -490,23 +490,32 @@ class ObjectVariable(Variable):
         if op is operator.or_ and self.cls in ALIASES and joins(other):
             return tx.of_classes(op, self, other)
         self._check_asked(other)
-        return self._of_parts(tx, BINARY[op][0], other, lambda part, theirs: part.binary(tx, op, theirs))
+        said = lambda: tx.attempt(op, stand_in(self), stand_in(other))  # noqa: E731
+        return self._of_parts(tx, BINARY[op][0], other, lambda part, theirs: part.binary(tx, op, theirs), said)
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if op is operator.or_ and self.cls in ALIASES and joins(other):
             return tx.of_classes(op, other, self)
         self._check_asked(other)
-        return self._of_parts(tx, BINARY[op][1], other, lambda part, theirs: part.rbinary(tx, op, theirs))
+        said = lambda: tx.attempt(op, stand_in(other), stand_in(self))  # noqa: E731
+        return self._of_parts(tx, BINARY[op][1], other, lambda part, theirs: part.rbinary(tx, op, theirs), said)
 
     def _of_parts(
-        self, tx: Translator, name: str, other: Variable, run: Callable[[Variable, Variable], Variable | None]
-    ) -> Variable | None:
+        self, tx: Translator, name: str, other: Variable,
+        run: Callable[[Variable, Variable], Variable | None], said: Callable[[], Any],
+    ) -> Variable | None:  # fmt: skip
+        """What `run` answers of the native parts; `said` raises its errors again, which name the classes."""
         theirs = _native_part(other)
 
         def native(part: Variable) -> Variable | None:
             known = part.is_constant() and theirs.is_constant()
             answers = not known or answers_for(name, part.python_type(), theirs.python_type())
-            return run(part, theirs) if answers else None
+            try:
+                return run(part, theirs if known else other) if answers else None
+            except Observed:
+                if known:
+                    said()
+                raise
 
         return self._operator(tx, name, other, native)
 
@@ -516,7 +525,7 @@ class ObjectVariable(Variable):
             raise GraphBreak("native operator of an object", self.describe())
 
     def as_sequence(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        return self.payload.as_sequence(tx, op, _native_part(other)) if self.payload is not None else None
+        return self.payload.as_sequence(tx, op, other) if self.payload is not None else None
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if self.payload is not None and isinstance(tx.lookup(self.cls, INPLACE[op][1]), NATIVE_DESCRIPTORS):
@@ -574,7 +583,7 @@ class ObjectVariable(Variable):
     def is_of_payload(self, raw: Any) -> bool:
         """Whether a method is what the native part has, too: numpy's floats have operators of their own."""
         assert self.payload is not None
-        return getattr(raw, "__objclass__", object) in self.payload.python_type().__mro__
+        return raw is not MISSING and getattr(raw, "__objclass__", object) in self.payload.python_type().__mro__
 
     def unary(self, tx: Translator, op: Any) -> Variable:
         return self._ask(tx, UNARY[op], [], lambda p: p.unary(tx, op), lambda r: r)
@@ -666,7 +675,7 @@ def of_class(tx: Translator, function: Variable, cls: Variable) -> Variable:
 
 def _namesake(cls: type, *slots: str) -> Any:
     """An instance of a class of the same name, with such slots, for Python's own code to complain about."""
-    names = {"__qualname__": cls.__qualname__, "__module__": cls.__module__}
+    names = {"__qualname__": cls.__qualname__, "__module__": home_of(cls)}
     return type(cls.__name__, (), {**names, "__slots__": slots} if slots else names)()
 
 

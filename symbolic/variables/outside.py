@@ -23,6 +23,7 @@ from torch.utils.hooks import RemovableHandle
 from sideeffects.effects import Place, Risk
 from symbolic import callers, polyfills
 from symbolic.errors import TOLD, GraphBreak, Restart
+from symbolic.passing import home_of
 from symbolic.told_to import asked_of, handlers_of, reached, shown_by, written_by
 from symbolic.torch_state import TorchState
 from symbolic.variables import warning_filters
@@ -142,7 +143,7 @@ def _is_mode(leave: Variable) -> bool:
     owner = getattr(leave, "owner", None)
     if not isinstance(owner, ObjectVariable):
         return False
-    is_torch_s = owner.cls.__module__.startswith("torch.") and owner.cls not in _SEEN
+    is_torch_s = home_of(owner.cls).startswith("torch.") and owner.cls not in _SEEN
     return owner.cls is contextlib.nullcontext or (is_torch_s and owner.value is MISSING)
 
 
@@ -241,7 +242,7 @@ def _writes_natively(tx: Translator, file: Variable) -> bool:
 
 
 def _shows(kind: type) -> bool:
-    return f"{kind.__module__}.{kind.__qualname__}" in _SHOWS
+    return f"{home_of(kind)}.{kind.__qualname__}" in _SHOWS
 
 
 class Answer(Variable):
@@ -436,7 +437,7 @@ def is_quiet(logger: Any) -> bool:
 
 def _is_library_s(part: Any) -> bool:
     """Whether all code of a logger, handler or formatter is logging's own."""
-    own = type(part).__module__ in _LOGGING and not getattr(part, "filters", ())
+    own = home_of(type(part)) in _LOGGING and not getattr(part, "filters", ())
     return own and not any(inspect.isfunction(each) or inspect.ismethod(each) for each in vars(part).values())
 
 
@@ -446,7 +447,7 @@ def _swallows(handler: Any) -> bool:
         return False
     target = getattr(handler, "target", None)
     takes = _takes_text(getattr(handler, "stream", None)) and (target is None or _swallows(target))
-    return takes and type(getattr(handler, "queue", None)).__module__ in _QUEUES
+    return takes and home_of(type(getattr(handler, "queue", None))) in _QUEUES
 
 
 def _silent(fn: Any, told: Sequence[Variable]) -> list[Callable[[Any], bool]]:

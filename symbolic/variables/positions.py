@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from symbolic.passing import home_of
 from symbolic.variables.base import MISSING, Variable, lookup
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def is_python_class(kind: type) -> bool:
 
 def type_name(kind: type) -> str:
     """The name that CPython prints for a type: those written in C, outside of `builtins`, go by their full name."""
-    plain = is_python_class(kind) or kind.__module__ == "builtins"
+    plain = is_python_class(kind) or home_of(kind) == "builtins"
     return kind.__name__ if plain else f"{kind.__module__}.{kind.__name__}"
 
 
@@ -62,12 +63,16 @@ def answers(other: Variable, reflected: str) -> bool:
 
 
 def stand_in(variable: Variable) -> Any:
-    """An object that Python's own code takes for the value: the value if it is known, or, for an object that is no
-    index and no iterable, one of a class of the same name, so that the error message is right. A text or a truth
-    that is not known breaks the graph."""
+    """An object that Python's own code takes for the value: the value if it is known, or one of a class of the same
+    name, so that the error message is right: with the value, where that is native, else one that is no index and no
+    iterable. A text or a truth that is not known breaks the graph."""
     if variable.is_constant() or variable.python_type() in (str, bool):
         return variable.constant()
-    return type(type_name(variable.python_type()), (), {})()
+    part, name = native_part(variable), type_name(variable.python_type())
+    if part is not variable and part.is_constant():
+        value = part.constant()
+        return type(name, (type(value),), {})(value)
+    return type(name, (), {})()
 
 
 def answering(name: str, value: Any, called: str = "Answering") -> Any:

@@ -12,7 +12,6 @@ import fnmatch
 import functools
 import heapq
 import hmac
-import importlib.util
 import inspect
 import json
 import math
@@ -33,7 +32,7 @@ import uuid
 import weakref
 import zlib
 from collections.abc import Callable
-from types import BuiltinFunctionType, MappingProxyType, MethodType
+from types import MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -451,25 +450,10 @@ if "_method_cache" in _METHOD.__code__.co_names:
 for _recursive in (reprlib.recursive_repr(), getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr())):
     WRAPPERS[_recursive(lambda self: "").__code__] = ("user_function", None)
 
-# --- collections, heapq, bisect: heapq and bisect have Python versions of their own -----------------------------------
-
-
-def _in_python(module: Any, native: str) -> dict[Any, Any]:
-    """The functions of a library module that have a native version -> those written in Python."""
-    spec = importlib.util.find_spec(module.__name__)
-    assert spec is not None and spec.loader is not None
-    twin = importlib.util.module_from_spec(spec)
-    saved = sys.modules.get(native)
-    sys.modules[native] = None  # type: ignore[assignment]
-    try:
-        spec.loader.exec_module(twin)
-    finally:
-        sys.modules[native] = saved  # type: ignore[assignment]
-    natives = {name: value for name, value in vars(module).items() if isinstance(value, BuiltinFunctionType)}
-    return {value: vars(twin)[name] for name, value in natives.items()}
-
-
+# --- collections, heapq, bisect ---------------------------------------------------------------------------------------
 POLYFILLS[collections._count_elements] = polyfills.count_elements  # type: ignore[attr-defined]
+
+
 def _is_plain_list(kind: type) -> bool:
     """The native versions ask no method of a derived class."""
     names = ("__len__", "__getitem__", "__setitem__", "append", "pop")
@@ -480,10 +464,14 @@ def _is_sequence(kind: type) -> bool:
     return has(kind, "__getitem__") and not issubclass(kind, (dict, MappingProxyType, torch.Tensor))
 
 
-for _native, _twin in _in_python(heapq, "_heapq").items():
-    POLYFILLS[_native], SUITED[_native] = _twin, _is_plain_list
-for _native, _twin in _in_python(bisect, "_bisect").items():
-    POLYFILLS[_native], SUITED[_native] = polyfills.with_bounds(_twin), _is_sequence
+for _suits, _module, _names in (
+    (_is_plain_list, heapq, "heapify heappop heappush heapreplace heappushpop"),
+    (_is_plain_list, heapq, "_heapify_max _heappop_max _heapreplace_max"),
+    (_is_sequence, bisect, "bisect_left bisect_right insort_left insort_right"),
+):
+    for _name in _names.split():
+        _native = getattr(_module, _name)
+        POLYFILLS[_native], SUITED[_native] = getattr(polyfills, _name.lstrip("_")), _suits
 
 # --- types, typing, inspect, os, sys ----------------------------------------------------------------------------------
 

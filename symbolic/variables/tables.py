@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import torch
 
 from symbolic.errors import DEEPEST, MEMORY, GraphBreak
+from symbolic.passing import home_of
 from symbolic.signatures import refuses, takes
 from symbolic.variables.base import BINARY, MISSING, FixedVariable, Variable, raw_attributes
 from symbolic.variables.base import lookup as type_lookup
@@ -216,7 +217,7 @@ def wrapper_row(fn: Any) -> tuple[str, Any] | None:
 
 
 def _of_torch(*owners: Any) -> bool:
-    return any(isinstance(owner, type) and owner.__module__.split(".")[0] == "torch" for owner in owners)
+    return any(isinstance(owner, type) and home_of(owner).split(".")[0] == "torch" for owner in owners)
 
 
 def name_of(fn: Any) -> str:
@@ -369,7 +370,7 @@ def plain(value: Any) -> bool:
         return all(map(plain, value)) and all(map(plain, value.values()))
     if not isinstance(value, enum.Enum):
         return True
-    own = [base for base in type(value).__mro__ if base.__module__ not in ("enum", "builtins")]
+    own = [base for base in type(value).__mro__ if home_of(base) not in ("enum", "builtins")]
     methods = [name for name, raw in raw_attributes(own) if _is_written_for(raw)]
     return all(name in _HARMLESS for name in methods if name.startswith("__"))
 

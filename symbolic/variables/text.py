@@ -14,7 +14,7 @@ import string
 import sys
 from array import array
 from collections import OrderedDict, defaultdict, deque, namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import GenericAlias, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +35,9 @@ from symbolic.variables.late_text import (
     marked,
     unmarked,
 )
-from symbolic.variables.native import taken
+from symbolic.variables.native import begun, taken
 from symbolic.variables.objects import ObjectVariable
-from symbolic.variables.positions import has, native_part, type_name
+from symbolic.variables.positions import native_part, stand_in, type_name
 from symbolic.variables.tables import fold, handles, known, of_class
 from symbolic.variables.tensors import METHODS
 
@@ -118,20 +118,33 @@ def _texts(tx: Translator, variable: Variable) -> list[_Text]:
     return [_Text(repr_of(tx, item)) for item in tx.unpack(variable)]
 
 
+def _list_shell(tx: Translator, variable: Variable) -> list[_Text]:
+    """Of a list, that is walked as it is by then: the program's `__repr__` may change it."""
+    texts, iterator = [], tx.iter(native_part(variable))
+    while (item := tx.next(iterator)) is not None:
+        texts.append(_Text(repr_of(tx, item)))
+    return texts
+
+
 def _bare(variable: Variable, base: Any) -> Any:
     """The built-in class, or one with the name of the user's class that is derived from it: some texts begin so."""
     kind = variable.python_type()
     return base if kind is base else type(kind.__name__, (base,), {})
 
 
-def _pair_texts(tx: Translator, pairs: Variable) -> Iterator[tuple[_Text, _Text]]:
-    for pair in tx.unpack(pairs):
-        key, value = tx.unpack(pair)
-        yield _Text(repr_of(tx, key)), _Text(repr_of(tx, value))
+def _pair_texts(tx: Translator, mapping: Variable) -> list[tuple[_Text, _Text]]:
+    """Of the items of a mapping, in whose memory the interpreter walks while the program's `__repr__` runs."""
+    pairs = [tx.unpack(pair) for pair in tx.unpack(mapping.method(tx, "items", [], {}))]
+    texts = [(_Text(repr_of(tx, key)), _Text(repr_of(tx, value))) for key, value in pairs]
+    part = native_part(mapping)
+    after = [each for pair in tx.unpack(part.method(tx, "items", [], {})) for each in tx.unpack(pair)]
+    if part is mapping and [id(each) for each in after] != [id(each) for pair in pairs for each in pair]:
+        raise GraphBreak("text of an object", "a dict that changes meanwhile")
+    return texts
 
 
 def _dict_shell(tx: Translator, variable: Variable) -> dict[Any, Any]:
-    return dict(_pair_texts(tx, native_part(variable).method(tx, "items", [], {})))
+    return dict(_pair_texts(tx, native_part(variable)))
 
 
 def _ordered_shell(tx: Translator, variable: Variable) -> Any:
@@ -140,7 +153,7 @@ def _ordered_shell(tx: Translator, variable: Variable) -> Any:
     if sys.version_info >= (3, 12) and native_part(variable) is not variable:
         listed = tx.new_dict([])
         listed.method(tx, "update", [variable], {})
-    return _bare(variable, OrderedDict)(_pair_texts(tx, listed.method(tx, "items", [], {})))
+    return _bare(variable, OrderedDict)(_pair_texts(tx, listed))
 
 
 def _namespace_shell(tx: Translator, variable: Variable) -> Any:
@@ -192,7 +205,7 @@ def _alias_shell(tx: Translator, variable: Variable) -> GenericAlias:
 
 
 _SHELLS: dict[Any, Callable[[Translator, Variable], Any]] = {
-    list.__repr__: lambda tx, variable: _texts(tx, native_part(variable)),
+    list.__repr__: _list_shell,
     tuple.__repr__: lambda tx, variable: tuple(_texts(tx, native_part(variable))),
     dict.__repr__: _dict_shell,
     OrderedDict.__repr__: _ordered_shell,
@@ -340,9 +353,10 @@ def format_method(tx: Translator, template: str, args: list[Variable], kwargs: d
 
 def join(tx: Translator, separator: str, parts: Variable) -> Variable:
     """`separator.join(parts)`"""
-    if not (has(parts.python_type(), "__iter__") or has(parts.python_type(), "__getitem__")):
+    is_read = parts.python_type() in (list, tuple)
+    if (elements := parts if is_read else begun(tx, parts)) is None:
         tx.raise_(TypeError, "can only join an iterable")
-    items = tx.unpack(parts) if parts.python_type() in (list, tuple) else taken(tx, tx.iter(parts))  # as `list` of that
+    items = tx.unpack(parts) if is_read else taken(tx, elements)  # as `list` of that
     if not all(item.is_constant() or isinstance(item, TextVariable) for item in items):
         raise GraphBreak("text of a value not known", "join")
     if all(item.is_constant() for item in items):
@@ -388,8 +402,11 @@ def _text_of_owner(
     if isinstance(value.value, int) and args and args[0].is_constant() and str(args[0].constant())[-1:] in _AS_FLOATS:
         if inspect.isfunction(type_lookup(value.whole.python_type(), "__float__")):
             raise GraphBreak("text of a value not known", value.whole.describe())
-    is_bare = not kwargs and [arg.is_constant() and arg.constant() for arg in args] == [""]
-    return unmarked(tx, str_of(tx, value.whole)) if is_bare and value.whole is not value else None
+    if value.whole is value or kwargs or len(args) != 1 or not args[0].is_constant():
+        return None
+    if args[0].constant() == "":
+        return unmarked(tx, str_of(tx, value.whole))
+    return tx.from_constant(tx.attempt(stand_in(value.whole).__format__, args[0].constant()))
 
 
 def _bare_template(
@@ -397,6 +414,13 @@ def _bare_template(
 ) -> Variable | None:
     """One without places is given back."""
     return value.whole if not {"{", "}"} & set(value.constant()) else None
+
+
+def _bare_template_of(
+    tx: Translator, value: ConstantVariable, args: list[Variable], kwargs: dict[str, Variable]
+) -> Variable | None:
+    """The same where the values come in a mapping."""
+    return _bare_template(tx, value, args, kwargs) if len(args) == 1 and not kwargs else None
 
 
 OWN_METHODS.update({(kind, "__format__"): _text_of_owner for kind in (str, int, float, complex)})
@@ -408,6 +432,7 @@ def _bare_percent(
 
 
 OWN_METHODS[str, "format"] = _bare_template
+OWN_METHODS[str, "format_map"] = _bare_template_of
 OWN_METHODS[str, "__mod__"] = _bare_percent
 
 

@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import expect_true
 
 from symbolic.errors import GraphBreak
 from symbolic.gradients import parameter
+from symbolic.passing import home_of
 from symbolic.torch_state import ATTENTION_KERNELS, enter_device, leave_device
 from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, is_tensor_class
@@ -280,8 +281,8 @@ def is_torch_function(value: Any) -> bool:
         owner = getattr(value, "__self__", None)
         if isinstance(module, str) and module.startswith("torch"):
             return True
-        return isinstance(owner, type) and (owner.__module__ or "").startswith("torch")
-    return kind.__module__ == "torch.jit" or kind is torch.jit.ScriptFunction
+        return isinstance(owner, type) and home_of(owner).startswith("torch")
+    return home_of(kind) == "torch.jit" or kind is torch.jit.ScriptFunction
 
 
 def _is_tensor(tx: Translator, value: Variable) -> Variable:
