@@ -307,6 +307,8 @@ def _run_method(name: str, self: BufferVariable, tx: Translator, /, *args: Varia
     try:
         return self.answer(tx, getattr(self.cls, name), *given, **named)
     except Observed:  # which names the classes of the arguments
+        if not all(native_part(arg).is_constant() for arg in (*args, *kwargs.values())):
+            raise
         shown = {key: stand_in(arg) for key, arg in kwargs.items()}
         tx.attempt(getattr(self.cls, name), copy.copy(self.contents(tx)), *map(stand_in, args), **shown)
         raise

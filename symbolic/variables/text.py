@@ -15,6 +15,7 @@ import sys
 from array import array
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
+from itertools import chain
 from types import GenericAlias, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -136,11 +137,15 @@ def _pair_texts(tx: Translator, mapping: Variable) -> list[tuple[_Text, _Text]]:
     """Of the items of a mapping, in whose memory the interpreter walks while the program's `__repr__` runs."""
     pairs = [tx.unpack(pair) for pair in tx.unpack(mapping.method(tx, "items", [], {}))]
     texts = [(_Text(repr_of(tx, key)), _Text(repr_of(tx, value))) for key, value in pairs]
-    part = native_part(mapping)
-    after = [each for pair in tx.unpack(part.method(tx, "items", [], {})) for each in tx.unpack(pair)]
-    if part is mapping and [id(each) for each in after] != [id(each) for pair in pairs for each in pair]:
-        raise GraphBreak("text of an object", "a dict that changes meanwhile")
+    if native_part(mapping) is mapping:
+        after = [tx.unpack(pair) for pair in tx.unpack(mapping.method(tx, "items", [], {}))]
+        if len(after) != len(pairs) or not all(map(_is_one, chain(*after), chain(*pairs))):
+            raise GraphBreak("text of an object", "a dict that changes meanwhile")
     return texts
+
+
+def _is_one(one: Variable, other: Variable) -> bool:
+    return one is other or one.is_constant() and other.is_constant() and one.constant() is other.constant()
 
 
 def _dict_shell(tx: Translator, variable: Variable) -> dict[Any, Any]:
