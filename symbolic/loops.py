@@ -17,6 +17,7 @@ from symbolic.frames import Frame
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
+    from symbolic.variables.base import Variable
 
 #: The reason of the break.
 LONG = "loop too long to unroll"
@@ -30,6 +31,11 @@ class Turns:
     operations: int
     parameters: int
     equal: int = 0
+
+    def next(self, operations: int, parameters: int) -> None:
+        if self.parameters == parameters:
+            self.equal += operations - self.operations
+        self.operations, self.parameters = operations, parameters
 
 
 def place_of(code: Code, index: int) -> Place:
@@ -46,17 +52,22 @@ def turn(tx: Translator, frame: Frame, head: int) -> None:
         return
     loops = frame.loops
     now = tx.graph.calls, tx.graph.parameters
-    known = loops.get(head)
-    if known is None:
-        loops[head] = Turns(*now)
-    else:
-        if known.parameters == now[1]:
-            known.equal += now[0] - known.operations
-        known.operations, known.parameters = now
-        if known.equal > tx.options.loop_limit:
-            raise LongLoop(place_of(frame.code, head))
+    known = loops.setdefault(head, Turns(*now))
+    known.next(*now)
+    if known.equal > tx.options.loop_limit:
+        raise LongLoop(place_of(frame.code, head))
     for inner in [each for each in loops if each > head]:
         del loops[inner]  # they begin again
+
+
+def drawn(tx: Translator, iterator: Variable) -> None:
+    """The next element of an iterator is asked for, maybe in a loop in C (`list`, `sum`). That has no place of its own,
+    so the call with it is the program's. (Where a loop of the program's asks, that is given up before.)"""
+    now = tx.graph.calls, tx.graph.parameters
+    known = tx.drawn.setdefault(iterator, Turns(*now))
+    known.next(*now)
+    if tx.options.loop_limit and known.equal > 2 * tx.options.loop_limit:
+        raise GraphBreak(LONG, iterator.describe())
 
 
 def is_long(tx: Translator, frame: Frame, head: int) -> bool:

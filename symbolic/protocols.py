@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from symbolic import loops
 from symbolic.errors import DEEPEST, MEMORY, RECURSION, SEES_END, GraphBreak, Observed
 from symbolic.passing import home_of, namespace_of
 from symbolic.variables import arrays, born, subclasses, torch_functions
@@ -418,6 +419,7 @@ class Protocols:
 
     def next(self: Any, iterator: Variable) -> Variable | None:
         """What a loop gets: StopIteration, whoever raised it, says that there is no more."""
+        loops.drawn(self, iterator)
         try:
             return iterator.next(self)
         except Observed as raised:

@@ -143,6 +143,7 @@ class Translator(Protocols):
         self.told_in_modes: list[int] = []  # steps of effects inside of torch's modes
         self.shown_under: list[tuple[int, torch.dtype, GraphBreak]] = []  # messages: the step, the default dtype then
         self.shown_errors: list[tuple[int, Variable, list[Any]]] = []  # in messages: the step, and what is shown
+        self.drawn: dict[Variable, loops.Turns] = {}  # what came of the elements of iterators
         self.stored_on_classes: set[str] = set()  # names of attributes, of existing classes
         self.models: dict[Variable, Any] = {}  # what stands for variables in the making of classes
         self.private_memos: set[Variable] = set()  # of copies: made by the library

@@ -4,6 +4,7 @@ PYTEST_DONT_REWRITE: the programs are what is tested.
 """
 import warnings
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -259,3 +260,31 @@ def test_an_item_that_nobody_reads_raises_where_it_is_out_of_range(backend):
 
     check(program, BAD, TABLE, [], changed=(GOOD, TABLE, []), backend=backend, nodes=False)
     check(program, GOOD, TABLE, [], changed=(BAD, TABLE, []), backend=backend, nodes=False)
+
+
+TOLD = []
+
+
+class Telling(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        TOLD.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_a_class_of_tensors_is_not_told_of_what_is_only_tried():
+    """The graph failed (numpy warns of a division) and is asked whether the program itself meets the error."""
+
+    def program(x, y):
+        found = (x * 3.0 + y).as_subclass(torch.Tensor).argmax(1)
+        return (np.ones(4) / np.arange(4.0))[1:].sum(), found
+
+    given, told = X.clone().as_subclass(Telling), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for function in (program, jit.compile(program, backend="eager")):
+            for _ in range(2):
+                TOLD.clear()
+                function(given, X)
+                told.append(list(TOLD))
+    assert told == [["mul", "add"]] * 4

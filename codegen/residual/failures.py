@@ -50,6 +50,10 @@ def random_state(owner: Any) -> RandomState:
     return torch.set_rng_state, owner()
 
 
+#: Capture has asked the classes of tensors; they are not told of what is only tried.
+_untold = torch._C.DisableTorchFunctionSubclass
+
+
 @dataclass(frozen=True, eq=False)
 class RunAgain:
     """`code` with `globals` is the frame that `module` was captured from. `draws_again`: whether the state of torch's
@@ -111,7 +115,7 @@ class RunAgain:
             return error
         state = TorchState()
         try:
-            with torch.random.fork_rng(devices=[]), torch.no_grad():
+            with torch.random.fork_rng(devices=[]), torch.no_grad(), _untold():
                 copies = [each.detach().clone() if isinstance(each, torch.Tensor) else each for each in inputs]
                 as_captured(self.module)(*copies)
         except Exception as said:
@@ -124,7 +128,8 @@ class RunAgain:
         """Whether the operators themselves refuse these inputs: then the program has caught the error that it met."""
         state = TorchState()
         try:
-            as_captured(self.module)(*inputs)
+            with _untold():
+                as_captured(self.module)(*inputs)
         except Exception:
             return True
         finally:

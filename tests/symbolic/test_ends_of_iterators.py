@@ -332,3 +332,27 @@ def program(x, s):
     return sorted(s), x + 1, s.pop()
 """, scope)
     check(scope["program"], torch.ones(2), {1, 5, 7, 9})
+
+
+class UpTo:
+    def __init__(self, now):
+        self.now = now
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.now >= 3:
+            raise StopIteration
+        self.now += 1
+        return self.now
+
+
+@pytest.mark.parametrize("collect", [list, sum, set, lambda it: [*it], lambda it: ",".join(map(str, it))])
+def test_an_iterator_whose_end_a_tensor_decides(collect):
+    """What ends it is foreseen not to happen: a loop in C over it is no endless capture."""
+
+    def f(x):
+        return collect(UpTo(x.argmax().item())), x + 1
+
+    check(f, torch.tensor([1.0, 0.0, 0.0]), changed=(torch.tensor([0.0, 0.0, 0.0, 1.0]),))
