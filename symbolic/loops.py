@@ -63,10 +63,12 @@ def turn(tx: Translator, frame: Frame, head: int) -> None:
 def drawn(tx: Translator, iterator: Variable) -> None:
     """The next element of an iterator is asked for, maybe in a loop in C (`list`, `sum`). That has no place of its own,
     so the call with it is the program's. (Where a loop of the program's asks, that is given up before.)"""
+    if tx.anchors or not tx.options.loop_limit:
+        return
     now = tx.graph.calls, tx.graph.parameters
     known = tx.drawn.setdefault(iterator, Turns(*now))
     known.next(*now)
-    if tx.options.loop_limit and known.equal > 2 * tx.options.loop_limit:
+    if known.equal > 2 * tx.options.loop_limit:
         raise GraphBreak(LONG, iterator.describe())
 
 

@@ -18,8 +18,7 @@ def home_of(cls: type) -> str:
     """The name of a class's module, "" for the program's without one. (In globals without a name, `class` takes that of
     `builtins` for one, and `type(...)` none.)"""
     home = getattr(cls, "__module__", None)
-    is_program_s = home == "builtins" and _FLAGS(cls) & _HEAP_TYPE
-    return home if isinstance(home, str) and not is_program_s else ""
+    return home if isinstance(home, str) and not (home == "builtins" and is_passing(cls)) else ""
 
 
 def is_passing(value: Any) -> bool:
