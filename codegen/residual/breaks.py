@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import operator
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import MethodDescriptorType
@@ -441,12 +442,9 @@ def _merge(function: Any, target: dict[str, Any], more: Any) -> None:
     if type(more) is dict and target.keys().isdisjoint(more):
         target.update(more)
     else:
-        # The errors name the function: a call of another one of this name finds them.
-        def called(**keywords: Any) -> dict[str, Any]:
-            return keywords
-
-        called.__qualname__ = getattr(function, "__qualname__", called.__qualname__)
-        called.__module__ = getattr(function, "__module__", None)  # type: ignore[assignment]
+        # The errors name the function: a call of something of this name finds them. It takes keys that are no strings.
+        name = getattr(function, "__qualname__", _merge.__qualname__)
+        called = type(name, (OrderedDict,), {"__module__": getattr(function, "__module__", None), "__qualname__": name})
         target.update(called(**target, **more))
 
 

@@ -1,9 +1,13 @@
 """Objects of classes derived from `int`, `str`, `list`, ...: their methods are theirs, and what is said of them names
 their class; how calls fail that take arguments from no iterable, or names that are none."""
 
+import contextlib
+import io
+
 import pytest
 import torch
 
+import jit
 from tests.differential import check, execute
 
 WORLD = """
@@ -100,3 +104,13 @@ def test_what_is_given(call):
 def test_whose_a_method_is(made, name):
     check(program([f"v = {made}"], f"v, v.{name}, v.{name}.__self__ is v"), torch.ones(2))
     check(program([f"v = {made}", f"m = v.{name}", "print(m.__self__ is v)"], "m"), torch.ones(2))
+
+
+@pytest.mark.parametrize("call", ["'{a}'.format(**given)", "OrderedDict(**given)", "nothing(**given)", "print(a=1, **given)"])
+def test_keys_that_are_no_names_where_the_mapping_is_read_by_the_interpreter(call):
+    body = ["given = M(lambda: [1, 'a'])", "try:", f"    r = {call}", "except Exception as e:", "    r = type(e), str(e)"]
+    found = []
+    for made in (lambda f: f, lambda f: jit.compile(f, backend="eager")):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:  # where prints break the graph
+            found.append((made(program(body, "r"))(torch.ones(2))[0], printed.getvalue()))
+    assert found[0] == found[1]
