@@ -137,21 +137,27 @@ def program(guards: Iterable[Guard], values: Sequence[Source]) -> Program:
 
     kept = [_of_the_class(guard) for guard in guards]
     checks = [
-        (node(g.source) if g.source is not None else 0, kind(g), _placed(g, node, lambda term: terms.code(term, node)))
+        (node(g.source) if g.source is not None else 0, kind(g),
+         _placed(g, node, lambda term: terms.code(term, node), weakref.ref))
         for g in kept
     ]
     wanted = [node(source) for source in values]
     return Program(places.nodes, checks, wanted, _for_people(kept))
 
 
-def _placed(guard: Guard, place: Callable[[Source], Any], said: Callable[[terms.Term], Any]) -> Any:
-    """The payload with what `place` gives for each path in it, and what `said` gives for a condition on sizes."""
+def _placed(
+    guard: Guard, place: Callable[[Source], Any], said: Callable[[terms.Term], Any], passing: Callable[[type], Any]
+) -> Any:
+    """The payload with what `place` gives for each path in it, what `said` gives for a condition on sizes, and what
+    `passing` gives for a class among others that is to go."""
     if guard.kind == "same":
         return place(guard.payload)
     if guard.kind == "distinct":
         return [place(source) for source in guard.payload]
     if guard.kind == "storage":
         return [[place(source) for source in group] for group in guard.payload]
+    if guard.kind == "inherits" and any(map(is_passing, guard.payload)):
+        return tuple(passing(cls) if is_passing(cls) else cls for cls in guard.payload)
     return said(guard.payload) if guard.kind == "shape" else guard.payload
 
 
@@ -179,7 +185,7 @@ def _for_people(guards: list[Guard]) -> list[Guard]:
 
     def told(guard: Guard) -> Guard:
         source = lasting(guard.source) if guard.source is not None else None
-        payload = _placed(guard, lasting, lambda term: terms.placed(term, lasting))
+        payload = _placed(guard, lasting, lambda term: terms.placed(term, lasting), Stand)
         if guard.kind == "is" and is_passing(payload):
             payload = Stand(payload)
         if source is guard.source and payload is guard.payload:

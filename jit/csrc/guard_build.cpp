@@ -280,6 +280,9 @@ private:
             case CheckKind::keys:
                 if (!PyTuple_Check(payload)) raise(PyExc_TypeError, "check %u: keys must be a tuple, got %R", index, payload);
                 break;
+            case CheckKind::inherits:
+                if (!PyTuple_Check(payload)) raise(PyExc_TypeError, "check %u: classes must be a tuple, got %R", index, payload);
+                break;
             case CheckKind::function:
                 if (!PyTuple_Check(payload) || PyTuple_GET_SIZE(payload) != 4)
                     raise(PyExc_TypeError, "check %u: expected (func, code, defaults, kwdefaults), got %R", index, payload);

@@ -518,6 +518,19 @@ private:
         return same_constant(expected, actual);
     }
 
+    // Of the expected classes those that may go are held by weak references.
+    static bool are_classes(PyObject* expected, PyObject* actual) {
+        if (expected == actual) return true;
+        Py_ssize_t count = PyTuple_GET_SIZE(expected);
+        if (PyTuple_GET_SIZE(actual) != count) return false;
+        for (Py_ssize_t i = 0; i < count; ++i) {
+            PyObject* wanted = PyTuple_GET_ITEM(expected, i);
+            if (PyWeakref_CheckRefExact(wanted)) wanted = jit_weak_target(wanted);
+            if (wanted != PyTuple_GET_ITEM(actual, i)) return false;
+        }
+        return true;
+    }
+
     bool holds(const Check& check, PyObject* object) {
         PyObject* expected = check.expected.get();
         switch (check.kind) {
@@ -547,8 +560,8 @@ private:
                 return PyType_Check(object) && PyType_HasFeature((PyTypeObject*)object, Py_TPFLAGS_HEAPTYPE) &&
                        contains(((PyTypeObject*)object)->tp_dict, PyTuple_GET_ITEM(expected, 0)) ==
                            (PyTuple_GET_ITEM(expected, 1) == Py_True);
-            case CheckKind::inherits:  // classes that are given other bases make a tuple anew
-                return PyType_Check(object) && ((PyTypeObject*)object)->tp_mro == expected;
+            case CheckKind::inherits:
+                return PyType_Check(object) && are_classes(expected, ((PyTypeObject*)object)->tp_mro);
             case CheckKind::makes:  // whether as `object` does: classes whose `__new__` was deleted do not
                 return PyType_Check(object) &&
                        (((PyTypeObject*)object)->tp_new == PyBaseObject_Type.tp_new) == (expected == Py_True);

@@ -474,6 +474,24 @@ def test_classes_and_what_they_inherit():
     assert holds(again, thing) and not holds(inherits, thing)
 
 
+def test_what_a_class_inherits_may_be_held_weakly():
+    class First:
+        pass
+
+    class Thing(First):
+        pass
+
+    of_class = [(-1, "arg", 0), (0, "type", None)]
+    guards = C.Guards(of_class, [(1, "inherits", (weakref.ref(Thing), weakref.ref(First), object))], [])
+    assert holds(guards, Thing()) and not holds(guards, First()) and not holds(guards, type("Other", (First,), {})())
+    gone = weakref.ref(Thing)
+    del Thing
+    gc.collect()
+    assert gone() is None and not holds(guards, type("Thing", (First,), {})())
+    with pytest.raises(TypeError, match="classes must be a tuple"):
+        C.Guards(of_class, [(1, "inherits", object)], [])
+
+
 def test_how_a_class_makes_its_instances():
     class Thing:
         pass

@@ -585,6 +585,38 @@ def test_conditions_on_numbers_of_a_class_do_not_keep_it():
         assert [end() for end in ends] == [None, None]
 
 
+class Level:
+    def __init__(self, level):
+        self.level = level
+
+    def up(self):
+        return self.level + 1
+
+
+def test_what_a_class_of_the_frame_inherits_does_not_keep_it():
+    """As what compiles later knows of it that its bases are the same (`super` asks for them), and with it what its
+    methods have from the frame."""
+    def program(x):
+        held = Level(5)
+
+        class Higher(Level):
+            def up(self):
+                return super().up() + held.level
+
+        class Highest(Higher):
+            pass
+
+        jit.graph_break()
+        return x + Highest(1).up(), weakref.ref(held), weakref.ref(Higher), weakref.ref(Highest)
+
+    compiled = jit.compile(program, backend="eager")
+    for _ in range(3):
+        result, *ends = compiled(torch.ones(2))
+        torch.testing.assert_close(result, torch.ones(2) + 7)
+        gc.collect()
+        assert [end() for end in ends] == [None, None, None]
+
+
 class AnswersAll:
     """Which is asked for its class by `isinstance`, too."""
 
