@@ -146,6 +146,10 @@ def _is(page: Page, source: Source | None, payload: Any) -> str:
     return f"{page.path(source)} is {page.object(payload)}"
 
 
+def _absent(page: Page, source: Source | None, key: Any) -> str:
+    return f"{page.object(key)} not in {page.path(source)}"
+
+
 def _storage(page: Page, source: Source | None, groups: list[list[Source]]) -> str:
     return f"memory_is_shared_within({', '.join(f'[{page.paths(group)}]' for group in groups)})"
 
@@ -160,7 +164,8 @@ _PYTHON: dict[str, Callable[[Page, Source | None, Any], str]] = {
     "unhooked": lambda page, source, payload: f"is_unhooked({page.path(source)}{', True' if payload else ''})",
     "len": lambda page, source, payload: f"len({page.path(source)}) == {payload}",
     "keys": lambda page, source, payload: f"list({page.path(source)}) == [{', '.join(map(page.object, payload))}]",
-    "absent": lambda page, source, payload: f"{page.object(payload)} not in {page.path(source)}",
+    "absent": _absent,
+    "absent_weak": _absent,
     "no_attr": lambda page, source, payload: f"not hasattr({page.path(source)}, {payload!r})",
     "no_typeattr": _no_attribute_of_class,
     "own": lambda page, source, payload: f"{payload[0]!r} {'in' if payload[1] else 'not in'} vars({page.path(source)})",

@@ -72,6 +72,10 @@ def short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def _and_defaults(guard: Guard) -> str:
+    return "" if ... in guard.payload[2:] else "and defaults "
+
+
 #: kind -> the guard in words. The kinds are those of the native tree.
 TEXT: dict[str, Callable[[Guard], str]] = {
     "type": lambda g: f"type({_path(g)}) is {short(g.payload)}",
@@ -83,12 +87,13 @@ TEXT: dict[str, Callable[[Guard], str]] = {
     "len": lambda g: f"len({_path(g)}) == {g.payload}",
     "keys": lambda g: f"list({_path(g)}) == {short(list(g.payload))}",
     "absent": lambda g: f"{g.payload!r} not in {_path(g)}",
+    "absent_weak": lambda g: f"{g.payload!r} not in {_path(g)}",
     "no_attr": lambda g: f"not hasattr({_path(g)}, {g.payload!r})",
     "no_typeattr": lambda g: f"{_path(g)} has no attribute {g.payload!r}",
     "own": lambda g: f"{g.payload[0]!r} {'in' if g.payload[1] else 'not in'} vars({_path(g)})",
     "inherits": lambda g: f"{_path(g)}.__mro__ == ({', '.join(cls.__qualname__ for cls in g.payload)})",
     "makes": lambda g: f"{_path(g)} makes its instances {'' if g.payload else 'not '}as object does",
-    "function": lambda g: f"{_path(g)} is a function with the code and defaults of {short(g.payload[1])}",
+    "function": lambda g: f"{_path(g)} is a function with the code {_and_defaults(g)}of {short(g.payload[1])}",
     "same": lambda g: f"{_path(g)} is {g.payload.said}",
     "distinct": lambda g: f"different objects: {', '.join(s.said for s in g.payload)}",
     "storage": lambda g: "memory is shared exactly within "
@@ -97,6 +102,10 @@ TEXT: dict[str, Callable[[Guard], str]] = {
     "predicate": _predicate_text,
     "state": lambda g: "grad mode, inference mode, autocast, defaults, modes and determinism as they were",
 }
+
+
+#: kind -> the kind of the guard that holds its payload weakly, as one does that is a class that is to go.
+_WEAK = {"is": "is_weak", "absent": "absent_weak"}
 
 
 class Guards:
@@ -133,7 +142,7 @@ def program(guards: Iterable[Guard], values: Sequence[Source]) -> Program:
     node = places.__getitem__
 
     def kind(guard: Guard) -> str:
-        return "is_weak" if guard.kind == "is" and is_passing(guard.payload) else guard.kind
+        return _WEAK[guard.kind] if guard.kind in _WEAK and is_passing(guard.payload) else guard.kind
 
     kept = [_of_the_class(guard) for guard in guards]
     checks = [
@@ -186,7 +195,7 @@ def _for_people(guards: list[Guard]) -> list[Guard]:
     def told(guard: Guard) -> Guard:
         source = lasting(guard.source) if guard.source is not None else None
         payload = _placed(guard, lasting, lambda term: terms.placed(term, lasting), Stand)
-        if guard.kind == "is" and is_passing(payload):
+        if guard.kind in _WEAK and is_passing(payload):
             payload = Stand(payload)
         if source is guard.source and payload is guard.payload:
             return guard

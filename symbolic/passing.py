@@ -40,3 +40,6 @@ class Stand:
 
     def __init__(self, cls: type) -> None:
         self.__qualname__: str = _NAME(cls)
+
+    def __repr__(self) -> str:
+        return self.__qualname__

@@ -454,14 +454,19 @@ def _function(tx: Translator, value: FunctionType, source: Source) -> Variable:
     if tables.lookup(value):
         _fixed(tx, value, source)
         return BuiltinVariable(value, source)
-    facts = (value.__code__, value.__defaults__, value.__kwdefaults__)
-    if source.kind != "const":
-        made_anew = value.__closure__ or source.kind == "value" or _is_made_in_calls(value)
-        tx.know(source, "function", (None if made_anew else value, *facts))
-        if made_anew:
-            tx.know(source.attr("__globals__"), "is", value.__globals__)
-            return FunctionVariable(value, source, functools.partial(tx.know, source, "is", value))
-    return FunctionVariable(value, source)
+    if source.kind == "const":
+        return FunctionVariable(value, source)
+    if not (value.__closure__ or source.kind == "value" or _is_made_in_calls(value)):
+        tx.know(source, "function", (value, value.__code__, value.__defaults__, value.__kwdefaults__))
+        return FunctionVariable(value, source)
+    parts = (value.__defaults__, source.attr("__defaults__")), (value.__kwdefaults__, source.attr("__kwdefaults__"))
+    tx.know(source, "function", (None, value.__code__, *(None if part is None else ... for part, _ in parts)))
+    for part, place in parts:  # which are made anew, too: what a call takes of them is guarded where it takes it
+        if part is not None:
+            tx.know(place, "type", type(part))
+            tx.know(place, *(("keys", tuple(part)) if type(part) is dict else ("len", len(part))))
+    tx.know(source.attr("__globals__"), "is", value.__globals__)
+    return FunctionVariable(value, source, functools.partial(tx.know, source, "is", value))
 
 
 def _method(tx: Translator, value: MethodType, source: Source) -> Variable:

@@ -35,7 +35,8 @@ struct CheckName {
 constexpr CheckName check_names[] = {
     {"type", CheckKind::type},         {"is", CheckKind::is},         {"is_weak", CheckKind::is_weak},
     {"eq", CheckKind::eq},             {"tensor", CheckKind::tensor}, {"unhooked", CheckKind::unhooked},
-    {"len", CheckKind::len},           {"keys", CheckKind::keys},         {"absent", CheckKind::absent}, {"function", CheckKind::function},
+    {"len", CheckKind::len},           {"keys", CheckKind::keys},         {"absent", CheckKind::absent},
+    {"absent_weak", CheckKind::absent_weak}, {"function", CheckKind::function},
     {"no_typeattr", CheckKind::no_typeattr}, {"own", CheckKind::own}, {"inherits", CheckKind::inherits},
     {"makes", CheckKind::makes},
     {"no_attr", CheckKind::no_attr},   {"predicate", CheckKind::predicate},
@@ -267,7 +268,7 @@ private:
                 if (!PyType_Check(payload)) raise(PyExc_TypeError, "check %u: expected a type, got %R", index, payload);
                 given_[about].type = payload;
                 break;
-            case CheckKind::is_weak:
+            case CheckKind::is_weak: case CheckKind::absent_weak:
                 check.expected = checked(PyWeakref_NewRef(payload, nullptr));
                 break;
             case CheckKind::len:
@@ -344,7 +345,7 @@ private:
                 return keeps_its_instances(check.expected.get()) ? Lasts::with_identity : Lasts::for_this_call;
             case CheckKind::is:
                 return Lasts::with_identity;
-            case CheckKind::is_weak:  // another object may have its address by now
+            case CheckKind::is_weak: case CheckKind::absent_weak:  // another object may have its address by now
                 return Lasts::for_this_call;
             case CheckKind::eq:
                 return compares_without_python(check.expected.get()) ? Lasts::with_identity : Lasts::for_this_call;

@@ -51,7 +51,10 @@ bool rich_equal(PyObject* expected, PyObject* actual) {
 
 PyObject* const none = Py_None;
 
-bool same_or_none(PyObject* expected, PyObject* field) { return expected == (field ? field : none); }
+// Whether defaults are the very ones, `None` standing for none, `...` for any.
+bool are_defaults(PyObject* expected, PyObject* field) {
+    return expected == (field ? field : none) || (expected == Py_Ellipsis && field);
+}
 
 // `__name__` of a class as every metaclass has it that defines none of its own.
 PyObject* name_of_class() {
@@ -552,6 +555,10 @@ private:
                 return keys_are(object, expected);
             case CheckKind::absent:
                 return PyDict_Check(object) && !contains(object, expected);
+            case CheckKind::absent_weak: {  // what is gone is in no dict, which would have kept it
+                PyObject* key = jit_weak_target(expected);
+                return PyDict_Check(object) && !(key && contains(object, key));
+            }
             case CheckKind::no_attr:
                 return !attribute_exists(object, expected);
             case CheckKind::no_typeattr:
@@ -570,7 +577,7 @@ private:
                 auto* function = (PyFunctionObject*)object;
                 PyObject** wanted = &PyTuple_GET_ITEM(expected, 0);
                 return (wanted[0] == none || wanted[0] == object) && wanted[1] == function->func_code &&
-                       same_or_none(wanted[2], function->func_defaults) && same_or_none(wanted[3], function->func_kwdefaults);
+                       are_defaults(wanted[2], function->func_defaults) && are_defaults(wanted[3], function->func_kwdefaults);
             }
             case CheckKind::predicate: {
                 Ref answer = take(with_python([&] { return PyObject_CallOneArg(expected, object); }));

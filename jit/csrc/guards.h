@@ -34,8 +34,8 @@ enum class Step : uint8_t {
 };
 
 enum class CheckKind : uint8_t {
-    type, is, is_weak, eq, tensor, unhooked, len, keys, absent, no_attr, no_typeattr,      // about one node
-    own, inherits, makes, function, predicate,
+    type, is, is_weak, eq, tensor, unhooked, len, keys, absent, absent_weak, no_attr,  // about one node
+    no_typeattr, own, inherits, makes, function, predicate,
     same, distinct, storage, shape,                                                        // between nodes
     state,                                                                                 // about no node
 };

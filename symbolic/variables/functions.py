@@ -255,8 +255,9 @@ class FunctionVariable(PythonFunction):
         return self._value(tx, defaults[name], "__kwdefaults__", "item", name) if name in defaults else None
 
     def _value(self, tx: Translator, value: Any, attr: str, kind: str, arg: Any) -> Variable:
-        # The function guard compares the defaults tuple by identity, so constants in it need no guard of their own.
-        if is_constant_value(value) and kind == "index":
+        # Its guard compares the defaults tuple by identity, unless the function is made anew in calls: constants in it
+        # need no guard of their own.
+        if is_constant_value(value) and kind == "index" and self.pin is None:
             return ConstantVariable(value)
         assert self.source is not None
         return tx.wrap(value, self.source.attr(attr).step(kind, arg))
