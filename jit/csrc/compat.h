@@ -215,7 +215,18 @@ static inline void jit_frame_pop_3_12(PyThreadState *tstate, jit_frame_t *frame)
 }
 #endif
 
-/* Disposes of a frame that did not start and will not run. Up to 3.11 the caller does it; since 3.12 who evaluates a
+/* Lets go of what a frame held that has run. Up to 3.11 the caller does that, who may wait for continuations first; since
+ * 3.12 it is done. What somebody else has as an object keeps its values. */
+static inline void jit_frame_empty(jit_frame_t *frame) {
+#if PY_VERSION_HEX >= 0x030C0000
+    (void)frame;
+#else
+    if (frame->frame_obj && Py_REFCNT(frame->frame_obj) > 1) return;
+    for (int i = 0; i < frame->stacktop; i++) Py_CLEAR(frame->localsplus[i]);
+#endif
+}
+
+/* Disposes of a frame that did not start and will not run. Up to 3.11 the caller does the rest; since 3.12 who evaluates a
  * frame also clears and pops it. */
 static inline void jit_frame_drop(PyThreadState *tstate, jit_frame_t *frame) {
 #if PY_VERSION_HEX >= 0x030D0000
@@ -228,7 +239,7 @@ static inline void jit_frame_drop(PyThreadState *tstate, jit_frame_t *frame) {
     jit_frame_pop_3_12(tstate, frame);
 #else
     (void)tstate;
-    (void)frame;
+    jit_frame_empty(frame);
 #endif
 }
 

@@ -23,6 +23,9 @@ inline PyObject* call_compiled(const Hit& hit, PyObject* const* slots, Py_ssize_
 // Runs the continuation that compiled code hands over to instead of a result, and those that follow, up to the result.
 PyObject* finish(PyObject* result) noexcept;
 
+// Whether compiled code hands over to a continuation.
+bool hands_over(PyObject* result) noexcept;
+
 // Lets go of the arguments in what compiled code handed over.
 void empty_hand_over(PyObject* handed) noexcept;
 

@@ -149,6 +149,7 @@ static PyObject *run_compiled(PyThreadState *tstate, jit_frame_t *frame, jit_rep
         with->hit.values = jit::Values();
         const jit::CallRange range(with->hit);
         result = run(tstate, frame, 0);
+        if (result && jit::hands_over(result)) jit_frame_empty(frame);
     } else {
         result = run_beside(tstate, frame, with, slots);
     }

@@ -206,8 +206,10 @@ void empty_hand_over(PyObject* handed) noexcept {
     for (Py_ssize_t i = 0; i < Py_SIZE(handed); ++i) Py_CLEAR(((HandOver*)handed)->items[i]);
 }
 
+bool hands_over(PyObject* result) noexcept { return Py_TYPE(result) == hand_over_type; }
+
 PyObject* finish(PyObject* result) noexcept {
-    while (result && Py_TYPE(result) == hand_over_type) {
+    while (result && hands_over(result)) {
         Ref held = take(result);
         result = resume((HandOver*)result);
         empty_hand_over(held.get());  // others may hold it while the next runs

@@ -1,7 +1,8 @@
-"""What a frame made goes when the frame's callers let go of it: guards of what compiles later do not keep it."""
+"""What a frame made goes when its callers let go of it: neither guards nor frames that go on elsewhere keep it."""
 import copy
 import dataclasses
 import gc
+import sys
 import weakref
 
 import pytest
@@ -131,3 +132,63 @@ def test_defaults_that_differ_from_one_call_to_the_next():
             for names in ("a", "ab", "abc"):
                 expected, result = each(X, value, names), compiled(X, value, names)
                 assert expected == result if isinstance(expected, str) else torch.equal(expected, result)
+
+
+class Told:
+    def __init__(self, log):
+        self.log = log
+
+    def __del__(self):
+        self.log.append("gone")
+
+
+def whose_argument_goes(log):
+    made = Told(log)
+    jit.graph_break()
+    log.append(made is not None)
+    del made
+    jit.graph_break()
+    log.append("after")
+    return log
+
+
+@jit.disable
+def begun(log):
+    return Told(log)
+
+
+def whose_result_goes(log):
+    made = begun(log)
+    log.append(made is not None)
+    del made
+    jit.graph_break()
+    log.append("after")
+    return log
+
+
+@pytest.mark.parametrize("called", [whose_argument_goes, whose_result_goes])
+def test_a_frame_that_goes_on_in_a_continuation_holds_nothing(called):
+    """As C called it, which clears it later."""
+    def program(x, log):
+        return x + 1, list(map(called, [log]))[0]
+
+    compiled = jit.compile(program, backend="eager")
+    for _ in range(3):
+        assert compiled(X, [])[1] == [True, "gone", "after"]
+
+
+def test_a_frame_that_somebody_has_keeps_its_values():
+    def called(value):
+        made = value + 1
+        held.append(sys._getframe())
+        jit.graph_break()
+        return made
+
+    def program(x):
+        return x + list(map(called, [x]))[0]
+
+    held = []
+    compiled = jit.compile(program, backend="eager")
+    for _ in range(3):
+        torch.testing.assert_close(compiled(X), X + 2)
+    assert [type(frame.f_locals["value"]) for frame in held] == [torch.Tensor] * 3
