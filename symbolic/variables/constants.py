@@ -192,7 +192,7 @@ class ConstantVariable(Variable):
             raise
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
-        at = as_index(tx, index)
+        at = as_index(tx, index) if has(type(self.value), "__getitem__") else None
         return tx.from_constant(tx.attempt(lambda: self.value[at]))
 
     def contains(self, tx: Translator, item: Variable) -> bool:

@@ -294,8 +294,11 @@ class TensorVariable(Variable):
             if not takes(body, tx, self, *args, **kwargs):
                 raise GraphBreak("arguments do not fit the function", f"torch.Tensor.{name}")
             return body(tx, self, *args, **kwargs)
-        if name == "__index__" and (answer := foresee(tx, self.node, item)) is not MISSING:
-            return ConstantVariable(answer)
+        if name == "__index__":
+            if self.fake.is_floating_point() or self.fake.is_complex():
+                tx.raise_(TypeError, "only integer tensors of a single element can be converted to an index")
+            if (answer := foresee(tx, self.node, item)) is not MISSING:
+                return ConstantVariable(answer)
         if name in RESHAPING:
             self._check_stored(tx, name)
         if name in DATA_METHODS:

@@ -1,5 +1,6 @@
 """What CPython's own test_descr found (`tools/coverage`): corners of Python's data model, each as a small program."""
 
+import operator
 import types
 import weakref
 
@@ -246,3 +247,16 @@ def test_errors_say_the_full_names_of_classes_written_in_c(x):
     return x + 1, errors_of(
         lambda: space.b, lambda: days.b, lambda: next(space), lambda: reversed(space), lambda: {**space}
     )
+
+
+@same_as_eager
+def test_tensors_as_indices(x):
+    """Only integers stand for one, and nobody asks where there is nothing to be had by one."""
+    numbers = torch.tensor(1.5), torch.tensor(1 + 2j), torch.arange(12.0).sum(), torch.arange(3), torch.tensor(True)
+    return x + 1, [
+        errors_of(
+            lambda: 1[each], lambda: None[each], lambda: [1, 2][each], lambda: (1, 2)[each:], lambda: "ab"[each],
+            lambda: range(each), lambda: [1, 2].pop(each), lambda: operator.index(each), lambda: b"ab"[:each],
+        )
+        for each in numbers
+    ]
