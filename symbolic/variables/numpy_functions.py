@@ -300,9 +300,18 @@ def _clip(tx: Translator, example: Any, a: Any, a_min: Any = None, a_max: Any = 
     if named or tensor.fake.is_complex():
         return refuse(numpy.clip)
     for function, bound in ((torch.maximum, low), (torch.minimum, high)):
-        if bound is not None:
+        if bound is not None and not _is_beyond(bound, example.dtype):
             tensor = record(tx, function, tensor, tensor_for(tx, bound, example.dtype))
     return tensor
+
+
+def _is_beyond(bound: Any, dtype: Any) -> bool:
+    """Whether a number is no bound for integers of this type, as all of them are within it. (Of one that leaves none of
+    them numpy says that it is out of bounds.)"""
+    if type(bound) is not int or dtype.kind not in "iu":
+        return False
+    limits = numpy.iinfo(dtype)
+    return not limits.min <= bound <= limits.max
 
 
 def _round(tx: Translator, example: Any, a: Any, decimals: Any = 0) -> TensorVariable:
@@ -418,12 +427,20 @@ def is_close(
 
 
 # --- linear algebra ---------------------------------------------------------------------------------------------------
+def _scaled(tx: Translator, one: TensorVariable, other: TensorVariable) -> TensorVariable:
+    """A product with a number, which BLAS adds to zeros where numpy has it do that: several elements of a vector or
+    matrix. None of them is a negative zero, then."""
+    found = record(tx, operator.mul, one, other)
+    is_of_blas = found.fake.dtype in _OF_BLAS and found.fake.dim() in (1, 2) and found.fake.numel() > 1
+    return record(tx, operator.add, found, 0) if is_of_blas else found
+
+
 def _dot(tx: Translator, example: Any, a: Any, b: Any) -> TensorVariable:
     one, other = tensor_for(tx, a, example.dtype), tensor_for(tx, b, example.dtype)
     if example.dtype.kind == "b":
         return refuse(numpy.dot, "of truths")
     if not one.fake.dim() or not other.fake.dim():
-        return record(tx, operator.mul, one, other)
+        return _scaled(tx, one, other)
     if max(one.fake.dim(), other.fake.dim()) <= 2:
         return record(tx, torch.matmul, one, other)
     if other.fake.dim() == 1:
@@ -536,6 +553,7 @@ def astype(tx: Translator, example: Any, a: Any, dtype: Any, order: Any = "K", c
 
 
 #: The floats just outside of an int64, but for the smallest one.
+_OF_BLAS = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 _OF_INT64 = (-(2.0**63), 2.0**63)
 
 
@@ -562,7 +580,8 @@ def _flatten(tx: Translator, example: Any, a: Any) -> TensorVariable:
 def _inner(tx: Translator, example: Any, a: Any, b: Any) -> TensorVariable:
     if example.dtype.kind == "b":
         return refuse(numpy.inner, "of truths")
-    return record(tx, torch.inner, tensor_for(tx, a, example.dtype), tensor_for(tx, b, example.dtype))
+    one, other = tensor_for(tx, a, example.dtype), tensor_for(tx, b, example.dtype)
+    return record(tx, torch.inner, one, other) if one.fake.dim() and other.fake.dim() else _scaled(tx, one, other)
 
 
 def _linspace(

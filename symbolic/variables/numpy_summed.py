@@ -186,7 +186,7 @@ def _pad(
         return refuse(numpy.pad, "with such arguments")
     wide = numpy.broadcast_to(numpy.asarray(pad_width), (tensor.fake.dim(), 2))
     if mode == "constant":
-        value = example.dtype.type(constant_values).item()
+        value = numpy.asarray(constant_values).astype(example.dtype).item()
         widths = [int(each) for pair in wide[::-1] for each in pair]
         return record(tx, torch.nn.functional.pad, tensor, widths, value=value)
     if mode not in _MODES or constant_values != 0 or 0 in tensor.fake.shape:

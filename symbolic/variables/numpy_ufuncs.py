@@ -240,10 +240,16 @@ def _sign(tx: Translator, x: TensorVariable) -> TensorVariable:
 
 
 def _power(tx: Translator, x: Variable, y: Variable) -> TensorVariable:
-    if isinstance(x, TensorVariable) and not x.fake.is_floating_point() and not x.fake.is_complex():
-        if not isinstance(y, ConstantVariable):
-            raise GraphBreak("numpy function not captured", "power of integers to others")
+    """Of integers to integers that may be negative numpy raises an error."""
+    if _is_integer(x) and not isinstance(y, ConstantVariable):
+        raise GraphBreak("numpy function not captured", "power of integers to others")
     return record(tx, torch.pow, x, y)
+
+
+def _is_integer(x: Variable) -> bool:
+    if isinstance(x, TensorVariable):
+        return not x.fake.is_floating_point() and not x.fake.is_complex()
+    return isinstance(x.constant(), (int, numpy.integer))
 
 
 def _shift(function: Any) -> Body:
@@ -269,9 +275,25 @@ def _floor(function: Any) -> Body:
     """Of integers they are these themselves."""
 
     def body(tx: Translator, x: TensorVariable) -> TensorVariable:
+        if x.fake.is_complex():
+            raise GraphBreak("numpy function not captured", f"{function.__name__} of complex numbers")
         return record(tx, function, x) if x.fake.is_floating_point() else record(tx, torch.clone, x)
 
     return body
+
+
+def _degrees(tx: Translator, x: TensorVariable) -> TensorVariable:
+    """Of single precision by the quotient of single precision."""
+    if x.fake.dtype != torch.float32:
+        return record(tx, torch.rad2deg, x)
+    return record(tx, operator.mul, x, ConstantVariable(float(numpy.float32(180) / numpy.float32(numpy.pi))))
+
+
+def _negative(tx: Translator, x: TensorVariable) -> TensorVariable:
+    """Of complex numbers the parts alone: torch takes them from zero, which has a sign."""
+    if not x.fake.is_complex():
+        return record(tx, torch.neg, x)
+    return record(tx, torch.view_as_complex, record(tx, torch.neg, record(tx, torch.view_as_real, x)))
 
 
 def _positive(tx: Translator, x: TensorVariable) -> TensorVariable:
@@ -296,6 +318,8 @@ def _fill() -> None:
         "matmul": Row(_torch(torch.matmul), True, both),
         "left_shift": Row(_shift(torch.bitwise_left_shift), numbers=True),
         "right_shift": Row(_shift(torch.bitwise_right_shift), numbers=True),
+        **dict.fromkeys(("degrees", "rad2deg"), Row(_degrees, True)),
+        "negative": Row(_negative),
         "sign": Row(_sign),
         "positive": Row(_positive),
         "conjugate": Row(_torch(torch.conj_physical)),
@@ -309,12 +333,11 @@ def _fill() -> None:
         "log1p": "log1p",
         "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh",
         "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "hypot": "hypot",
-        "arctan2": "atan2", "logaddexp": "logaddexp", "deg2rad": "deg2rad", "rad2deg": "rad2deg", "radians": "deg2rad",
-        "degrees": "rad2deg",
+        "arctan2": "atan2", "logaddexp": "logaddexp", "deg2rad": "deg2rad", "radians": "deg2rad",
     }  # fmt: skip
     rows |= {name: Row(_torch(getattr(torch, theirs)), True) for name, theirs in flagged_names.items()}
     plain = {
-        "absolute": "abs", "negative": "neg", "maximum": "maximum", "minimum": "minimum", "fmax": "fmax",
+        "absolute": "abs", "maximum": "maximum", "minimum": "minimum", "fmax": "fmax",
         "fmin": "fmin",
         "isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "signbit": "signbit", "copysign": "copysign",
         "logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor",
@@ -325,6 +348,14 @@ def _fill() -> None:
     whole = {"floor": torch.floor, "ceil": torch.ceil, "trunc": torch.trunc, "rint": torch.round}
     rows |= {name: Row(_floor(theirs)) for name, theirs in whole.items()}
     UFUNCS.update({getattr(numpy, name): row for name, row in rows.items()})
+
+
+def _conjugated(tx: Translator, _: Any, args: Args, kwargs: Kwargs) -> Variable:
+    """The methods: of real numbers these are the array itself."""
+    array = args[0]
+    if isinstance(array, NumpyVariable) and array.look.dtype.kind != "c" and len(args) == 1 and not kwargs:
+        return array
+    return ufunc(tx, numpy.conjugate, args, kwargs)
 
 
 _OF_OPERATORS = {
@@ -376,7 +407,7 @@ if IS_KNOWN:
     _DIVIDES = frozenset((numpy.floor_divide, numpy.remainder, numpy.fmod))
     _fill()
     KINDS[numpy.ufunc] = ufunc
-    METHODS["conj"] = lambda tx, _, args, kwargs: ufunc(tx, numpy.conjugate, args, kwargs)
+    METHODS.update(dict.fromkeys(("conj", "conjugate"), _conjugated))
     for _op, _name in _OF_OPERATORS.items():
         OPERATORS[_op] = functools.partial(_operator, _op, getattr(numpy, _name))
     for _inplace, (_op, _) in INPLACE.items():

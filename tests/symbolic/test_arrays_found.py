@@ -576,3 +576,61 @@ def test_fill_takes_no_sequence(value):
     scope = {"np": np}
     exec(f"def program(x):\n    a = x.numpy()\n    a.fill({value})\n    return a, x + 1", scope)
     check(scope["program"], torch.tensor([[2, 1, 0], [0, 3, 1]]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.complex64])
+def test_degrees_and_numbers_rounded(dtype):
+    def program(x):
+        a = x.numpy()
+        found = [np.rint(a)]
+        if a.dtype.kind == "f":
+            found += [np.degrees(a), np.rad2deg(a), np.radians(a), np.floor(a)]
+        return found, a + 1
+
+    check(program, torch.tensor([-2.5, -1.3, -0.0, 0.5, 1e-3, 2.5, 77.7]).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64])
+@pytest.mark.parametrize("bounds", ["-1, 2", "-500, 50", "0, 500", "300, 400", "None, 300", "-1, None", "max=300"])
+def test_bounds_beyond_all_numbers_of_a_type(dtype, bounds):
+    scope = {"np": np}
+    exec(f"def program(x):\n    a = x.numpy()\n    return np.clip(a, {bounds}), a.clip({bounds}), a + 1", scope)
+    x = torch.tensor([0, 1, 77, 127]).to(dtype)
+    check(scope["program"], x)
+
+
+def test_zeros_of_complex_numbers_have_signs():
+    x = torch.tensor([1.5, -0.0, 0.0, -3.0] * 5) + 0j
+    check(lambda x: (-x.numpy(), np.negative(x.numpy()[::2]), x.numpy() + 1), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.float32, torch.complex64])
+def test_conjugates_of_real_numbers(dtype):
+    def program(x):
+        a = x.numpy()
+        return a.conj() is a, a.conjugate() is a, a.conj(), np.conj(a), a[0].conj(), a.sum()
+
+    check(program, torch.tensor([1, 0, 3]).to(dtype))
+
+
+def test_numbers_to_negative_powers():
+    def program(x, number):
+        a = x.numpy()
+        try:
+            return number ** a, a + 1
+        except ValueError as error:
+            return str(error)
+
+    for number in (2, 2.0, np.int64(2), True):
+        check(program, torch.tensor([1, 0, -3]), number)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.complex64])
+@pytest.mark.parametrize("shape", [(1,), (4,), (1, 1), (4, 1), (2, 2), (2, 1, 2)])
+def test_products_with_numbers_as_blas_has_them(dtype, shape):
+    x = torch.tensor([-0.0, 1.0, 0.0, -2.0][: torch.Size(shape).numel()]).reshape(shape).to(dtype)
+    check(lambda x: (np.dot(x.numpy(), 2.0), np.dot(-1.0, x.numpy()), np.inner(x.numpy(), 3)), x)
+
+
+def test_what_is_padded_with_wraps():
+    check(lambda x: (np.pad(x.numpy(), 1, constant_values=-1), x.numpy() + 1), torch.arange(4).to(torch.uint8))
