@@ -240,7 +240,10 @@ def _sign(tx: Translator, x: TensorVariable) -> TensorVariable:
 
 
 def _power(tx: Translator, x: Variable, y: Variable) -> TensorVariable:
-    """Of integers to integers that may be negative numpy raises an error."""
+    """Of integers to integers that may be negative numpy raises an error; complex numbers it multiplies if it can."""
+    is_square = isinstance(y, ConstantVariable) and type(y.value) is int and y.value == 2
+    if isinstance(x, TensorVariable) and x.fake.is_complex() and not is_square:
+        raise GraphBreak("numpy function not captured", "power of complex numbers")
     if _is_integer(x) and not isinstance(y, ConstantVariable):
         raise GraphBreak("numpy function not captured", "power of integers to others")
     return record(tx, torch.pow, x, y)

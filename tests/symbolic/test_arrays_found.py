@@ -634,3 +634,11 @@ def test_products_with_numbers_as_blas_has_them(dtype, shape):
 
 def test_what_is_padded_with_wraps():
     check(lambda x: (np.pad(x.numpy(), 1, constant_values=-1), x.numpy() + 1), torch.arange(4).to(torch.uint8))
+
+
+@pytest.mark.parametrize("power", ["2", "2.0", "True", "np.float32(2)", "np.array(2)", "[1, 2]", "3", "-1"])
+def test_powers_of_complex_numbers(power):
+    """Zero is zero, and whole powers are products."""
+    scope = {"np": np}
+    exec(f"def program(x):\n    a = x.numpy()\n    b = a ** {power}\n    a **= {power}\n    return a, b", scope)
+    check(scope["program"], torch.tensor([-0.0, 2.5]) + 0j)
