@@ -31,6 +31,8 @@ def refuse(func: Any, args: Any, kwargs: Any) -> None:
             func(*tree_map(_zeros, args), **tree_map(_zeros, kwargs))
     if func in _FITTING:
         _FITTING[func](*args, **kwargs)
+    if func.overloadpacket in _DRAWS:
+        _draw(func, args, kwargs)
 
 
 # --- kinds of elements ------------------------------------------------------------------------------------------------
@@ -142,6 +144,34 @@ def _zeros(value: Any) -> Any:
         return value
     device = "meta" if value.device.type == "meta" else "cpu"  # where nothing is looked for
     return torch.zeros(_geometry(value)[1], dtype=value.dtype, device=device)
+
+
+# --- what nothing can be drawn from -----------------------------------------------------------------------------------
+#: Operations that draw by the numbers that they are given, whatever the tensor had that they fill.
+_DRAWS = frozenset({
+    aten.uniform_, aten.random_, aten.bernoulli_, aten.geometric_, aten.exponential_, aten.cauchy_, aten.log_normal_,
+    aten.normal_, aten.normal, aten.rand, aten.randn, aten.randint, aten.randperm, aten.rand_like, aten.randn_like,
+    aten.randint_like,
+})  # fmt: skip
+#: What these are given where they draw a few.
+_FEW_DRAWN = {"size": [1], "device": "cpu", "generator": None, "pin_memory": None, "layout": None}
+
+
+def _draw(func: Any, args: Any, kwargs: Any) -> None:
+    """Has it draw a few numbers, which nobody sees."""
+    given = {**{each.name: arg for each, arg in zip(func._schema.arguments, args, strict=False)}, **kwargs}
+    few = {name: _FEW_DRAWN.get(name, arg) for name, arg in given.items()}
+    tensors = [name for name, arg in few.items() if isinstance(arg, torch.Tensor)]
+    known = all(not isinstance(arg, torch.SymInt | torch.SymFloat) for arg in few.values())
+    if len(tensors) > 1 or not known or few.get("n", 0) > FEW_TO_RUN:
+        return
+    few.update({name: torch.zeros(1, dtype=few[name].dtype) for name in tensors})
+    random = torch.get_rng_state()
+    try:
+        with _disable_current_modes(), torch.no_grad():
+            func(**few)
+    finally:
+        torch.set_rng_state(random)
 
 
 # --- what does not fit ------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from codegen.aot.inputs import answers
 from codegen.direct import as_captured
 from codegen.residual.kept import Before
 from codegen.residual.reached import Reached, how_far
@@ -193,13 +194,17 @@ def changes_the_world(
     made = (leaf for node in nodes for leaf in tree_leaves(node.meta.get("example_value")))
     fake_mode = next((leaf.fake_mode for leaf in made if isinstance(leaf, FakeTensor)), nullcontext())
     with fake_mode:  # the capture has left them with the history that they had in the end
-        without_history = [value.detach() if getattr(value, "grad_fn", None) is not None else value for value in inputs]
+        without_history = [value.detach() if _has_history(value) else value for value in inputs]
     for given in (inputs, without_history):
         others = [value for at, value in enumerate(given) if at not in kept]
         watch = _Watch([value for value in others if isinstance(value, torch.Tensor)], given, draws_again)
         if _is_rehearsed(_Rehearsal(module, last, watch), given, fake_mode):
             return watch.found
     return True
+
+
+def _has_history(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not (answers(value) and value.grad_fn is None)
 
 
 def _is_rehearsed(rehearsal: _Rehearsal, inputs: list[Any], fake_mode: AbstractContextManager[Any]) -> bool:

@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import expect_true
 from symbolic.errors import GraphBreak
 from symbolic.gradients import parameter
 from symbolic.passing import home_of
+from symbolic.signatures import takes
 from symbolic.torch_state import ATTENTION_KERNELS, enter_device, leave_device
 from symbolic.variables.base import FixedVariable, Variable
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, is_tensor_class
@@ -171,17 +172,24 @@ class TorchFunction(FixedVariable):
         function = self.value
         handler = ASKING.get(function)
         if handler is not None:
-            return handler(tx, *args, **kwargs)
+            return self._handled(handler, tx, args, kwargs)
         if tx.overrides.concerns(args, kwargs):
             return tx.overrides.called(tx, self, args, kwargs)
         return self.plain_call(tx, args, kwargs)
+
+    def _handled(
+        self, handler: Callable[..., Variable], tx: Translator, args: list[Variable], kwargs: dict[str, Variable]
+    ) -> Variable:
+        if not takes(handler, tx, *args, **kwargs):
+            raise GraphBreak("arguments do not fit the function", self.describe())
+        return handler(tx, *args, **kwargs)
 
     def plain_call(self, tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         """Where no `__torch_function__` is asked."""
         function = self.value
         handler = HANDLERS.get(function)
         if handler is not None:
-            return handler(tx, *args, **kwargs)
+            return self._handled(handler, tx, args, kwargs)
         name = getattr(function, "__name__", "")
         if name in DATA_METHODS and getattr(function, "__objclass__", None) is torch._C.TensorBase and args:
             if name == "__bool__":
@@ -283,6 +291,12 @@ def is_torch_function(value: Any) -> bool:
             return True
         return isinstance(owner, type) and home_of(owner).startswith("torch")
     return home_of(kind) == "torch.jit" or kind is torch.jit.ScriptFunction
+
+
+def _numel(tx: Translator, value: Variable) -> Variable:
+    if not issubclass(value.python_type(), torch.Tensor):
+        raise GraphBreak("arguments do not fit the function", f"numel of {value.describe()}")
+    return value.method(tx, "numel", [], {})
 
 
 def _is_tensor(tx: Translator, value: Variable) -> Variable:
@@ -403,7 +417,7 @@ HANDLERS: dict[Any, Callable[..., Variable]] = {
     expect_true: lambda tx, cond: ConstantVariable(tx.truth(cond)),
     torch.is_tensor: _is_tensor,
     torch._C._InferenceMode: _inference_guard,
-    torch.numel: lambda tx, value: value.method(tx, "numel", [], {}),
+    torch.numel: _numel,
     torch._C._log_api_usage_once: lambda tx, *args: ConstantVariable(None),
 }
 

@@ -695,3 +695,16 @@ def test_a_switch_that_refuses_a_value(switch, value):
             return str(error)
 
     check(program, torch.ones(2), value)
+
+
+def test_a_view_without_a_node_beside_checks():
+    """Written through a view, one that requires a gradient has a node that autograd can't make again."""
+    def program(x):
+        view = x[:]
+        array = numpy.asarray(x.detach()).copy().astype(float)
+        array[[0, 2, 0]] = -numpy.ones((3, 4), dtype=numpy.float32)
+        x.requires_grad_()
+        view.detach().add_(2)
+        return -(array * 3)
+
+    check(program, make=lambda: (torch.ones(3, 8)[:, 1:5],))

@@ -183,3 +183,31 @@ def test_nothing_large_is_made_to_ask(sizes, is_asked):
     refusals._taken.clear()
     refusals.refuse_kinds(torch.ops.aten.new_zeros.default, (given, list(sizes)), {})
     assert bool(refusals._taken) == is_asked
+
+
+#: Of x, floats, and i, integers.
+NOTHING_TO_DRAW = """x.uniform_(2, 1) | x.bernoulli_(2) | x.normal_(0, -1) | x.exponential_(-1) | x.geometric_(2) | x.cauchy_(0, -1) |
+    x.log_normal_(0, -1) | x.random_(5, 1) | x.random_(0) | i.to(torch.uint8).random_(0, 300) | torch.rand(2, dtype=torch.int64) |
+    torch.randint(0, 300, (2,), dtype=torch.uint8) | torch.randint_like(x, 5, 5) | torch.randperm(3, dtype=torch.bool) |
+    torch.randperm(300, dtype=torch.uint8) | torch.nn.init.uniform_(x, 2, 1) | torch.normal(0., -1., (2,)) | torch.rand_like(i)"""
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("drawn", [each.strip() for each in NOTHING_TO_DRAW.split("|")])
+def test_what_nothing_can_be_drawn_from(drawn):
+    """The graph would find out when it has drawn other numbers: no handler of the frame would see it."""
+    scope = {"torch": torch}
+    exec(f"""def program(x, i):
+        y = torch.rand(2)
+        try:
+            return {drawn}
+        except (RuntimeError, NotImplementedError) as error:
+            return str(error), y, torch.rand(2), x * 2""", scope)
+    check(scope["program"], torch.rand(4), I3)
+
+
+@pytest.mark.parametrize("call", ["torch.get_rng_state(1)", "torch.numel(None)", "torch.manual_seed()", "torch.is_grad_enabled(1)"])
+def test_arguments_that_do_not_fit(call):
+    scope = {"torch": torch}
+    exec(f"def program(x):\n    try:\n        return {call}\n    except Exception as error:\n        return repr(error), x * 2", scope)
+    check(scope["program"], torch.rand(4))
