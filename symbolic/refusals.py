@@ -228,8 +228,15 @@ def _sorted(value: torch.Tensor, *rest: Any, values: torch.Tensor, indices: torc
         raise RuntimeError("sort() into tensors that do not lie by rows, which are taken for others")
 
 
+def _padded(*args: Any) -> None:
+    _, _, _, stride, _, dilation, is_transposed, added, _ = args
+    if is_transposed and any(more >= max(each) for more, *each in zip(added, stride, dilation, strict=False)):
+        raise RuntimeError("output padding must be smaller than either stride or dilation")
+
+
 _FITTING: dict[Any, Callable[..., None]] = {
     aten.select.int: _inside,
+    aten.convolution.default: _padded,
     **dict.fromkeys((
         aten.index_add.default, aten.index_add_.default, aten.index_copy.default, aten.index_copy_.default,
         aten.index_reduce.default, aten.index_reduce_.default,

@@ -196,7 +196,9 @@ class Variable:
         raise GraphBreak("len() not supported", self.describe())
 
     def truth(self, tx: Translator) -> bool:
-        """`bool(value)`"""
+        """`bool(value)`: true of what has no say in it."""
+        if any(lookup(self.python_type(), name) is not MISSING for name in ("__bool__", "__len__")):
+            raise GraphBreak("truth not supported", self.describe())
         return True
 
     def iterator(self, tx: Translator) -> Variable:

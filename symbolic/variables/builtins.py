@@ -413,7 +413,7 @@ def _round(tx: Translator, number: Variable, ndigits: Variable | None = None) ->
     if is_tensor(number):
         raise GraphBreak("tensor value needed", "round")
     if tx.lookup(number.python_type(), "__round__") is MISSING:
-        tx.raise_(TypeError, f"type {number.python_type().__name__} doesn't define __round__ method")
+        tx.raise_(TypeError, f"type {type_name(number.python_type())} doesn't define __round__ method")
     return of_class(tx, number, "__round__", [ndigits] if ndigits is not None else [])
 
 

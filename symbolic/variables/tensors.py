@@ -19,7 +19,7 @@ from symbolic.errors import ASKS_NODE, UNSURE, GraphBreak
 from symbolic.gradients import differentiate_with
 from symbolic.signatures import takes
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, UNARY, Variable
+from symbolic.variables.base import MISSING, UNARY, Variable, lookup
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.foreseen import count, foresee, item, truth
 from symbolic.variables.methods import NativeMethod
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Methods and attributes whose answer needs the tensor's data, the storage's address, or the autograd graph.
 DATA_METHODS = frozenset(
-    """item tolist numpy data_ptr storage untyped_storage storage_offset_ptr __array__ __bool__ __int__
+    """item tolist numpy data_ptr const_data_ptr storage untyped_storage storage_offset_ptr __array__ __bool__ __int__
     __float__ __index__ __complex__ __len_data__ share_memory_ is_pinned is_shared is_set_to _is_view __dlpack__
     __cuda_array_interface__ __reduce_ex__ _reduce_ex_internal __getstate__ __deepcopy__ pin_memory storage_type
     _typed_storage""".split()
@@ -261,7 +261,7 @@ class TensorVariable(Variable):
                 tx.attempt(setattr, self.fake, name, value.constant())  # which the method takes if it is True
             self.method(tx, "requires_grad_", [value], {})
             return
-        if name in ("data", "grad", "requires_grad", "names", "shape", "real", "imag") or name.startswith("_"):
+        if name.startswith("_") or hasattr(type(lookup(self.python_type(), name)), "__set__"):
             raise GraphBreak("store to a tensor attribute", name)
         tx.ledger.store(self, name, value)
 
@@ -294,6 +294,8 @@ class TensorVariable(Variable):
             if not takes(body, tx, self, *args, **kwargs):
                 raise GraphBreak("arguments do not fit the function", f"torch.Tensor.{name}")
             return body(tx, self, *args, **kwargs)
+        if name in ("__index__", "__iter__", "__len__") and (args or kwargs):
+            raise GraphBreak("arguments do not fit the function", f"torch.Tensor.{name}")
         if name == "__index__":
             if self.fake.is_floating_point() or self.fake.is_complex():
                 tx.raise_(TypeError, "only integer tensors of a single element can be converted to an index")

@@ -424,11 +424,13 @@ HANDLERS: dict[Any, Callable[..., Variable]] = {
 
 def _make_parameter(tx: Translator, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
     """A leaf of the graph; the residual code makes it a parameter."""
+    if not takes(torch.nn.Parameter.__new__, torch.nn.Parameter, *args, **kwargs):
+        raise GraphBreak("arguments do not fit the function", "torch.nn.Parameter(...)")
     call = inspect.signature(torch.nn.Parameter.__new__).bind(torch.nn.Parameter, *args, **kwargs)
     data, wanted = call.arguments.get("data"), call.arguments.get("requires_grad", ConstantVariable(True))
-    if not isinstance(data, TensorVariable) or tx.graph.inner:
+    if not isinstance(data, TensorVariable) or tx.graph.inner or wanted.python_type() is not bool:
         raise GraphBreak("parameter made in the frame", "torch.nn.Parameter(...)", "make parameters in __init__")
-    made = tx.graph.call(parameter, [data, ConstantVariable(bool(wanted.constant()))])
+    made = tx.graph.call(parameter, [data, wanted])
     assert isinstance(made, TensorVariable) and made is not data
     made.cls = torch.nn.Parameter
     return made

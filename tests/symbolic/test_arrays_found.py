@@ -642,3 +642,17 @@ def test_powers_of_complex_numbers(power):
     scope = {"np": np}
     exec(f"def program(x):\n    a = x.numpy()\n    b = a ** {power}\n    a **= {power}\n    return a, b", scope)
     check(scope["program"], torch.tensor([-0.0, 2.5]) + 0j)
+
+
+@pytest.mark.parametrize("drawn", ["a.all()", "a.any()", "(a > 7).all()", "a[0, 0] > 4", "a[0, 0]", "a", "a[:0]", "np.random.choice([0, 1])"])
+def test_the_truth_of_what_is_drawn(drawn):
+    scope = {"np": np}
+    exec(f"""def program(x, seed):
+        np.random.seed(seed)
+        a = np.random.randint(0, 9, (3, 4))
+        x[1] += 2.5
+        try:
+            return (1 if {drawn} else 2), not {drawn}, {drawn} and 3, x + 1
+        except ValueError as error:
+            return str(error), x + 1""", scope)
+    check(scope["program"], X[0].clone(), 0, changed=[(X[0].clone(), seed) for seed in (1, 2, 3)])

@@ -206,7 +206,9 @@ def test_what_nothing_can_be_drawn_from(drawn):
     check(scope["program"], torch.rand(4), I3)
 
 
-@pytest.mark.parametrize("call", ["torch.get_rng_state(1)", "torch.numel(None)", "torch.manual_seed()", "torch.is_grad_enabled(1)"])
+@pytest.mark.parametrize("call", ["torch.get_rng_state(1)", "torch.numel(None)", "torch.manual_seed()", "torch.is_grad_enabled(1)",
+                                  "torch.nn.Parameter(x, 'a')", "torch.nn.Parameter(x, True, 3)", "setattr(x, 'is_leaf', 3)", "setattr(x, 'T', 3)",
+                                  "setattr(x, 'dtype', 3)", "torch.nn.ConvTranspose1d(3, 2, 1, output_padding=9)(torch.ones(2, 3, 1))"])
 def test_arguments_that_do_not_fit(call):
     scope = {"torch": torch}
     exec(f"def program(x):\n    try:\n        return {call}\n    except Exception as error:\n        return repr(error), x * 2", scope)
