@@ -37,7 +37,7 @@ from symbolic.variables.containers import DequeVariable, TupleVariable
 from symbolic.variables.exceptions import ExceptionVariable
 from symbolic.variables.functions import BoundMethod
 from symbolic.variables.mappings import DictViewVariable
-from symbolic.variables.methods import NativeMethod
+from symbolic.variables.methods import NativeMethod, native_method
 from symbolic.variables.objects import (
     NATIVE_DESCRIPTORS,
     NATIVE_METHODS,
@@ -724,7 +724,7 @@ class InstanceNamespace(Variable):
         raise GraphBreak("method of an instance __dict__", name)
 
     def getattr(self, tx: Translator, name: str) -> Variable:
-        return NativeMethod(self, name)
+        return native_method(tx, self, name)
 
     def reachable(self) -> list[Variable]:
         return [self.owner]

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from symbolic.errors import GraphBreak, Observed
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, Identity, Variable
+from symbolic.variables.base import MISSING, Identity, Variable, lookup
+from symbolic.variables.positions import type_name
 
 if TYPE_CHECKING:
     from symbolic.frames import Frame
@@ -30,6 +31,18 @@ _BOUND: dict[Any, type] = {
 }
 #: What a bound method has of the one that the class holds.
 _NAMES = frozenset(("__name__", "__qualname__", "__doc__", "__text_signature__"))
+
+
+def native_method(tx: Translator, owner: Variable, name: str) -> Variable:
+    """`owner.name`, where the owner has nothing but what its type, written in C, says."""
+    raw = lookup(owner.python_type(), name)
+    if raw is MISSING:
+        tx.raise_(AttributeError, f"{type_name(owner.python_type())!r} object has no attribute {name!r}")
+    if name == "__class__":
+        return tx.class_of(owner)
+    if type(raw) not in _BOUND:
+        raise GraphBreak("attribute access not supported", f"{owner.describe()}.{name}")
+    return NativeMethod(owner, name)
 
 
 class NativeMethod(Variable):

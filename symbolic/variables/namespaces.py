@@ -12,7 +12,7 @@ from symbolic.sources import Source
 from symbolic.variables.base import Variable
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.mappings import DictVariable
-from symbolic.variables.methods import NativeMethod
+from symbolic.variables.methods import native_method
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -150,7 +150,7 @@ class NamespaceVariable(Names):
         raise GraphBreak("method of a namespace", name)
 
     def getattr(self, tx: Translator, name: str) -> Variable:
-        return NativeMethod(self, name)
+        return native_method(tx, self, name)
 
     def describe(self) -> str:
         return f"globals of {self.value.get('__name__', '?')}"

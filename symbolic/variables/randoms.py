@@ -23,7 +23,7 @@ from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.drawn import early, example_of, form_of, numpy
-from symbolic.variables.methods import NativeMethod
+from symbolic.variables.methods import native_method
 from symbolic.variables.objects import DESCRIPTORS, NATIVE_DESCRIPTORS, NATIVE_METHODS, ObjectVariable
 from symbolic.variables.outside import Answer
 from symbolic.variables.tables import HANDLERS, Args, Kwargs, handles, library
@@ -84,7 +84,7 @@ class BornGenerator(Variable):
         return self.cls
 
     def getattr(self, tx: Translator, name: str) -> Variable:
-        return NativeMethod(self, name) if hasattr(self.cls, name) else super().getattr(tx, name)
+        return native_method(tx, self, name)
 
     def method(self, tx: Translator, name: str, args: Args, kwargs: Kwargs) -> Variable:
         if name == "shuffle" and takes(_shuffle, tx, self, *args, **kwargs):

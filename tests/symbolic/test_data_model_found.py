@@ -260,3 +260,19 @@ def test_tensors_as_indices(x):
         )
         for each in numbers
     ]
+
+
+class Plain:
+    pass
+
+
+@same_as_eager
+def test_attributes_of_dicts_that_exist(x):
+    """Of globals and of what an object has: their type is all that there is to say."""
+    plain = Plain()
+    plain.number = 3
+    found = [globals(), plain.__dict__, vars(plain)]
+    return x + 1, [
+        (each.__class__ is dict, each.__class__ is type(each), hasattr(each, "other"), getattr(each, "other", 5))
+        for each in found
+    ], errors_of(lambda: globals().other, lambda: plain.__dict__.other), torch.Generator().__class__ is torch.Generator
