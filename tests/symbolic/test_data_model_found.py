@@ -262,14 +262,14 @@ def test_tensors_as_indices(x):
     ]
 
 
-class Plain:
+class Numbered:
     pass
 
 
 @same_as_eager
 def test_attributes_of_dicts_that_exist(x):
     """Of globals and of what an object has: their type is all that there is to say."""
-    plain = Plain()
+    plain = Numbered()
     plain.number = 3
     found = [globals(), plain.__dict__, vars(plain)]
     return x + 1, [
