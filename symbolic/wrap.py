@@ -464,7 +464,7 @@ def _function(tx: Translator, value: FunctionType, source: Source) -> Variable:
     for part, place in parts:  # which are made anew, too: what a call takes of them is guarded where it takes it
         if part is not None:
             tx.know(place, "type", type(part))
-            tx.know(place, *(("keys", tuple(part)) if type(part) is dict else ("len", len(part))))
+            tx.know(place, *(("keys", tuple(part)) if is_a(part, dict) else ("len", len(part))))
     tx.know(source.attr("__globals__"), "is", value.__globals__)
     return FunctionVariable(value, source, functools.partial(tx.know, source, "is", value))
 

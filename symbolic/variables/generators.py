@@ -13,7 +13,7 @@ from symbolic.errors import READS_FRAME, GraphBreak, Observed, Restart
 from symbolic.frames import Frame
 from symbolic.variables.base import MISSING, NULL, Variable, lookup
 from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.methods import NativeMethod
+from symbolic.variables.methods import NativeMethod, native_method
 from symbolic.variables.positions import type_name
 
 if TYPE_CHECKING:
@@ -342,11 +342,7 @@ class CoroutineWrapper(Variable):
         return self.owner.send(tx, NONE)
 
     def getattr(self, tx: Translator, name: str) -> Variable:
-        if name == "__class__":
-            return tx.class_of(self)
-        if not hasattr(_WRAPPER, name):
-            tx.raise_(AttributeError, f"'coroutine_wrapper' object has no attribute {name!r}")
-        return NativeMethod(self, name)
+        return native_method(tx, self, name)
 
     def method(self, tx: Translator, name: str, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if name not in ("send", "throw", "close", "__next__", "__iter__"):

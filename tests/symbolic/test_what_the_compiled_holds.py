@@ -1,4 +1,5 @@
 """What a frame made goes when its callers let go of it: neither guards nor frames that go on elsewhere keep it."""
+import collections
 import copy
 import dataclasses
 import gc
@@ -192,3 +193,22 @@ def test_a_frame_that_somebody_has_keeps_its_values():
     for _ in range(3):
         torch.testing.assert_close(compiled(X), X + 2)
     assert [type(frame.f_locals["value"]) for frame in held] == [torch.Tensor] * 3
+
+
+def test_defaults_by_name_in_a_dict_of_a_derived_class():
+    """Which names there are is guarded of it, too."""
+    def program(x, names):
+        def function(x, *, a, b=1):
+            return x + b
+
+        function.__kwdefaults__ = collections.OrderedDict.fromkeys(names, 3)
+        jit.graph_break()
+        try:
+            return function(x)
+        except TypeError as error:
+            return str(error)
+
+    compiled = jit.compile(program, backend="eager")
+    for names in ("ab", "ac", "cb", "ab", "ba"):
+        expected, result = program(X, names), compiled(X, names)
+        assert expected == result if isinstance(expected, str) else torch.equal(expected, result)
