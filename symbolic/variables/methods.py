@@ -34,13 +34,13 @@ _NAMES = frozenset(("__name__", "__qualname__", "__doc__", "__text_signature__")
 
 
 def native_method(tx: Translator, owner: Variable, name: str) -> Variable:
-    """`owner.name`, where the owner has nothing but what its type, written in C, says."""
+    """`owner.name`, where the owner has nothing but what its type says."""
     raw = lookup(owner.python_type(), name)
     if raw is MISSING:
         tx.raise_(AttributeError, f"{type_name(owner.python_type())!r} object has no attribute {name!r}")
     if name == "__class__":
         return tx.class_of(owner)
-    if type(raw) not in _BOUND:
+    if not (inspect.isfunction(raw) or inspect.ismethoddescriptor(raw)):
         raise GraphBreak("attribute access not supported", f"{owner.describe()}.{name}")
     return NativeMethod(owner, name)
 
