@@ -10,7 +10,7 @@ import copy
 import functools
 import operator
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType, GetSetDescriptorType, MethodDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable, lookup
 from symbolic.variables.containers import ReversedIterator, SequenceIterator
 from symbolic.variables.native import Method, NativeVariable, each, each_of_some, is_iterable
-from symbolic.variables.positions import answers, as_index, has, has_own, native_part, stand_in
+from symbolic.variables.positions import answers, as_index, has, has_own, native_part, stand_in, type_name
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -202,7 +202,11 @@ class BufferVariable(NativeVariable):
             given = [_fed(tx, arg) for arg in args]
             named = {name: _argument(tx, arg) for name, arg in kwargs.items()}
             self.contents(tx)
-            self.run(tx, bytearray.__init__, *given, **named)
+            try:
+                self.run(tx, bytearray.__init__, *given, **named)
+            except Observed:
+                _say_again(tx, bytearray, args, kwargs)
+                raise
 
     # --- protocol ---------------------------------------------------------------------------------------------------
     def length(self, tx: Translator) -> int:
@@ -217,7 +221,7 @@ class BufferVariable(NativeVariable):
 
     def contains(self, tx: Translator, item: Variable) -> bool:
         self.contents(tx)
-        return self.run(tx, operator.contains, _argument(tx, item))
+        return self.run(tx, operator.contains, _operand(tx, operator.contains, item))
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         self.contents(tx)
@@ -244,22 +248,42 @@ class BufferVariable(NativeVariable):
         if op in _OF_SEQUENCES:
             return self.as_sequence(tx, op, other)
         self.contents(tx)
-        result = self.run(tx, getattr(self.cls, name), _operand(tx, op, other))
+        result = self._operated(tx, getattr(self.cls, name), _operand(tx, op, other))
         return None if result is NotImplemented else from_python(tx, result)
 
     def as_sequence(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if op not in _OF_SEQUENCES:
             return None
         self.contents(tx)
-        return from_python(tx, self.run(tx, op, _operand(tx, op, other)))
+        return from_python(tx, self._operated(tx, op, _operand(tx, op, other)))
+
+    def _operated(self, tx: Translator, op: Any, operand: Any) -> Any:
+        try:
+            return self.run(tx, op, operand)
+        except Observed:
+            tx.attempt(op, self._namesake(tx), operand)
+            raise
+
+    def _namesake(self, tx: Translator) -> Any:
+        """The value for errors, which name its class: one of a class of that name, where that is derived."""
+        value = self.contents(tx)
+        if self.whole is self:
+            return value
+        base: Any = type(value)
+        named = type(type_name(self.whole.python_type()), (base,), {})
+        return named(value.typecode, value) if base is array else named(value)
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         """With a number or bytes on the left."""
+        name, _ = BINARY[op]
         if op is operator.mul:
-            return self.as_sequence(tx, op, other)
+            repeats = all(has(other.python_type(), name) for name in ("__mul__", "__getitem__"))  # itself, so often
+            return None if repeats else self.as_sequence(tx, op, other)
         if issubclass(other.python_type(), int):
             return self.binary(tx, op, other) if op in (operator.eq, operator.ne) else None
-        return from_python(tx, tx.attempt(op, other.constant(), self.contents(tx))) if other.is_constant() else None
+        if not native_part(other).is_constant() or not issubclass(other.python_type(), bytes) or not has(bytes, name):
+            return None
+        return from_python(tx, tx.attempt(op, stand_in(other), self._namesake(tx)))
 
     def reflected(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         """`__rmod__` fills in no text but one of its own type."""
@@ -272,7 +296,7 @@ class BufferVariable(NativeVariable):
         if not has(self.cls, name) or answers(other, BINARY[plain][1]):
             return None
         self.contents(tx)
-        self.run(tx, op, _operand(tx, plain, other))
+        self._operated(tx, op, _operand(tx, plain, other))
         return self
 
 
@@ -291,6 +315,8 @@ def _at_its_length(function: Callable[..., Any], model: Any, args: Any, kwargs: 
 
 
 def _run_method(name: str, self: BufferVariable, tx: Translator, /, *args: Variable, **kwargs: Variable) -> Variable:
+    if self.whole is not self and name in ("__reduce__", "__reduce_ex__"):
+        raise GraphBreak("operation not supported by the object", f"{name} of {self.whole.describe()}")
     if name not in _ADDING or any(native_part(arg) is self for arg in args):
         self.contents(tx)
     if name in _COMPARING and any(has_own(arg, ["__eq__"]) for arg in args):
@@ -306,12 +332,15 @@ def _run_method(name: str, self: BufferVariable, tx: Translator, /, *args: Varia
     named = {key: _argument(tx, arg) for key, arg in kwargs.items()}
     try:
         return self.answer(tx, getattr(self.cls, name), *given, **named)
-    except Observed:  # which names the classes of the arguments
-        if not all(native_part(arg).is_constant() for arg in (*args, *kwargs.values())):
-            raise
-        shown = {key: stand_in(arg) for key, arg in kwargs.items()}
-        tx.attempt(getattr(self.cls, name), copy.copy(self.contents(tx)), *map(stand_in, args), **shown)
+    except Observed:
+        _say_again(tx, functools.partial(getattr(self.cls, name), copy.copy(self.contents(tx))), args, kwargs)
         raise
+
+
+def _say_again(tx: Translator, function: Any, args: Sequence[Variable], kwargs: Mapping[str, Variable]) -> None:
+    """Raises what a call raises that names the classes of its arguments, which their values do not show."""
+    if all(native_part(arg).is_constant() for arg in (*args, *kwargs.values())):
+        tx.attempt(function, *map(stand_in, args), **{key: stand_in(arg) for key, arg in kwargs.items()})
 
 
 _COMPARING = ("count", "index", "remove")
@@ -335,9 +364,8 @@ def _argument(tx: Translator, variable: Variable) -> Any:
         raise GraphBreak("tensor value needed", "buffer")
     if issubclass(kind, (int, float)):
         return variable.constant()
-    if isinstance(variable, NativeVariable) and is_iterable(variable):
-        items = [_argument(tx, item) for item in tx.unpack(variable)]
-        return tuple(items) if kind is tuple else items
+    if kind in (list, tuple):
+        return kind([_argument(tx, item) for item in tx.unpack(variable)])
     raise GraphBreak("value of a buffer not known", variable.describe())
 
 
@@ -355,9 +383,8 @@ def _fed(
     is_buffer = isinstance(native_part(variable), BufferVariable)
     if is_buffer and isinstance(lookup(variable.python_type(), "__iter__"), FunctionType):  # some ask it, some don't
         raise GraphBreak("subclass of a builtin container", f"elements of {variable.describe()}")
-    if is_buffer or variable.is_constant() or any(has(variable.python_type(), name) for name in _NO_ITERABLES):
-        return _argument(tx, variable)
-    if not is_iterable(variable):
+    is_known = is_buffer or native_part(variable).is_constant()
+    if is_known or not is_iterable(variable) or any(has(variable.python_type(), name) for name in _NO_ITERABLES):
         return _argument(tx, variable)
     return [_argument(tx, item) for item in elements(tx, variable)]
 
@@ -373,7 +400,12 @@ def array_of(tx: Translator, *args: Variable) -> Variable:
     given = [_fed(tx, arg) for arg in args]
     if given[:1] == ["u"]:
         raise GraphBreak("operation that warns", "array('u')")
-    made = tx.attempt(array, *given)
+    try:
+        made = tx.attempt(array, *given)
+    except Observed:
+        if args and not issubclass(args[0].python_type(), str):
+            tx.attempt(array, stand_in(args[0]))
+        raise
     if not is_readable(made):
         raise GraphBreak("value of a buffer not known", "an array with what is no character")
     return BufferVariable(made)

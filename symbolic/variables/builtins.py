@@ -447,7 +447,7 @@ def _convert(kind: type) -> Callable[..., Variable]:
                 return from_python(tx, tx.attempt(kind, answering(names[0], answer.constant(), value.cls.__name__)))
             if value.payload is not None and value.payload.is_constant():
                 return from_python(tx, tx.attempt(kind, stand_in(value)))
-            if not names and is_python_class(value.cls):
+            if not names and is_python_class(value.cls) and not issubclass(value.cls, _BUFFERS):
                 tx.attempt(kind, stand_in(value))
         elif value.python_type() is kind:
             return value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import functools
 import math
 import operator
 import re
@@ -223,8 +222,9 @@ class ConstantVariable(Variable):
                 raise GraphBreak("bytes not known", f"{self.describe()} % {other.describe()}")
             kind, part = other.python_type(), native_part(other)
             is_number = isinstance(self.value, NUMBERS) and not issubclass(kind, type(self.value))
-            if is_number and part is not other and part.is_constant() and op in BINARY:
-                if answers_for(BINARY[op][0], self.python_type(), part.python_type()):
+            is_derived = part is not other and part.is_constant() and isinstance(part.constant(), NUMBERS)
+            if is_number and is_derived and op in BINARY:
+                if answers_for(BINARY[op][0], self.python_type(), part.constant()):
                     return self.binary(tx, op, part)  # it does not ask that class
             late = issubclass(kind, type(self.value))
             theirs = late or op not in BINARY or answers(other, BINARY[op][1])
@@ -253,6 +253,9 @@ class ConstantVariable(Variable):
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if isinstance(other, ConstantVariable):
             return other.binary(tx, op, self)
+        part, own = native_part(other), self.python_type()
+        if isinstance(self.value, NUMBERS) and part.is_constant() and isinstance(part.constant(), NUMBERS):
+            return part.binary(tx, op, self) if answers_for(BINARY[op][1], own, part.constant()) else None
         return self.repeated(tx, other) if op is operator.mul else None
 
     def as_sequence(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
@@ -262,8 +265,9 @@ class ConstantVariable(Variable):
         right = TEMPLATES["known"](tx, native_part(other))
         if right is MISSING and issubclass(other.python_type(), type(self.value)):
             raise GraphBreak("text of a value not known", other.describe())
-        fits = isinstance(right, _JOINED[type(self.value)])
-        return found or tx.from_constant(tx.attempt(op, self.value, right if fits else stand_in(other)))
+        fits = op is operator.add and isinstance(right, _JOINED[type(self.value)])
+        left = self.value if self.whole is self else stand_in(self.whole)
+        return found or tx.from_constant(tx.attempt(op, left, right if fits else stand_in(other)))
 
     def repeated(self, tx: Translator, times: Variable) -> Variable | None:
         """Of text or bytes, so many times; None of other constants and for what is no number of times."""
@@ -331,14 +335,13 @@ def is_a(value: Any, kinds: Any) -> bool:
     return issubclass(type(value), kinds)
 
 
-@functools.cache
 def answers_for(name: str, kind: Any, other: Any) -> bool:
-    """Whether the method of a class of constants answers for one of the other class, which is not asked then."""
-    if kind not in LITERALS or other not in LITERALS:
+    """Whether the method of a class of constants answers for the other constant, which is not asked then."""
+    if kind not in LITERALS:
         return True
     own = lookup(kind, name)
     try:
-        return own is not MISSING and own(kind(), other()) is not NotImplemented
+        return own is not MISSING and own(kind(), other) is not NotImplemented
     except (ArithmeticError, ValueError, TypeError):  # which is an answer, too
         return True
 

@@ -82,6 +82,8 @@ def _reversed(tx: Translator, sequence: Variable, /) -> Variable:
         return _backwards(tx, sequence)
     native = sequence.payload if isinstance(sequence, ObjectVariable) else sequence
     if isinstance(native, NativeVariable):
+        if MISSING in asked and tx.lookup(kind, "__reversed__") is MISSING:
+            tx.attempt(reversed, stand_in(sequence))
         return native.reversed(tx)
     if isinstance(native, ConstantVariable):
         tx.attempt(reversed, stand_in(sequence))

@@ -509,7 +509,7 @@ class ObjectVariable(Variable):
 
         def native(part: Variable) -> Variable | None:
             known = part.is_constant() and theirs.is_constant()
-            answers = not known or answers_for(name, part.python_type(), theirs.python_type())
+            answers = not known or answers_for(name, part.python_type(), theirs.constant())
             try:
                 return run(part, theirs if known else other) if answers else None
             except Observed:
@@ -535,7 +535,8 @@ class ObjectVariable(Variable):
                 and isinstance(other, ObjectVariable)
                 and other.special(tx, "__iter__") is not None
             )
-            given = other if is_asked else _native_part(other)
+            theirs = _native_part(other)
+            given = other if is_asked or isinstance(theirs, ConstantVariable) else theirs
             return self if self.payload.inplace(tx, op, given) is not None else None
         return self._operator(tx, INPLACE[op][1], other, lambda p: None)
 

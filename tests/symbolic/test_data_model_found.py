@@ -276,3 +276,53 @@ def test_attributes_of_dicts_that_exist(x):
         (each.__class__ is dict, each.__class__ is type(each), hasattr(each, "other"), getattr(each, "other", 5))
         for each in found
     ], errors_of(lambda: globals().other, lambda: plain.__dict__.other), torch.Generator().__class__ is torch.Generator
+
+
+class Bytes(bytearray):
+    pass
+
+
+@same_as_eager
+def test_numbers_that_bytes_of_a_derived_class_write(x):
+    class Made(bytearray):
+        pass
+
+    return x + 1, [(int(kind(b"100")), int(kind(b"11"), 2), float(kind(b"1.5"))) for kind in (Bytes, Made)], errors_of(
+        lambda: int(Bytes(b"no")), lambda: float(Made(b"")), lambda: complex(Bytes(b"1"))
+    )
+
+
+class Half(float):
+    pass
+
+
+class Pair(tuple):
+    pass
+
+
+class Raw(bytes):
+    pass
+
+
+@same_as_eager
+def test_operators_between_derived_values_and_built_in_ones(x):
+    """Who answers, and whose class errors name."""
+    half, pair, raw, data = Half(2.5), Pair((1, 2)), Raw(b"ab"), Bytes(b"cd")
+    found = half + 1j, half * 1j, half**2j, 1j - half, raw < bytearray(b"b"), raw + data, data + raw, raw in data
+    half += 1j
+    return x + 1, found, half, errors_of(
+        lambda: 0 + pair, lambda: 1 < pair, lambda: sum([pair]), lambda: operator.iadd(Half(1), (1,)),
+        lambda: operator.isub(Half(1), range(3)), lambda: data + 3, lambda: 2.5 < data, lambda: b"a" * data,
+        lambda: data % {1}, lambda: data + {"a": 2}, lambda: Half(1) in data, lambda: raw + [1],
+        lambda: operator.iadd([1], Half(1)), lambda: operator.imul(2.5, data), lambda: operator.ior(raw, bytearray(b"a")),
+        lambda: reversed(Members({1})), lambda: bytearray(Half(1)), lambda: bytearray(Text("a")),
+        lambda: data.__reduce_ex__(2)[0] is Bytes,
+    )
+
+
+class Members(set):
+    pass
+
+
+class Text(str):
+    pass
