@@ -18,7 +18,7 @@ import torch
 
 from symbolic.errors import GraphBreak, Observed
 from symbolic.sources import Source
-from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable, lookup
+from symbolic.variables.base import BINARY, COMPARISONS, INPLACE, MISSING, Variable, lookup
 from symbolic.variables.containers import ReversedIterator, SequenceIterator
 from symbolic.variables.native import Method, NativeVariable, each, each_of_some, is_iterable
 from symbolic.variables.positions import answers, as_index, has, has_own, native_part, stand_in, type_name
@@ -281,7 +281,10 @@ class BufferVariable(NativeVariable):
             return None if repeats else self.as_sequence(tx, op, other)
         if issubclass(other.python_type(), int):
             return self.binary(tx, op, other) if op in (operator.eq, operator.ne) else None
-        if not native_part(other).is_constant() or not issubclass(other.python_type(), bytes) or not has(bytes, name):
+        part = native_part(other)
+        if isinstance(part, BufferVariable) and op in COMPARISONS.values():  # an array, which has not answered
+            return from_python(tx, tx.attempt(op, part._namesake(tx), self._namesake(tx)))
+        if not part.is_constant() or not issubclass(other.python_type(), bytes) or not has(bytes, name):
             return None
         return from_python(tx, tx.attempt(op, stand_in(other), self._namesake(tx)))
 
@@ -373,7 +376,7 @@ def _operand(tx: Translator, op: Any, variable: Variable) -> Any:
     """The Python value of the right operand."""
     if op is operator.mul:
         return as_index(tx, variable)
-    return stand_in(variable) if issubclass(variable.python_type(), (int, float, str)) else _argument(tx, variable)
+    return stand_in(variable) if native_part(variable).is_constant() else _argument(tx, variable)
 
 
 def _fed(

@@ -536,7 +536,7 @@ class ObjectVariable(Variable):
                 and other.special(tx, "__iter__") is not None
             )
             theirs = _native_part(other)
-            given = other if is_asked or isinstance(theirs, ConstantVariable) else theirs
+            given = other if is_asked or op is operator.imul or isinstance(theirs, ConstantVariable) else theirs
             return self if self.payload.inplace(tx, op, given) is not None else None
         return self._operator(tx, INPLACE[op][1], other, lambda p: None)
 

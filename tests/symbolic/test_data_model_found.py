@@ -3,6 +3,7 @@
 import operator
 import types
 import weakref
+from array import array
 
 import torch
 
@@ -310,14 +311,20 @@ def test_operators_between_derived_values_and_built_in_ones(x):
     half, pair, raw, data = Half(2.5), Pair((1, 2)), Raw(b"ab"), Bytes(b"cd")
     found = half + 1j, half * 1j, half**2j, 1j - half, raw < bytearray(b"b"), raw + data, data + raw, raw in data
     half += 1j
+    found += array("i", [3]) < data, array("i", [3]) == bytearray(b"\3\0\0\0"), Bytes(b"z") > array("b", [3])
     return x + 1, found, half, errors_of(
         lambda: 0 + pair, lambda: 1 < pair, lambda: sum([pair]), lambda: operator.iadd(Half(1), (1,)),
         lambda: operator.isub(Half(1), range(3)), lambda: data + 3, lambda: 2.5 < data, lambda: b"a" * data,
         lambda: data % {1}, lambda: data + {"a": 2}, lambda: Half(1) in data, lambda: raw + [1],
         lambda: operator.iadd([1], Half(1)), lambda: operator.imul(2.5, data), lambda: operator.ior(raw, bytearray(b"a")),
         lambda: reversed(Members({1})), lambda: bytearray(Half(1)), lambda: bytearray(Text("a")),
-        lambda: data.__reduce_ex__(2)[0] is Bytes,
+        lambda: data.__reduce_ex__(2)[0] is Bytes, lambda: bytearray(b"a") + pair, lambda: pair in bytearray(b"a"),
+        lambda: operator.imul([1], Members({1})), lambda: operator.imul(Listed([1]), Listed([1])),
     )
+
+
+class Listed(list):
+    pass
 
 
 class Members(set):
