@@ -261,7 +261,8 @@ class BufferVariable(NativeVariable):
         try:
             return self.run(tx, op, operand)
         except Observed:
-            tx.attempt(op, self._namesake(tx), operand)
+            if self.whole is not self:
+                tx.attempt(op, self._namesake(tx), operand)
             raise
 
     def _namesake(self, tx: Translator) -> Any:
@@ -275,16 +276,15 @@ class BufferVariable(NativeVariable):
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         """With a number or bytes on the left."""
-        name, _ = BINARY[op]
-        if op is operator.mul:
-            repeats = all(has(other.python_type(), name) for name in ("__mul__", "__getitem__"))  # itself, so often
-            return None if repeats else self.as_sequence(tx, op, other)
-        if issubclass(other.python_type(), int):
+        kind = other.python_type()
+        if op is operator.mul:  # a sequence takes the buffer for how often
+            return None if has(kind, "__mul__") and has(kind, "__getitem__") else self.as_sequence(tx, op, other)
+        if issubclass(kind, int):
             return self.binary(tx, op, other) if op in (operator.eq, operator.ne) else None
         part = native_part(other)
         if isinstance(part, BufferVariable) and op in COMPARISONS.values():  # an array, which has not answered
             return from_python(tx, tx.attempt(op, part._namesake(tx), self._namesake(tx)))
-        if not part.is_constant() or not issubclass(other.python_type(), bytes) or not has(bytes, name):
+        if not part.is_constant() or not issubclass(kind, bytes) or not has(bytes, BINARY[op][0]):
             return None
         return from_python(tx, tx.attempt(op, stand_in(other), self._namesake(tx)))
 

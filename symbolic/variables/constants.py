@@ -222,8 +222,7 @@ class ConstantVariable(Variable):
                 raise GraphBreak("bytes not known", f"{self.describe()} % {other.describe()}")
             kind, part = other.python_type(), native_part(other)
             is_number = isinstance(self.value, NUMBERS) and not issubclass(kind, type(self.value))
-            is_derived = part is not other and part.is_constant() and isinstance(part.constant(), NUMBERS)
-            if is_number and is_derived and op in BINARY:
+            if is_number and _is_number(part) and op in BINARY:
                 if answers_for(BINARY[op][0], self.python_type(), part.constant()):
                     return self.binary(tx, op, part)  # it does not ask that class
             late = issubclass(kind, type(self.value))
@@ -254,7 +253,7 @@ class ConstantVariable(Variable):
         if isinstance(other, ConstantVariable):
             return other.binary(tx, op, self)
         part, own = native_part(other), self.python_type()
-        if isinstance(self.value, NUMBERS) and part.is_constant() and isinstance(part.constant(), NUMBERS):
+        if isinstance(self.value, NUMBERS) and _is_number(part):  # of a derived class
             return part.binary(tx, op, self) if answers_for(BINARY[op][1], own, part.constant()) else None
         return self.repeated(tx, other) if op is operator.mul else None
 
@@ -333,6 +332,10 @@ TEMPLATES: dict[str, Callable[..., Any]] = {}
 def is_a(value: Any, kinds: Any) -> bool:
     """`isinstance` by the real type alone: a user's `__class__` or `__getattribute__` is not asked."""
     return issubclass(type(value), kinds)
+
+
+def _is_number(variable: Variable) -> bool:
+    return variable.is_constant() and isinstance(variable.constant(), NUMBERS)
 
 
 def answers_for(name: str, kind: Any, other: Any) -> bool:
