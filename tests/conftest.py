@@ -23,8 +23,14 @@ if "JIT_TEST_CACHE" not in os.environ:  # the processes of a run share a folder 
 jit.config.cache_dir = os.environ["JIT_TEST_CACHE"]
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--thin", type=int, default=1, metavar="N", help="of each test's quick cases, run the first and one in N others"
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """One in twenty quick tests of programs also runs with breaks everywhere: a sample of every file, itself unchanging.
     Where a run is told its backend, tests of several backends are run on the last of them alone.
 
@@ -41,11 +47,24 @@ def pytest_collection_modifyitems(items):
             places[item.path] = place = places.get(item.path, -1) + 1
             if place % SAMPLE == 0:
                 item.add_marker("break_everywhere")
+    thin(config, items)
     if "JIT_TEST_BACKEND" in os.environ:
         deepest = {}
         for item in items:
             deepest[key(item)] = max(deepest.get(key(item), -1), depth(item))
         items[:] = [item for item in items if depth(item) == deepest[key(item)]]
+
+
+def thin(config, items):
+    """Leaves out what `--thin` leaves out: drawn by names as samples are, but from the whole names."""
+    one_in, begun, left = config.getoption("thin"), set(), set()
+    for item in items:
+        if not item.get_closest_marker("long"):
+            if key(item) in begun and zlib.crc32(item.nodeid.encode()) % one_in:
+                left.add(item)
+            begun.add(key(item))
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = [item for item in items if item not in left]
 
 
 def key(item):
