@@ -29,13 +29,12 @@ from symbolic.variables.base import BINARY, INPLACE, MISSING, NUMBERS, Variable,
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.class_making import know_registered, new_class
 from symbolic.variables.classes import ClassVariable, of_the_program, payload_for
-from symbolic.variables.constants import ConstantVariable, is_a, is_constant_value, is_library_value
+from symbolic.variables.constants import ConstantVariable, is_a, is_constant_value, is_library_value, is_none
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable, WeekDate, is_named
 from symbolic.variables.exceptions import (
     AnyException,
     ExceptionVariable,
     as_raised,
-    is_none,
     new_exception,
     passed_library,
     raised,
@@ -341,7 +340,7 @@ class Protocols:
             first = False
         if isinstance(b, arrays.NumpyVariable) and isinstance(a, NumberVariable):  # which asks it in any case
             first = op in arrays.OPERATORS
-        if isinstance(b, ObjectVariable) and left is not right and left in right.__mro__:
+        if isinstance(b, (ObjectVariable, DictVariable)) and left is not right and left in right.__mro__:
             reflected = BINARY[op][1]
             first = op in _REFLECTED or lookup(left, reflected) is not lookup(right, reflected)
         if first and (result := b.rbinary(self, op, a)) is not None:

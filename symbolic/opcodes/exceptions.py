@@ -10,8 +10,8 @@ from symbolic.errors import GraphBreak, Observed
 from symbolic.frames import Frame
 from symbolic.opcodes.table import opcode
 from symbolic.variables.base import MISSING, Variable
-from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.exceptions import AnyException, is_exception_class, is_none
+from symbolic.variables.constants import ConstantVariable, is_none
+from symbolic.variables.exceptions import AnyException, is_exception_class
 from symbolic.variables.generators import special
 from symbolic.variables.positions import type_name
 

@@ -12,8 +12,7 @@ from symbolic.frames import Frame
 from symbolic.opcodes.exceptions import entry_and_exit
 from symbolic.opcodes.table import opcode, refuse
 from symbolic.variables.base import MISSING, Variable
-from symbolic.variables.constants import ConstantVariable
-from symbolic.variables.exceptions import is_none
+from symbolic.variables.constants import ConstantVariable, is_none
 from symbolic.variables.generators import CoroutineVariable, GeneratorVariable, awaited, special
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import type_name

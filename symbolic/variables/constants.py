@@ -75,6 +75,10 @@ CONTEXTS: dict[type, Callable[[Any, Any, str], Variable]] = {}
 FEW = 8
 
 
+def is_none(variable: Variable) -> bool:
+    return isinstance(variable, ConstantVariable) and variable.value is None
+
+
 def is_none_of(tx: Translator, number: Variable, keys: Collection[Variable]) -> bool:
     """Whether a number that varies is none of these keys of a container, if they are few constants: it is not fixed by
     that."""

@@ -14,7 +14,7 @@ from symbolic.frames import Frame
 from symbolic.passing import home_of
 from symbolic.tracebacks import line_at
 from symbolic.variables.base import Variable, raw_attributes
-from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.constants import ConstantVariable, is_none
 from symbolic.variables.containers import TupleVariable
 from symbolic.variables.objects import NATIVE_METHODS, OBJECT_METHODS, ObjectVariable
 from symbolic.variables.positions import stand_in
@@ -45,10 +45,6 @@ _KEYWORDS: dict[type, tuple[str, ...]] = {NameError: ("name",), AttributeError: 
 
 def is_exception_class(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, BaseException)
-
-
-def is_none(variable: Variable) -> bool:
-    return isinstance(variable, ConstantVariable) and variable.value is None
 
 
 class AnyException(ObjectVariable):

@@ -11,14 +11,14 @@ import inspect
 import operator
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from types import FunctionType, MappingProxyType
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.computed import pick
-from symbolic.variables.constants import FEW, is_constant_value, is_none_of
+from symbolic.variables.constants import FEW, is_constant_value, is_none, is_none_of
 from symbolic.variables.containers import TupleVariable
 from symbolic.variables.native import (
     ORDERINGS,
@@ -358,6 +358,8 @@ class DictVariable(Veiled, NativeVariable):
     def setattr(self, tx: Translator, name: str, value: Variable) -> None:
         if name != "default_factory" or not issubclass(self.cls, defaultdict):
             return super().setattr(tx, name, value)
+        if not _may_make(value):
+            raise GraphBreak("operation not supported by the object", "default_factory that can't be called")
         self.default_factory = value
         if self.source is not None or self.owner is not None:
             tx.ledger.store(self.whole, name, value)
@@ -371,25 +373,18 @@ class DictVariable(Veiled, NativeVariable):
             return None
         if op in (operator.eq, operator.ne):
             return tx.from_constant(self.equals(tx, theirs) is (op is operator.eq))
-        return self._union(tx, theirs) if op is operator.or_ else None
+        return self._union(tx, self, theirs) if op is operator.or_ else None
 
-    def _union(self, tx: Translator, theirs: DictVariable) -> Variable:
-        """What `dict`, OrderedDict and defaultdict make of two: of others a plain dict."""
-        mine = self.whole.cls
-        maker = theirs if issubclass(theirs.whole.cls, mine) and not issubclass(self.cls, _MAKERS) else self
-        if maker.owner is not None and issubclass(maker.cls, _MAKERS):
-            return maker.joined(tx, self.whole, theirs.whole)
-        cls = theirs.cls if issubclass(theirs.cls, mine) else self.cls
-        made = self._copied(tx, cls if issubclass(cls, _MAKERS) else dict)
-        if made.cls is not self.cls:
-            made.default_factory = theirs.default_factory
-        DictVariable.do_update(made, tx, theirs.whole)
-        return made
-
-    def joined(self, tx: Translator, left: Variable, right: Variable) -> Variable:
-        """The union that a class derived from OrderedDict or defaultdict makes by calling itself."""
-        made = tx.call(tx.class_of(self.owner), [*self._factory(tx), left], {})
-        DictVariable.do_update(native_part(made), tx, right)  # type: ignore[arg-type]
+    def _union(self, tx: Translator, left: DictVariable, right: DictVariable) -> Variable:
+        """What the class of this one, of the two, makes of them: `dict` a dict; OrderedDict and defaultdict call the
+        class of the first that is theirs."""
+        base = next((each for each in _MAKERS if issubclass(self.cls, each)), None)
+        if base is None:
+            made: Variable = left._copied(tx, dict)
+        else:
+            maker = left if issubclass(left.cls, base) else self
+            made = tx.call(tx.class_of(maker.whole), [*maker._factory(tx), left.whole], {})
+        DictVariable.do_update(native_part(made), tx, right.whole)  # type: ignore[arg-type]
         return made
 
     def _factory(self, tx: Translator) -> list[Variable]:
@@ -401,7 +396,7 @@ class DictVariable(Veiled, NativeVariable):
         if self.cls is Counter and BINARY[op][1] in vars(Counter):
             return _implemented(tx.inline(getattr(Counter, BINARY[op][1]), [self, other], {}))
         theirs = other.as_dict(tx) if op is operator.or_ else None
-        return theirs._union(tx, self) if theirs is not None else None
+        return self._union(tx, theirs, self) if theirs is not None else None
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if self.cls is Counter and INPLACE[op][1] in vars(Counter):
@@ -439,10 +434,9 @@ class DictVariable(Veiled, NativeVariable):
     def do___init__(self, tx: Translator, /, *args: Variable, **kwargs: Variable) -> None:
         if issubclass(self.cls, defaultdict) and args:
             factory, args = args[0], args[1:]
-            nothing = factory.is_constant() and factory.constant() is None
-            if not nothing and not has(factory.python_type(), "__call__"):
+            if not _may_make(factory):
                 tx.raise_(TypeError, "first argument must be callable or None")
-            if not nothing or self.default_factory is not None:
+            if not is_none(factory) or self.default_factory is not None:
                 self.setattr(tx, "default_factory", factory)
         self.do_update(tx, *args, **kwargs)
 
@@ -450,7 +444,7 @@ class DictVariable(Veiled, NativeVariable):
         if self.cls is Counter:
             return tx.from_constant(0)
         factory = self.default_factory
-        if factory is None or (factory.is_constant() and factory.constant() is None):
+        if factory is None or is_none(factory):
             raise_with(tx, KeyError, key)
         value = tx.call(factory, [], {})
         self.whole.setitem(tx, key, value)
@@ -461,7 +455,8 @@ class DictVariable(Veiled, NativeVariable):
         return found if found is not None else default
 
     def do_pop(self, tx: Translator, key: Variable, default: Variable | None = None) -> Variable:
-        found = self.remove(tx, key)
+        is_asked = issubclass(self.cls, OrderedDict) or self.length(tx)  # for the key's hash
+        found = self.remove(tx, key) if is_asked else None
         if found is None and default is None:
             self._no_key(tx, "pop", key)
         return found if found is not None else default  # type: ignore[return-value]
@@ -513,11 +508,12 @@ class DictVariable(Veiled, NativeVariable):
         return self._copied(tx, self.cls if self.cls in (OrderedDict, defaultdict, Counter) else dict)
 
     def _copied(self, tx: Translator, cls: type) -> DictVariable:
-        """Of the pairs, which a class with an `__iter__` of its own is asked for."""
-        if self.owner is None or not isinstance(inspect.getattr_static(self.owner.cls, "__iter__"), FunctionType):
+        """A derived class may have an `__iter__` or `keys` of its own, which is asked where there is something."""
+        if self.owner is None:
             return self.born(tx, self.pairs(tx), cls)
         made = self.born(tx, [], cls)
-        DictVariable.do_update(made, tx, self.owner)
+        if self.length(tx):
+            DictVariable.do_update(made, tx, self.owner)
         return made
 
     def do___copy__(self, tx: Translator, /) -> Variable:
@@ -527,7 +523,10 @@ class DictVariable(Veiled, NativeVariable):
         if self.cls is Counter:
             self.misuse(tx, Counter.fromkeys, ())
         filler = value if value is not None else tx.from_constant(None)
-        return self.born(tx, ((key, filler) for key in each(tx, iterable)))
+        made = DictVariable({}, cls=self.cls)
+        for key in each(tx, iterable):
+            made.store(tx, key, filler)
+        return made
 
     def do_move_to_end(self, tx: Translator, key: Variable, last: Variable | None = None) -> None:
         hashed = self.hashed(tx, key)
@@ -638,6 +637,10 @@ _DICT_ITERS = (dict.__iter__, OrderedDict.__iter__)
 _COUNTER_NATIVE = frozenset({"__init__", "__missing__", "__delitem__", "update", "copy", "fromkeys"})
 
 
+def _may_make(factory: Variable) -> bool:
+    return is_none(factory) or has(factory.python_type(), "__call__")
+
+
 def _implemented(answer: Variable) -> Variable | None:
     return None if answer.is_constant() and answer.constant() is NotImplemented else answer
 
@@ -653,6 +656,9 @@ def _in_order(contents: Any, keys: tuple[Any, ...]) -> tuple[Any, ...]:
     if set(map(id, ordered)) != set(map(id, keys)):
         raise GraphBreak("operation not supported by the object", "OrderedDict whose order has other keys than it has")
     return ordered
+
+
+_SET_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.items()))
 
 
 class DictViewVariable(NativeVariable):
@@ -711,6 +717,8 @@ class DictViewVariable(NativeVariable):
         if op in ORDERINGS:
             viewed = isinstance(other, DictViewVariable) and other.kind != "values"
             theirs = other.as_set(tx) if viewed else set_of(tx, other)  # type: ignore[attr-defined]
+            if theirs is None and issubclass(other.python_type(), _SET_VIEWS):
+                raise GraphBreak("operation not supported by the object", f"comparison with {other.describe()}")
             return self.as_set(tx).binary(tx, op, theirs) if theirs is not None else None
         return self._combine(tx, op, self, other)
 
@@ -726,6 +734,9 @@ class DictViewVariable(NativeVariable):
         name = OPERATORS.get(op)
         if name is None:
             return None
+        of_items = all(isinstance(each, DictViewVariable) and each.kind == "items" for each in (left, right))
+        if op is operator.xor and of_items and isinstance(left.dict, DictVariable):  # type: ignore[attr-defined]
+            return _changed(tx, left.dict, right)  # type: ignore[attr-defined]
         if op is operator.and_ and right.python_type() is set and left.length(tx) <= right.length(tx):
             return right.method(tx, "intersection", [left], {})
         if op is operator.and_ and isinstance(right, DictViewVariable) and right.length(tx) > self.length(tx):
@@ -744,6 +755,20 @@ class DictViewVariable(NativeVariable):
         if self.kind == "values":
             raise GraphBreak("operation of a container not supported", "isdisjoint of values")
         return tx.from_constant(not any(tx.contains(self, item) for item in each(tx, other)))
+
+
+def _changed(tx: Translator, before: DictVariable, items: Variable) -> Variable:
+    """The items that two dicts do not share, as CPython's `^` finds them: values that are equal are not hashed."""
+    left, made = before._copied(tx, dict), SetVariable({})
+    for pair in each(tx, items):
+        key, value = tx.unpack(pair)
+        found = left.lookup(tx, key)
+        if found is not None and tx.equal(found, value):
+            left.remove(tx, key)
+        else:
+            made.add(tx, pair)
+    made.update(tx, DictViewVariable(left, "items"))
+    return made
 
 
 _MODELS: dict[bool, Any] = {False: {}, True: OrderedDict()}

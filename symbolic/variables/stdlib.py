@@ -42,8 +42,8 @@ from symbolic import polyfills
 from symbolic.errors import MEMORY, READS_STACK, SEES_END, SEES_SIZE, GraphBreak, Observed
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable, lookup
-from symbolic.variables.constants import ConstantVariable, is_constant_value
-from symbolic.variables.exceptions import NONE, AnyException, TracebackVariable, is_none
+from symbolic.variables.constants import ConstantVariable, is_constant_value, is_none
+from symbolic.variables.exceptions import NONE, AnyException, TracebackVariable
 from symbolic.variables.functions import (
     BoundMethod,
     ClosureFunction,
