@@ -36,7 +36,7 @@ from symbolic.variables.native import (
     stored_key,
 )
 from symbolic.variables.positions import has, native_part, stand_in, type_name
-from symbolic.variables.sets import OPERATORS, SetVariable, set_of
+from symbolic.variables.sets import OPERATORS, SetVariable
 from symbolic.variables.unread import Veiled
 
 if TYPE_CHECKING:
@@ -706,21 +706,21 @@ class DictViewVariable(NativeVariable):
             return tx.call(tx.class_variable(MappingProxyType), [self.dict], {})
         return super().getattr(tx, name)
 
-    def as_set(self, tx: Translator) -> SetVariable:
-        made = SetVariable({})
-        made.update(tx, self if self.kind == "items" else self.dict)
-        return made
-
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if self.kind == "values":
             return None
         if op in ORDERINGS:
-            viewed = isinstance(other, DictViewVariable) and other.kind != "values"
-            theirs = other.as_set(tx) if viewed else set_of(tx, other)  # type: ignore[attr-defined]
-            if theirs is None and issubclass(other.python_type(), _SET_VIEWS):
-                raise GraphBreak("operation not supported by the object", f"comparison with {other.describe()}")
-            return self.as_set(tx).binary(tx, op, theirs) if theirs is not None else None
+            is_one = issubclass(other.python_type(), (set, frozenset, *_SET_VIEWS))
+            return tx.from_constant(self._compare(tx, op, other)) if is_one else None
         return self._combine(tx, op, self, other)
+
+    def _compare(self, tx: Translator, op: Any, other: Variable) -> bool:
+        """Lengths first; then whether all that is in one is in the other, which alone may ask for hashes."""
+        within = op in (operator.lt, operator.le, operator.eq, operator.ne)
+        is_as_long = (operator.eq if op is operator.ne else op)(self.length(tx), other.length(tx))
+        smaller, larger = (self, other) if within else (other, self)
+        is_so = is_as_long and all(tx.contains(larger, item) for item in each(tx, smaller))
+        return is_so is (op is not operator.ne)
 
     def rbinary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         if self.kind == "values":

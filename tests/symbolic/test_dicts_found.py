@@ -77,6 +77,19 @@ def test_items_that_differ(x):
     )
 
 
+@same_as_eager
+def test_items_that_have_no_hash_are_compared(x):
+    one, other, ordered = {"a": [1], "k": 5}, {"k": 5, "a": [1]}, OrderedDict(a=[1])
+    found = [one.items() == other.items(), one.items() >= ordered.items(), ordered.items() < one.items(), ordered.items() != {1}]
+    for call in (lambda: one.items() == {1, 2}, lambda: one.items() >= {"k"}, lambda: {("k", 5)} <= one.items(), lambda: one.items() > other.keys(),
+                 lambda: ordered.items() <= {"a"}, lambda: one.items() & other.items(), lambda: ordered.items() == [("a", [1])]):
+        try:
+            found.append(call())
+        except TypeError as error:
+            found.append(str(error))
+    return x + 1, found
+
+
 class Views:
     items, keys, values, others = {"a": 1}.items(), {"a": 1}.keys(), {"a": 1}.values(), OrderedDict(a=1).keys()
 
