@@ -383,10 +383,13 @@ def _fed(
     tx: Translator, variable: Variable, elements: Callable[[Translator, Variable], Iterable[Variable]] = each
 ) -> Any:
     """The same of what a buffer is made of or extended by: any iterable. (The bytes of another are taken as bytes.)"""
-    is_buffer = isinstance(native_part(variable), BufferVariable)
-    if is_buffer and isinstance(lookup(variable.python_type(), "__iter__"), FunctionType):  # some ask it, some don't
+    kind = variable.python_type()
+    is_buffer, asks = (
+        isinstance(native_part(variable), BufferVariable), isinstance(lookup(kind, "__iter__"), FunctionType)
+    )  # fmt: skip
+    if is_buffer and asks:  # some ask it, some don't
         raise GraphBreak("subclass of a builtin container", f"elements of {variable.describe()}")
-    is_known = is_buffer or native_part(variable).is_constant()
+    is_known = is_buffer or (native_part(variable).is_constant() and not (asks and issubclass(kind, tuple)))
     if is_known or not is_iterable(variable) or any(has(variable.python_type(), name) for name in _NO_ITERABLES):
         return _argument(tx, variable)
     return [_argument(tx, item) for item in elements(tx, variable)]

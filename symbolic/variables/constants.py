@@ -139,7 +139,9 @@ class ConstantVariable(Variable):
             return ConstantVariable(value, tx.sources.const(value, f"{self.describe()}.{name}"))
         is_own = getattr(value, "__self__", MISSING) is self.value  # what list[int] has are methods of lists
         if not is_own or (isinstance(self.value, (enum.Enum, slice)) and type(value) is not BuiltinMethodType):
-            source = self.source.attr(name) if self.source else tx.sources.const(value, f"{self.value!r}.{name}")
+            is_made = isinstance(value, BuiltinMethodType) and value.__self__ is type(self.value)  # anew each time
+            owner = None if is_made else self.source
+            source = owner.attr(name) if owner else tx.sources.const(value, f"{self.value!r}.{name}")
             return tx.wrap(value, source)
         return NativeMethod(self, name)
 

@@ -148,7 +148,8 @@ class SequenceVariable(NativeVariable):
     def result(self, tx: Translator, contents: Any, operation: Callable[[Any], Any]) -> Variable:
         """What `operation` makes of the contents, which may be the sequence itself: `t[:]`, `t * 1`."""
         made = tx.attempt(operation, contents)
-        return self if made is contents and self.cls is tuple else self.born(tx, made)
+        is_itself = made is contents and self.cls is tuple and self.whole is self
+        return self if is_itself else self.born(tx, made)
 
     def do_index(
         self, tx: Translator, value: Variable, start: Variable | None = None, stop: Variable | None = None, /

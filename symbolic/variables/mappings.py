@@ -383,7 +383,11 @@ class DictVariable(Veiled, NativeVariable):
             made: Variable = left._copied(tx, dict)
         else:
             maker = left if issubclass(left.cls, base) else self
-            made = tx.call(tx.class_of(maker.whole), [*maker._factory(tx), left.whole], {})
+            if maker.owner is not None:
+                made = tx.call(tx.class_of(maker.owner), [*maker._factory(tx), left.whole], {})
+            else:
+                made = maker.born(tx, [])
+                DictVariable.do_update(made, tx, left.whole)
         DictVariable.do_update(native_part(made), tx, right.whole)  # type: ignore[arg-type]
         return made
 

@@ -739,23 +739,37 @@ def _init(tx: Translator, owner: Any, *args: Variable, **kwargs: Variable) -> Va
     if getattr(owner, "payload", None) is not None:
         return owner.payload.method(tx, "__init__", list(args), kwargs)
     elif args or kwargs:
-        raise GraphBreak("arguments do not fit the function", f"object.__init__ of {owner.describe()}")
+        raise GraphBreak("arguments do not fit the function", "object.__init__")
     return ConstantVariable(None)
+
+
+def _init_object(tx: Translator, owner: Any, *args: Variable, **kwargs: Variable) -> Variable:
+    """`object.__init__` itself, which leaves a list or a dict as it is."""
+    part = getattr(owner, "payload", None)
+    fills = part is not None and lookup(part.python_type(), "__init__") is not object.__init__
+    return _init(tx, None if fills else owner, *args, **kwargs)
+
+
+def _named(tx: Translator, name: Variable) -> Any:
+    kind = name.python_type()
+    if not issubclass(kind, str):
+        tx.raise_(TypeError, f"attribute name must be string, not {type_name(kind)!r}")
+    return name.constant()
 
 
 def _get(tx: Translator, owner: Any, name: Variable) -> Variable:
     if not isinstance(owner, ObjectVariable):  # a class, as what it is an instance of has it
         raise GraphBreak("native method of an object", f"object.__getattribute__ of {owner.describe()}")
-    return owner.plain_getattr(tx, name.constant())
+    return owner.plain_getattr(tx, _named(tx, name))
 
 
 def _set(tx: Translator, owner: Any, name: Variable, value: Variable) -> Variable:
-    owner.plain_setattr(tx, name.constant(), value)
+    owner.plain_setattr(tx, _named(tx, name), value)
     return ConstantVariable(None)
 
 
 def _delete(tx: Translator, owner: Any, name: Variable) -> Variable:
-    owner.plain_delattr(tx, name.constant())
+    owner.plain_delattr(tx, _named(tx, name))
     return ConstantVariable(None)
 
 
@@ -782,4 +796,4 @@ OBJECT_METHODS: dict[str, Callable[..., Variable]] = {
 
 
 #: native method of a class -> handler(tx, owner, *args, **kwargs)
-NATIVE_METHODS: dict[Any, Callable[..., Variable]] = {}
+NATIVE_METHODS: dict[Any, Callable[..., Variable]] = {object.__init__: _init_object}

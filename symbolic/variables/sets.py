@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from symbolic.errors import GraphBreak, Restart
 from symbolic.sources import Source
-from symbolic.variables.base import MISSING, Identity, Variable
+from symbolic.variables.base import MISSING, Identity, Variable, lookup
 from symbolic.variables.constants import ConstantVariable, is_constant_value, is_none_of
 from symbolic.variables.native import (
     ORDERINGS,
@@ -137,7 +137,7 @@ class Recipe:
 
     def is_plain(self) -> bool:
         """Whether all elements that it tells of are known."""
-        return all(_is_plain(operand) for _, operands in self.history for operand in operands)
+        return all(_is_plain(name, operand) for name, operands in self.history for operand in operands)
 
     def existing(self) -> list[SetVariable]:
         """The existing sets that it reads."""
@@ -168,13 +168,17 @@ def _made(operands: Iterable[Any], existing: Sequence[Any]) -> list[Any]:
     return [made(operand) for operand in operands]
 
 
-def _is_plain(operand: Any) -> bool:
+def _is_plain(name: str, operand: Any) -> bool:
+    """A frozenset among the elements may stand for the very object that was added, or for one of a derived class."""
     if isinstance(operand, Recipe):
         return operand.is_plain()
     if isinstance(operand, SetVariable):
         return True
-    elements = operand if type(operand) in (set, frozenset, dict, list) else (operand,)
-    return all(isinstance(element, type) or is_constant_value(element) for element in elements)
+    holds = name not in ("add", "discard", "remove") and type(operand) in (set, frozenset, dict, list)
+    return all(
+        isinstance(element, type) or (is_constant_value(element) and not isinstance(element, frozenset))
+        for element in (operand if holds else (operand,))
+    )
 
 
 class HasElements:
@@ -533,6 +537,10 @@ class SetVariable(Veiled, NativeVariable):
         if _is_dict(iterable):
             names = iterable.names(tx)  # type: ignore[attr-defined]
             return dict.fromkeys(names), {id(key): item for key, item in names.items()}
+        return self._pulled(tx, iterable)
+
+    def _pulled(self, tx: Translator, iterable: Variable) -> tuple[Any, dict[int, Variable]]:
+        """The same of what is iterated, one by one."""
         found: dict[int, Variable] = {}
 
         def keys() -> Iterator[Any]:
@@ -639,6 +647,10 @@ class SetVariable(Veiled, NativeVariable):
         left = set_of(tx, other)
         return left.binary(tx, op, self) if left is not None and isinstance(other, ConstantVariable) else None
 
+    def reflected(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
+        left = set_of(tx, other)
+        return left.binary(tx, op, self) if left is not None else None
+
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         theirs = set_of(tx, other)
         if theirs is None or op not in _IN_PLACE or self.native() is frozenset:
@@ -741,7 +753,9 @@ def _combining(name: str, in_place: bool) -> Callable[..., Variable | None]:
 
 def _asking(name: str) -> Callable[..., Variable]:
     def run(self: SetVariable, tx: Translator, other: Variable, /) -> Variable:
-        return tx.from_constant(getattr(self.table, name)(self.keys_in(tx, other)[0]))
+        asks = name == "isdisjoint" and lookup(other.python_type(), "__iter__") not in _ITERS
+        keys, _ = self._pulled(tx, other) if asks and native_part(other) is not other else self.keys_in(tx, other)
+        return tx.from_constant(getattr(self.table, name)(keys))
 
     return run
 
@@ -762,6 +776,7 @@ def _taken(operands: list[tuple[Any, dict[int, Variable]]]) -> list[tuple[Any, d
     return [(keys.taken if isinstance(keys, _Pulled) else keys, variables) for keys, variables in operands]
 
 
+_ITERS = (set.__iter__, frozenset.__iter__)
 SetVariable.METHODS.update({name: Method(_combining(name, False)) for name in OPERATORS.values()})
 SetVariable.METHODS.update(
     {f"{name}_update": Method(_combining(name, True)) for name in OPERATORS.values() if name != "union"}

@@ -12,7 +12,7 @@ from sideeffects.ledger import Ledger
 from symbolic.errors import GraphBreak, Observed
 from symbolic.sources import Sources
 from symbolic.variables import iterators
-from symbolic.variables.base import INPLACE, MISSING, Variable, lookup
+from symbolic.variables.base import BINARY, INPLACE, MISSING, Variable, lookup
 from symbolic.variables.constants import ConstantVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable
 from symbolic.variables.mappings import DictVariable, DictViewVariable
@@ -156,8 +156,12 @@ class Translator:
         return function.call(self, args, kwargs)
 
     def binary(self, op, a, b):
-        for result in (lambda: a.binary(self, op, b), lambda: b.rbinary(self, op, a)):
-            if (found := result()) is not None:
+        ways = [lambda: a.binary(self, op, b), lambda: b.rbinary(self, op, a)]
+        left, right = a.python_type(), b.python_type()
+        if left is not right and left in right.__mro__ and lookup(left, BINARY[op][1]) is not lookup(right, BINARY[op][1]):
+            ways.reverse()
+        for way in ways:
+            if (found := way()) is not None:
                 return found
         if op in (operator.eq, operator.ne):
             return self.born(a.is_same(self, b) is (op is operator.eq))

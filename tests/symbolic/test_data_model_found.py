@@ -1,5 +1,7 @@
 """What CPython's own test_descr found (`tools/coverage`): corners of Python's data model, each as a small program."""
 
+import collections
+import enum
 import operator
 import types
 import weakref
@@ -329,6 +331,66 @@ class Listed(list):
 
 class Members(set):
     pass
+
+
+class Frozen(frozenset):
+    pass
+
+
+class One(enum.IntEnum):
+    here = 1
+
+
+class Rolled(tuple):
+    def __iter__(self):
+        return iter("xy")
+
+
+class Spread(set):
+    def __iter__(self):
+        return iter("xy")
+
+
+def with_elements(x, numbers, frozen, one):
+    added, united = set(numbers), {*numbers} | {frozen}
+    numbers.add(frozen)
+    added.update([frozen, (frozen,), frozenset([frozen])])
+    return x + 1, numbers, added, united, Pair((1, 2)) * one, one * Pair((1, 2))
+
+
+def test_frozensets_of_derived_classes_in_sets():
+    check(with_elements, X, {1, 2}, Frozen([1, 4]), One.here, changed=[(X, {3}, frozenset([7]), 1), (X, {3}, frozenset([7]), True)])
+
+
+def asked(x, number, text, half):
+    return x + 1, number.from_bytes(b"a", "big"), text.fromhex("10"), half.fromhex("1"), (3).from_bytes(b"ab", "little")
+
+
+def test_class_methods_of_numbers_and_bytes():
+    check(asked, X, 3, b"x", 1.5, changed=[(X, 4, b"y", 2.5)])
+
+
+class Initialised(dict, Chooses):
+    def __init__(self, **entries):
+        dict.__init__(self, **entries)
+        object.__init__(self)
+
+
+@same_as_eager
+def test_what_object_itself_initialises_keeps_its_elements(x):
+    listed, deque = Listed([1, 2]), collections.deque([1])
+    return x + 1, object.__init__(listed), listed, Initialised(a=1), int.__init__(deque), deque
+
+
+@same_as_eager
+def test_methods_of_operators_asked_by_name(x):
+    one, other, members = {1, 2}, frozenset([2, 3]), Members({2})
+    listed = Listed([1])
+    return x + 1, one.__rsub__(other), other.__rsub__(one), members.__ror__(one), one.__rand__(members), one.__rxor__(other), errors_of(
+        lambda: {1, "x"}.isdisjoint(Spread({1})), lambda: {1}.isdisjoint(Spread({1})), lambda: Spread({1}).isdisjoint({"x"}),
+        lambda: bytearray(Rolled([5, 6])), lambda: bytearray(Pair([5, 6])), lambda: listed.__setattr__(3, 1),
+        lambda: listed.__delattr__(slice(1)), lambda: listed.__getattribute__(None), lambda: one.__rsub__([1]),
+    )
 
 
 class Text(str):
