@@ -296,7 +296,8 @@ class BufferVariable(NativeVariable):
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         plain, name = INPLACE[op]
-        if not has(self.cls, name) or answers(other, BINARY[plain][1]):
+        is_first = op is operator.iadd and self.whole is not self  # a derived class's is asked before `__radd__`
+        if not has(self.cls, name) or (answers(other, BINARY[plain][1]) and not is_first):
             return None
         self.contents(tx)
         self._operated(tx, op, _operand(tx, plain, other))

@@ -189,12 +189,25 @@ class ConstantVariable(Variable):
         if (check := ASKED.get((type(self.value), name))) is not None:
             check(tx, self.value, name, values)
         try:
+            if self.whole is not self and name in _GIVES_ITSELF:
+                return self._parts(tx, name, values, named)
             return tx.from_constant(tx.attempt(tx.attempt(getattr, self.value, name), *values, **named))
-        except Observed:  # which names the classes of what it is about
+        except Observed as raised:  # which names the classes of what it is about
             if self.whole is not self or args != given:
                 shown = {key: stand_in(each) for key, each in kwargs.items()}
-                tx.attempt(getattr(type(self.value), name), stand_in(self.whole), *map(stand_in, given), **shown)
+                try:
+                    tx.attempt(getattr(type(self.value), name), stand_in(self.whole), *map(stand_in, given), **shown)
+                except Observed as said:
+                    if said.variable.python_type() is raised.variable.python_type():
+                        raise
             raise
+
+    def _parts(self, tx: Translator, name: str, values: list[Any], named: dict[str, Any]) -> Variable:
+        """A text of a derived class that has no such separator is itself among its parts."""
+        text = stand_in(self.whole)
+        made = tx.attempt(getattr(type(self.value), name), text, *values, **named)
+        parts = [self.whole if part is text else ConstantVariable(part) for part in made]
+        return tx.new_list(parts) if type(made) is list else tx.new_tuple(parts)
 
     def getitem(self, tx: Translator, index: Variable) -> Variable:
         at = as_index(tx, index) if has(type(self.value), "__getitem__") else None
@@ -381,6 +394,7 @@ def is_member(value: Any) -> bool:
     return not any(_is_asked(name, raw) for cls in classes for name, raw in vars(cls).items())
 
 
+_GIVES_ITSELF = frozenset({"partition", "rpartition", "split", "rsplit"})
 #: Special methods of enums that are asked when there are no members yet.
 _OF_THE_CLASS = frozenset({"__new__", "__init__", "__init_subclass__", "__new_member__", "__set_name__"})
 

@@ -499,19 +499,30 @@ class NativeVariable(Variable):
 
 
 def _operator_methods() -> Iterator[tuple[str, Method]]:
+    def check_times(tx: Translator, op: Any, other: Variable) -> None:
+        if op is operator.mul and not has(other.python_type(), "__index__"):
+            tx.attempt(operator.index, stand_in(other))
+
     def binary(op: Any) -> Callable[..., Variable]:
         def run(self: Variable, tx: Translator, other: Variable, /) -> Variable:
-            if op is operator.mul and not has(other.python_type(), "__index__"):
-                tx.attempt(operator.index, stand_in(other))
+            check_times(tx, op, other)
             return self.binary(tx, op, other) or self.as_sequence(tx, op, other) or tx.from_constant(NotImplemented)
 
         return run
 
     def reflected(op: Any) -> Callable[..., Variable]:
-        return lambda self, tx, other, /: self.reflected(tx, op, other) or tx.from_constant(NotImplemented)
+        def run(self: Variable, tx: Translator, other: Variable, /) -> Variable:
+            check_times(tx, op, other)
+            return self.reflected(tx, op, other) or tx.from_constant(NotImplemented)
+
+        return run
 
     def inplace(op: Any) -> Callable[..., Variable]:
-        return lambda self, tx, other, /: self.inplace(tx, op, other) or tx.from_constant(NotImplemented)
+        def run(self: Variable, tx: Translator, other: Variable, /) -> Variable:
+            check_times(tx, INPLACE[op][0], other)
+            return self.inplace(tx, op, other) or tx.from_constant(NotImplemented)
+
+        return run
 
     def unary(op: Any) -> Callable[..., Variable]:
         return lambda self, tx, /: self.unary(tx, op)

@@ -395,3 +395,34 @@ def test_methods_of_operators_asked_by_name(x):
 
 class Text(str):
     pass
+
+
+class Sums:
+    def __radd__(self, other):
+        return "summed"
+
+    def __rmul__(self, other):
+        return "times"
+
+
+@same_as_eager
+def test_lists_and_buffers_of_derived_classes_are_extended_before_the_other_is_asked(x):
+    found = []
+    for kind in (Listed, Bytes, Queue, list, bytearray, collections.deque):
+        made = kind([1, 2])
+        found.append(errors_of(lambda: operator.iadd(made, Sums()), lambda: operator.imul(made, Sums()), lambda: made + Sums()))
+    return x + 1, found
+
+
+class Queue(collections.deque):
+    pass
+
+
+def parted(x, text, data):
+    return x + 1, [text.partition("xyz"), text.rpartition("x"), text.split("xxxx"), text.rsplit("xxxx"), text.split("x")], [
+        data.partition(b"xyz"), data.split(b"xxxx"), data.rpartition(b"b")
+    ], errors_of(lambda: Queue().__rmul__(Queue()), lambda: [1].__rmul__([1]), lambda: data.find(array("i", [1])))
+
+
+def test_texts_of_derived_classes_are_parted():
+    check(parted, X, Text("ab"), Raw(b"ab"), changed=[(X, "ab", b"ab"), (X, Text("axb"), b"xyz")])
