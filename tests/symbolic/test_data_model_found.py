@@ -359,7 +359,7 @@ def with_elements(x, numbers, frozen, one):
 
 
 def test_frozensets_of_derived_classes_in_sets():
-    check(with_elements, X, {1, 2}, Frozen([1, 4]), One.here, changed=[(X, {3}, frozenset([7]), 1), (X, {3}, frozenset([7]), True)])
+    check(with_elements, X, {1, 2}, Frozen([1, 4]), One.here, changed=[(X, {3}, Frozen([7]), 1), (X, {3}, Frozen([7]), True)])
 
 
 def asked(x, number, text, half):
