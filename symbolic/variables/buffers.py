@@ -385,9 +385,8 @@ def _fed(
 ) -> Any:
     """The same of what a buffer is made of or extended by: any iterable. (The bytes of another are taken as bytes.)"""
     kind = variable.python_type()
-    is_buffer, asks = (
-        isinstance(native_part(variable), BufferVariable), isinstance(lookup(kind, "__iter__"), FunctionType)
-    )  # fmt: skip
+    is_buffer = isinstance(native_part(variable), BufferVariable)
+    asks = isinstance(lookup(kind, "__iter__"), FunctionType)
     if is_buffer and asks:  # some ask it, some don't
         raise GraphBreak("subclass of a builtin container", f"elements of {variable.describe()}")
     is_known = is_buffer or (native_part(variable).is_constant() and not (asks and issubclass(kind, tuple)))
