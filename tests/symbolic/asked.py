@@ -4,8 +4,11 @@ import enum
 import itertools  # noqa: F401 (the same)
 import operator
 import pathlib
+import textwrap
 
 import torch
+
+from tests.differential import execute
 
 HERE = pathlib.Path(__file__).parent
 #: What they were asked, since it was emptied.
@@ -20,6 +23,23 @@ def log(what):
 def lines(name):
     """The programs of a file."""
     return [line for line in (HERE / name).read_text().splitlines() if line and not line.startswith("#")]
+
+
+IMPORTS = """
+import array, bisect, cmath, collections, collections.abc, contextlib, copy, dataclasses, decimal, enum, fractions, functools, heapq, io
+import itertools, json, logging, math, operator, pickle, random, re, statistics, string, struct, textwrap, types, warnings
+import jit, numpy, torch
+"""
+
+
+def program(line, parameters, head="", indent=1):
+    """A function whose statements, or whose result, are a line's."""
+    body = line[1:].split(";;") if line.startswith("!") else [f"r = {line}"]
+    text = f"{IMPORTS}\ndef program({parameters}):\n    r = 0\n{head}"
+    text += textwrap.indent("\n".join(body), "    " * indent) + "\n    return r\n"
+    scope = dict(globals())
+    execute(text, scope)
+    return scope["program"]
 
 
 def said(name, answer):

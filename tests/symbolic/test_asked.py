@@ -1,30 +1,13 @@
 """What Python's own code asks of the program's objects, and of tensors that say what they are asked, is asked in the
 same order: what they say of it is compared."""
 import itertools
-import textwrap
 
 import pytest
 import torch
 
-from tests.differential import check, execute
+from tests.differential import check
 from tests.symbolic import asked
-from tests.symbolic.asked import lines
-
-IMPORTS = """
-import array, bisect, cmath, collections, collections.abc, contextlib, copy, dataclasses, decimal, enum, fractions, functools, heapq, io
-import itertools, json, logging, math, operator, pickle, random, re, statistics, string, struct, textwrap, types, warnings
-import jit, numpy, torch
-"""
-
-
-def program(line, parameters, head="", indent=1):
-    """A function whose statements, or whose result, are a line's."""
-    body = line[1:].split(";;") if line.startswith("!") else [f"r = {line}"]
-    text = f"{IMPORTS}\ndef program({parameters}):\n    r = 0\n{head}"
-    text += textwrap.indent("\n".join(body), "    " * indent) + "\n    return r\n"
-    scope = dict(vars(asked))
-    execute(text, scope)
-    return scope["program"]
+from tests.symbolic.asked import lines, program
 
 
 def said(result, *args):
