@@ -7,7 +7,7 @@ import functools
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -498,7 +498,11 @@ class Translator(Protocols):
 
     def apart(self, *variables: Variable) -> None:
         """Guards that these are different objects, so far as they exist outside the frame and may come in as one."""
-        sources = tuple(dict.fromkeys(v.source for v in variables if v.source is not None and not v.source.is_made))
+        self.know_apart([variable.source for variable in variables if variable.source is not None])
+
+    def know_apart(self, found: Iterable[Source]) -> None:
+        """The same of what lies at these places."""
+        sources = tuple(dict.fromkeys(source for source in found if not source.is_made))
         if sum(source.kind != "const" for source in sources) and len(sources) > 1:
             self.know(None, "distinct", sources)
 

@@ -81,6 +81,7 @@ from symbolic.variables.constants import (
     is_constant_value,
     is_library_value,
     is_member,
+    same_constant,
 )
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable, is_named
 from symbolic.variables.exceptions import ExistingException
@@ -271,7 +272,8 @@ def _tuple(tx: Translator, value: tuple[Any, ...], source: Source) -> Variable:
     if is_constant and (source.is_made or not some_vary(tx, value, source)):
         if source.kind != "const":
             tx.know(source, "eq", value)
-        return TupleVariable([ConstantVariable(item) for item in value], source)
+        items = [_found(ConstantVariable(item), source, "index", i) for i, item in enumerate(value)]
+        return TupleVariable(items, source)
     tx.know(source, "type", type(value))
     tx.know(source, "len", len(value))
     items = [tx.wrap(item, source.step("index", i)) for i, item in enumerate(value)]
@@ -387,8 +389,29 @@ def _set_part(tx: Translator, value: Any, source: Source) -> SetVariable:
     if not all(is_constant_value(item) or is_a(item, type) for item in elements):
         return SetVariable({}, source, kind, unread=_Places(tx, source, kind, value, elements), existing=value)
     tx.know(source, "predicate", HasElements(elements))
-    items = [tx.from_constant(item) for item in elements]
+    items = [_found(tx.from_constant(item), source, "call", _Among(type(item), item)) for item in elements]
     return SetVariable({item.key(): item for item in items}, source, kind, existing=value)
+
+
+def _found(variable: Any, *place: Any) -> Any:
+    if isinstance(variable, ConstantVariable) and place[0].root.kind != "const":
+        variable.found_at = place
+    return variable
+
+
+@dataclass(frozen=True)
+class _Among:
+    """The element of a set that is this constant."""
+
+    kind: type
+    value: Any
+    __name__ = "element"
+
+    def __call__(self, container: Any) -> Any:
+        return next(element for element in elements_of(container) if same_constant(element, self.value))
+
+    def written(self, container: str) -> str:
+        return f"element({container}, {self.value!r})"
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,9 @@ def is_none_of(tx: Translator, number: Variable, keys: Collection[Variable]) -> 
 class ConstantVariable(Variable):
     """A literal, a torch dtype/device/..., a range, an enum member or a frozenset of such."""
 
+    #: (what, kind, arg): the step from a container, whose elements are guarded by value, to this one of them
+    found_at: tuple[Source, str, Any] | None = None
+
     def __init__(self, value: Any, source: Source | None = None) -> None:
         self.value = value
         self.source = source
@@ -307,18 +310,25 @@ class ConstantVariable(Variable):
                 self._guard_sameness(tx, other)
         return a is b
 
+    def place(self) -> Source | None:
+        if self.source is not None or self.found_at is None:
+            return self.source
+        container, kind, arg = self.found_at
+        return container.step(kind, arg)
+
     def _guard_sameness(self, tx: Translator, other: ConstantVariable) -> None:
         """Whether equal constants are one object is a fact about those that exist. Others the program computes when it
         runs."""
         a, b = self.value, other.value
-        sources = [each.source for each in (self, other) if each.source is not None and each.source.kind != "const"]
+        places = [each.place() for each in (self, other)]
+        sources = [place for place in places if place is not None and place.kind != "const"]
         if a is not b and len(sources) < 2:
             raise GraphBreak("identity of equal constants", f"{a!r} is {b!r}")
         tx.repeats.tell(None)
         if type(a) is int and -5 <= a <= 256:
             return  # there is one of each
         if a is not b:
-            tx.apart(self, other)
+            tx.know_apart(sources)
         elif len(sources) == 1:
             tx.know(sources[0], "is", a)
         elif len(sources) == 2 and sources[0] is not sources[1]:

@@ -18,7 +18,7 @@ from symbolic.errors import GraphBreak
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, Variable
 from symbolic.variables.computed import pick
-from symbolic.variables.constants import FEW, is_constant_value, is_none, is_none_of
+from symbolic.variables.constants import FEW, ConstantVariable, is_constant_value, is_none, is_none_of
 from symbolic.variables.containers import TupleVariable
 from symbolic.variables.native import (
     ORDERINGS,
@@ -174,6 +174,8 @@ class DictVariable(Veiled, NativeVariable):
         for position, real in enumerate(reals):
             known = is_constant_value(real)
             key = tx.from_constant(real) if known else tx.wrap(real, self.source.step("key", position))
+            if isinstance(key, ConstantVariable):
+                key.found_at = self.source, "key", position
             self._names[stored_key(tx, key)] = (key, real)
 
     def read_again(self) -> None:

@@ -7,6 +7,7 @@ import types
 import weakref
 from array import array
 
+import pytest
 import torch
 
 import jit
@@ -426,3 +427,16 @@ def parted(x, text, data):
 
 def test_texts_of_derived_classes_are_parted():
     check(parted, X, Text("ab"), Raw(b"ab"), changed=[(X, "ab", b"ab"), (X, Text("axb"), b"xyz")])
+
+
+def same_ones(x, held, value):
+    return x + 1, [each is value for each in held]
+
+
+@pytest.mark.parametrize("held", [lambda v: {v: 1}, lambda v: {v}, lambda v: (v,), lambda v: frozenset([v]), lambda v: {0: v}])
+def test_equal_constants_in_containers_are_not_taken_for_each_other(held):
+    one, other = (" ".join(["a", "b"]) for _ in range(2))
+    program = jit.compile(same_ones, backend="eager")
+    for value in (one, other, one, 10**20, 10**10 * 10**10, 1.5, 3.0 / 2):
+        for asked in (one, other, value):
+            assert program(X, held(value), asked)[1] == same_ones(X, held(value), asked)[1], (value, asked)
