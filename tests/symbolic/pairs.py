@@ -87,7 +87,7 @@ MADE = {
 }  # fmt: skip
 #: The same of what is the second value alone.
 OTHERS = MADE | {
-    "Mapped": Mapped, "Reflected": Reflected, "numbers": lambda: {1: 2}, "-1": lambda: -1, "0": lambda: 0, "10**20": lambda: 10**20,
+    "Mapped": Mapped, "Reflected": Reflected, "numbers": lambda: {1: 2}, "-1": lambda: -1, "0": lambda: 0, "1000": lambda: 1000,
     "nan": lambda: float("nan"), "iterator": lambda: iter([1, 2]), "keys": lambda: {1: 2}.keys(), "items": lambda: {"a": 1}.items(),
     "ordered keys": lambda: OrderedDict(a=1).keys(), "pairs": lambda: [("a", 5), ("z", 6)], "no pairs": lambda: [("a",)],
     "no keys": lambda: [([], 1)], "one pair": lambda: iter([("a", 9)]),
@@ -110,8 +110,8 @@ def shown(value, depth=0):
     if isinstance(value, dict):
         pairs = [(bare(key), shown(item, depth + 1)) for key, item in dict.items(value)]
         return name, pairs, bare(getattr(value, "default_factory", None))
-    if name.endswith("iterator"):
-        return "str_iterator" if name == "str_ascii_iterator" else name
+    if name.endswith("iterator") or name == "generator":
+        return "iterator"
     return name, bare(value) if not isinstance(value, (types.MethodType, types.BuiltinFunctionType)) else ""
 
 
