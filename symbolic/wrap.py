@@ -394,7 +394,7 @@ def _set_part(tx: Translator, value: Any, source: Source) -> SetVariable:
 
 
 def _found(variable: Any, *place: Any) -> Any:
-    if isinstance(variable, ConstantVariable) and place[0].root.kind != "const":
+    if isinstance(variable, ConstantVariable):
         variable.found_at = place
     return variable
 

@@ -192,9 +192,7 @@ def endless(x, way):
 
 
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize(
-    "way", ["plain", "breaking", pytest.param("by turns", marks=pytest.mark.long), "generators", "added", "item"]
-)
+@pytest.mark.parametrize("way", ["plain", "breaking", "by turns", "generators", "added", "item"])
 def test_a_recursion_has_as_many_levels_as_eagerly(way):
     check(endless, X, way)
 

@@ -296,8 +296,7 @@ class BufferVariable(NativeVariable):
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
         plain, name = INPLACE[op]
-        is_first = op is operator.iadd and self.whole is not self  # a derived class's is asked before `__radd__`
-        if not has(self.cls, name) or (answers(other, BINARY[plain][1]) and not is_first):
+        if not has(self.cls, name) or self.asks_first(op, other):
             return None
         self.contents(tx)
         self._operated(tx, op, _operand(tx, plain, other))

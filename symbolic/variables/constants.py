@@ -314,7 +314,7 @@ class ConstantVariable(Variable):
         if self.source is not None or self.found_at is None:
             return self.source
         container, kind, arg = self.found_at
-        return container.step(kind, arg)
+        return container.step(kind, arg) if container.root.kind != "const" else None
 
     def _guard_sameness(self, tx: Translator, other: ConstantVariable) -> None:
         """Whether equal constants are one object is a fact about those that exist. Others the program computes when it

@@ -319,9 +319,8 @@ class MutableSequence(SequenceVariable):
             self.METHODS["append"].run(self, tx, item)
 
     def inplace(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
-        own = {operator.iadd: ("__radd__", self.do___iadd__), operator.imul: ("__rmul__", self.do___imul__)}.get(op)
-        is_first = op is operator.iadd and self.whole is not self  # a derived class's is asked before `__radd__`
-        return None if own is None or (answers(other, own[0]) and not is_first) else own[1](tx, other)
+        own = {operator.iadd: self.do___iadd__, operator.imul: self.do___imul__}.get(op)
+        return None if own is None or self.asks_first(op, other) else own(tx, other)
 
     def do___iadd__(self, tx: Translator, other: Variable, /) -> Variable:
         self.extend(tx, other)

@@ -25,7 +25,16 @@ from symbolic.variables.constants import is_constant_value
 from symbolic.variables.identity import IdVariable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import instance_dict
-from symbolic.variables.positions import answering, as_index, has, has_own, is_python_class, stand_in, type_name
+from symbolic.variables.positions import (
+    answering,
+    answers,
+    as_index,
+    has,
+    has_own,
+    is_python_class,
+    stand_in,
+    type_name,
+)
 
 if TYPE_CHECKING:
     from symbolic.translator import Translator
@@ -354,6 +363,11 @@ class NativeVariable(Variable):
     def whole(self) -> Any:
         owner: Variable | None = getattr(self, "owner", None)
         return self if owner is None else owner
+
+    def asks_first(self, op: Any, other: Variable) -> bool:
+        """Whether the other operand answers before `op`, in place, of a sequence; not before `+=` of a derived one."""
+        is_derived = self.whole is not self
+        return answers(other, BINARY[INPLACE[op][0]][1]) and not (op is operator.iadd and is_derived)
 
     def misuse(self, tx: Translator, function: Any, *args: Any, **kwargs: Any) -> NoReturn:
         """The operation is wrong whatever the contents: raises what Python raises for it."""

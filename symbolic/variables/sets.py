@@ -753,8 +753,8 @@ def _combining(name: str, in_place: bool) -> Callable[..., Variable | None]:
 
 def _asking(name: str) -> Callable[..., Variable]:
     def run(self: SetVariable, tx: Translator, other: Variable, /) -> Variable:
-        asks = name == "isdisjoint" and lookup(other.python_type(), "__iter__") not in _ITERS
-        keys, _ = self._pulled(tx, other) if asks and native_part(other) is not other else self.keys_in(tx, other)
+        is_iterated = name == "isdisjoint" and lookup(other.python_type(), "__iter__") not in _ITERS
+        keys, _ = (self._pulled if is_iterated else self.keys_in)(tx, other)
         return tx.from_constant(getattr(self.table, name)(keys))
 
     return run

@@ -35,9 +35,8 @@ class Reflected:
         return "Reflected"
 
 
-for _name in "add radd sub rsub mul rmul or ror and rand xor rxor eq gt".split():
-    if _name[0] == "r" or _name in ("eq", "gt"):
-        setattr(Reflected, f"__{_name}__", lambda self, other, name=_name: f"Reflected.{name}")
+for _name in "radd rsub rmul ror rand rxor eq gt".split():
+    setattr(Reflected, f"__{_name}__", lambda self, other, name=_name: f"Reflected.{name}")
 
 
 class Index:

@@ -26,9 +26,9 @@ def function(line, made, is_caught):
     if is_caught:
         steps = ";;".join(f"    {step}" for step in body.split(";;"))
         body = f"try:;;{steps};;except Exception as error:;;    r = type(error)"
-    made = program(f"!{body}", "a, b", head)
-    made.__globals__.update(MADE=MADE, OTHERS=OTHERS)
-    return made
+    written = program(f"!{body}", "a, b", head)
+    written.__globals__.update(MADE=MADE, OTHERS=OTHERS)
+    return written
 
 
 @pytest.mark.sampled(50)
