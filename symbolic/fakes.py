@@ -27,6 +27,8 @@ from symbolic.strides import strides_of
 
 aten = torch.ops.aten
 _DEVICE = torch.ops.prim.device.default
+#: Zeros in as much memory as another tensor has. Directions are laid out by it, and to lie otherwise is an error.
+_AS_ROOMY = aten._new_zeros_with_same_feature_meta.default
 #: Half of the operations that a compilation runs. They say no more of their result than its geometry.
 _VIEWS = frozenset({
     aten.alias.default, aten.detach.default, aten.expand.default, aten.permute.default, aten.t.default,
@@ -91,7 +93,7 @@ class FakeMode(FakeTensorMode):
         known: Any = FakeTensorMode.avoid_device_init
         return bool(known.fget(self))
 
-    def _in_kernel(self, func: Any, *args: Any) -> Any:
+    def _in_kernel(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """What an operation gives for the meta tensors that the stand-ins are: see torch's
         `in_kernel_invocation_manager`, which takes several times as long."""
         before = self.in_kernel_invocation
@@ -99,7 +101,7 @@ class FakeMode(FakeTensorMode):
             self.in_kernel_invocation = True
             torch._C._set_meta_in_tls_dispatch_include(True)
             try:
-                return func(*args)
+                return func(*args, **kwargs)
             finally:
                 self.in_kernel_invocation = before
 
@@ -122,6 +124,8 @@ class FakeMode(FakeTensorMode):
         if func in LOOKS and args[0].fake_device.type == "cpu":
             with self:
                 return LOOKS[func](self.shape_env, *args, **(kwargs or {}))
+        if func is _AS_ROOMY and type(args[0]) is FakeTensor:  # which torch looks up by sizes and strides alone
+            return self._standing_in(self._in_kernel(func, *args, **(kwargs or {})), args[0].fake_device)
         if self.shape_env is None:
             if (func in _VIEWS or func in _SPLITS) and not kwargs and self._is_plain(args[0]):
                 views = self._in_kernel(func, *args)

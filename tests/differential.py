@@ -503,8 +503,8 @@ def check(fn, *args, graphs=None, breaks=None, make=None, changed=None, backend=
           traceback="raising", tolerance=None, then=None, nodes=True, fullgraph=None, dynamic=None, mode=None, options=None, kwargs=None, **call_kwargs):
     """Run `fn` eagerly and compiled and compare all that can be seen.
 
-    graphs      how many graphs the first call captures; breaks: how many graph breaks (0 unless said, for graphs <= 1,
-                and then the program is compiled with fullgraph=True)
+    graphs      how many graphs the first call captures; breaks: how many graph breaks (0 unless said, for graphs <= 1;
+                with none, and no more graphs, the program is compiled with fullgraph=True)
     make        () -> arguments, instead of deep copies of `args` (for views, aliases, non-leaf tensors)
     changed     other arguments: a tuple, a callable that makes one, or a list of these
     compiler    (fn, backend=..., fullgraph=..., dynamic=...) -> callable, `jit.compile` unless said
@@ -529,7 +529,7 @@ def check(fn, *args, graphs=None, breaks=None, make=None, changed=None, backend=
     options_ = {"backend": backend if counter is None else counter, "dynamic": dynamic, "mode": mode, "options": options}
     options_ = {name: value for name, value in options_.items() if value is not None}
     if fullgraph is None:
-        fullgraph = graphs in (0, 1) and breaks == 0
+        fullgraph = graphs in (None, 0, 1) and breaks == 0
     options_["fullgraph"] = bool(fullgraph and COUNTING)
     compiler = compiler or compile_with_jit
 

@@ -603,6 +603,21 @@ def test_forward_mode_before_anybody_has_used_it():
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("function", [
+    lambda t: t.reshape(3), lambda t: t.unsqueeze(0), lambda t: nn.functional.linear(t, torch.ones(2, 3)), lambda t: t.view(3, 1).sin(),
+    lambda t: t[None].expand(2, 3) * t,
+])  # fmt: skip
+@pytest.mark.parametrize("transform", [jacfwd, lambda function: hessian(lambda t: function(t).tanh().sum())])
+def test_forward_mode_of_a_part_of_a_tensor(transform, function, backend):
+    """A direction is laid out in as much memory as the part's whole has."""
+
+    def program(x):
+        return [transform(function)(x[row]) for row in (0, 1, 0)]
+
+    check(program, torch.arange(6.0).reshape(2, 3), backend=backend, breaks=0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("transformed", [
     lambda x: vmap(lambda t: t * 2)(x), lambda x: vmap(lambda t: t)(x), lambda x: vmap(lambda t, s: t * s, (None, 0))(x, x),
     lambda x: jvp(lambda t: t * 2, (x,), (x,)), lambda x: jvp(lambda t: t, (x,), (x,)), lambda x: grad(lambda t: t.sum())(x),
