@@ -67,8 +67,8 @@ def early(
 
 
 def _check_modes(tx: Translator, name: str) -> None:
-    """The call is made as if the frame had not yet switched anything."""
-    if tx.graph.switches or torch.is_inference_mode_enabled():
+    """The call is made as if the frame had not yet switched anything: but what draws asks for no gradients."""
+    if tx.graph.is_elsewhere() or torch.is_inference_mode_enabled():
         raise GraphBreak("random tensor under a switch of torch's state", name)
 
 

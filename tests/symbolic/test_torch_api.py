@@ -207,6 +207,19 @@ def test_generator_argument():
     check(lambda g, x: x + torch.rand(4, generator=g), make=lambda: (torch.Generator().manual_seed(1), X))
 
 
+@pytest.mark.parametrize("options", [{}, {"requires_grad": True}, {"dtype": torch.float64}])
+def test_generator_without_gradients(options):
+    """It draws before the graph, as if gradients were not switched off: which is no matter to it."""
+
+    def program(g, x):
+        with torch.no_grad():
+            a, b = torch.randn(2, 4, generator=g, **options), torch.rand(4, generator=torch.Generator().manual_seed(2))
+            c = a * x[:2]
+        return a, b, c, a.requires_grad, a.is_leaf, (a * x[0]).sum()
+
+    check(program, make=lambda: (torch.Generator().manual_seed(1), X.clone().requires_grad_()), graphs=1)
+
+
 @same_as_eager
 def test_rng_state_is_saved_and_restored(x):
     state = torch.get_rng_state()
