@@ -492,14 +492,13 @@ class Protocols:
         self.mro(kind)
         if kind in weakref.ProxyTypes:  # which claims to be of the class of what it stands for
             raise GraphBreak(MEMORY, value.describe())
-        if isinstance(value, ObjectVariable) and (
-            lookup(kind, "__class__") is not object.__dict__["__class__"]
-            or isinstance(lookup(kind, "__getattribute__"), types.FunctionType)
-        ):
-            return self._claims(value, cls)
         check = lookup(type(cls), "__instancecheck__")
-        if check in (type.__instancecheck__, abc.ABCMeta.__instancecheck__):
-            return self.derives(kind, cls)
+        if check is type.__instancecheck__:
+            return self.is_native_instance(value, cls)
+        if says_its_class(value):
+            raise GraphBreak("class not known", f"what {value.describe()} says that it is")
+        if check is abc.ABCMeta.__instancecheck__:
+            return self.issubclass(self.class_variable(kind), cls)
         if isinstance(check, types.FunctionType):
             asked = self.class_attribute(type(cls), "__instancecheck__")
             return kind is cls or self.truth(self.call(asked, [self.from_constant(cls), value], {}))
@@ -512,20 +511,38 @@ class Protocols:
             return self.attempt(issubclass, kind, cls)
         return self.attempt(isinstance, real, cls)
 
-    def derives(self: Any, kind: type, cls: Any) -> bool:
-        """`issubclass(kind, cls)`"""
+    def is_native_instance(self: Any, value: Variable, cls: type) -> bool:
+        """`type.__instancecheck__(cls, value)`: by the value's class, and by the one that it says that it is of."""
+        if cls in self.mro(value.python_type()):
+            return True
+        if not says_its_class(value):
+            return False
+        said = self.getattr(value, "__class__")
+        claimed = said.constant() if said.is_constant() else said.real()
+        if claimed is MISSING:
+            raise GraphBreak("class not known", f"what {value.describe()} says that it is")
+        return isinstance(claimed, type) and cls in self.mro(claimed)
+
+    def issubclass(self: Any, child: Variable, cls: Any) -> bool:
+        check = lookup(type(cls), "__subclasscheck__")
+        if of_the_program(check):
+            if not isinstance(check, types.FunctionType):
+                raise GraphBreak("subclass check by a metaclass", cls.__qualname__)
+            asked = self.class_attribute(type(cls), "__subclasscheck__")
+            return bool(self.truth(self.call(asked, [self.from_constant(cls), child], {})))
+        kind = child.constant() if child.is_constant() else child.real()
+        if not isinstance(kind, type):
+            return bool(self.attempt(issubclass, kind, cls))
+        self.mro(kind)
         answer: bool = self.attempt(issubclass, kind, cls)
         know_registered(self, kind, cls, answer)
         return answer
 
-    def _claims(self: Any, value: Variable, cls: Any) -> bool:
-        """`isinstance(value, cls)` of a value that says itself what its `__class__` is."""
-        if type(cls) is not type:
-            raise GraphBreak("class not known", f"what {value.describe()} says that it is")
-        if self.derives(value.python_type(), cls):
-            return True
-        claimed = self.getattr(value, "__class__")
-        if not isinstance(claimed, ClassVariable):
-            raise GraphBreak("class not known", f"what {value.describe()} says that it is")
-        self.mro(claimed.value)
-        return self.derives(claimed.value, cls)
+
+def says_its_class(value: Variable) -> bool:
+    """Whether a method or a property of the program's says what `value.__class__` is."""
+    kind = value.python_type()
+    return isinstance(value, ObjectVariable) and (
+        lookup(kind, "__class__") is not object.__dict__["__class__"]
+        or isinstance(lookup(kind, "__getattribute__"), types.FunctionType)
+    )

@@ -90,16 +90,7 @@ def _isinstance(tx: Translator, value: Variable, classes: Variable, /) -> Variab
 
 @handles(issubclass)
 def _issubclass(tx: Translator, cls: Variable, classes: Variable, /) -> Variable:
-    child, parents = cls.real(), tuple(tx.classes(classes))
-    child = cls.constant() if child is MISSING else child
-    for parent in parents:
-        check = tx.lookup(type(parent), "__subclasscheck__")
-        if check is not MISSING and getattr(check, "__module__", None) not in (None, "abc", "typing", "enum"):
-            raise GraphBreak("subclass check by a metaclass", str(classes))
-    if not isinstance(child, type):
-        return ConstantVariable(tx.attempt(issubclass, child, parents))
-    tx.mro(child)
-    return ConstantVariable(any(tx.derives(child, parent) for parent in parents))
+    return ConstantVariable(any(tx.issubclass(cls, parent) for parent in tx.classes(classes)))
 
 
 def _may_call(tx: Translator, value: Variable) -> bool:
@@ -490,7 +481,7 @@ def _unbound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
         tx.attempt(fn, *map(stand_in, args))
     if isinstance(receiver, ClassVariable) and fn in (object.__setattr__, object.__delattr__):  # not for classes
         tx.attempt(fn, receiver.value, *map(stand_in, rest), **{name: stand_in(arg) for name, arg in kwargs.items()})
-    if isinstance(receiver, ClassVariable) and (fn in NATIVE_METHODS or name in OBJECT_METHODS):
+    if isinstance(receiver.real(), type) and (fn in NATIVE_METHODS or name in OBJECT_METHODS):
         return ObjectMethod(receiver, name, fn).call(tx, rest, kwargs)
     if receiver.is_constant() and (folded := fold(tx, fn, args, kwargs)) is not None:
         return folded
@@ -507,7 +498,11 @@ def _bound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
     """A native method bound to an existing object, or a native class method."""
     owner = fn.__self__
     if isinstance(owner, type):
-        definer = next((base for base in owner.__mro__ if fn.__name__ in namespace_of(base)), owner)
+        definer = next((base for base in owner.__mro__ if fn.__name__ in namespace_of(base)), None)
+        of_its_class = type_lookup(type(owner), fn.__name__) if definer is None else MISSING
+        if isinstance(of_its_class, NATIVE_DESCRIPTORS):
+            return _unbound(tx, of_its_class, [tx.class_variable(owner), *args], kwargs)
+        definer = definer or owner
         handler = CLASS_METHODS.get((definer if issubclass(definer, (dict, type)) else owner, fn.__name__))
         if handler is not None:
             fits = takes(handler, tx, fn, *args, **kwargs)

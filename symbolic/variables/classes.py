@@ -425,10 +425,26 @@ def _subclasses(tx: Translator, cls: Variable) -> Variable:
 NATIVE_METHODS[type.__subclasses__] = _subclasses
 NATIVE_METHODS[type.__getattribute__] = lambda tx, owner, name: owner.getattr(tx, name.constant())
 #: Methods that metaclasses call through `super()`.
-_OF_TYPE = (type.__call__, type.__init__, type.__setattr__, type.__delattr__, type.__dict__["__prepare__"])
+_OF_TYPE = (type.__call__, type.__init__, type.__setattr__, type.__delattr__, type.__dict__["__prepare__"],
+            type.__instancecheck__, type.__subclasscheck__)  # fmt: skip
 OBJECT_METHODS["__call__"] = lambda tx, owner, *args, **kwargs: owner.construct(tx, list(args), kwargs)
 OBJECT_METHODS["mro"] = lambda tx, owner: tx.new_list([tx.class_variable(cls) for cls in owner.value.__mro__])
 _EnumMeta = type(enum.Enum)
+
+
+def _instancecheck(tx: Translator, owner: Any, value: Variable) -> Variable:
+    """`type.__instancecheck__`"""
+    return ConstantVariable(tx.is_native_instance(value, owner.value))
+
+
+def _subclasscheck(tx: Translator, owner: Any, child: Variable) -> Variable:
+    """`type.__subclasscheck__`"""
+    kind, cls = child.constant() if child.is_constant() else child.real(), owner.value
+    return ConstantVariable(cls in tx.mro(kind) if isinstance(kind, type) else tx.attempt(_SUBCLASSCHECK, cls, kind))
+
+
+_SUBCLASSCHECK = type.__subclasscheck__
+OBJECT_METHODS.update({"__instancecheck__": _instancecheck, "__subclasscheck__": _subclasscheck})
 
 #: classes whose construction is a graph operation or a native table entry; filled by the modules that know them
 NATIVE_CONSTRUCTORS: dict[type, Any] = {}
