@@ -28,7 +28,7 @@ from symbolic.variables import arrays, born, subclasses, torch_functions
 from symbolic.variables.base import BINARY, INPLACE, MISSING, NUMBERS, Variable, lookup
 from symbolic.variables.buffers import BufferVariable
 from symbolic.variables.class_making import know_registered, new_class
-from symbolic.variables.classes import ClassVariable, of_the_program, payload_for
+from symbolic.variables.classes import ClassVariable, inherits, of_the_program, payload_for
 from symbolic.variables.constants import ConstantVariable, is_a, is_constant_value, is_library_value, is_none
 from symbolic.variables.containers import DequeVariable, ListVariable, TupleVariable, WeekDate, is_named
 from symbolic.variables.exceptions import (
@@ -490,6 +490,8 @@ class Protocols:
             return special
         kind = value.python_type()
         self.mro(kind)
+        if kind is cls:  # and nobody is asked
+            return True
         if kind in weakref.ProxyTypes:  # which claims to be of the class of what it stands for
             raise GraphBreak(MEMORY, value.describe())
         check = lookup(type(cls), "__instancecheck__")
@@ -501,7 +503,7 @@ class Protocols:
             return self.issubclass(self.class_variable(kind), cls)
         if isinstance(check, types.FunctionType):
             asked = self.class_attribute(type(cls), "__instancecheck__")
-            return kind is cls or self.truth(self.call(asked, [self.from_constant(cls), value], {}))
+            return bool(self.truth(self.call(asked, [self.from_constant(cls), value], {})))
         if lookup(type(cls), "__bases__") is not MISSING and not isinstance(cls, type) and value.real() is MISSING:
             raise GraphBreak("class not known", f"{type(cls).__qualname__} as a class")
         real = value.real()
@@ -513,7 +515,7 @@ class Protocols:
 
     def is_native_instance(self: Any, value: Variable, cls: type) -> bool:
         """`type.__instancecheck__(cls, value)`: by the value's class, and by the one that it says that it is of."""
-        if cls in self.mro(value.python_type()):
+        if inherits(self.mro(value.python_type()), cls):
             return True
         if not says_its_class(value):
             return False
@@ -521,7 +523,7 @@ class Protocols:
         claimed = said.constant() if said.is_constant() else said.real()
         if claimed is MISSING:
             raise GraphBreak("class not known", f"what {value.describe()} says that it is")
-        return isinstance(claimed, type) and cls in self.mro(claimed)
+        return isinstance(claimed, type) and inherits(self.mro(claimed), cls)
 
     def issubclass(self: Any, child: Variable, cls: Any) -> bool:
         check = lookup(type(cls), "__subclasscheck__")

@@ -432,6 +432,11 @@ OBJECT_METHODS["mro"] = lambda tx, owner: tx.new_list([tx.class_variable(cls) fo
 _EnumMeta = type(enum.Enum)
 
 
+def inherits(mro: tuple[type, ...], cls: type) -> bool:
+    """Whether a class is among these; a metaclass may have an `==` of its own."""
+    return any(base is cls for base in mro)
+
+
 def _instancecheck(tx: Translator, owner: Any, value: Variable) -> Variable:
     """`type.__instancecheck__`"""
     return ConstantVariable(tx.is_native_instance(value, owner.value))
@@ -440,7 +445,9 @@ def _instancecheck(tx: Translator, owner: Any, value: Variable) -> Variable:
 def _subclasscheck(tx: Translator, owner: Any, child: Variable) -> Variable:
     """`type.__subclasscheck__`"""
     kind, cls = child.constant() if child.is_constant() else child.real(), owner.value
-    return ConstantVariable(cls in tx.mro(kind) if isinstance(kind, type) else tx.attempt(_SUBCLASSCHECK, cls, kind))
+    return ConstantVariable(
+        inherits(tx.mro(kind), cls) if isinstance(kind, type) else tx.attempt(_SUBCLASSCHECK, cls, kind)
+    )
 
 
 _SUBCLASSCHECK = type.__subclasscheck__

@@ -61,6 +61,17 @@ class Plain(metaclass=Plainly):
     pass
 
 
+class Equal(type):
+    def __eq__(cls, other):
+        return True
+
+    __hash__ = type.__hash__
+
+
+class AnyClass(metaclass=Equal):
+    pass
+
+
 class Says:
     def __init__(self, what):
         self.what = what
@@ -94,6 +105,8 @@ QUESTIONS = {
     "bound": lambda: (int.__instancecheck__(True), Derived.__subclasscheck__(Base), Plain.__instancecheck__(3), bool.mro()),
     "what it says that it is": lambda: (isinstance(Says(int), int), isinstance(Says(bool), int), isinstance(Says(3), int),
                                         isinstance(Says(Derived), Says), type.__instancecheck__(int, Says(int))),
+    "classes that are equal": lambda: (isinstance(3, AnyClass), issubclass(int, AnyClass), isinstance(Says(int), AnyClass)),
+    "its own class asks nobody": lambda: (isinstance(OfRaises(), OfRaises), isinstance(OfAbstract(), OfAbstract)),
     "parameters": lambda: (isinstance(torch.ones(2), torch.nn.UninitializedParameter), isinstance(3, torch.nn.UninitializedParameter)),
 }  # fmt: skip
 #: Which run hooks of classes that may be anything.
