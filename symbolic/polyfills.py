@@ -122,6 +122,28 @@ def _searched(sequence: Iterable[Any]) -> Iterator[Any]:
     raise TypeError(f"argument of type {type(sequence).__name__!r} is not iterable")
 
 
+def length_hint(value: Any, default: int, /) -> int:
+    """`operator.length_hint` of an object of a class of the program's."""
+    if hasattr(type(value), "__len__"):
+        try:
+            return len(value)
+        except TypeError:
+            pass
+    if not hasattr(type(value), "__length_hint__"):
+        return default
+    try:
+        hint = type(value).__length_hint__(value)
+    except TypeError:
+        return default
+    if hint is NotImplemented:
+        return default
+    if not isinstance(hint, int):
+        raise TypeError(f"__length_hint__ must be an integer, not {type(hint).__name__}")
+    if hint < 0:
+        raise ValueError("__length_hint__() should return >= 0")
+    return hint
+
+
 def count_of(sequence: Iterable[Any], value: Any, /) -> int:
     count = 0
     iterator = _searched(sequence)

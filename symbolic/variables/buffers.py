@@ -398,6 +398,17 @@ def _fed(
 _NO_ITERABLES = ("__index__", "__bytes__", "__buffer__", "typecode")
 
 
+def bytes_of(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
+    """`bytes(source, encoding, errors)` of what has no `__bytes__`"""
+    given = [_fed(tx, arg) for arg in args]
+    named = {name: _argument(tx, arg) for name, arg in kwargs.items()}
+    try:
+        return from_python(tx, tx.attempt(bytes, *given, **named))
+    except Observed:
+        _say_again(tx, bytes, args, kwargs)
+        raise
+
+
 def array_of(tx: Translator, *args: Variable) -> Variable:
     """`array(typecode, initializer)`"""
     if any(issubclass(arg.python_type(), (list, tuple)) and has_own(arg, ["__len__", "__getitem__"]) for arg in args):

@@ -20,7 +20,7 @@ from symbolic.variables import caches, copying, digests, iteration, source_lines
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.born import BornClass
-from symbolic.variables.buffers import BufferVariable, array_of
+from symbolic.variables.buffers import BufferVariable, array_of, bytes_of
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, ClassVariable
 from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
 from symbolic.variables.containers import DequeVariable
@@ -387,6 +387,16 @@ def _operator_handler(op: Any) -> Callable[..., Variable]:
 handles(divmod)(_operator_handler(divmod))
 
 
+@handles(bytes)
+def _bytes(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
+    made = special(tx, args[0], "__bytes__") if len(args) == 1 and not kwargs else None
+    if made is None:
+        return bytes_of(tx, *args, **kwargs)
+    if not issubclass(made.python_type(), bytes):
+        tx.raise_(TypeError, f"__bytes__ returned non-bytes (type {type_name(made.python_type())})")
+    return made
+
+
 @handles(abs)
 def _abs(tx: Translator, value: Variable, /) -> Variable:
     return tx.unary(abs, value)
@@ -394,9 +404,16 @@ def _abs(tx: Translator, value: Variable, /) -> Variable:
 
 @handles(pow)
 def _pow(tx: Translator, base: Variable, exp: Variable, mod: Variable | None = None) -> Variable:
-    if mod is not None and mod.python_type() is not type(None):
+    if mod is None or mod.python_type() is type(None):
+        return tx.binary(operator.pow, base, exp)
+    function = base.special(tx, "__pow__") if isinstance(base, ObjectVariable) else None
+    if function is None:
         raise GraphBreak("pow() with a modulus of values not known", base.describe())
-    return tx.binary(operator.pow, base, exp)
+    answer = tx.call(function, [exp, mod], {})
+    if answer.is_constant() and answer.constant() is NotImplemented:
+        kinds = ", ".join(repr(type_name(operand.python_type())) for operand in (base, exp, mod))
+        tx.raise_(TypeError, f"unsupported operand type(s) for ** or pow(): {kinds}")
+    return answer
 
 
 @handles(round)

@@ -221,6 +221,8 @@ def _index(tx: Translator, value: Variable, /) -> Variable:
 def _length_hint(tx: Translator, value: Variable, default: Variable | None = None, /) -> Variable:
     if default is not None:
         tx.attempt(operator.index, as_index(tx, default))
+    if isinstance(value, ObjectVariable) and value.payload is None:
+        return tx.inline(polyfills.length_hint, [value, default or ConstantVariable(0)], {})
     if tx.lookup(value.python_type(), "__len__") is MISSING or has_own(value, ("__len__", "__length_hint__")):
         raise GraphBreak("length hint of an iterator", value.describe())
     return ConstantVariable(tx.len(value))
