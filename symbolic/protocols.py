@@ -523,7 +523,7 @@ class Protocols:
         claimed = said.constant() if said.is_constant() else said.real()
         if claimed is MISSING:
             raise GraphBreak("class not known", f"what {value.describe()} says that it is")
-        return isinstance(claimed, type) and inherits(self.mro(claimed), cls)
+        return is_a(claimed, type) and inherits(self.mro(claimed), cls)
 
     def issubclass(self: Any, child: Variable, cls: Any) -> bool:
         check = lookup(type(cls), "__subclasscheck__")
@@ -533,7 +533,9 @@ class Protocols:
             asked = self.class_attribute(type(cls), "__subclasscheck__")
             return bool(self.truth(self.call(asked, [self.from_constant(cls), child], {})))
         kind = child.constant() if child.is_constant() else child.real()
-        if not isinstance(kind, type):
+        if not is_a(kind, type):
+            if isinstance(child, ObjectVariable):  # which is asked for its bases
+                raise GraphBreak("class not known", child.describe())
             return bool(self.attempt(issubclass, kind, cls))
         self.mro(kind)
         answer: bool = self.attempt(issubclass, kind, cls)

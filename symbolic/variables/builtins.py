@@ -22,7 +22,7 @@ from symbolic.variables.base import lookup as type_lookup
 from symbolic.variables.born import BornClass
 from symbolic.variables.buffers import BufferVariable, array_of, bytes_of
 from symbolic.variables.classes import NATIVE_CONSTRUCTORS, ClassVariable
-from symbolic.variables.constants import ConstantVariable, SliceVariable, is_constant_value
+from symbolic.variables.constants import ConstantVariable, SliceVariable, is_a, is_constant_value
 from symbolic.variables.containers import DequeVariable
 from symbolic.variables.functions import CellVariable
 from symbolic.variables.identity import HashVariable, IdVariable
@@ -498,7 +498,7 @@ def _unbound(tx: Translator, fn: Any, args: Args, kwargs: Kwargs) -> Variable:
         tx.attempt(fn, *map(stand_in, args))
     if isinstance(receiver, ClassVariable) and fn in (object.__setattr__, object.__delattr__):  # not for classes
         tx.attempt(fn, receiver.value, *map(stand_in, rest), **{name: stand_in(arg) for name, arg in kwargs.items()})
-    if isinstance(receiver.real(), type) and (fn in NATIVE_METHODS or name in OBJECT_METHODS):
+    if is_a(receiver.real(), type) and (fn in NATIVE_METHODS or name in OBJECT_METHODS):
         return ObjectMethod(receiver, name, fn).call(tx, rest, kwargs)
     if receiver.is_constant() and (folded := fold(tx, fn, args, kwargs)) is not None:
         return folded

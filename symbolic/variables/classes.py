@@ -32,7 +32,7 @@ from symbolic.passing import namespace_of
 from symbolic.sources import Source
 from symbolic.variables.base import BINARY, INPLACE, MISSING, UNARY, FixedVariable, Variable, joins, lookup
 from symbolic.variables.buffers import BufferVariable, array_of
-from symbolic.variables.constants import ConstantVariable, is_constant_value
+from symbolic.variables.constants import ConstantVariable, is_a, is_constant_value
 from symbolic.variables.containers import DequeVariable, TupleVariable
 from symbolic.variables.exceptions import ExceptionVariable
 from symbolic.variables.functions import BoundMethod
@@ -446,7 +446,7 @@ def _subclasscheck(tx: Translator, owner: Any, child: Variable) -> Variable:
     """`type.__subclasscheck__`"""
     kind, cls = child.constant() if child.is_constant() else child.real(), owner.value
     return ConstantVariable(
-        inherits(tx.mro(kind), cls) if isinstance(kind, type) else tx.attempt(_SUBCLASSCHECK, cls, kind)
+        inherits(tx.mro(kind), cls) if is_a(kind, type) else tx.attempt(_SUBCLASSCHECK, cls, kind)
     )
 
 

@@ -81,6 +81,17 @@ class Says:
         return self.what
 
 
+class Asked:
+    def __getattribute__(self, name):
+        LOG.append(name)
+        return object.__getattribute__(self, name)
+
+    def __setattr__(self, name, value):
+        jit.graph_break()
+        super().__setattr__(name, value)
+        object.__setattr__(self, "other", value)
+
+
 class Raises(type):
     def __instancecheck__(cls, value):
         raise KeyError(value)
@@ -134,6 +145,23 @@ def test_questions(question):
 @pytest.mark.parametrize("question", [lambda: isinstance(3, OfRaises), lambda: issubclass(3, OfRaises)])
 def test_errors(question):
     check(lambda x: (x + 1, question()), torch.ones(2))
+
+
+@pytest.mark.parametrize("ask", [
+    lambda value: setattr(value, "one", 3), lambda value: isinstance(value, (int, Asked)), lambda value: isinstance(value, int),
+    lambda value: issubclass(value, int), lambda value: issubclass(value, OfSubclass), lambda value: isinstance(value, Base),
+])  # fmt: skip
+def test_nobody_asks_an_object_but_the_program(ask):
+    def program(x, value):
+        LOG.clear()
+        try:
+            answer = ask(value)
+        except TypeError as error:
+            answer = str(error)
+        return x + 1, answer, list(LOG)
+
+    check(program, make=lambda: (torch.ones(2), Asked()))
+    check(lambda x: program(x, Asked()), torch.ones(2))
 
 
 def test_in_the_frame():
