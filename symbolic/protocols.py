@@ -457,14 +457,18 @@ class Protocols:
             found.is_called = True
         return found
 
-    def hasattr(self: Any, value: Variable, name: str) -> bool:
+    def optional(self: Any, value: Variable, name: str) -> Variable | None:
+        """The attribute, None where there is none."""
         try:
-            value.getattr(self, name)
+            found: Variable = value.getattr(self, name)
         except Observed as raised:
             if issubclass(raised.variable.python_type(), AttributeError):
-                return False
+                return None
             raise
-        return True
+        return found
+
+    def hasattr(self: Any, value: Variable, name: str) -> bool:
+        return self.optional(value, name) is not None
 
     def isinstance(self: Any, value: Variable, cls: Variable) -> bool:
         return any(self._isinstance(value, one) for one in self.classes(cls))
@@ -478,7 +482,8 @@ class Protocols:
         real = cls.real()
         if real is MISSING and cls.is_constant():
             real = cls.constant()
-        if isinstance(real, types.UnionType) or typing.get_origin(real) is typing.Union:
+        is_union = home_of(type(real)) == "typing" and typing.get_origin(real) is typing.Union
+        if type(real) is types.UnionType or is_union:
             return [type(None) if one is None else one for one in real.__args__]
         if real is MISSING or not is_a(real, type) and any(of_the_program(lookup(type(real), n)) for n in _OF_CLASSES):
             raise GraphBreak("class not known", cls.describe())

@@ -89,7 +89,7 @@ def call_function_ex(tx: Translator, frame: Frame, inst: Inst) -> None:
         mapping = frame.pop()
         if not has(mapping.python_type(), "keys"):
             raise GraphBreak("keyword arguments from no mapping", mapping.describe())
-        for key, item in tx.new_dict([]).incoming(tx, [mapping], {}):
+        for key, item in tx.new_dict([]).merged(tx, mapping):
             keywords[key.constant()] = item
     sequence = frame.pop()
     if versions.CALLABLE_FIRST:

@@ -11,6 +11,7 @@ from symbolic.opcodes.table import opcode
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.classes import ClassVariable
 from symbolic.variables.constants import ConstantVariable
+from symbolic.variables.mappings import DictVariable
 from symbolic.variables.native import is_iterable, taken
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.positions import has, type_name
@@ -87,9 +88,14 @@ def map_add(tx: Translator, frame: Frame, inst: Inst) -> None:
 @opcode("DICT_UPDATE")
 def dict_update(tx: Translator, frame: Frame, inst: Inst) -> None:
     value = frame.pop()
-    if not has(value.python_type(), "keys"):
+    target = frame.stack[-inst.arg]
+    assert isinstance(target, DictVariable)
+    try:
+        target.merge(tx, value)
+    except Observed as raised:
+        if not issubclass(raised.variable.python_type(), AttributeError):
+            raise
         tx.raise_(TypeError, f"{type_name(value.python_type())!r} object is not a mapping")
-    frame.stack[-inst.arg].method(tx, "update", [value], {})
 
 
 @opcode("DICT_MERGE")
@@ -98,7 +104,7 @@ def dict_merge(tx: Translator, frame: Frame, inst: Inst) -> None:
     target = frame.stack[-inst.arg]
     if not has(value.python_type(), "keys"):
         raise GraphBreak("keyword arguments from no mapping", value.describe())
-    for key, item in tx.new_dict([]).incoming(tx, [value], {}):
+    for key, item in tx.new_dict([]).merged(tx, value):
         if tx.contains(target, key):
             raise GraphBreak("keyword argument given twice", key.describe())
         target.setitem(tx, key, item)

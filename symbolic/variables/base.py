@@ -355,7 +355,7 @@ class Identity:
         return id(self.variable)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Identity) and other.variable is self.variable
+        return type(other) is Identity and other.variable is self.variable
 
 
 class NullVariable(Variable):

@@ -214,9 +214,8 @@ def _vars(tx: Translator, *value: Variable) -> Variable:
         return _locals(tx)
     if len(value) > 1:
         misused(tx, vars, list(value), {})
-    if not tx.hasattr(value[0], "__dict__"):
-        tx.raise_(TypeError, "vars() argument must have __dict__ attribute")
-    return tx.getattr(value[0], "__dict__")
+    found = tx.optional(value[0], "__dict__")
+    return found if found is not None else tx.raise_(TypeError, "vars() argument must have __dict__ attribute")
 
 
 @handles(id)

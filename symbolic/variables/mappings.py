@@ -500,6 +500,10 @@ class DictVariable(Veiled, NativeVariable):
             return self._count(tx, list(args), kwargs)
         self._put(tx, self.incoming(tx, list(args), kwargs))
 
+    def merge(self, tx: Translator, mapping: Variable) -> None:
+        """`{**self, **mapping}` in place"""
+        self._put(tx, self.merged(tx, mapping))
+
     def do_clear(self, tx: Translator, /) -> None:
         self.empty(tx)
 
@@ -564,26 +568,37 @@ class DictVariable(Veiled, NativeVariable):
         if len(args) > 1:
             self.misuse(tx, self.blank().update, *[None] * len(args))
         for other in args:
-            theirs = native_part(other)
-            own = () if issubclass(self.cls, OrderedDict) else (dict.__iter__,)
-            iters = _DICT_ITERS if theirs is other else own
-            if isinstance(theirs, DictVariable) and getattr(other.python_type(), "__iter__", None) in iters:
-                pairs, before = theirs.pairs(tx), theirs.state
-                for pair in pairs:
-                    yield pair
-                    if theirs.state != before:  # by a comparison of keys
-                        raise GraphBreak("keys changed during iteration", theirs.describe())
-            elif tx.hasattr(other, "keys"):
-                for key in each(tx, self._keys_of(tx, other)):
-                    yield key, other.getitem(tx, key)
-            else:
+            keys = None if self._opened(other) is not None else tx.optional(other, "keys")
+            if keys is None and self._opened(other) is None:
                 yield from self._unpaired(tx, other)
+            else:  # a dict asks for the method again
+                yield from self.merged(tx, other, keys if issubclass(self.cls, OrderedDict) else None)
         for name, value in kwargs.items():
             yield tx.from_constant(name), value
 
-    def _keys_of(self, tx: Translator, mapping: Variable) -> Variable:
+    def merged(self, tx: Translator, mapping: Variable, keys: Variable | None = None) -> Iterator[Pair]:
+        """The same of `{**mapping}`, which must have keys."""
+        if (theirs := self._opened(mapping)) is not None:
+            pairs, before = theirs.pairs(tx), theirs.state
+            for pair in pairs:
+                yield pair
+                if theirs.state != before:  # by a comparison of keys
+                    raise GraphBreak("keys changed during iteration", theirs.describe())
+            return
+        drawn = tx.call(keys or tx.getattr(mapping, "keys"), [], {})
+        for key in each(tx, self._drawn(tx, mapping, drawn)):
+            yield key, mapping.getitem(tx, key)
+
+    def _opened(self, mapping: Variable) -> DictVariable | None:
+        """The dict that it is, where its elements are read without a method of the program's."""
+        theirs = native_part(mapping)
+        own = () if issubclass(self.cls, OrderedDict) else (dict.__iter__,)
+        iters = _DICT_ITERS if theirs is mapping else own
+        is_open = isinstance(theirs, DictVariable) and getattr(mapping.python_type(), "__iter__", None) in iters
+        return theirs if is_open else None  # type: ignore[return-value]
+
+    def _drawn(self, tx: Translator, mapping: Variable, keys: Variable) -> Variable:
         """What a mapping gives for its keys, which a dict draws all at once (an OrderedDict one by one)."""
-        keys = tx.call(tx.getattr(mapping, "keys"), [], {})
         if issubclass(self.cls, OrderedDict) or keys.python_type() is list:
             return keys
         if (iterator := begun(tx, keys)) is None:

@@ -21,7 +21,7 @@ from sideeffects.effects import DELETED
 from symbolic.errors import GraphBreak, Observed, Restart
 from symbolic.signatures import takes
 from symbolic.variables.base import BINARY, COMPARISONS, INPLACE, MISSING, UNARY, Identity, Variable, lookup
-from symbolic.variables.constants import is_constant_value
+from symbolic.variables.constants import is_a, is_constant_value
 from symbolic.variables.identity import IdVariable
 from symbolic.variables.methods import NativeMethod
 from symbolic.variables.objects import instance_dict
@@ -215,8 +215,8 @@ class OwnKey:
 
     def _equals(self, other: object) -> tuple[bool, dict[tuple[Any, str], Any]]:
         tx = self.tx
-        if isinstance(other, (OwnKey, Identity)):
-            theirs = other.variable
+        if type(other) in (OwnKey, Identity):
+            theirs = other.variable  # type: ignore[attr-defined]
         elif is_constant_value(other):
             theirs = tx.from_constant(other)
         else:
@@ -236,9 +236,9 @@ class OwnKey:
 def own_keys(keys: Iterable[Any]) -> Iterator[OwnKey]:
     """Those among the keys and within them."""
     for key in keys:
-        if isinstance(key, OwnKey):
+        if is_a(key, OwnKey):
             yield key
-        elif isinstance(key, (tuple, frozenset)):
+        elif is_a(key, (tuple, frozenset)):
             yield from own_keys(key)
 
 
@@ -280,9 +280,9 @@ def hash_key(tx: Translator, variable: Variable) -> Any:
         tx.hashed.append(variable)
     elif issubclass(kind, _METHODS) and isinstance(owner := getattr(variable, "owner", None), Variable):
         tx.hashed.append(owner)
-    if isinstance(key, Identity) and kind.__hash__ not in IDENTITY_HASHES:
+    if type(key) is Identity and kind.__hash__ not in IDENTITY_HASHES:
         real = variable.real()
-        if inspect.isbuiltin(real) and (real.__self__ is None or inspect.ismodule(real.__self__)):
+        if type(real) is BuiltinMethodType and (real.__self__ is None or inspect.ismodule(real.__self__)):
             return key
         # A number that is not known yet may become known here; anything else with its own hash is user code.
         return variable.constant()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from symbolic.errors import GraphBreak, Restart
 from symbolic.sources import Source
 from symbolic.variables.base import MISSING, Identity, Variable, lookup
-from symbolic.variables.constants import ConstantVariable, is_constant_value, is_none_of
+from symbolic.variables.constants import ConstantVariable, is_a, is_constant_value, is_none_of
 from symbolic.variables.native import (
     ORDERINGS,
     IteratorVariable,
@@ -170,13 +170,13 @@ def _made(operands: Iterable[Any], existing: Sequence[Any]) -> list[Any]:
 
 def _is_plain(name: str, operand: Any) -> bool:
     """A frozenset among the elements may stand for the very object that was added, or for one of a derived class."""
-    if isinstance(operand, Recipe):
-        return operand.is_plain()
-    if isinstance(operand, SetVariable):
+    if is_a(operand, Recipe):
+        return bool(operand.is_plain())
+    if is_a(operand, SetVariable):
         return True
     holds = name not in ("add", "discard", "remove") and type(operand) in (set, frozenset, dict, list)
     return all(
-        isinstance(element, type) or (is_constant_value(element) and not isinstance(element, frozenset))
+        is_a(element, type) or (is_constant_value(element) and not is_a(element, frozenset))
         for element in (operand if holds else (operand,))
     )
 
@@ -405,7 +405,7 @@ class SetVariable(Veiled, NativeVariable):
             return self._change(tx, item, True)
         key = hash_key(tx, item)
         if key not in self.items:
-            tx.ledger.keep(self)
+            self.keep(tx)
             self.items[key] = item
             self.act("add", [], key)
             self.changed(tx)
@@ -417,7 +417,7 @@ class SetVariable(Veiled, NativeVariable):
     def _change(self, tx: Translator, item: Variable, is_in: bool) -> None:
         key = hash_key(tx, item)
         if self.changes.get(key) != (item, is_in):
-            tx.ledger.keep(self)
+            self.keep(tx)
             self.changes[key] = item, is_in
             self.history.append(("add" if is_in else "discard", (key,)))
             self.changed(tx)
@@ -434,9 +434,15 @@ class SetVariable(Veiled, NativeVariable):
         found = Recipe(self.native(), tuple(self.history))
         return found if found.is_plain() else None
 
+    def keep(self, tx: Translator) -> None:
+        """It is about to change. (A frozenset that is being made was nothing before.)"""
+        if self.native() is set:
+            tx.ledger.keep(self)
+
     def changed(self, tx: Translator) -> None:
         self.state += 1
-        tx.ledger.touch(self)
+        if self.native() is set:
+            tx.ledger.touch(self)
 
     def drop(self, tx: Translator, item: Variable) -> bool:
         if self._takes_unread(item) and (was_in := self._has_unread(tx, item)) is not None:
@@ -446,7 +452,7 @@ class SetVariable(Veiled, NativeVariable):
         key = self.key_of(tx, item)
         if key not in self.items:
             return False
-        tx.ledger.keep(self)
+        self.keep(tx)
         del self.items[key]
         self.act("discard", [], key)
         self.changed(tx)
@@ -580,7 +586,7 @@ class SetVariable(Veiled, NativeVariable):
         is_copied = name == "union" and len(others) == 1 and not self.items and self.source is None
         if not all(operand.is_ordered() for operand in _sets_among(others)):
             self.unordered_at = tx.anchor()
-        tx.ledger.keep(self)
+        self.keep(tx)
         self.act("update" if name == "union" else f"{name}_update", others, *(keys for keys, _ in operands))
         # Room is made for all that another set has, which is a new order, before it shows that all are there.
         makes_room = any(keys and not isinstance(keys, list) for keys, _ in operands)
@@ -685,7 +691,7 @@ class SetVariable(Veiled, NativeVariable):
         first = self._popped(tx) if len(self.items) > 1 and self.source is not None else MISSING
         if first is MISSING and (copied := self._as_copied()):
             first = copied[0]
-        tx.ledger.keep(self)
+        self.keep(tx)
         key = self.table.pop() if first is MISSING else first  # it notes where the next one looks first
         self.table.discard(key)
         self.history.append(("pop", ()))
@@ -695,7 +701,7 @@ class SetVariable(Veiled, NativeVariable):
         return item
 
     def do_clear(self, tx: Translator, /) -> None:
-        tx.ledger.keep(self)
+        self.keep(tx)
         self.items.clear()
         self.act("clear", [])
         self.changed(tx)

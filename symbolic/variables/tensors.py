@@ -537,7 +537,7 @@ def _selected(tx: Translator, tensor: TensorVariable, index: Variable) -> tuple[
 
 
 def _varies(part: Variable) -> bool:
-    return isinstance(getattr(part, "value", None), torch.SymInt)
+    return type(getattr(part, "value", None)) is torch.SymInt
 
 
 def _is_ellipsis(part: Variable) -> bool:

@@ -708,3 +708,17 @@ def test_a_view_without_a_node_beside_checks():
         return -(array * 3)
 
     check(program, make=lambda: (torch.ones(3, 8)[:, 1:5],))
+
+
+@pytest.mark.parametrize("kind", [frozenset, set, tuple])
+def test_a_frozenset_that_a_traceback_holds_from_before_it_was_made(kind):
+    """The frame of the traceback holds what its variables are at the end: nobody saw a frozenset with less in it."""
+    def program(x, items):
+        try:
+            int(x)
+        except Exception:
+            print("failed")
+            made = kind(items)
+            return x, made
+
+    check(program, torch.ones(2), [3, 1, 2], changed=[(torch.ones(2), []), (torch.ones(2), [5, 5, 0, 1])])
