@@ -199,8 +199,8 @@ class Translator:
     def isinstance(self, value, cls):
         return issubclass(value.python_type(), unwrap(cls))
 
-    def hasattr(self, value, name):
-        return hasattr(value.python_type(), name)
+    def optional(self, value, name):
+        assert not hasattr(value.python_type(), name), "only dicts have keys here"
 
 
 class OpaqueIterator(Opaque):
