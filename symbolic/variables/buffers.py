@@ -400,7 +400,7 @@ _NO_ITERABLES = ("__index__", "__bytes__", "__buffer__", "typecode")
 
 def bytes_of(tx: Translator, *args: Variable, **kwargs: Variable) -> Variable:
     """`bytes(source, encoding, errors)` of what has no `__bytes__`"""
-    given = [_fed(tx, arg) for arg in args]
+    given = [_fed(tx, arg, each_of_some) for arg in args]
     named = {name: _argument(tx, arg) for name, arg in kwargs.items()}
     try:
         return from_python(tx, tx.attempt(bytes, *given, **named))
