@@ -485,7 +485,7 @@ class Protocols:
         is_union = home_of(type(real)) == "typing" and typing.get_origin(real) is typing.Union
         if type(real) is types.UnionType or is_union:
             return [type(None) if one is None else one for one in real.__args__]
-        if real is MISSING or not is_a(real, type) and any(of_the_program(lookup(type(real), n)) for n in _OF_CLASSES):
+        if real is MISSING or (not is_a(real, type) and answers_as_class(real)):
             raise GraphBreak("class not known", cls.describe())
         return [real]
 
@@ -539,13 +539,18 @@ class Protocols:
             return bool(self.truth(self.call(asked, [self.from_constant(cls), child], {})))
         kind = child.constant() if child.is_constant() else child.real()
         if not is_a(kind, type):
-            if isinstance(child, ObjectVariable):  # which is asked for its bases
+            if isinstance(child, ObjectVariable) and (kind is MISSING or answers_as_class(kind)):
                 raise GraphBreak("class not known", child.describe())
             return bool(self.attempt(issubclass, kind, cls))
         self.mro(kind)
         answer: bool = self.attempt(issubclass, kind, cls)
         know_registered(self, kind, cls, answer)
         return answer
+
+
+def answers_as_class(value: Any) -> bool:
+    """Whether a method or a property of the program's says what this has of a class, which it is not."""
+    return any(of_the_program(lookup(type(value), name)) for name in _OF_CLASSES)
 
 
 def says_its_class(value: Variable) -> bool:
