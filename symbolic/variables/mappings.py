@@ -568,8 +568,9 @@ class DictVariable(Veiled, NativeVariable):
         if len(args) > 1:
             self.misuse(tx, self.blank().update, *[None] * len(args))
         for other in args:
-            keys = None if self._opened(other) is not None else tx.optional(other, "keys")
-            if keys is None and self._opened(other) is None:
+            if self._opened(other) is not None:
+                yield from self.merged(tx, other)
+            elif (keys := tx.optional(other, "keys")) is None:
                 yield from self._unpaired(tx, other)
             else:  # a dict asks for the method again
                 yield from self.merged(tx, other, keys if issubclass(self.cls, OrderedDict) else None)
