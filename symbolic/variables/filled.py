@@ -18,6 +18,7 @@ from symbolic.variables.numbers import NumberVariable, given
 from symbolic.variables.objects import ObjectVariable
 from symbolic.variables.symbols import SymbolInput, SymbolVariable
 from symbolic.variables.tables import name_of
+from symbolic.variables.tensors import AS_POSITIONS
 from symbolic.variables.torch_functions import HANDLERS
 
 if TYPE_CHECKING:
@@ -141,5 +142,15 @@ def _leaves(data: Variable) -> Iterator[Variable]:
         yield from _leaves(item)
 
 
+def _as_position(tx: Translator, index: Variable) -> Variable:
+    """A list of numbers in an index is a tensor of them, which torch makes of those that are known (one of lists may
+    be taken as a tuple)."""
+    leaves = list(_leaves(index))
+    is_late = _shape(index) == (len(leaves),) and _of_late(leaves, None) is not None
+    made = _filled(tx, index, {}) if is_late else None
+    return index if made is None else made
+
+
 for each in (torch.tensor, torch.as_tensor, torch.asarray):
     _of_data(each)
+AS_POSITIONS[ListVariable] = _as_position

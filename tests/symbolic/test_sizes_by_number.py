@@ -114,6 +114,15 @@ def _tensors_as_places(x, t):
     return x[n] * 2, x[n, 1] + 1, x[n, :2].exp(), x.roll(n, 0), x[torch.arange(3), n % 3] * 2, F.pad(x, (0, n)), torch.full((n, 2), 3.0)
 
 
+def _lists_as_places(x, t):
+    n = int(t)
+    order = x.detach()[:, 0].argsort().tolist()
+    y = x.clone()
+    y[[0, n]] = 1.0
+    y[:, [order[0] % 3]] += 1
+    return x[order] * 2, x[[n, -1, n]] + 1, x[None, [n, 0]], x[[n, 1], order[:2] and [0, n % 3]], y, x[[n > 2, True] + [False] * 5].sum()
+
+
 def _no_classes(x, t):
     return F.one_hot(torch.arange(2), num_classes=int(x.shape[0] - 7)), x + t
 
@@ -134,7 +143,7 @@ def _checked(x, t):
 
 PROGRAMS = [
     _made, _more_made, _random, _from_the_start, _to_the_end, _a_row, _views, _viewed, _parts, _repeated, _layers, _masked,
-    _written, _classes, _checked, _tensors_as_sizes, _tensors_as_places, _windows_of_known_size,
+    _written, _classes, _checked, _tensors_as_sizes, _tensors_as_places, _lists_as_places, _windows_of_known_size,
 ]  # fmt: skip
 
 
@@ -224,8 +233,15 @@ def _cut(x):
     return x[:n] + 1, torch.zeros(n), random.random(), x[n] * 2, x[random.choice([0, 1])] + 1, x.roll(n, 0)
 
 
+def _shuffled(x):
+    order = list(range(7))
+    random.shuffle(order)
+    batch = x[order[:3]]
+    return batch * 2, x[random.choices(range(7), k=2)], x[random.sample(order, 2), [0, random.randint(0, 2)]], order
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("program", [_cropped, _cropped_by_torch, _cropped_by_numpy, _cut])
+@pytest.mark.parametrize("program", [_cropped, _cropped_by_torch, _cropped_by_numpy, _cut, _shuffled])
 def test_random_places(program, backend):
     """What was drawn before a check fails is drawn again."""
     compiled = jit.compile(program, backend=backend, fullgraph=COUNTING)
@@ -260,13 +276,18 @@ def _stored_at(x, t):
     return out
 
 
+def _lists_of_lists_as_places(x, t):
+    n = int(t)
+    return x[[[n, 0], [1, 2]],] * 2, x[[[n, 0], [1, 2]]] + 1
+
+
 def _inside_a_checkpoint(x, t):
     return torch.utils.checkpoint.checkpoint(lambda x: (x[: int(t)] * 2).exp(), x, use_reentrant=False)
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "default"])
-@pytest.mark.parametrize("program", [_many, _loop, _windows, _stored_at, _inside_a_checkpoint])
+@pytest.mark.parametrize("program", [_many, _loop, _windows, _stored_at, _lists_of_lists_as_places, _inside_a_checkpoint])
 def test_other_uses_break(program, backend):
     worlds = [_world(number, True) for number in NUMBERS]
     check(program, *worlds[0], changed=worlds[1:], nodes=False, backend=backend, tolerance=BACKENDS[backend])
