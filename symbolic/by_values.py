@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 #: Operations whose numbers say where, by how they are spelled; those of others say how many.
 _SAY_WHERE = frozenset({
     *(operator.getitem, operator.setitem, torch.narrow, torch.select, torch.roll, torch.tril, torch.triu),
-    *("narrow", "select", "roll", "tril", "triu"),
+    torch.nn.functional.pad, *("narrow", "select", "roll", "tril", "triu"),
 })  # fmt: skip
 #: Operations that make tensors: all that they are given may be sizes.
 _MAKE = frozenset({
@@ -144,10 +144,8 @@ class SizesByValue:
         """Checks that it is such a size as graphs are made for, unless that is known."""
         assert self.shapes is not None
         if not self.shapes.env.is_usual(size.value):
-            if self.shapes.env.is_never_usual(size.value):
-                raise GraphBreak("output shape depends on values", f"{size.describe()} is less than {SMALLEST}")
-            self._check(must_be_usual, [self._argument(size)[0]])
-            self.shapes.env.told(size.value >= SMALLEST)
+            otherwise = f"{size.describe()} is less than {SMALLEST}"
+            self._take(size.value >= SMALLEST, must_be_usual, [self._argument(size)[0]], otherwise)
 
     def placed(self, tensor: TensorVariable, index: Variable) -> Variable:
         """The index of a tensor with symbols for numbers among its parts, which torch takes for none otherwise, and for
@@ -197,9 +195,16 @@ class SizesByValue:
             self._at_most(place, last)
 
     def _at_most(self, one: Variable, other: Variable) -> None:
-        self._check(must_be_at_most, [self._argument(one)[0], self._argument(other)[0]])
+        (node, number), (most, limit) = self._argument(one), self._argument(other)
+        self._take(number <= limit, must_be_at_most, [node, most], f"{one.describe()} is more than {other.describe()}")
+
+    def _take(self, so: Any, check: Callable[..., int], args: list[Any], otherwise: str) -> None:
+        """It is true from here on, which the graph checks, unless that contradicts what it has checked before."""
         assert self.shapes is not None
-        self.shapes.env.told(self._argument(one)[1] <= self._argument(other)[1])
+        if self.shapes.env.is_never(so):
+            raise GraphBreak("output shape depends on values", otherwise)
+        self._check(check, args)
+        self.shapes.env.told(so)
 
     # --- what is taken to be true -----------------------------------------------------------------------------------
     def _born(self) -> list[Any]:

@@ -270,8 +270,11 @@ class Environment(ShapeEnv):
             return True
         return bool(bound_sympy(expr, self.var_to_range).lower >= SMALLEST) or self._says(expr >= SMALLEST)
 
-    def is_never_usual(self, size: torch.SymInt) -> bool:
-        return self._maybe_evaluate_static(size.node.expr >= SMALLEST) is sympy.false
+    def is_never(self, so: Any) -> bool:
+        """Whether it contradicts what is known."""
+        if isinstance(so, torch.SymBool):
+            return self._maybe_evaluate_static(so.node.expr) is sympy.false
+        return so is False
 
     def _says(self, expr: Any) -> bool:
         return self._maybe_evaluate_static(expr) is sympy.true

@@ -218,6 +218,12 @@ def _cropped(x):
     return y * 2, y.shape, random.random()
 
 
+def _padded(x):
+    i, j = random.randint(0, 1), random.randint(0, 2)
+    y = F.pad(x, (i, j))
+    return y[:, i : i + 2] * 2, y.shape, F.pad(x, (0, 0, j, 0), value=3.0)
+
+
 def _cropped_by_torch(x):
     i, j = torch.randint(0, 5, (1,)).item(), torch.randint(0, 2, size=(1,)).item()
     return x[i : i + 3, j : j + 2] * 2, torch.rand(2)
@@ -241,7 +247,7 @@ def _shuffled(x):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("program", [_cropped, _cropped_by_torch, _cropped_by_numpy, _cut, _shuffled])
+@pytest.mark.parametrize("program", [_cropped, _padded, _cropped_by_torch, _cropped_by_numpy, _cut, _shuffled])
 def test_random_places(program, backend):
     """What was drawn before a check fails is drawn again."""
     compiled = jit.compile(program, backend=backend, fullgraph=COUNTING)
@@ -281,13 +287,27 @@ def _lists_of_lists_as_places(x, t):
     return x[[[n, 0], [1, 2]],] * 2, x[[[n, 0], [1, 2]]] + 1
 
 
+def _a_size_and_a_place(x, t):
+    """What is no such size fits as a place, and the other way round."""
+    n = int(t)
+    return torch.zeros(n), x[:, n : n + 2]
+
+
+def _a_size_of_at_most_one(x, t):
+    n = int(t)
+    y = torch.zeros(n)
+    if n > 1:
+        raise ValueError(n)
+    return y + 1
+
+
 def _inside_a_checkpoint(x, t):
     return torch.utils.checkpoint.checkpoint(lambda x: (x[: int(t)] * 2).exp(), x, use_reentrant=False)
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", ["eager", "default"])
-@pytest.mark.parametrize("program", [_many, _loop, _windows, _stored_at, _lists_of_lists_as_places, _inside_a_checkpoint])
+@pytest.mark.parametrize("program", [_many, _loop, _windows, _stored_at, _lists_of_lists_as_places, _a_size_and_a_place, _a_size_of_at_most_one, _inside_a_checkpoint])
 def test_other_uses_break(program, backend):
     worlds = [_world(number, True) for number in NUMBERS]
     check(program, *worlds[0], changed=worlds[1:], nodes=False, backend=backend, tolerance=BACKENDS[backend])
