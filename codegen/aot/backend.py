@@ -91,9 +91,10 @@ class CapturedProgram(fx.Interpreter):
         node = self.whole.current
         kind = _NUMBERS.get(type(node.meta.get("example_value"))) if node is not None else None
         if kind is not None and not kwargs and target is not operator.getitem:
+            made = compute(target, args, kind)
             if target in CHECKS and target is not must_be_so:
-                target(*args)  # to symbols it is told
-            return compute(target, args, kind)
+                target(*args)  # symbols are told once it is recorded: from there on they may be plain numbers
+            return made
         if node is not None and node.meta.get("together"):
             # Around the compiled program these get the node that they share, which gives zeros for missing gradients.
             return tuple(target(arg)[0] for arg in args)

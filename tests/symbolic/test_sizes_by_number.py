@@ -177,6 +177,25 @@ def test_ints_that_come_in_are_facts_at_first_and_then_vary(backend):
             assert torch.allclose(one, other)
 
 
+def _two_of_four(x, t):
+    n = int(t)
+    return x[:4].split([n, 4 - n])
+
+
+def _size_and_column(x, t):
+    n = int(t)
+    return torch.zeros(n), x[:, n]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [_two_of_four, _size_and_column])
+@pytest.mark.parametrize("numbers", [(2, 3, 1, 4, 0, 2), (3, 2, 4)])
+def test_where_only_one_number_is_a_usual_size(numbers, program, backend):
+    """That it is this number is checked before it stands for it."""
+    first, *rest = (_world(number) for number in numbers)
+    check(program, *first, changed=rest, nodes=False, backend=backend, tolerance=BACKENDS[backend])
+
+
 def test_it_compiles_once():
     compiled = jit.compile(_from_the_start, backend="eager")
     for number in (3, 4, 2, 5, 6, 7):
