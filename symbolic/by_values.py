@@ -132,7 +132,7 @@ class SizesByValue:
             symbol = shapes.env.number(least)
             check = as_place if least == 0 else as_size
             self._must_run_again("a size")
-            made = self._symbol(self._node("call_function", check, (self.here(node),), {}, symbol), symbol, least)
+            made = self._symbol(self._node("call_function", check, (self.here(node),), {}, symbol), symbol, SMALLEST)
             assert isinstance(made, SymbolVariable)
             self._sized[node] = made
         found = self._sized[node]

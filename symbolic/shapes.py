@@ -194,6 +194,7 @@ class Environment(ShapeEnv):
         self._assumed: set[Any] = set()
         self._is_usual = self._looks = False
         self._usual: dict[Any, bool | None] = {}
+        self._at_hand: dict[sympy.Symbol, Any] = {}
         self.answers = 0  # how many there were
         self.looks: dict[Any, Any] = {}  # what operations on fakes gave, for `FakeMode`
 
@@ -211,6 +212,8 @@ class Environment(ShapeEnv):
     def create_symbol(self, val: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
         made = super().create_symbol(val, source, *args, **kwargs)
         is_size = getattr(getattr(source, "prop", None), "name", "") == "SIZE"
+        if made.is_Symbol:
+            self._at_hand[made] = sympy.sympify(val)
         if made.is_Symbol and (is_size or isinstance(source, _Numbered)):
             self.var_to_range[made] = ValueRanges(LEAST, int_oo)
         return made
@@ -271,10 +274,12 @@ class Environment(ShapeEnv):
         return bool(bound_sympy(expr, self.var_to_range).lower >= SMALLEST) or self._says(expr >= SMALLEST)
 
     def is_never(self, so: Any) -> bool:
-        """Whether it contradicts what is known."""
-        if isinstance(so, torch.SymBool):
-            return self._maybe_evaluate_static(so.node.expr) is sympy.false
-        return so is False
+        """Whether it contradicts what is known, or the sizes at hand."""
+        if not isinstance(so, torch.SymBool):
+            return so is False
+        expr = so.node.expr
+        at_hand = bound_sympy(expr.xreplace(self._at_hand), self.var_to_range)
+        return self._maybe_evaluate_static(expr) is sympy.false or at_hand.upper == sympy.false
 
     def _says(self, expr: Any) -> bool:
         return self._maybe_evaluate_static(expr) is sympy.true

@@ -196,6 +196,27 @@ def test_where_only_one_number_is_a_usual_size(numbers, program, backend):
     check(program, *first, changed=rest, nodes=False, backend=backend, tolerance=BACKENDS[backend])
 
 
+def _rows_left(x, t):
+    n = (x[:, 0] > t).nonzero().shape[0] * 2
+    return x.split([n, x.shape[0] - n])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sizes_that_vary_contradict_what_depends_on_values(backend):
+    worlds = [(torch.arange(3.0 * rows).view(rows, 3), torch.tensor(most)) for rows, most in ((4, 6.0), (5, 6.0), (7, 12.0), (6, 9.0), (5, 9.0))]
+    check(_rows_left, *worlds[0], changed=worlds[1:], nodes=False, backend=backend, tolerance=BACKENDS[backend])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("number", [2, 0, 3, 7])
+def test_views_by_numbers_that_were_places(number, backend):
+    def program(x, t):
+        n = int(t)
+        return x[:n] * 2, x[:6].view(n, -1)
+
+    check(program, *_world(2), changed=[_world(number)], backend=backend, tolerance=BACKENDS[backend])
+
+
 def test_it_compiles_once():
     compiled = jit.compile(_from_the_start, backend="eager")
     for number in (3, 4, 2, 5, 6, 7):
