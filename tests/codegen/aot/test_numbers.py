@@ -401,3 +401,19 @@ def test_the_backward_multiplies_by_what_is_computed_of_an_int_that_varies(backe
         result, number = compiled(x, n)
         result.backward()
         assert number == n + 1 and torch.equal(x.grad, torch.full_like(x, n + 1.0))
+
+
+def times_a_number(w):
+    return torch.autograd.grad((w.to(torch.complex64) * (1 + 2j)).real.sum(), w)
+
+
+def over_a_number(w):
+    (w.to(torch.complex64) / 2j).imag.sum().backward()
+    return w.grad
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "default"])
+@pytest.mark.parametrize("program", [times_a_number, over_a_number])
+def test_views_of_complex_numbers(program, backend):
+    """The derivative of a product conjugates the factor, which has no memory where it is a number."""
+    check(program, torch.ones(2, 3, requires_grad=True), backend=backend, tolerance=(1e-6, 1e-6), nodes=False)
