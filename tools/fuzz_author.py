@@ -28,6 +28,8 @@ _PARAMETERS = (
     ("net", "net"),
     ("z", "rows"),
 )
+#: What programs are compiled with, one as often as another: captured graphs run as they are, or through the AOT stage.
+BACKENDS = ("eager", "eager", "aot_eager")
 HOLE = re.compile(r"\{(?:@(?P<again>\w+)|(?P<hat>\^?)(?P<what>[a-z]+)(?::(?P<kind>[a-z]+))?(?:=(?P<name>\w+))?)\}")
 _PLAIN = {"digit": "01234", "bit": "01", "word": ("'a'", "'b'", "'k'", "'zebra'", "'count'", "''")}
 #: How deep expressions and blocks lie in one another, how many statements a block has, how often a production is tried.
@@ -98,7 +100,8 @@ class Author:
         lines.append(f"return {self.expression('result', place)}")
         parameters = ", ".join(name for name, _ in _PARAMETERS)
         body = textwrap.indent("\n".join(lines), "    ")
-        return f"{_PRELUDE}\n\ndef program({parameters}):\n{body}\n"
+        backend = self.random.choice(BACKENDS)
+        return f"{_PRELUDE}\nBACKEND = {backend!r}\n\n\ndef program({parameters}):\n{body}\n"
 
     # --- statements ---------------------------------------------------------------------------------------------------
     def statements(self, place: Place, count: int) -> tuple[list[str], Place]:

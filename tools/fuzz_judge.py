@@ -134,7 +134,9 @@ def judge(text: str) -> Verdict:
 
 def _calls(module: Any) -> dict[str, Any]:
     first, *changed = [lambda way=way: module.arguments(way) for way in range(WAYS)]
-    return {"make": first, "changed": changed, "then": afterwards, "nodes": False}
+    backend = getattr(module, "BACKEND", "eager")
+    compiled = {"backend": backend, "tolerance": None if backend == "eager" else differential.CLOSE}
+    return {"make": first, "changed": changed, "then": afterwards, "nodes": False, **compiled}
 
 
 def by_chance(module: Any) -> str:
