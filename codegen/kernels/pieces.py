@@ -57,14 +57,26 @@ def _between(graph: fx.Graph) -> set[fx.Node]:
 
 
 def _sizes(value: Any) -> set[Any]:
-    """The sizes that depend on values, each as it came up: two may have been found to be equal since."""
+    """The sizes that depend on values."""
+    return set().union(*map(free_unbacked_symbols, _expressions(value)))
+
+
+def _expressions(value: Any) -> list[Any]:
+    """The sizes that are no plain numbers, each as it came up: two may have been found to be equal since."""
     if isinstance(value, torch.Tensor) and all(type(size) is int for size in value.shape):
-        return set()
+        return []
     leaves = tree_leaves(value)
     numbers: list[Any] = [size for leaf in leaves if isinstance(leaf, torch.Tensor) for size in leaf.shape]
     numbers += [leaf for leaf in leaves if isinstance(leaf, torch.SymInt)]
-    exprs = [number.node._expr for number in numbers if isinstance(number, torch.SymInt) and _is_size(number)]
-    return set().union(*map(free_unbacked_symbols, exprs))
+    return [number.node._expr for number in numbers if isinstance(number, torch.SymInt) and _is_size(number)]
+
+
+def _needed(members: Sequence[fx.Node], given: Sequence[fx.Node]) -> list[Any]:
+    """The sizes that a piece computes with and no tensor or number that it is given has: of `-n`, n."""
+    shown = [expr for node in given for expr in _expressions(node.meta.get("val"))]
+    asked = shown + [expr for node in members for expr in _expressions(node.meta.get("val"))]
+    symbols = {symbol for expr in asked for symbol in expr.free_symbols}
+    return sorted((each for each in symbols if each not in shown or free_unbacked_symbols(each)), key=str)
 
 
 def _is_size(number: torch.SymInt) -> bool:
@@ -78,6 +90,7 @@ def _in_pieces(graph: fx.GraphModule, between: set[fx.Node], compiler: GraphComp
     module = fx.GraphModule(graph, fx.Graph())
     known: dict[fx.Node, fx.Node] = {}
     sizes: dict[Any, fx.Node] = {}  # the nodes that give them
+    having: dict[Any, fx.Node] = {}  # tensors that come in with them
     pieces: list[fx.GraphModule] = []
     *nodes, output = graph.graph.nodes
     is_plain = {node: node in between or node.op == "placeholder" for node in nodes}
@@ -89,10 +102,12 @@ def _in_pieces(graph: fx.GraphModule, between: set[fx.Node], compiler: GraphComp
                 value = node.meta.get("val")
                 if isinstance(value, torch.SymInt) and _is_size(value):
                     sizes.setdefault(value.node.expr, node)
+                if node.op == "placeholder" and isinstance(value, torch.Tensor):
+                    having.update((expr, node) for expr in _expressions(value) if expr not in having)
             continue
         given, results = ends(members)
-        needed = set().union(*(_sizes(node.meta.get("val")) for node in (*members, *given)))
-        given += [sizes[size] for size in needed if size in sizes and sizes[size] not in given]
+        needed = [sizes.get(each, having.get(each)) for each in _needed(members, given)]
+        given += [node for node in dict.fromkeys(needed) if node is not None and node not in given]
         name = f"piece_{len(known)}"
         piece = row_graph(graph, given, members, results)
         examples = [node.meta["val"] for node in given]

@@ -543,3 +543,20 @@ def test_connectionist_temporal_classification(backend):
     worlds = [_sequences(6, 4, 2), _sequences(5, 5, 3), _sequences(2, 1, 1), _sequences(6, 6, 6), _sequences(7, 4, 2)]
     chosen = {} if backend == "eager" else {"backend": backend, "tolerance": (1e-5, 1e-6)}
     check(_aligned, *worlds[0], changed=worlds[1:], graphs=1, **chosen)
+
+
+def _of_a_tensor(x, y, n):
+    m = 3 - x.shape[0]
+    return x * m, y[y > 0] * 2, torch.arange(8) * m, y + m
+
+
+def _of_a_number(x, y, n):
+    m = round(n * 0.7)
+    return x[:-n, :m], x[x[:, 0] > 0][:m], torch.cat([x[i : i + 1] for i in (-n, -n)])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [_of_a_tensor, _of_a_number])
+def test_sizes_in_pieces_that_are_only_given_what_is_computed_of_them(program, backend):
+    worlds = [(torch.randn(rows, 3), torch.randn(6), n) for rows, n in ((4, 3), (5, 2), (3, 3), (7, 5))]
+    check(program, *worlds[0], changed=worlds[1:], backend=backend, tolerance=BACKENDS[backend], nodes=False)
