@@ -142,12 +142,12 @@ def _leaves(data: Variable) -> Iterator[Variable]:
         yield from _leaves(item)
 
 
-def _as_position(tx: Translator, index: Variable) -> Variable:
-    """A list of numbers in an index is a tensor of them, which torch makes of those that are known (one of lists may
-    be taken as a tuple)."""
+def _as_position(tx: Translator, index: Variable, device: torch.device) -> Variable:
+    """A list of numbers in an index is a tensor of them, where the one that is indexed is, as torch makes it of those
+    that are known (a list of lists may be taken as a tuple)."""
     leaves = list(_leaves(index))
     is_late = _shape(index) == (len(leaves),) and _of_late(leaves, None) is not None
-    made = _filled(tx, index, {}) if is_late else None
+    made = _filled(tx, index, {"device": ConstantVariable(device)}) if is_late else None
     return index if made is None else made
 
 

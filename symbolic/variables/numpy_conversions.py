@@ -92,7 +92,7 @@ def _as_number(tx: Translator, value: Variable) -> Variable:
     return value.item(tx)
 
 
-def _as_position(tx: Translator, index: Variable) -> Variable:
+def _as_position(tx: Translator, index: Variable, device: torch.device) -> Variable:
     """What torch's indexing takes it for: an array for a tensor, an integer for one of Python's."""
     assert isinstance(index, NumpyVariable)
     if index.look.dtype.kind == "i" and isinstance(index, ScalarVariable) and index.known is not MISSING:

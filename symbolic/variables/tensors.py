@@ -53,8 +53,8 @@ GRAPH_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 AS_NUMBERS: dict[type, Callable[[Any, Variable], Variable]] = {}
 
 
-#: What stands for a position that is none of Python's -> (tx, variable) -> what torch takes it for
-AS_POSITIONS: dict[type, Callable[[Any, Variable], Variable]] = {}
+#: What stands for a position that is none of Python's -> (tx, variable, where the tensor is) -> what torch takes it for
+AS_POSITIONS: dict[type, Callable[[Any, Variable, torch.device], Variable]] = {}
 
 
 #: They want the kinds of numbers that their schemas say.
@@ -324,12 +324,12 @@ class TensorVariable(Variable):
 
     @_asking(lambda tx, self, index: tx.overrides.ask(tx, operator.getitem, [self, index]))
     def getitem(self, tx: Translator, index: Variable) -> Variable:
-        part, rest = _selected(tx, self, tx.graph.placed(self, _position(tx, index)))
+        part, rest = _selected(tx, self, tx.graph.placed(self, _position(tx, index, self.fake.device)))
         return part if rest is None else tx.graph.call(operator.getitem, [part, _counted(tx, part, rest)])
 
     @_asking(lambda tx, self, *args: tx.overrides.ask(tx, operator.setitem, [self, *args]), lambda tx, answer: None)
     def setitem(self, tx: Translator, index: Variable, value: Variable) -> None:
-        tx.graph.call(operator.setitem, [self, _position(tx, index), value])
+        tx.graph.call(operator.setitem, [self, _position(tx, index, self.fake.device), value])
 
     @_asking(lambda tx, self, op, other: tx.overrides.ask(tx, op, [self, other]))
     def binary(self, tx: Translator, op: Any, other: Variable) -> Variable | None:
@@ -593,12 +593,12 @@ def _lies_over(tensor: TensorVariable, mask: Any, start: int | None) -> bool:
     return tuple(tensor.fake.shape[start : start + len(shape)]) == tuple(shape)
 
 
-def _position(tx: Translator, index: Variable) -> Variable:
+def _position(tx: Translator, index: Variable, device: torch.device) -> Variable:
     """An object that says by `__index__` which number it stands for (one with elements is taken as a tuple)."""
     parts = tx.unpack(index) if index.python_type() is tuple else []
     if any(type(part) in AS_POSITIONS for part in parts):
-        return tx.new_tuple([_position(tx, part) for part in parts])
+        return tx.new_tuple([_position(tx, part, device) for part in parts])
     if (convert := AS_POSITIONS.get(type(index))) is not None:
-        return convert(tx, index)
+        return convert(tx, index, device)
     own = None if hasattr(index.python_type(), "__getitem__") else index_method(tx, index)
     return tx.call(own, [], {}) if own is not None else index
