@@ -246,8 +246,8 @@ def _parts(variable: Variable) -> Sequence[Variable]:
 
 _COMPARISONS = frozenset(COMPARISONS.values())
 _SAME = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod)
-#: operator -> what is recorded for it where a float is among the operands
-_OF_FLOATS = {**{op: op for op in _SAME}, operator.truediv: operator.truediv, operator.pow: real_power}
+#: What is recorded where a float is among the operands, besides powers.
+_OF_FLOATS = (*_SAME, operator.truediv)
 _DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
 #: operator -> the type of its result of ints
 _OF_BOOLS = (operator.and_, operator.or_, operator.xor)
@@ -273,13 +273,31 @@ def _compute(tx: Translator, op: Any, left: Variable, right: Variable) -> Variab
         return tx.binary(op, *operands)
     if kinds == {int} and op in _OF_INTS and not _is_fixed(op, left, right):
         recorded = tx.graph.compute(op, operands, _OF_INTS[op])
+    elif float in kinds <= {int, float} and op is operator.pow:
+        recorded = float_power(tx, left, right)
     elif float in kinds <= {int, float} and op in _OF_FLOATS:
-        recorded = tx.graph.compute(_OF_FLOATS[op], operands, float)
+        recorded = tx.graph.compute(op, operands, float)
     elif kinds == {int} and op in OF_INTS:
         recorded = derive(tx, OF_INTS[op], [*map(side, operands)])
     if recorded is not None:
         return recorded
     return tx.binary(op, *(each.plain() if isinstance(each, NumberVariable) else each for each in operands))
+
+
+def float_power(tx: Translator, base: Variable, exponent: Variable) -> NumberVariable | None:
+    """`base ** exponent` as a float. That it is not complex is guarded, or the graph checks it, unless it has written
+    already; None where it is."""
+    if not _is_whole(exponent):
+        is_real = tx.binary(operator.ge, base, ConstantVariable(0))
+        if is_real.is_constant() and not is_real.constant():
+            return None
+        if isinstance(is_real, NumberVariable) and not tx.graph.inner and not tx.graph.fake_mode.written:
+            tx.graph.check_number(is_real, True)  # else it raises: no step of an optimizer runs again for such
+    return tx.graph.compute(real_power, [base, exponent], float)
+
+
+def _is_whole(number: Variable) -> bool:
+    return number.python_type() is int or (number.is_constant() and number.constant().is_integer())
 
 
 def _are_numbers(operands: Iterable[Variable]) -> bool:

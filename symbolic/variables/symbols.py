@@ -15,7 +15,6 @@ import torch
 from torch import fx
 
 from symbolic.errors import GraphBreak
-from symbolic.late import real_power
 from symbolic.shapes import MOST_SAID, Shapes
 from symbolic.shares import is_of_integers
 from symbolic.sources import Source
@@ -23,7 +22,7 @@ from symbolic.variables.base import BINARY, COMPARISONS, MISSING, NUMBERS, Varia
 from symbolic.variables.computed import OF_INTS, decide, derive, side
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.numbers import DECIDE, FLOAT_FUNCTIONS, Given, settled
+from symbolic.variables.numbers import DECIDE, FLOAT_FUNCTIONS, Given, float_power, settled
 from symbolic.variables.tables import HANDLERS, POLYFILLS, PURE, BuiltinVariable, CallableTable
 from symbolic.variables.tensors import TensorVariable
 
@@ -158,7 +157,7 @@ def _binary(tx: Translator, op: Any, left: Variable, right: Variable) -> Variabl
         parts = [_binary(tx, part, left, right) for part in (operator.floordiv, operator.mod)]
         return tx.new_tuple([part for part in parts if part is not None])
     if op is operator.pow and float in kinds:  # torch has it as something else, with other results
-        return tx.graph.compute(real_power, [left, right], float) or _plainly(tx, op, left, right)
+        return float_power(tx, left, right) or _plainly(tx, op, left, right)
     if kinds == {int} and op in OF_INTS and not (op is operator.pow and _is_small(right)):
         return derive(tx, OF_INTS[op], [side(left), side(right)]) or _plainly(tx, op, left, right)
     if op not in (_OF_INTEGERS if kinds == {int} else _OF_FLOATS):

@@ -217,3 +217,31 @@ def test_what_is_asked_of_drawn_numbers_grows_as_they_do(monkeypatch):
         jit.explain(program)(torch.ones(2), random.Random(0), count)
         counts.append(len(asked))
     assert 0 < counts[2] - counts[1] < 3 * (counts[1] - counts[0])
+
+
+def _root_of_read(x, number):
+    noise = torch.rand(2)
+    root = (number - x.detach().argmax().item()) ** 0.5
+    x.add_(1)
+    return x * 2, noise, root
+
+
+def _power_of_read(x, number):
+    noise = torch.rand(2)
+    exponent = x.detach().sum().item() / 4
+    return noise, 0.5**exponent, number**2.0, (-2.0) ** number if number else 1.0
+
+
+def _root_of_given(x, number):
+    x.add_(1)
+    return x, (number / 2) ** 0.5, (number - 7) ** 1.5, x * number**1.5 if number >= 0 else None
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [_root_of_read, _power_of_read, _root_of_given])
+def test_powers_that_may_be_complex(program, backend):
+    """What was drawn and written before a root of a negative number is done once."""
+    worlds = [(torch.tensor(row), number) for row, number in (
+        ([1.0, 3.0, 2.0], 4.5), ([3.0, 1.0, 2.0], 5.5), ([1.0, 2.0, 5.0], 0.5), ([2.0, 1.0, 5.0], -1.5), ([-2.0, 1.0, 0.0], -1.0),
+        ([2.0, 1.0, 5.0], 7.5), ([5.0, 1.0, 5.0], 0.0), ([2.0, 1.0, 5.0], 9.0))]  # fmt: skip
+    check(program, *worlds[0], changed=worlds[1:], nodes=False, backend=backend, tolerance=BACKENDS[backend])
