@@ -58,6 +58,12 @@ def may_raise(node: fx.Node) -> bool:
     return any(may_raise(each) for graph in inside(node) for each in graph.nodes)
 
 
+def computes_float(node: fx.Node) -> bool:
+    """Whether it is arithmetic that gives a float and may raise: what optimizers compute of their step counts is, whose
+    errors are not worth copies of weights."""
+    return node.op == "call_function" and type(_value(node)) is float and not _is_safe(node)
+
+
 def inside(node: fx.Node) -> Iterator[fx.Graph]:
     """The graphs that an operation is called with."""
     for each in node.all_input_nodes:
@@ -132,8 +138,7 @@ _RULES: dict[str, Callable[[fx.Node], bool]] = {
 
 
 def _is_number(node: fx.Node) -> bool:
-    """An int: what optimizers compute of their step counts are floats, whose errors are not worth copies of weights."""
-    return type(_value(node)) is int
+    return type(_value(node)) is int  # floats: see `computes_float`
 
 
 def _is_safe(node: fx.Node) -> bool:

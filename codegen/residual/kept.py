@@ -18,7 +18,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from codegen import _C
 from codegen.aot.facts import Input
 from codegen.aot.stages import Stages
-from codegen.raising import inside, name_of, raising, tensors_of
+from codegen.raising import computes_float, inside, name_of, raising, tensors_of
 from symbolic.graph import GraphBuilder
 from symbolic.variables.tensors import TensorVariable
 
@@ -46,10 +46,8 @@ def needed(graph: GraphBuilder, module: fx.GraphModule, stages: Stages | None) -
         return Needed()
     all_written = frozenset().union(*writers.values())
     last = max(raising(nodes, lambda node: not all_written.isdisjoint(_memories([node]))), default=-1)
-    if last < 0:
-        return Needed()
-    generators = _generators(nodes) if graph.draws else ()
-    return Needed(tuple(_inputs(graph, nodes, writers, last, stages)), generators)
+    generators = _generators(nodes) if graph.draws and (last >= 0 or any(map(computes_float, nodes))) else ()
+    return Needed(tuple(_inputs(graph, nodes, writers, last, stages)) if last >= 0 else (), generators)
 
 
 def _generators(nodes: list[fx.Node]) -> tuple[torch.Generator, ...]:

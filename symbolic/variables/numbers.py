@@ -276,7 +276,7 @@ def _compute(tx: Translator, op: Any, left: Variable, right: Variable) -> Variab
     elif float in kinds <= {int, float} and op is operator.pow:
         recorded = float_power(tx, left, right)
     elif float in kinds <= {int, float} and op in _OF_FLOATS:
-        recorded = tx.graph.compute(op, operands, float)
+        recorded = sound(tx, tx.graph.compute(op, operands, float))
     elif kinds == {int} and op in OF_INTS:
         recorded = derive(tx, OF_INTS[op], [*map(side, operands)])
     if recorded is not None:
@@ -293,7 +293,14 @@ def float_power(tx: Translator, base: Variable, exponent: Variable) -> NumberVar
             return None
         if isinstance(is_real, NumberVariable) and not tx.graph.inner and not tx.graph.fake_mode.written:
             tx.graph.check_number(is_real, True)  # else it raises: no step of an optimizer runs again for such
-    return tx.graph.compute(real_power, [base, exponent], float)
+    return sound(tx, tx.graph.compute(real_power, [base, exponent], float))
+
+
+def sound(tx: Translator, made: NumberVariable | None) -> NumberVariable | None:
+    """Guards that what was computed of numbers that came in raises for none of those to come."""
+    if isinstance(made, GivenNumber) and made.node.target in _RAISING:
+        decide(tx, operator.is_not, [made.node, None])
+    return made
 
 
 def _is_whole(number: Variable) -> bool:
@@ -394,7 +401,7 @@ def _recorded(fn: Any, kind: type) -> Any:
         numbers = [arg for arg in args if isinstance(arg, NumberVariable)]
         if not numbers or kwargs or any(arg.python_type() not in (int, float, bool) for arg in args):
             return None
-        return tx.graph.compute(fn, args, kind)
+        return sound(tx, tx.graph.compute(fn, args, kind))
 
     return row
 
@@ -469,7 +476,11 @@ def _sum(tx: Translator, args: Args, kwargs: Kwargs) -> Variable | None:
 _OF_MATH = """acos acosh asin asinh atan atan2 atanh cbrt copysign cos cosh degrees erf erfc exp exp2 expm1 fabs fma
     fmod gamma hypot ldexp lgamma log log10 log1p log2 nextafter pow radians remainder sin sinh sqrt tan tanh
     ulp""".split()
+_OF_SOME = """acos acosh asin atanh cosh exp exp2 expm1 fmod gamma ldexp lgamma log log10 log1p log2 pow remainder sinh
+    sqrt""".split()
 FLOAT_FUNCTIONS = [getattr(math, name) for name in _OF_MATH if hasattr(math, name)]  # `cbrt` and others are newer
+#: They have no result for some numbers.
+_RAISING = frozenset({*_DIVISIONS, real_power, *(fn for fn in FLOAT_FUNCTIONS if fn.__name__ in _OF_SOME)})
 DECIDE = (math.isnan, math.isinf, math.isfinite)
 LATE.update({fn: _recorded(fn, float) for fn in (float, *FLOAT_FUNCTIONS)})
 LATE.update({fn: _recorded(fn, int) for fn in (int, math.floor, math.ceil, math.trunc)})

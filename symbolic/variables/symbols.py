@@ -22,7 +22,7 @@ from symbolic.variables.base import BINARY, COMPARISONS, MISSING, NUMBERS, Varia
 from symbolic.variables.computed import OF_INTS, decide, derive, side
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.methods import NativeMethod
-from symbolic.variables.numbers import DECIDE, FLOAT_FUNCTIONS, Given, float_power, settled
+from symbolic.variables.numbers import DECIDE, FLOAT_FUNCTIONS, Given, float_power, settled, sound
 from symbolic.variables.tables import HANDLERS, POLYFILLS, PURE, BuiltinVariable, CallableTable
 from symbolic.variables.tensors import TensorVariable
 
@@ -231,7 +231,7 @@ def _recorded(fn: Any) -> Row:
 
     def row(tx: Translator, args: list[Variable]) -> Variable | None:
         is_known = all(isinstance(arg, (Given, ConstantVariable)) and arg.python_type() in (int, float) for arg in args)
-        return tx.graph.compute(fn, args, float) if is_known and _any_symbol(args) else None
+        return sound(tx, tx.graph.compute(fn, args, float)) if is_known and _any_symbol(args) else None
 
     return row
 

@@ -245,3 +245,64 @@ def test_powers_that_may_be_complex(program, backend):
         ([1.0, 3.0, 2.0], 4.5), ([3.0, 1.0, 2.0], 5.5), ([1.0, 2.0, 5.0], 0.5), ([2.0, 1.0, 5.0], -1.5), ([-2.0, 1.0, 0.0], -1.0),
         ([2.0, 1.0, 5.0], 7.5), ([5.0, 1.0, 5.0], 0.0), ([2.0, 1.0, 5.0], 9.0))]  # fmt: skip
     check(program, *worlds[0], changed=worlds[1:], nodes=False, backend=backend, tolerance=BACKENDS[backend])
+
+
+def _over(x, number):
+    x.add_(1)
+    try:
+        share = 1.0 / (number - 1)
+    except ZeroDivisionError:
+        share = "none"
+    return x * 2, share, number % 2.5
+
+
+def _rest(x, number):
+    x.add_(1)
+    return x, 10 % number
+
+
+def _root(x, number):
+    noise = torch.rand(2)
+    try:
+        return noise, math.sqrt(number)
+    except ValueError as error:
+        return noise, str(error)
+
+
+def _large(x, number):
+    x.add_(1)
+    try:
+        return x, math.exp(number * 200), math.log(number + 2)
+    except (OverflowError, ValueError) as error:
+        return repr(error), x
+
+
+def _over_what_was_read(x, number):
+    noise = torch.rand(2)
+    try:
+        return noise, 1 / (x.detach().argmax().item() / 2)
+    except ZeroDivisionError:
+        return noise, number
+
+
+@pytest.mark.sampled(9)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [_over, _rest, _root, _large, _over_what_was_read])
+def test_what_raises_for_other_numbers(program, backend):
+    """What was written and drawn before is there once, and handlers are asked."""
+    worlds = [(torch.tensor(row), number) for row, number in (
+        ([1.0, 3.0, 2.0], 3.5), ([3.0, 1.0, 2.0], 3.0), ([1.0, 2.0, 5.0], 1.0), ([2.0, 7.0, 5.0], -3.0), ([9.0, 1.0, 0.0], 0.0),
+        ([2.0, 1.0, 5.0], 5.5), ([5.0, 1.0, 5.0], math.inf))]  # fmt: skip
+    check(program, *worlds[0], changed=worlds[1:], nodes=False, backend=backend, tolerance=BACKENDS[backend])
+
+
+def test_what_raises_for_other_sizes():
+    def program(x, number):
+        x.add_(1)
+        try:
+            return x, math.log(len(x) - 3), math.sqrt(number - 4)
+        except ValueError as error:
+            return str(error), x
+
+    worlds = [(torch.ones(size), number) for size, number in ((5, 6), (6, 7), (7, 3), (3, 8), (2, 9), (9, 5))]
+    check(program, *worlds[0], changed=worlds[1:], nodes=False)
