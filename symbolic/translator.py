@@ -12,6 +12,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import torch
+from torch import fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from sideeffects.effects import DELETED, Advance, DelAttr, SetAttr, SetContents
@@ -44,7 +45,7 @@ from symbolic.repeats import Repeats
 from symbolic.shapes import Shapes
 from symbolic.sources import Source, Sources
 from symbolic.torch_state import TorchState, TracingState
-from symbolic.variables import arrays, hooks, lending, outside, symbols
+from symbolic.variables import arrays, hooks, lending, numbers, outside, symbols
 from symbolic.variables.base import MISSING, Variable, lookup
 from symbolic.variables.born import BornClass, MadeVariable
 from symbolic.variables.builtins import check_shared_names
@@ -124,6 +125,7 @@ class Translator(Protocols):
         self.moving: LiveIterator | LiveGenerator | None = None  # the existing iterator that takes a step
         self.hooks: list[hooks.Hook] = []  # that the frame registered
         self.drawn_from: dict[Any, Variable] = {}  # generators of random numbers that early calls change
+        self.partial: dict[fx.Node, tuple[str, int]] = {}  # has no result for some numbers to come; where it stands
         self.first_check: tuple[int, str] | None = None  # that the graph makes for the frame: its step, and of what
         self.is_inference = torch.is_inference_mode_enabled()  # outside of the frame
         self.unchecked: dict[Variable, None] = {}  # results of numpy's that must be finite
@@ -823,6 +825,7 @@ def capture(
         arrays.close(tx)
         lending.close(tx)
         tx.guard_aliases()
+        numbers.guard_results(tx)
         lending.guard_memory(tx)
         input_memory.guard_aliases(tx.graph)
     except BaseException:

@@ -285,22 +285,35 @@ def _compute(tx: Translator, op: Any, left: Variable, right: Variable) -> Variab
 
 
 def float_power(tx: Translator, base: Variable, exponent: Variable) -> NumberVariable | None:
-    """`base ** exponent` as a float. That it is not complex is guarded, or the graph checks it, unless it has written
-    already; None where it is."""
-    if not _is_whole(exponent):
+    """`base ** exponent` as a float; None where it is complex. That one of numbers read from tensors is not is checked
+    by the graph, unless it has written already: an optimizer's step does not run again for that."""
+    operands = [base, exponent]
+    if not (_is_whole(exponent) or given(operands) is not None or tx.graph.inner or tx.graph.fake_mode.written):
         is_real = tx.binary(operator.ge, base, ConstantVariable(0))
-        if is_real.is_constant() and not is_real.constant():
+        if isinstance(is_real, NumberVariable):
+            tx.graph.check_number(is_real, True)
+        elif not is_real.constant():
             return None
-        if isinstance(is_real, NumberVariable) and not tx.graph.inner and not tx.graph.fake_mode.written:
-            tx.graph.check_number(is_real, True)  # else it raises: no step of an optimizer runs again for such
-    return sound(tx, tx.graph.compute(real_power, [base, exponent], float))
+    return sound(tx, tx.graph.compute(real_power, operands, float))
 
 
 def sound(tx: Translator, made: NumberVariable | None) -> NumberVariable | None:
-    """Guards that what was computed of numbers that came in raises for none of those to come."""
-    if isinstance(made, GivenNumber) and made.node.target in _RAISING:
-        decide(tx, operator.is_not, [made.node, None])
+    """What was computed of numbers; that of such as came in may raise for others to come (see `guard_results`)."""
+    if isinstance(made, GivenNumber) and made.node.target in _RAISING and not tx.graph.inner:
+        is_by_constant = made.node.target in _DIVISIONS and not isinstance(made.node.args[1], fx.Node)
+        if not is_by_constant:
+            tx.partial[made.node] = tx.place()
     return made
+
+
+def guard_results(tx: Translator) -> None:
+    """At the end of a capture: where the graph writes inputs, and could not run again, what it computes of numbers that
+    came in raises for none."""
+    if tx.partial and tx.graph.mutates_inputs():
+        for node, place in tx.partial.items():
+            tx.reads_at = place
+            decide(tx, operator.is_not, [node, None])
+        tx.reads_at = None
 
 
 def _is_whole(number: Variable) -> bool:
