@@ -1,0 +1,27 @@
+"""Programs made at random of what is done with numbers that depend on values, that vary or that are drawn."""
+
+import random
+
+import pytest
+
+import jit
+from tests.symbolic.asked_at_random import loaded
+from tests.symbolic.numbers_at_random import SUBJECTS, calls, program, seen
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize(
+    ("subject", "backend"),
+    [("read", "eager"), ("read", "aot_eager"), ("read", "default"), ("given", "eager"), ("given", "default"), ("floats", "aot_eager")],
+)
+@pytest.mark.parametrize("seed", range(60))
+def test_numbers(seed, subject, backend):
+    """Five programs, each called seven times. (Kernels round floats otherwise.)"""
+    for number in range(5):
+        maker = random.Random(f"{seed}.{number}.{subject}")
+        text, dynamic = program(maker, SUBJECTS[subject]), maker.choice([None, None, None, True])
+        eager, ours = loaded(text), loaded(text)
+        compiled = jit.compile(ours["program"], backend=backend, dynamic=dynamic)
+        for at, call in enumerate(calls(maker)):
+            exact = backend != "default"
+            assert seen(compiled, call, exact) == seen(eager["program"], call, exact), (at, text[text.index("def program") :])
