@@ -317,7 +317,7 @@ def guard_results(tx: Translator) -> None:
 
 
 def _is_whole(number: Variable) -> bool:
-    return number.python_type() is int or (number.is_constant() and number.constant().is_integer())
+    return number.python_type() is int or (isinstance(number, ConstantVariable) and number.value.is_integer())
 
 
 def _are_numbers(operands: Iterable[Variable]) -> bool:

@@ -306,3 +306,11 @@ def test_what_raises_for_other_sizes():
 
     worlds = [(torch.ones(size), number) for size, number in ((5, 6), (6, 7), (7, 3), (3, 8), (2, 9), (9, 5))]
     check(program, *worlds[0], changed=worlds[1:], nodes=False)
+
+
+@pytest.mark.parametrize("power", [lambda number: 0.9**number, lambda number: number**0.5, lambda number: 2.0 ** (number / 2)])
+def test_powers_of_numbers_that_vary_serve_all(power):
+    compiled = jit.compile(lambda x, number: x * power(number), backend="eager")
+    for number in (2.5, 3.5, 4.0, 5.5, 6.0, 7.25):
+        assert torch.equal(compiled(torch.ones(2), number), torch.ones(2) * power(number))
+    assert not COUNTING or len(compiled.debug_state().entries) == 2
