@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--torch", metavar="VERSION", help="the torch to run with (default: $FRAMEJIT_TORCH, or ours)")
     parser.add_argument("--long", action="store_true", help="run the tests marked long as well")
     parser.add_argument("--break-everywhere", action="store_true", help="break the graph wherever it can be broken")
-    ci = "two workers, one in four cases of each test, and a marked part with breaks everywhere"
+    ci = "two workers, one in eight cases of each test, and a marked part with breaks everywhere"
     parser.add_argument("--ci", action="store_true", help=ci)
     options, arguments = parser.parse_known_args()
 
@@ -53,7 +53,7 @@ def main() -> int:
 def run(options: argparse.Namespace, arguments: list[str], cache: str) -> int:
     """The steps, one after the other; the exit status. `arguments`: for pytest."""
     workers = "2" if options.ci else str(min(4, os.cpu_count() or 1))
-    thin = ["--thin", "4"] if options.ci else []
+    thin = ["--thin", "8"] if options.ci else []
     pytest = ["pytest", "-n", workers, "--dist", "worksteal", *thin]  # slow tests come in rows
     # The workers share the cores: threads of their own would only get into each other's way.
     environment = {"OMP_NUM_THREADS": "1", **os.environ, "JIT_ON_ERROR": "raise", "JIT_TEST_CACHE": cache}
