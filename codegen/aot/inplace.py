@@ -83,10 +83,10 @@ class _Memories:
 
 
 def _viewed(node: fx.Node) -> fx.Node | None:
-    """What it is a view of, if that has a node: a number in a place of a tensor has none."""
+    """What it is a view of."""
     view = node.args[0] if node.target is operator.getitem else node
     if isinstance(view, fx.Node) and isinstance(view.target, OpOverload) and is_view(view.target):
-        return view.args[0] if isinstance(view.args[0], fx.Node) else None
+        return view.args[0]  # type: ignore[return-value]
     return None
 
 

@@ -59,6 +59,8 @@ QUERIES = frozenset({
 #: a derivative of derivatives comes in parts here: by the results, and by what the backward computes again.
 UP_TO_A_PHASE = frozenset({aten.linalg_eig.default, aten._linalg_eigh.default, aten._linalg_svd.default})
 
+#: The dtypes of numbers in the places of tensors.
+_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 _DEPENDS_ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 _NO_DATA = "its data is not allocated yet"
 
@@ -274,6 +276,8 @@ class Recorder(Memories, TorchDispatchMode):
         if _is_composite(func, args):
             with self:
                 return func.decompose(*args, **kwargs)
+        if args and type(args[0]) in _DTYPES and views.is_view(func):
+            args = (self._literal(args[0]), *args[1:])
         args, kwargs = map_aggregate((args, kwargs), self._constant)
         if func is aten.lift_fresh.default:  # of a literal: every call gets a tensor of its own
             return self._fresh(args[0])
@@ -359,6 +363,10 @@ class Recorder(Memories, TorchDispatchMode):
         node = self.graph.get_attr(name)
         node.meta.update(val=fake, phase=self.phase)
         return node
+
+    def _literal(self, number: complex) -> torch.Tensor:
+        """A tensor for a number that is viewed as if it were one (`conj` of it, where `z * 1j` is differentiated)."""
+        return self._bearing(self.emit(aten.scalar_tensor.default, number, dtype=_DTYPES[type(number)]))
 
     def _fresh(self, literal: torch.Tensor) -> torch.Tensor:
         node = self.emit(aten.lift_fresh_copy.default, self.read(literal))

@@ -412,8 +412,13 @@ def over_a_number(w):
     return w.grad
 
 
+def times_a_number_ahead_of_more(w):
+    (w * (w.to(torch.complex64) * 1j).imag).sum().backward()
+    return torch.stack([w, w.grad]).mean(0)
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "default"])
-@pytest.mark.parametrize("program", [times_a_number, over_a_number])
+@pytest.mark.parametrize("program", [times_a_number, over_a_number, times_a_number_ahead_of_more])
 def test_views_of_complex_numbers(program, backend):
     """The derivative of a product conjugates the factor, which has no memory where it is a number."""
     check(program, torch.ones(2, 3, requires_grad=True), backend=backend, tolerance=(1e-6, 1e-6), nodes=False)
