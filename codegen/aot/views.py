@@ -257,15 +257,49 @@ def fit(writer: Writer, old: Any, new: Any) -> Any:
     return writer.emit(aten.expand.default, new, tuple(wanted.shape))
 
 
+#: Bits that make a tensor read its memory otherwise: asked for, computed, and set (or, once more, taken back).
+_BITS: tuple[tuple[Callable[[torch.Tensor], bool], OpOverload, OpOverload], ...] = (
+    (torch.Tensor.is_conj, aten._conj_physical.default, aten._conj.default),
+    (torch.Tensor.is_neg, aten.neg.default, aten._neg_view.default),
+)
+
+
 def settle(writer: Writer, old: Any, new: Any) -> Any:
-    """`new` as what an in-place operation leaves in `old`: with the dtype, the sizes and the strides of `old`.
+    """`new` as what an in-place operation leaves in `old`: with the dtype, the sizes, the strides and the conjugate and
+    negative bits of `old`.
+
+    Raises `Unwritable` where elements of `old` share memory.
+    """
+    old, new, bits = _bare(writer, old, fit(writer, old, new))
+    return _set(writer, _laid_out(writer, old, new), bits)
+
+
+def _bare(writer: Writer, old: Any, new: Any) -> tuple[Any, Any, list[OpOverload]]:
+    """Both without their bits, the new one as what would lie in the memory of the old; and the bits to `_set` again."""
+    bits = []
+    for has, computed, view in _BITS:
+        is_set = has(writer.meta(new))
+        if has(writer.meta(old)):
+            old, new = writer.emit(view, old), writer.emit(view if is_set else computed, new)
+            bits.append(view)
+        elif is_set:
+            new = writer.emit(computed, writer.emit(view, new))
+    return old, new, bits
+
+
+def _set(writer: Writer, value: Any, bits: Iterable[OpOverload]) -> Any:
+    for view in bits:
+        value = writer.emit(view, value)
+    return value
+
+
+def _laid_out(writer: Writer, old: Any, new: Any) -> Any:
+    """`new` with the strides of `old`, whose dtype and sizes it has.
 
     Where `old` has no gaps, its strides come from a contiguous copy of the permuted value: this reads nothing but
     `new`, so that no later stage keeps `old` alive for its shape. All else (gaps, odd strides of dimensions of length
     1) is scattered into `old`'s own memory, the one functional operation that can make any strides.
-    Raises `Unwritable` where elements of `old` share memory.
     """
-    new = fit(writer, old, new)
     wanted = writer.meta(old)
     if writer.meta(new).stride() == wanted.stride():
         if not is_non_overlapping_and_dense_or_false(wanted) and overlaps(wanted):  # the last one written counts
@@ -321,13 +355,15 @@ def _scatter(writer: Writer, base: Any, value: Any, size: Sequence[Any], stride:
     if _overlaps(size, stride):
         raise Unwritable(_shared(size, stride))
     start = absolute(writer, base, start)
+    base, value, bits = _bare(writer, base, value)  # with a bit the kernel would take a copy, with strides of its own
     if not writer.meta(base).is_contiguous():  # the kernel takes no such tensor that requires gradients
         base = writer.emit(aten.detach.default, base)
-    return writer.emit(aten.as_strided_scatter.default, base, value, tuple(size), tuple(stride), start)
+    made = writer.emit(aten.as_strided_scatter.default, base, value, tuple(size), tuple(stride), start)
+    return _set(writer, made, bits)
 
 
 #: What makes two tensors read other numbers off the same memory.
-_READINGS: tuple[Callable[[torch.Tensor], Any], ...] = (lambda t: t.dtype, torch.Tensor.is_conj, torch.Tensor.is_neg)
+_READINGS: tuple[Callable[[torch.Tensor], Any], ...] = (lambda t: t.dtype, *(has for has, *_ in _BITS))
 
 
 def read_alike(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -115,6 +115,7 @@ def _line(trace: str) -> str:
 def _given(low: Lowering, node: fx.Node) -> Any:
     value = node.meta["val"]
     if isinstance(value, torch.Tensor):
+        _check_bits(value)
         given = Given(node.name, shape_of(value), value.dtype, strides_of(value))
         low.program.tensors[node.name] = given
         for dim, size in enumerate(value.shape):
@@ -262,6 +263,7 @@ def _made(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> Any:
             return tuple(result(each, (*item, at)) for at, each in enumerate(fake))
         if not isinstance(fake, torch.Tensor):
             return _other(fake)
+        _check_bits(fake)
         name = low.fresh(".".join(map(str, (node.name, *item))))
         made = Made(name, shape_of(fake), fake.dtype, strides_of(fake), node, item, names, has_effects)
         low.program.tensors[name] = made
@@ -299,6 +301,12 @@ def _check_memory(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> N
             raise Impossible(f"{node.target} of memory that the program has none of")
     if node.target in _MISJUDGED and any(_is_half(given.meta["val"]) for given in node.all_input_nodes):
         raise Impossible(f"{node.target} of half dtypes")
+
+
+def _check_bits(fake: torch.Tensor) -> None:
+    """Raises Impossible for what kernels would read as it lies in memory, and ATen otherwise."""
+    if fake.is_neg() and not fake.is_complex():
+        raise Impossible("a tensor with its negative bit set")
 
 
 def _is_half(fake: Any) -> bool:

@@ -60,6 +60,8 @@ _rows(
     lambda name: formula(lambda *args: fn(name, *args), wide_numbers=False),
 )
 _rows("atan2 maximum minimum", lambda name: formula(lambda *args: fn(name, *args), wide_numbers=False))
+#: Kernels read what lies in memory, and see no bit.
+lowers(aten._neg_view.default)(formula(lambda x: fn("neg", x), wide_numbers=False))
 
 
 def _other_than_nan(name: str, of_integers: str) -> Formula:
