@@ -261,9 +261,19 @@ class TensorVariable(Variable):
                 tx.attempt(setattr, self.fake, name, value.constant())  # which the method takes if it is True
             self.method(tx, "requires_grad_", [value], {})
             return
+        if name in ("real", "imag") and (part := self._as_part(tx, value)) is not None:
+            self.getattr(tx, name).method(tx, "copy_", [part], {})
+            return
         if name.startswith("_") or hasattr(type(lookup(self.python_type(), name)), "__set__"):
             raise GraphBreak("store to a tensor attribute", name)
         tx.ledger.store(self, name, value)
+
+    def _as_part(self, tx: Translator, value: Variable) -> Variable | None:
+        """What is copied to the real or imaginary part that the value is stored as."""
+        if value.is_constant() and type(value.constant()) in (bool, int, float):
+            options = {"dtype": self.fake.dtype.to_real(), "device": self.fake.device}
+            return tx.graph.call(torch.scalar_tensor, [value], {k: ConstantVariable(v) for k, v in options.items()})
+        return value if isinstance(value, TensorVariable) else None
 
     def delattr(self, tx: Translator, name: str) -> None:
         if name == "grad":
