@@ -23,6 +23,7 @@ from symbolic.passing import namespace_of
 from symbolic.signatures import takes
 from symbolic.variables.base import MISSING, Variable
 from symbolic.variables.buffers import BufferVariable
+from symbolic.variables.classes import NATIVE_CONSTRUCTORS
 from symbolic.variables.constants import ConstantVariable
 from symbolic.variables.containers import TupleVariable
 from symbolic.variables.functions import BoundMethod, PartialVariable, has_empty_attributes
@@ -221,13 +222,16 @@ def _deep_tensor(tx: Translator, x: TensorVariable, memo: DictVariable) -> Varia
                 raise GraphBreak("copy of a tensor that is not alone", x.describe())
             tx.know(x.source, "predicate", _alone)
             _apart_in_memory(tx, x, memo)
-    if fake.requires_grad or is_parameter:
-        made: Variable = tx.graph.add_made(x, copy.deepcopy)
-    else:
-        plain = tx.graph.call(torch.Tensor.detach, [x])
-        made = tx.graph.call(torch.empty_like, [plain])
-        tx.graph.call(torch.Tensor.copy_, [made, plain])  # counted: torch puts a copied storage into a new tensor
-    return made
+    is_leaf = fake.requires_grad or is_parameter
+    if is_leaf and x.source is not None and tx.graph.is_untouched(x):
+        return tx.graph.add_made(x, copy.deepcopy)
+    if is_parameter:
+        data = tx.graph.call_method("clone", [tx.graph.call(torch.Tensor.detach, [x])])
+        return NATIVE_CONSTRUCTORS[torch.nn.Parameter](tx, [data, ConstantVariable(fake.requires_grad)], {})
+    plain = tx.graph.call(torch.Tensor.detach, [x])
+    made = tx.graph.call(torch.empty_like, [plain])
+    tx.graph.call(torch.Tensor.copy_, [made, plain])  # counted: torch puts a copied storage into a new tensor
+    return made.method(tx, "requires_grad_", [], {}) if is_leaf else made
 
 
 def _apart_in_memory(tx: Translator, x: TensorVariable, memo: DictVariable) -> None:
