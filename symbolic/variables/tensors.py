@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import torch
 from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
+from torch.utils._pytree import tree_leaves
 
 from sideeffects.effects import DELETED
 from symbolic import input_memory
@@ -285,8 +286,9 @@ class TensorVariable(Variable):
 
     def _check_unused(self) -> None:
         """Where a leaf takes data of another kind, gradients of what was computed before go another way to it."""
-        is_used = any(user.target not in (getattr, take_data) for user in self.node.users)
-        if is_used and self.fake.is_leaf and self.fake.requires_grad:
+        found = (each for user in self.node.users for each in tree_leaves(user.meta.get("example_value")))
+        is_used = any(isinstance(each, torch.Tensor) and each.requires_grad and each is not self.fake for each in found)
+        if is_used and self.fake.is_leaf:
             raise GraphBreak("store to a tensor attribute", "data of another kind, of a leaf that has been used")
 
     def _can_be_gradient(self, value: Variable) -> bool:
