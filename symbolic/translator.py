@@ -739,6 +739,8 @@ _TRANSPARENT = {
     "_weakrefset": ("",),
     "torch._higher_order_ops.associative_scan": ("",),
     "torch.utils.checkpoint": ("checkpoint_sequential",),
+    "torch.utils.data._utils.collate": ("",),
+    "torch.utils.data._utils.worker": ("get_worker_info",),
     "torch.utils.data.dataset": ("TensorDataset.", "Subset.", "ConcatDataset.__len__"),
     "torch.utils.data.dataloader": ("DataLoader.__len__", "DataLoader._index_sampler", "DataLoader._auto_collation"),
     "torch.utils.data.sampler": ("SequentialSampler.__len__", "RandomSampler.__len__", "RandomSampler.num_samples",

@@ -3,6 +3,7 @@
 import datetime
 import re
 import warnings
+from collections import namedtuple
 
 import pytest
 import torch
@@ -119,3 +120,19 @@ def test_lengths_of_data_are_no_breaks(shuffle):
         return x / len(loader.dataset) + loader.dataset[3][1] + len(data)
 
     check(program, X, 1, graphs=1, changed=[(X, 2)])
+
+
+Sample = namedtuple("Sample", "row number")
+
+
+def test_samples_are_collated():
+    def program(x):
+        rows = [{"row": row, "number": 1.5, "name": "s", "pair": [i, i + 1], "both": Sample(row, i)} for i, row in enumerate(x)]
+        return torch.utils.data.default_collate(rows)
+
+    check(program, X, graphs=1)
+
+
+@pytest.mark.parametrize("batch", [lambda x: [[x], [x, x]], lambda x: [{"a": object}], lambda x: [(x, 1), (x[:1], 2)]])
+def test_samples_that_do_not_fit(batch):
+    check(lambda x: torch.utils.data.default_collate(batch(x)), X)
