@@ -304,7 +304,7 @@ def _check_memory(low: Lowering, values: dict[fx.Node, Any], node: fx.Node) -> N
 
 
 def _check_bits(fake: torch.Tensor) -> None:
-    """Raises Impossible for what kernels would read as it lies in memory, and ATen otherwise."""
+    """Raises Impossible for what kernels would read or write as it lies in memory, and ATen otherwise."""
     if fake.is_neg() and not fake.is_complex():
         raise Impossible("a tensor with its negative bit set")
 
@@ -316,6 +316,8 @@ def _is_half(fake: Any) -> bool:
 def _results(low: Lowering, values: dict[fx.Node, Any], results: Any) -> None:
     for node in results:
         value = values[node] if isinstance(node, fx.Node) else node
+        if isinstance(value, Ref):
+            _check_bits(node.meta["val"])
         low.program.results.append(_result(low, value))
 
 
