@@ -3,11 +3,14 @@ it was before.
 
 PYTEST_DONT_REWRITE: the programs are what is tested.
 """
+import random
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 import jit
+from codegen.aot import function
 from codegen.residual import assemble
 from tests.differential import COUNTING, check, tensors
 
@@ -293,3 +296,27 @@ def test_only_graphs_that_write_and_then_may_raise_keep_their_inputs(program, ke
     monkeypatch.setattr(assemble, "Before", lambda *given: copies.append(given))
     jit.compile(program, backend="eager")(X.clone(), GOOD)
     assert len(copies) == kept
+
+
+def test_a_graph_that_is_interpreted(monkeypatch):
+    """Where inputs lie otherwise than they did, the captured program runs node by node; how far it came is known."""
+
+    def program(x, y, z, seed):
+        random.seed(seed)
+        n = random.randint(0, 3)
+        x.mul_(z.split([n, len(z) - n])[0].shape[0] + 1)
+        return y + 1, random.random(), torch.rand(1)
+
+    def given(drawn):
+        whole = torch.arange(24.0).view(3, 8)
+        return whole[:, 1:3], whole[:, :4], torch.ones(5, 4), next(s for s in range(99) if random.Random(s).randint(0, 3) == drawn)
+
+    compiled = jit.compile(program, backend="aot_eager")
+    compiled(*given(2))
+    monkeypatch.setattr(function, "counters", lambda *_: None)
+    found = []
+    for run in (program, compiled):
+        torch.manual_seed(0)
+        args = given(0)
+        found.append((*run(*args), *args))
+    assert all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(*found, strict=True))

@@ -1,7 +1,8 @@
 """How far a graph came that raised, read off the traceback of its error: calls that succeed pay nothing.
 
-A graph that runs node by node has a frame there, whose line is a node's; a plan has an entry, whose line is a step's
-number (`codegen/csrc/plan.cpp`). What follows in the traceback is of the operation itself.
+A graph that runs node by node has a frame there, whose line is a node's, or one for the node, if it is interpreted; a
+plan has an entry, whose line is a step's number (`codegen/csrc/plan.cpp`). What follows in the traceback is of the
+operation itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves
 
+from codegen.aot.backend import CapturedProgram
 from codegen.aot.facts import memory_of
 from codegen.aot.numbers import SAFE
 from codegen.plan import steps as s
@@ -70,8 +72,20 @@ def how_far(error: BaseException) -> Reached | None:
             if not isinstance(graph, fx.GraphModule) or (node := _node_at(graph, trace.tb_lineno)) is None:
                 return None
             return Reached(graph, (node,), trace.tb_next)
+        if trace.tb_frame.f_code is CapturedProgram.run_node.__code__:
+            here = trace.tb_frame.f_locals
+            return Reached(here["self"].module, (here["n"],), _behind(here["self"], trace))
         trace = trace.tb_next
     return None
+
+
+def _behind(interpreter: CapturedProgram, trace: TracebackType) -> TracebackType | None:
+    """What follows on the interpreter's own frames."""
+    while trace.tb_frame.f_locals.get("self") is interpreter:
+        if trace.tb_next is None:
+            return None
+        trace = trace.tb_next
+    return trace
 
 
 def _node_at(graph: fx.GraphModule, line: int) -> fx.Node | None:
