@@ -286,8 +286,11 @@ class TensorVariable(Variable):
 
     def _check_unused(self) -> None:
         """Where a leaf takes data of another kind, gradients of what was computed before go another way to it."""
-        found = (each for user in self.node.users for each in tree_leaves(user.meta.get("example_value")))
+        users = [user for user in self.node.users if user.target not in (getattr, take_data)]
+        found = (each for user in users for each in tree_leaves(user.meta.get("example_value")))
         is_used = any(isinstance(each, torch.Tensor) and each.requires_grad and each is not self.fake for each in found)
+        if users and not is_used:  # what was computed of it may have lost a history that others keep
+            is_used = any(node.target in ("detach_", torch.detach_) for node in self.node.graph.nodes)
         if is_used and self.fake.is_leaf:
             raise GraphBreak("store to a tensor attribute", "data of another kind, of a leaf that has been used")
 

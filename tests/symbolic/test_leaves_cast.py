@@ -45,6 +45,24 @@ def given_and_used_before(layer, x):
     return layer.weight.grad, layer
 
 
+def detached_between(layer, x):
+    y = layer.weight * 2
+    z = (y * 3).sum()
+    y.detach_()
+    layer.double()
+    z.backward()
+    return y, layer.weight.grad
+
+
+def detached_by_function(layer, x):
+    y = layer.weight * 2
+    z = (y * 3).sum()
+    torch.detach_(y)
+    layer.double()
+    z.backward()
+    return y, layer.weight.grad
+
+
 def written_before(layer, x):
     with torch.no_grad():
         layer.weight.mul_(2)
@@ -95,4 +113,5 @@ def test_casts(program, backend):
 def test_casts_of_what_has_been_used(backend):
     """They break: what was computed before has its gradient go another way."""
     check(used_before, torch.randn(4, 4), backend=backend, tolerance=(1e-5, 1e-5))
-    check(given_and_used_before, torch.nn.Linear(4, 4), torch.randn(4, 4), backend=backend, tolerance=(1e-5, 1e-5))
+    for program in (given_and_used_before, detached_between, detached_by_function):
+        check(program, torch.nn.Linear(4, 4), torch.randn(4, 4), backend=backend, tolerance=(1e-5, 1e-5))
