@@ -221,7 +221,7 @@ def _deep_tensor(tx: Translator, x: TensorVariable, memo: DictVariable) -> Varia
             if not _alone(x.value):
                 raise GraphBreak("copy of a tensor that is not alone", x.describe())
             tx.know(x.source, "predicate", _alone)
-            _apart_in_memory(tx, x, memo)
+        _apart_in_memory(tx, x, memo)
     is_leaf = fake.requires_grad or is_parameter
     if is_leaf and x.source is not None and tx.graph.is_untouched(x):
         return tx.graph.add_made(x, copy.deepcopy)

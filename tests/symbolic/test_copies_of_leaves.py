@@ -100,3 +100,22 @@ GIVEN = {
 @pytest.mark.parametrize("program", GIVEN, ids=lambda program: program.__name__)
 def test_copies(program, backend):
     check(program, *GIVEN[program](), torch.randn(4, 4), graphs=1, backend=backend, tolerance=(1e-5, 1e-5))
+
+
+def shared_with_a_view(x):
+    made = torch.zeros(4)
+    first, second = deepcopy([made, made.view(2, 2)])
+    first.add_(x[0])
+    return first, second, made
+
+
+def shared_with_what_is_detached(x):
+    made = x * 2
+    parts = deepcopy({"a": made.detach(), "b": made.detach()})
+    parts["a"].add_(1)
+    return parts, made
+
+
+@pytest.mark.parametrize("program", [shared_with_a_view, shared_with_what_is_detached])
+def test_memory_that_made_tensors_share_copies_share_too(program):
+    check(program, torch.randn(4, 4))
