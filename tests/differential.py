@@ -355,6 +355,8 @@ def user_lines(exc):
 
 # Warnings of C++ are given once per process.
 NODE = re.compile(r"grad_fn=<\w+>")
+# What autograd says of a value written since it was saved: the node, and versions, which are those of the trace.
+WRITTEN_SINCE = re.compile(r"which is output \d+ of \w+, is at version \d+; expected version \d+ instead")
 OF_CPP = "(Triggered internally"
 # The compiler may log that it gives up compiling again.
 NOTICE = re.compile(r"^\S.* was compiled \d+ times (?:.*\n)*?.*recompile_limit sets the bound\)\n", re.MULTILINE)
@@ -414,7 +416,8 @@ class Observation:
                 total = sum(_weighted(t) for t in results)
                 total.backward(retain_graph=True)
             except Exception as exc:  # of autograd, or of a hook
-                failed = (type(exc).__name__, str(exc))
+                said = str(exc) if world.around.nodes else WRITTEN_SINCE.sub("...", str(exc))
+                failed = (type(exc).__name__, said)
         tree = {"failed": failed, "printed": _text(printed, world.around.nodes), "world": snap.walk(world.roots())}
         for leaf in none_before:
             leaf.grad = None

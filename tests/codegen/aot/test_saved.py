@@ -9,6 +9,7 @@ import torch
 import jit
 from codegen.aot.function import Settings, compile_program
 from codegen.aot.partition import default_partition, min_cut_partition
+from tests.differential import check
 
 
 # --- values that the program itself overwrites or lets go of ----------------------------------------------------------
@@ -89,6 +90,17 @@ def test_gradients_of_some_for_some(program, partition, create):
     eager = gradients(program)
     assert any(isinstance(found, str) for found in eager)
     assert gradients(compiled) == eager
+
+
+def writes_what_a_layer_saved(x, net):
+    x.mul_(net(x).flip(0))
+    return x.abs()
+
+
+def test_the_error_is_eagers_but_for_the_node_and_the_versions():
+    """The second call of each finds an input that is at another version than at the first."""
+    inputs = lambda: (torch.randn(3, 8)[:, :4], torch.nn.Linear(4, 4))
+    check(writes_what_a_layer_saved, make=inputs, nodes=False, backend="aot_eager", tolerance=(1e-5, 1e-5))
 
 
 # --- one backward after the other -------------------------------------------------------------------------------------
