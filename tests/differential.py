@@ -40,7 +40,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from codegen.aot.backend import compile_graph
-from tests.snapshot import ADDRESS, Fields, Items, Snapshot, difference, is_leaf
+from tests.snapshot import Fields, Items, Snapshot, difference, is_leaf
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PLUMBING = {os.path.join(HERE, name) for name in ("differential.py", "snapshot.py", "conftest.py")}
@@ -354,9 +354,6 @@ def user_lines(exc):
 
 
 # Warnings of C++ are given once per process.
-NODE = re.compile(r"grad_fn=<\w+>")
-# What autograd says of a value written since it was saved: the node, and versions, which are those of the trace.
-WRITTEN_SINCE = re.compile(r"which is output \d+ of \w+, is at version \d+; expected version \d+ instead")
 OF_CPP = "(Triggered internally"
 # The compiler may log that it gives up compiling again.
 NOTICE = re.compile(r"^\S.* was compiled \d+ times (?:.*\n)*?.*recompile_limit sets the bound\)\n", re.MULTILINE)
@@ -368,7 +365,7 @@ class Observation:
     def __init__(self, call, world, number, then=None):
         gc.collect()
         RemovableHandle.next_id = 1_000_000 * (number + 1)
-        snap = Snapshot()
+        snap = Snapshot(world.around.nodes and COUNTING)
         self.before = snap.walk(world.roots())
         printed, errors = io.StringIO(), io.StringIO()
         self.exception, result = None, None
@@ -382,8 +379,8 @@ class Observation:
                 except (Exception, SystemExit, GeneratorExit) as exc:
                     self.exception = exc
             self.tree = {"exception": snap.exception(self.exception), "modes": self._changed(modes, _modes()), "rng": _rng()}
-            text = functools.partial(_text, nodes=world.around.nodes)
-            self.tree.update(printed=text(printed), errors=NOTICE.sub("", text(errors)), warnings=self._own(caught))
+            said = NOTICE.sub("", snap.text(errors.getvalue()))
+            self.tree.update(printed=snap.text(printed.getvalue()), errors=said, warnings=self._own(caught))
             self.tree["effects"] = snap.walk(world.roots())
             self.mutates = difference(self.before, self.tree["effects"]) is not None
             with torch.inference_mode(False):
@@ -416,9 +413,8 @@ class Observation:
                 total = sum(_weighted(t) for t in results)
                 total.backward(retain_graph=True)
             except Exception as exc:  # of autograd, or of a hook
-                said = str(exc) if world.around.nodes else WRITTEN_SINCE.sub("...", str(exc))
-                failed = (type(exc).__name__, said)
-        tree = {"failed": failed, "printed": _text(printed, world.around.nodes), "world": snap.walk(world.roots())}
+                failed = (type(exc).__name__, snap.text(str(exc)))
+        tree = {"failed": failed, "printed": snap.text(printed.getvalue()), "world": snap.walk(world.roots())}
         for leaf in none_before:
             leaf.grad = None
         return tree
@@ -428,13 +424,7 @@ class Observation:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             answer = then(result, *world.args)
-        return {"world": snap.walk(world.roots()), "answer": snap.more(answer), "printed": _text(printed, world.around.nodes)}
-
-
-def _text(stream, nodes):
-    """What was printed; addresses are nobody's business, nor, after a break, the names of nodes of compiled graphs."""
-    text = ADDRESS.sub("at 0x", stream.getvalue())
-    return text if nodes and COUNTING else NODE.sub("grad_fn=<...>", text)
+        return {"world": snap.walk(world.roots()), "answer": snap.more(answer), "printed": snap.text(printed.getvalue())}
 
 
 def _weighted(t):

@@ -24,7 +24,14 @@ ATOMS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type
 VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, range, slice, torch.qscheme)
 REDUCED = {type(iter([])), type(iter({0})), type(iter(())), type(iter(range(0))), type(iter("")), type(iter("\u1234")), type(iter(b"")), type(iter(bytearray())), type(iter(array.array("b"))), type(iter({})), type(iter({}.items())),
            type(iter({}.values())), enumerate, zip, map, filter, reversed, type(reversed([]))}
-ADDRESS = re.compile(r"at 0x[0-9a-f]+")
+#: What differs in texts from run to run.
+ADDRESSES = ((re.compile(r"at 0x[0-9a-f]+"), "at 0x"),)
+#: And what compiled graphs call differently: nodes, and where a value was written since autograd saved it, the node and
+#: versions, which are those of the trace.
+NODES = (
+    (re.compile(r"grad_fn=<\w+>"), "grad_fn=<...>"),
+    (re.compile(r"which is output \d+ of \w+, is at version \d+; expected version \d+ instead"), "..."),
+)
 OPAQUE = (types.CodeType, types.FrameType, types.TracebackType, types.GeneratorType, types.CoroutineType, torch.autograd.graph.Node)
 
 
@@ -113,7 +120,8 @@ def _short(value):
 
 
 class Snapshot:
-    def __init__(self):
+    def __init__(self, nodes=True):
+        self.masks = ADDRESSES if nodes else ADDRESSES + NODES
         self.numbers, self.storages, self.keep = {}, {}, []
         self.visited, self.tensors, self.leaves = set(), [], []
         self.weak = []
@@ -141,13 +149,19 @@ class Snapshot:
         self.weak = []
         return tree
 
+    def text(self, shown):
+        """The same without what is nobody's business."""
+        for pattern, instead in self.masks:
+            shown = pattern.sub(instead, shown)
+        return shown
+
     def exception(self, exc):
         if exc is None:
             return None
         chain = []
         for link in (exc.__cause__, exc.__context__):
             chain.append(self.exception(link))
-        return {"type": _name(type(exc)), "text": str(exc), "args": [self.see(arg) for arg in exc.args],
+        return {"type": _name(type(exc)), "text": self.text(str(exc)), "args": [self.see(arg) for arg in exc.args],
                 "attributes": self._attributes(exc) if type(exc).__module__.startswith(("tests", "builtins")) else {}, "cause": chain[0], "context": chain[1],
                 "suppressed": exc.__suppress_context__}
 
@@ -165,13 +179,13 @@ class Snapshot:
         if kind is Items:
             return [self.see(value) for value in obj]
         if kind in ATOMS:
-            return (kind.__name__, ADDRESS.sub("at 0x", repr(obj)) if kind is str else repr(obj))
+            return (kind.__name__, self.text(repr(obj)) if kind is str else repr(obj))
         if kind in VALUES:
             return (kind.__name__, repr(obj))
         if kind in (torch._ops.OpOverload, torch._ops.OpOverloadPacket):  # which torch fills as it comes by them
             return ("operator", str(obj))
         if kind is tuple and all(type(item) in ATOMS for item in obj):
-            return ("tuple", repr(obj))
+            return ("tuple", self.text(repr(obj)))
         if issubclass(kind, enum.Enum):
             return ("enum", _name(kind), obj.name)
         if issubclass(kind, type) or kind in (types.FunctionType, types.BuiltinFunctionType) and _importable(obj):

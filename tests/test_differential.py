@@ -9,7 +9,7 @@ import numpy
 import pytest
 import torch
 
-from tests.differential import Call, Counting, NotTheSame, check, same_as_eager, tensors
+from tests.differential import COUNTING, Call, Counting, NotTheSame, check, same_as_eager, tensors
 
 
 @pytest.fixture(autouse=True)
@@ -540,3 +540,22 @@ def test_the_decorator_compares():
     bad = same_as_eager(compiler=wrong(lambda r, x: r + 1))(value)
     with pytest.raises(NotTheSame):
         bad()
+
+
+def tells_of_a_node(w):
+    made = w * 2
+    memoryview(b"breaks the graph")
+    return made, [f"of {made.sum()}", (repr(made.sum()), 1)]
+
+
+WEIGHTS = {"make": lambda: torch.ones(2, requires_grad=True)}
+
+
+def test_names_of_nodes_are_left_out_of_all_texts_where_they_are_not_compared():
+    check(tells_of_a_node, **WEIGHTS, backend="aot_eager", tolerance=(1e-5, 1e-5), nodes=False)
+
+
+@pytest.mark.skipif(not COUNTING, reason="where the graph breaks everywhere, names of nodes are not compared")
+def test_names_of_nodes_are_compared_elsewhere():
+    with pytest.raises(NotTheSame, match="grad_fn"):
+        check(lambda w: [str(w * 2)], compiler=lambda function, **options: lambda w: [str(w + w)], **WEIGHTS)
