@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -67,6 +67,23 @@ def _guard_places(tx: Translator, group: list[TensorVariable]) -> None:
                 tx.know(of, "same", known[id(base)])
     if len(known) > len(group):
         tx.know(None, "distinct", list(known.values()))
+
+
+def guard_copied(tx: Translator, tensors: Iterable[TensorVariable]) -> None:
+    """Guards that the memory which was copied for each of these lies apart, as it did."""
+    groups = [found for each in tensors if (found := _inputs_in_memory_of(tx, each))]
+    if len(groups) > 1:
+        tx.know(None, "storage", groups)
+
+
+def _inputs_in_memory_of(tx: Translator, variable: TensorVariable) -> list[Source]:
+    """The tensor itself, if it came in; else the inputs that it may be a view of: none in memory of the frame's own."""
+    memory = variable.fake.untyped_storage()._cdata
+    alike = [each for each in tx.graph.tensors() if each.fake.untyped_storage()._cdata == memory]
+    for them in ([variable], alike):
+        if found := [each.source for each in them if each.source is not None and not each.source.is_made]:
+            return found
+    return []
 
 
 def guard_offset(graph: GraphBuilder, variable: TensorVariable) -> None:

@@ -513,8 +513,7 @@ class Translator(Protocols):
         captured as two, two they are."""
         self.apart(*self.hashed)
         for tensors in self.copied.values():
-            if len(tensors) > 1:
-                self.know(None, "storage", [[tensor.source] for tensor in tensors])
+            input_memory.guard_copied(self, tensors)
         effects = list(self.ledger.effects())
         targets = [e.target for e in effects if isinstance(e, (SetAttr, DelAttr, SetContents))]
         check_alone(self, targets)

@@ -119,3 +119,36 @@ def shared_with_what_is_detached(x):
 @pytest.mark.parametrize("program", [shared_with_a_view, shared_with_what_is_detached])
 def test_memory_that_made_tensors_share_copies_share_too(program):
     check(program, torch.randn(4, 4))
+
+
+def views_of_two(a, b):
+    first, second = deepcopy([a.view(-1), b.view(-1)])
+    first.add_(1)
+    return first, second
+
+
+def a_view_of_the_other(a, b):
+    first, second = deepcopy([a, b.view(-1)])
+    first.add_(1)
+    return first, second
+
+
+def two(a, b):
+    first, second = deepcopy((a, b))
+    first.add_(1)
+    return first, second
+
+
+def _apart():
+    return torch.ones(2, 2), torch.ones(2, 2)
+
+
+def _shared():
+    memory = torch.ones(2, 2)
+    return memory, memory.view(2, 2)
+
+
+@pytest.mark.parametrize("worlds", [(_apart, _shared), (_shared, _apart)], ids=["shared_later", "apart_later"])
+@pytest.mark.parametrize("program", [views_of_two, a_view_of_the_other, two])
+def test_memory_that_inputs_may_share(program, worlds):
+    check(program, make=worlds[0], changed=worlds[1:])
