@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -69,21 +69,22 @@ def _guard_places(tx: Translator, group: list[TensorVariable]) -> None:
         tx.know(None, "distinct", list(known.values()))
 
 
-def guard_copied(tx: Translator, tensors: Iterable[TensorVariable]) -> None:
-    """Guards that the memory which was copied for each of these lies apart, as it did."""
-    groups = [found for each in tensors if (found := _inputs_in_memory_of(tx, each))]
+def guard_copied(tx: Translator, tensors: Sequence[TensorVariable]) -> None:
+    """Guards that the memory which was copied for each of these lies apart, as it did: that of the tensor, if it came
+    in, else that of the inputs which it is a view of; memory of the frame's own lies apart always."""
+    if len(tensors) < 2:
+        return
+    inputs: dict[int, list[Source]] = {}
+    for each in tx.graph.tensors():
+        inputs.setdefault(each.fake.untyped_storage()._cdata, []).extend(_given(each))
+    groups = [found for each in tensors if (found := _given(each) or inputs.get(each.fake.untyped_storage()._cdata))]
     if len(groups) > 1:
         tx.know(None, "storage", groups)
 
 
-def _inputs_in_memory_of(tx: Translator, variable: TensorVariable) -> list[Source]:
-    """The tensor itself, if it came in; else the inputs that it may be a view of: none in memory of the frame's own."""
-    memory = variable.fake.untyped_storage()._cdata
-    alike = [each for each in tx.graph.tensors() if each.fake.untyped_storage()._cdata == memory]
-    for them in ([variable], alike):
-        if found := [each.source for each in them if each.source is not None and not each.source.is_made]:
-            return found
-    return []
+def _given(variable: TensorVariable) -> list[Source]:
+    """Where the tensor came in, if it did."""
+    return [] if variable.source is None or variable.source.is_made else [variable.source]
 
 
 def guard_offset(graph: GraphBuilder, variable: TensorVariable) -> None:
